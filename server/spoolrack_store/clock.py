@@ -1,0 +1,59 @@
+"""Time as an argument.
+
+Two clocks are needed. The wall clock goes into names, where another process, another host or a
+restart must be able to read it. The monotonic clock decides, in memory, when something is due, so
+that a step of the wall clock neither ends a lease early nor freezes it. Nothing else in the store
+reads a clock.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import NewType, Protocol
+
+Millis = NewType("Millis", int)
+"""A span of time, or a Unix time, in milliseconds."""
+
+SECOND = Millis(1_000)
+MINUTE = Millis(60_000)
+HOUR = Millis(3_600_000)
+DAY = Millis(86_400_000)
+
+LAST_MOMENT = Millis(10**13 - 1)
+"""The last Unix time that a name has room for, in the year 2286."""
+
+
+class Clock(Protocol):
+    """What tells the time and waits for it. Thread-safe."""
+
+    def wall(self) -> Millis:
+        """Unix time, which an operator or NTP may step in either direction."""
+
+    def monotonic(self) -> Millis:
+        """Time since an unknown moment, which never steps and never goes back."""
+
+    def wait(self, condition: threading.Condition, until: Millis | None) -> None:
+        """Wait, with `condition` held, until it is notified or the monotonic time `until` has come.
+
+        With no `until`, wait for the notification alone. May return early: check and wait again.
+        """
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def wall(self) -> Millis:
+        return Millis(time.time_ns() // 1_000_000)
+
+    def monotonic(self) -> Millis:
+        return Millis(time.monotonic_ns() // 1_000_000)
+
+    def wait(self, condition: threading.Condition, until: Millis | None) -> None:
+        if until is None:
+            condition.wait()
+            return
+        # One millisecond more: the clock above rounds down, and to wake before the moment is to spin.
+        left = until - self.monotonic() + 1
+        if left > 0:
+            condition.wait(min(left / 1_000, threading.TIMEOUT_MAX))

@@ -1,0 +1,109 @@
+"""A message file's bytes: the body from offset 0, then the trailer, where there is one.
+
+    content = body [ LF json LF ]
+
+The trailer is one line of JSON, so that `cat` shows the body and `tail -n 1` the attributes. The name
+says how long it is (`,m`); nothing in the body is escaped or searched. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .errors import AttributesTooLarge, InvalidMessage, MessageTooLarge
+from .names import Entry
+from .settings import MAX_ATTRIBUTES_SIZE
+
+Attributes = Mapping[str, str | bytes]
+
+MAX_ATTRIBUTE_NAME = 256
+"""Bytes of UTF-8 of an attribute's name."""
+
+
+class NotTheContent(ValueError):
+    """The bytes are not those that the name speaks of; `torn` says that some are only missing."""
+
+    def __init__(self, why: str, *, torn: bool = False) -> None:
+        super().__init__(why)
+        self.torn = torn
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    body: bytes
+    attributes: Attributes = field(default_factory=dict)
+
+
+def check(queue: str, body: bytes, attributes: Attributes, max_message_size: int) -> None:
+    """Raise the error that a message of this content deserves, before a byte of it is written."""
+    if len(body) > max_message_size:
+        raise MessageTooLarge(queue=queue, size=len(body), limit=max_message_size)
+    size = 0
+    for name, value in attributes.items():
+        try:
+            encoded = name.encode()
+            size += len(encoded) + len(value.encode() if isinstance(value, str) else value)
+        except UnicodeEncodeError as error:
+            raise InvalidMessage(why=f"the attribute {name[:50]!r} is not valid Unicode") from error
+        if not 1 <= len(encoded) <= MAX_ATTRIBUTE_NAME:
+            raise InvalidMessage(
+                why=f"an attribute's name has {len(encoded)} bytes, and must have 1 to "
+                f"{MAX_ATTRIBUTE_NAME}"
+            )
+    if size > MAX_ATTRIBUTES_SIZE:
+        raise AttributesTooLarge(size=size, limit=MAX_ATTRIBUTES_SIZE)
+
+
+def trailer_of(attributes: Attributes) -> bytes:
+    if not attributes:
+        return b""
+    text = {name: value for name, value in attributes.items() if isinstance(value, str)}
+    binary = {
+        name: base64.b64encode(value).decode()
+        for name, value in attributes.items()
+        if not isinstance(value, str)
+    }
+    parts: dict[str, object] = {}
+    if text:
+        parts["attributes"] = text
+    if binary:
+        parts["binary_attributes"] = binary
+    return b"\n" + json.dumps(parts, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def checksum(body: bytes, trailer: bytes) -> int:
+    return zlib.crc32(trailer, zlib.crc32(body))
+
+
+def parse(entry: Entry, raw: bytes) -> Content:
+    """The message in `raw`; raises `NotTheContent` if size or checksum differ from the name's."""
+    if len(raw) != entry.length:
+        raise NotTheContent(
+            f"it has {len(raw)} bytes instead of {entry.length}", torn=len(raw) < entry.length
+        )
+    if zlib.crc32(raw) != entry.crc:
+        raise NotTheContent("its checksum differs")
+    if not entry.trailer:
+        return Content(raw)
+    body = raw[: entry.size]
+    try:
+        return Content(body, _attributes_in(raw[entry.size or 0 :].decode()))
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise NotTheContent(f"its trailer can't be read: {error}") from error
+
+
+def _attributes_in(trailer: str) -> Attributes:
+    # The checksum says that these are the bytes that were written, not that it was us who wrote them.
+    parts = json.loads(trailer)
+    attributes: dict[str, str | bytes] = {}
+    for name, text in parts.get("attributes", {}).items():
+        (name + text).encode()  # a half of a surrogate pair has no UTF-8
+        attributes[name] = text
+    for name, coded in parts.get("binary_attributes", {}).items():
+        name.encode()
+        attributes[name] = base64.b64decode(coded, validate=True)
+    return attributes

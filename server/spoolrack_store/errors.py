@@ -1,0 +1,206 @@
+"""What can go wrong, each with its own class, stable reason and facts.
+
+The docstring of a class is its message, with the facts filled in. The edges (gRPC, HTTP, the command
+line) translate by `reason` in one table each. A lost race is not among these: it is a result.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import ClassVar
+
+from .clock import Millis
+
+LONGEST_FACT = 300
+"""Characters of a text that an error carries; what is longer is cut."""
+
+
+class StoreError(Exception):
+    """Something went wrong in the store."""
+
+    reason: ClassVar[str] = "STORE_ERROR"
+    """A name that never changes, for programs."""
+    retry_after: ClassVar[Millis | None] = None
+    """How long to wait before the same call may succeed; None where a repetition can't help."""
+
+    def __init__(self, **facts: object) -> None:
+        self.facts = {name: _cut(fact) for name, fact in facts.items()}
+        super().__init__((inspect.getdoc(type(self)) or "").replace("\n", " ").format(**self.facts))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt, (type(self), self.facts)
+
+
+def _cut(fact: object) -> object:
+    # A caller's own text comes back in an error: ten megabytes of it must not fill headers and logs.
+    if isinstance(fact, str) and len(fact) > LONGEST_FACT:
+        return fact[: LONGEST_FACT - 1] + "…"
+    return fact
+
+
+def _rebuilt(kind: type[StoreError], facts: dict[str, object]) -> StoreError:
+    return kind(**facts)
+
+
+# The caller's mistakes: the same call will fail again.
+
+
+class InvalidQueueName(StoreError):
+    """{name!r} can't be a queue's name: use 1 to 80 letters, digits, '_', '.' and '-', the first a
+    letter or a digit."""
+
+    reason = "INVALID_QUEUE_NAME"
+
+
+class InvalidSetting(StoreError):
+    """The setting {name} can't be {value!r}: it {rule}."""
+
+    reason = "INVALID_SETTING"
+
+
+class InvalidRequest(StoreError):
+    """{what} can't be {value!r}: it {rule}."""
+
+    reason = "INVALID_REQUEST"
+
+
+class InvalidMessage(StoreError):
+    """The message can't be stored: {why}."""
+
+    reason = "INVALID_MESSAGE"
+
+
+class MessageTooLarge(StoreError):
+    """The body has {size} bytes, and the queue {queue} takes {limit} at most: split the message, or
+    raise the queue's max_message_size."""
+
+    reason = "MESSAGE_TOO_LARGE"
+
+
+class AttributesTooLarge(StoreError):
+    """The attributes have {size} bytes together, and {limit} is the most: put what is large into the
+    body."""
+
+    reason = "ATTRIBUTES_TOO_LARGE"
+
+
+class InvalidReceipt(StoreError):
+    """{receipt!r} is not a receipt: send back the one that came with the message, unchanged."""
+
+    reason = "INVALID_RECEIPT"
+
+
+class QueueNotFound(StoreError):
+    """There is no queue {queue}: create it first."""
+
+    reason = "QUEUE_NOT_FOUND"
+
+
+class QueueExists(StoreError):
+    """The queue {queue} exists with other settings ({differing}): update it, or choose another
+    name."""
+
+    reason = "QUEUE_EXISTS"
+
+
+class MessageNotFound(StoreError):
+    """There is no message {id} in the queue {queue}: it was deleted, or was never there."""
+
+    reason = "MESSAGE_NOT_FOUND"
+
+
+class StaleReceipt(StoreError):
+    """The lease on message {id} is over: it was delivered again, or can be at any time. Drop what you
+    did, or make it idempotent, and use a longer visibility timeout or extend the lease in time."""
+
+    reason = "STALE_RECEIPT"
+
+
+# The state of things: the same call may succeed later.
+
+
+class QueueFull(StoreError):
+    """The queue {queue} is full, with {held} of {limit} {unit}: wait until consumers delete some, or
+    raise the limit."""
+
+    reason = "QUEUE_FULL"
+    retry_after = Millis(1_000)
+
+
+class QueueBeingDeleted(StoreError):
+    """The queue {queue} is still being deleted: try again in a moment."""
+
+    reason = "QUEUE_BEING_DELETED"
+    retry_after = Millis(200)
+
+
+class DiskFull(StoreError):
+    """The disk under the root is full, or nearly: nothing was stored. Delete messages or make room,
+    and try again. ({detail})"""
+
+    reason = "DISK_FULL"
+    retry_after = Millis(5_000)
+
+
+class DiskError(StoreError):
+    """The disk under the root refused an operation, which had no effect: {detail}."""
+
+    reason = "DISK_ERROR"
+    retry_after = Millis(1_000)
+
+
+class Draining(StoreError):
+    """The server is shutting down and takes no new work: connect again."""
+
+    reason = "DRAINING"
+    retry_after = Millis(500)
+
+
+class StoreFailed(StoreError):
+    """The disk failed to make data durable ({detail}), so nothing more is promised until a restart has
+    read the truth from the folders. This call had no effect."""
+
+    reason = "STORE_FAILED"
+    retry_after = Millis(5_000)
+
+
+class OutcomeUnknown(StoreError):
+    """The disk failed to make this operation durable ({detail}): whether it took place shows only after
+    a restart. A repeated send may be a duplicate."""
+
+    reason = "OUTCOME_UNKNOWN"
+
+
+class MessageDamaged(StoreError):
+    """The file of message {id} in the queue {queue} is not what its name says ({why}). A receive will
+    put it into quarantine; the other messages are not affected."""
+
+    reason = "MESSAGE_DAMAGED"
+
+
+# The root itself: the store doesn't open.
+
+
+class RootUnusable(StoreError):
+    """{root} can't be a root of Spoolrack: {why}."""
+
+    reason = "ROOT_UNUSABLE"
+
+
+class RootInUse(StoreError):
+    """{root} is served by another process{holder}: stop that one, or choose another root."""
+
+    reason = "ROOT_IN_USE"
+
+
+class UnknownFormat(StoreError):
+    """{root} was written in the format {found!r}, and this program knows {known!r}: use the version
+    of Spoolrack that wrote it, or a newer one."""
+
+    reason = "UNKNOWN_FORMAT"
+
+
+class DamagedSettings(StoreError):
+    """The settings file {file} can't be read: {why}."""
+
+    reason = "DAMAGED_SETTINGS"

@@ -1,0 +1,95 @@
+"""Message ids: UUIDs of version 7 (RFC 9562), lower case and hyphenated, made in order.
+
+An id carries the time of its send and decides the message's place in its queue, so ids made by one
+maker strictly rise: within one millisecond, and also when the wall clock steps back.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+
+from .clock import DAY, LAST_MOMENT, Clock, Millis
+
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+"""Any UUID in the canonical form. Names compare as text exactly as their ids compare as numbers."""
+
+PLAUSIBLE_LEAD = DAY
+"""An id further than this ahead of the clock is somebody's mistake: the maker doesn't follow it."""
+
+_VERSION = 7
+_VARIANT = 0b10
+_LOW_BITS = 62
+_LOW_MASK = (1 << _LOW_BITS) - 1
+_RANDOM_BITS = 74
+_RANDOM_END = 1 << _RANDOM_BITS
+_START_BITS = _RANDOM_BITS - 1
+_STEP_BITS = 32
+
+
+def is_id(text: str) -> bool:
+    return UUID.fullmatch(text) is not None
+
+
+def sent_at(id: str) -> Millis:
+    """The Unix time at which a version 7 `id` was made; of any other UUID, its first 48 bits.
+
+    Never above `LAST_MOMENT`: a foreign id may say the year 10889, which no calendar of a client knows.
+    """
+    return min(Millis(int(id[:8] + id[9:13], 16)), LAST_MOMENT)
+
+
+def first_id_of(moment: Millis) -> str:
+    """The smallest id that can be made at Unix time `moment`."""
+    return _format(max(moment, 0), 0)
+
+
+class IdMaker:
+    """Makes ids that strictly rise. Not thread-safe."""
+
+    def __init__(self, clock: Clock, random: random.Random) -> None:
+        self._clock = clock
+        self._random = random
+        self._millis = 0
+        self._fraction = 0
+
+    def make(self) -> str:
+        now = self._clock.wall()
+        if now > self._millis:
+            self._millis = now
+            # The top bit stays free, so that the steps below hardly ever run over.
+            self._fraction = self._random.getrandbits(_START_BITS)
+        else:
+            self._fraction += 1 + self._random.getrandbits(_STEP_BITS)
+            if self._fraction >= _RANDOM_END:
+                self._millis += 1
+                self._fraction = self._random.getrandbits(_START_BITS)
+        return _format(self._millis, self._fraction)
+
+    def rise_above(self, id: str) -> None:
+        """Make only ids above `id` from now on, if its time is plausible.
+
+        Called with what a restart finds on disk: a clock that went back while the process was away
+        must not put new messages before old ones.
+        """
+        millis = sent_at(id)
+        if millis > self._clock.wall() + PLAUSIBLE_LEAD:
+            return
+        digits = id.replace("-", "")
+        version, high = int(digits[12], 16), int(digits[13:16], 16)
+        variant, low = divmod(int(digits[16:], 16), 1 << _LOW_BITS)
+        # An id of another kind may stand above all of ours with the same time, or the same beginning.
+        if version > _VERSION:
+            high, low = (1 << 12) - 1, _LOW_MASK
+        elif variant > _VARIANT:
+            low = _LOW_MASK
+        fraction = (high << _LOW_BITS) | low
+        if (millis, fraction) > (self._millis, self._fraction):
+            self._millis, self._fraction = millis, fraction
+
+
+def _format(millis: int, fraction: int) -> str:
+    high = fraction >> _LOW_BITS
+    low = (_VARIANT << _LOW_BITS) | (fraction & _LOW_MASK)
+    text = f"{millis:012x}{_VERSION:x}{high:03x}{low:016x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,308 @@
+"""The grammar of file names: the one module that formats and parses them.
+
+A name carries everything about a message that changes, and what is needed to know a whole file from
+a torn one; the file carries what never changes. This module is pure: it knows text, not folders. What
+it doesn't recognise raises `NotAName`, and the caller decides what becomes of the file.
+
+    entry = id [",s" size] [",c" crc32] [",m" trailer] [",r" receives] [",f" first-receive-ms]
+               [",g" group-hash] [",k" dedup-hash] [",o" owner]
+    batch = id ",n" count [",r" receives] [",f" first-receive-ms] [",o" owner]
+    filed = queue ":" (entry | batch) ["@" due ["~" token]]
+
+Tags that are not known here follow the known ones, and are kept as they are. Every value has one
+spelling: what parses is formatted to the same text again, because a name is the source of a rename.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TypeVar
+
+from .clock import Millis
+from .ids import UUID, is_id
+
+QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
+"""What a queue may be called: never a leading dot, a slash, or a separator of ours."""
+
+MAX_NAME_BYTES = 239
+"""The longest name we make; file systems allow 255 bytes."""
+
+MAX_RECEIVES = 999_999_999
+"""Where the count of receives stops, so that a name never grows past its room."""
+
+TOKEN_LENGTH = 13
+_TOKEN_DIGITS = "0123456789abcdefghijklmnopqrstuv"
+_TOKEN = re.compile(rf"[{_TOKEN_DIGITS}]{{{TOKEN_LENGTH}}}")
+_OWNER = re.compile(r"[a-z0-9]{1,16}")
+_DUE = re.compile(r"[0-9]{13}")
+_SIZE = re.compile(r"0|[1-9][0-9]{0,14}")
+_COUNT = re.compile(r"[1-9][0-9]{0,8}")
+_MOMENT = re.compile(r"0|[1-9][0-9]{0,12}")
+_CRC = re.compile(r"[0-9a-f]{8}")
+_WORD = re.compile(r"[A-Za-z0-9_.-]*")
+
+
+class NotAName(ValueError):
+    """The text is not a name of ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One message's file. A file without tags was put there by hand and waits to be adopted."""
+
+    id: str
+    size: int | None = None
+    """Bytes of the body."""
+    crc: int | None = None
+    """CRC-32 (zlib's) of the whole file, body and trailer."""
+    trailer: int = 0
+    """Bytes of the trailer that follows the body."""
+    receives: int = 0
+    first_receive: Millis | None = None
+    group: str | None = None
+    dedup: str | None = None
+    owner: str | None = None
+    unknown: tuple[str, ...] = ()
+    """Tags of a later version, kept as they are."""
+
+    def __str__(self) -> str:
+        parts = [self.id]
+        if self.size is not None:
+            parts.append(f"s{self.size}")
+        if self.crc is not None:
+            parts.append(f"c{self.crc:08x}")
+        if self.trailer:
+            parts.append(f"m{self.trailer}")
+        if self.receives:
+            parts.append(f"r{self.receives}")
+        if self.first_receive is not None:
+            parts.append(f"f{self.first_receive}")
+        if self.group is not None:
+            parts.append(f"g{self.group}")
+        if self.dedup is not None:
+            parts.append(f"k{self.dedup}")
+        if self.owner is not None:
+            parts.append(f"o{self.owner}")
+        parts.extend(self.unknown)
+        return ",".join(parts)
+
+    @property
+    def length(self) -> int:
+        """Bytes of the whole file."""
+        return (self.size or 0) + self.trailer
+
+    @property
+    def is_tagged(self) -> bool:
+        return self.size is not None and self.crc is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A folder of entries that were sent together and move together while they can."""
+
+    id: str
+    count: int
+    """How many entries it was written with. It is whole in `new/` only with all of them."""
+    receives: int = 0
+    first_receive: Millis | None = None
+    owner: str | None = None
+    unknown: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [self.id, f"n{self.count}"]
+        if self.receives:
+            parts.append(f"r{self.receives}")
+        if self.first_receive is not None:
+            parts.append(f"f{self.first_receive}")
+        if self.owner is not None:
+            parts.append(f"o{self.owner}")
+        parts.extend(self.unknown)
+        return ",".join(parts)
+
+
+Item = Entry | Batch
+"""What lies in a queue's folder: a message, or a folder of messages."""
+
+# What is left for an item before its first receive: the longest queue name, the separators, a due, a
+# token, and the two tags that a receive adds, are already counted.
+_ITEM_ROOM = MAX_NAME_BYTES - (80 + 1) - (1 + 13) - (1 + TOKEN_LENGTH) - len(",r") - 9 - len(",f") - 13
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filed:
+    """An item in a folder that all queues share, with its queue and perhaps when it is due."""
+
+    queue: str
+    item: Item
+    due: Millis | None = None
+    token: str | None = None
+    """Present in a lease, absent in a delay."""
+
+    def __str__(self) -> str:
+        text = f"{self.queue}:{self.item}"
+        if self.due is not None:
+            text += f"@{self.due:013d}"
+            if self.token is not None:
+                text += f"~{self.token}"
+        return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What a consumer shows to prove that a lease is its own."""
+
+    queue: str
+    id: str
+    token: str
+    batch: str | None = None
+    """The id of the batch that was leased whole, if one was."""
+
+    def __str__(self) -> str:
+        place = self.id if self.batch is None else f"{self.batch}/{self.id}"
+        return f"{self.queue}:{place}~{self.token}"
+
+
+def id_of(name: str) -> str:
+    """The id at the beginning of an entry's or a batch's name."""
+    return name[:36]
+
+
+def is_queue_name(text: str) -> bool:
+    return QUEUE_NAME.fullmatch(text) is not None
+
+
+def make_token(random: Random) -> str:
+    """64 random bits: no two leases share one, not even in the same millisecond."""
+    bits = random.getrandbits(64)
+    return "".join(_TOKEN_DIGITS[(bits >> shift) & 31] for shift in range(60, -1, -5))
+
+
+def parse_item(text: str) -> Item:
+    """The item that `text` names; raises `NotAName` also where a lease would make the name too long."""
+    id, *tags = text.split(",")
+    if not is_id(id):
+        raise NotAName(text)
+    found: dict[str, str] = {}
+    unknown: list[str] = []
+    last = -1
+    for tag in tags:
+        letter, value = tag[:1], tag[1:]
+        if letter in _TAG_VALUES:
+            place = _TAG_ORDER.index(letter)
+            if place <= last or not _TAG_VALUES[letter].fullmatch(value):
+                raise NotAName(text)
+            found[letter] = value
+            last = place
+        else:
+            if not letter.isascii() or not letter.isalpha() or not _WORD.fullmatch(value):
+                raise NotAName(text)
+            unknown.append(tag)
+            last = len(_TAG_ORDER)
+    if len(text) > _ITEM_ROOM:
+        grown = sum(len(",r") + len(found[letter]) for letter in "rf" if letter in found)
+        if len(text) - grown > _ITEM_ROOM:
+            # It could not be leased: the file system would refuse the name, again and again.
+            raise NotAName(text)
+    receives = int(found.get("r", "0"))
+    first_receive = Millis(int(found["f"])) if "f" in found else None
+    if "n" in found:
+        if found.keys() - {"n", "r", "f", "o"}:
+            raise NotAName(text)
+        return Batch(
+            id=id,
+            count=int(found["n"]),
+            receives=receives,
+            first_receive=first_receive,
+            owner=found.get("o"),
+            unknown=tuple(unknown),
+        )
+    return Entry(
+        id=id,
+        size=int(found["s"]) if "s" in found else None,
+        crc=int(found["c"], 16) if "c" in found else None,
+        trailer=int(found.get("m", "0")),
+        receives=receives,
+        first_receive=first_receive,
+        group=found.get("g"),
+        dedup=found.get("k"),
+        owner=found.get("o"),
+        unknown=tuple(unknown),
+    )
+
+
+def parse_entry(text: str) -> Entry:
+    item = parse_item(text)
+    if not isinstance(item, Entry):
+        raise NotAName(text)
+    return item
+
+
+def parse_filed(text: str) -> Filed:
+    queue, colon, rest = text.partition(":")
+    if not colon or not is_queue_name(queue):
+        raise NotAName(text)
+    item, at, deadline = rest.partition("@")
+    if not at:
+        return Filed(queue=queue, item=parse_item(item))
+    due, tilde, token = deadline.partition("~")
+    if not _DUE.fullmatch(due) or (tilde and not _TOKEN.fullmatch(token)):
+        raise NotAName(text)
+    return Filed(
+        queue=queue, item=parse_item(item), due=Millis(int(due)), token=token if tilde else None
+    )
+
+
+def parse_receipt(text: str) -> Receipt:
+    match = _RECEIPT.fullmatch(text)
+    if match is None:
+        raise NotAName(text)
+    return Receipt(queue=match["queue"], id=match["id"], token=match["token"], batch=match["batch"])
+
+
+def moved_out(entry: Entry, batch: Batch) -> Entry:
+    """The name of `entry` outside its `batch`, with the leases that it went through inside."""
+    return replace(
+        entry,
+        receives=min(entry.receives + batch.receives, MAX_RECEIVES),
+        first_receive=batch.first_receive if entry.first_receive is None else entry.first_receive,
+    )
+
+
+AnyItem = TypeVar("AnyItem", Entry, Batch)
+
+
+def leased(item: AnyItem, now: Millis) -> AnyItem:
+    """The name of `item` after one lease more, begun at `now`."""
+    first = item.first_receive if item.first_receive is not None else now
+    return replace(item, receives=min(item.receives + 1, MAX_RECEIVES), first_receive=first)
+
+
+def unleased(item: AnyItem) -> AnyItem:
+    """The name of `item` as if its last lease had never been: nobody saw it."""
+    receives = max(0, item.receives - 1)
+    return replace(item, receives=receives, first_receive=item.first_receive if receives else None)
+
+
+def forgotten(item: AnyItem) -> AnyItem:
+    """The name of `item` as if it had never been leased: what arrives in another queue."""
+    return replace(item, receives=0, first_receive=None)
+
+
+_TAG_VALUES = {
+    "s": _SIZE,
+    "c": _CRC,
+    "m": _COUNT,
+    "n": _COUNT,
+    "r": _COUNT,
+    "f": _MOMENT,
+    "g": _WORD,
+    "k": _WORD,
+    "o": _OWNER,
+}
+_TAG_ORDER = "".join(_TAG_VALUES)
+_RECEIPT = re.compile(
+    rf"(?P<queue>{QUEUE_NAME.pattern}):(?:(?P<batch>{UUID.pattern})/)?(?P<id>{UUID.pattern})"
+    rf"~(?P<token>{_TOKEN.pattern})"
+)

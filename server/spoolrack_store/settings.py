@@ -1,0 +1,133 @@
+"""A queue's settings: their defaults, their bounds, their form in a file.
+
+Pure: what is valid by itself is decided here, what depends on other queues in `catalog`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Final
+
+from .clock import DAY, HOUR, LAST_MOMENT, SECOND, Millis
+from .errors import DamagedSettings, InvalidSetting
+from .names import is_queue_name
+
+MIB: Final = 1024 * 1024
+MAX_VISIBILITY: Final = Millis(12 * HOUR)
+MAX_DELAY: Final = Millis(365 * DAY)
+MAX_RETENTION: Final = Millis(10 * 365 * DAY)
+MAX_MESSAGE_SIZE: Final = 64 * MIB
+MAX_ATTRIBUTES_SIZE: Final = 64 * 1024
+"""Bytes of all attribute names and values of a message together, as sent."""
+MAX_COUNT: Final = 1_000_000_000
+MAX_BYTES: Final = 1 << 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """What can be set on a queue. Zero means "no limit" wherever a limit is meant."""
+
+    visibility_timeout: Millis = Millis(30 * SECOND)
+    """How long a lease lasts, if the receive doesn't say; 1 ms to 12 hours."""
+    delivery_delay: Millis = Millis(0)
+    """How long a message is hidden after its send, if the send doesn't say; up to 365 days."""
+    max_receives: int = 0
+    """After so many receives without a delete a message goes to the dead-letter queue."""
+    dead_letter_queue: str = ""
+    retention: Millis = Millis(0)
+    """Messages older than this are removed undelivered; counted from the send."""
+    max_messages: int = 0
+    """A send that would hold more messages than this in the queue, in any state, is refused."""
+    max_bytes: int = 0
+    """The same in bytes of bodies and attributes."""
+    max_message_size: int = MIB
+    """The largest body, in bytes; up to 64 MiB."""
+    relaxed_leases: bool = False
+    """Answer a receive, an extension or a release before it is on stable media: faster, and after a
+    power loss such messages are ready again at once."""
+
+    def __post_init__(self) -> None:
+        _within("visibility_timeout", self.visibility_timeout, 1, MAX_VISIBILITY)
+        _within("delivery_delay", self.delivery_delay, 0, MAX_DELAY)
+        _within("max_receives", self.max_receives, 0, MAX_COUNT)
+        _within("retention", self.retention, 0, MAX_RETENTION)
+        _within("max_messages", self.max_messages, 0, MAX_COUNT)
+        _within("max_bytes", self.max_bytes, 0, MAX_BYTES)
+        _within("max_message_size", self.max_message_size, 1, MAX_MESSAGE_SIZE)
+        _of_type("relaxed_leases", self.relaxed_leases, bool, "must be true or false")
+        _of_type("dead_letter_queue", self.dead_letter_queue, str, "must be a queue name")
+        if self.dead_letter_queue and not is_queue_name(self.dead_letter_queue):
+            raise InvalidSetting(
+                name="dead_letter_queue", value=self.dead_letter_queue, rule="must be a queue name"
+            )
+        if bool(self.dead_letter_queue) != bool(self.max_receives):
+            raise InvalidSetting(
+                name="max_receives",
+                value=self.max_receives,
+                rule="goes with a dead_letter_queue: set both or neither",
+            )
+
+    def changed(self, changes: Mapping[str, object]) -> QueueSettings:
+        """These settings with some replaced; raises `InvalidSetting` for an unknown one."""
+        known = {field.name for field in fields(self)}
+        for name, value in changes.items():
+            if name not in known:
+                raise InvalidSetting(name=name, value=value, rule="is not a setting of a queue")
+        return replace(self, **changes)  # type: ignore[arg-type]  # checked in __post_init__
+
+
+def _within(name: str, value: object, least: int, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise InvalidSetting(name=name, value=value, rule=f"must be from {least} to {most}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What a settings file says: the settings, or that the queue is deleted."""
+
+    settings: QueueSettings | None
+    created_at: Millis
+
+
+def _of_type(name: str, value: object, kind: type, rule: str) -> None:
+    # The types above bind programs that are checked; a settings file may hold anything.
+    if not isinstance(value, kind):
+        raise InvalidSetting(name=name, value=value, rule=rule)
+
+
+def encode(record: Record) -> bytes:
+    """The content of a settings file; without settings it is the tombstone of a deleted queue."""
+    content: dict[str, object] = {"created_at": record.created_at}
+    if record.settings is None:
+        content["deleted"] = True
+    else:
+        content.update(asdict(record.settings))
+    return json.dumps(content, indent=2, sort_keys=True).encode() + b"\n"
+
+
+def decode(content: bytes, name: str) -> Record:
+    """What the settings file `name` says; raises `DamagedSettings` if it isn't one.
+
+    A setting of a later version is passed over; one that is missing has its default.
+    """
+    try:
+        values = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DamagedSettings(file=name, why=str(error)) from error
+    if not isinstance(values, dict):
+        raise DamagedSettings(file=name, why="not a JSON object")
+    try:
+        _within("created_at", values.get("created_at"), 0, LAST_MOMENT)
+    except InvalidSetting as error:
+        raise DamagedSettings(file=name, why=str(error)) from error
+    created_at = Millis(values["created_at"])
+    if values.get("deleted") is True:
+        return Record(settings=None, created_at=created_at)
+    known = {field.name for field in fields(QueueSettings)}
+    try:
+        settings = QueueSettings(**{key: value for key, value in values.items() if key in known})
+    except InvalidSetting as error:
+        raise DamagedSettings(file=name, why=str(error)) from error
+    return Record(settings=settings, created_at=created_at)

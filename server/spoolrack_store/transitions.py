@@ -1,0 +1,86 @@
+"""The legal moves of a message, as data.
+
+A state is a folder, and a move is one rename from one to another. Every rename that the store does
+names its move here and is refused if the table doesn't hold it; the lifecycle drawing in the README
+is checked against this table by a test.
+
+    SENT ──publish──► READY ──lease──► LEASED ──delete──► REMOVED ──reap──► (gone)
+      └────hide────► DELAYED ──due──► READY ◄──requeue── LEASED
+
+READY and DELAYED messages can be deleted too, LEASED ones be extended, and any file that isn't what
+its name says goes to QUARANTINED, from where nothing of ours ever takes it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+
+class State(Enum):
+    SENT = "sent"
+    """In `new/`: being written, or written and not yet published."""
+    READY = "ready"
+    """In `queues/<queue>/`: waits for a receive."""
+    DELAYED = "delayed"
+    """In `delay/` without a token: hidden until it is due."""
+    LEASED = "leased"
+    """In `delay/` with a token: handed to a consumer, whose lease ends when it is due."""
+    REMOVED = "removed"
+    """In `remove/`: deleted, waits for the reaper."""
+    QUARANTINED = "quarantined"
+    """In `quarantine/`: damaged or foreign; never delivered, never destroyed."""
+
+
+class Move(Enum):
+    PUBLISH = "publish"
+    HIDE = "hide"
+    ADOPT = "adopt"
+    DUE = "due"
+    LEASE = "lease"
+    EXTEND = "extend"
+    REQUEUE = "requeue"
+    BURY = "bury"
+    """To the dead-letter queue, where it is ready."""
+    DELETE = "delete"
+    QUARANTINE = "quarantine"
+
+
+FOLDERS: Final = {
+    State.SENT: "new",
+    State.READY: "queues",
+    State.DELAYED: "delay",
+    State.LEASED: "delay",
+    State.REMOVED: "remove",
+    State.QUARANTINED: "quarantine",
+}
+
+LEGAL: Final = frozenset(
+    {
+        (Move.ADOPT, State.SENT, State.SENT),
+        (Move.PUBLISH, State.SENT, State.READY),
+        (Move.HIDE, State.SENT, State.DELAYED),
+        (Move.DUE, State.DELAYED, State.READY),
+        (Move.LEASE, State.READY, State.LEASED),
+        (Move.EXTEND, State.LEASED, State.LEASED),
+        (Move.REQUEUE, State.LEASED, State.READY),
+        (Move.BURY, State.READY, State.READY),
+        (Move.BURY, State.LEASED, State.READY),
+        (Move.DELETE, State.SENT, State.REMOVED),
+        (Move.DELETE, State.READY, State.REMOVED),
+        (Move.DELETE, State.DELAYED, State.REMOVED),
+        (Move.DELETE, State.LEASED, State.REMOVED),
+        (Move.QUARANTINE, State.SENT, State.QUARANTINED),
+        (Move.QUARANTINE, State.READY, State.QUARANTINED),
+        (Move.QUARANTINE, State.DELAYED, State.QUARANTINED),
+        (Move.QUARANTINE, State.LEASED, State.QUARANTINED),
+        (Move.QUARANTINE, State.REMOVED, State.QUARANTINED),
+    }
+)
+
+LATER: Final = (State.REMOVED, State.LEASED, State.DELAYED, State.READY, State.SENT)
+"""Where a crash has left one id in two places, the state that stands first here is the true one."""
+
+
+def is_legal(move: Move, source: State, target: State) -> bool:
+    return (move, source, target) in LEGAL

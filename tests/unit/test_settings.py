@@ -1,0 +1,214 @@
+"""A queue's settings: their bounds, their form in a file, and that no file can break the store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from spoolrack_store import settings as module
+from spoolrack_store.clock import DAY, HOUR, Millis
+from spoolrack_store.errors import DamagedSettings, InvalidSetting
+from spoolrack_store.settings import QueueSettings, Record, decode, encode
+
+BOUNDS: dict[str, tuple[int, int]] = {
+    "visibility_timeout": (1, 12 * HOUR),
+    "delivery_delay": (0, 365 * DAY),
+    "max_receives": (0, 1_000_000_000),
+    "retention": (0, 3650 * DAY),
+    "max_messages": (0, 1_000_000_000),
+    "max_bytes": (0, 2**50),
+    "max_message_size": (1, 64 * 1024 * 1024),
+}
+DEAD_LETTERS: dict[str, object] = {"max_receives": 3, "dead_letter_queue": "dead"}
+
+NOW = Millis(1_700_000_000_000)
+
+queues = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}", fullmatch=True)
+numbers = {
+    name: st.integers(least, most) for name, (least, most) in BOUNDS.items() if name != "max_receives"
+}
+dead_letters: st.SearchStrategy[dict[str, object]] = st.just({}) | st.fixed_dictionaries(
+    {"max_receives": st.integers(1, BOUNDS["max_receives"][1]), "dead_letter_queue": queues}
+)
+changes = st.builds(
+    lambda some, dead: {**some, **dead},
+    st.fixed_dictionaries({}, optional={**numbers, "relaxed_leases": st.booleans()}),
+    dead_letters,
+)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def test_the_defaults_are_those_of_the_contract() -> None:
+    assert asdict(QueueSettings()) == {
+        "visibility_timeout": 30_000,
+        "delivery_delay": 0,
+        "max_receives": 0,
+        "dead_letter_queue": "",
+        "retention": 0,
+        "max_messages": 0,
+        "max_bytes": 0,
+        "max_message_size": 1024 * 1024,
+        "relaxed_leases": False,
+    }
+
+
+@given(changes)
+def test_settings_read_back_as_they_were_written(changes: dict[str, object]) -> None:
+    settings = QueueSettings().changed(changes)
+    assert {name: getattr(settings, name) for name in changes} == changes
+    record = Record(settings=settings, created_at=NOW)
+    assert decode(encode(record), "file") == record
+    assert QueueSettings().changed(asdict(settings)) == settings
+
+
+def test_a_tombstone_reads_back_as_one() -> None:
+    record = Record(settings=None, created_at=NOW)
+    assert decode(encode(record), "file") == record
+
+
+def test_a_settings_file_is_text_that_a_person_can_read() -> None:
+    file = encode(Record(settings=QueueSettings(), created_at=NOW))
+    assert '  "visibility_timeout": 30000' in file.decode().splitlines()
+    assert file.endswith(b"}\n")
+
+
+@pytest.mark.parametrize(("name", "bounds"), BOUNDS.items())
+def test_each_number_keeps_to_its_bounds(name: str, bounds: tuple[int, int]) -> None:
+    together = dict(DEAD_LETTERS) if name == "max_receives" else {}
+    for good in bounds:
+        if (name, good) == ("max_receives", 0):
+            together = {}
+        assert getattr(QueueSettings().changed({**together, name: good}), name) == good
+        together = dict(DEAD_LETTERS) if name == "max_receives" else {}
+    for bad in (bounds[0] - 1, bounds[1] + 1, -(10**30), 10**30):
+        with pytest.raises(InvalidSetting, match=name) as caught:
+            QueueSettings().changed({**together, name: bad})
+        assert caught.value.facts["name"] == name
+        assert str(bounds[1]) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("value", [None, True, False, "5", 5.0, float("nan"), [], {}, b"5"], ids=repr)
+def test_a_number_is_an_integer_and_nothing_that_looks_like_one(name: str, value: object) -> None:
+    with pytest.raises(InvalidSetting, match=name):
+        QueueSettings().changed({name: value})
+
+
+@pytest.mark.parametrize("value", [None, 0, 1, "", "yes", "false", []], ids=repr)
+def test_relaxed_leases_are_true_or_false(value: object) -> None:
+    with pytest.raises(InvalidSetting, match="relaxed_leases"):
+        QueueSettings().changed({"relaxed_leases": value})
+
+
+@pytest.mark.parametrize(
+    "value", [None, 0, 5, False, [], b"dead", "a/b", ".dead", "a" * 81, "d\0", "é", "dead\n"], ids=repr
+)
+def test_a_dead_letter_queue_has_a_queue_name(value: object) -> None:
+    with pytest.raises(InvalidSetting, match="dead_letter_queue"):
+        QueueSettings().changed({"max_receives": 3, "dead_letter_queue": value})
+
+
+@pytest.mark.parametrize("name", DEAD_LETTERS)
+def test_max_receives_and_the_dead_letter_queue_go_together(name: str) -> None:
+    with pytest.raises(InvalidSetting, match="set both or neither"):
+        QueueSettings().changed({name: DEAD_LETTERS[name]})
+    both = QueueSettings().changed(DEAD_LETTERS)
+    assert both.changed({"max_receives": 0, "dead_letter_queue": ""}) == QueueSettings()
+    assert both.changed({"max_receives": 9}).dead_letter_queue == "dead"
+
+
+@given(st.text(), json_values)
+def test_an_unknown_setting_is_refused(name: str, value: object) -> None:
+    if name not in {field.name for field in fields(QueueSettings)}:
+        with pytest.raises(InvalidSetting) as caught:
+            QueueSettings().changed({name: value})
+        assert "is not a setting" in str(caught.value)
+
+
+def test_a_refused_change_changes_nothing() -> None:
+    settings = QueueSettings(retention=Millis(5))
+    with pytest.raises(InvalidSetting):
+        settings.changed({"retention": 6, "max_bytes": -1})
+    assert settings == QueueSettings(retention=Millis(5))
+
+
+# Files: what stands in them is not always ours.
+
+
+@given(changes, st.dictionaries(st.text().map("later_".__add__), json_values, max_size=3))
+def test_a_setting_of_a_later_version_is_passed_over(
+    changes: dict[str, object], later: dict[str, object]
+) -> None:
+    settings = QueueSettings().changed(changes)
+    file = json.dumps({**later, **asdict(settings), "created_at": NOW}).encode()
+    assert decode(file, "file").settings == settings
+
+
+@given(changes)
+def test_a_setting_that_is_missing_has_its_default(changes: dict[str, object]) -> None:
+    file = json.dumps({**changes, "created_at": NOW}).encode()
+    assert decode(file, "file").settings == QueueSettings().changed(changes)
+
+
+@given(changes, st.integers(0, 1_000))
+def test_a_truncated_file_is_never_taken_for_settings(changes: dict[str, object], at: int) -> None:
+    file = encode(Record(settings=QueueSettings().changed(changes), created_at=NOW)).rstrip()
+    with pytest.raises(DamagedSettings, match=r"q\.3\.json"):
+        decode(file[: at % len(file)], "q.3.json")
+
+
+@given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
+@example(b"")
+@example(b"null")
+@example(b"[]")
+@example(b"\0" * 64)
+@example(b"\xff\xfe")
+@example(b"[" * 100_000)
+@example(b'{"a":' * 100_000)
+@example(b"1" * 100_000)
+def test_garbage_is_damage_and_nothing_worse(file: bytes) -> None:
+    try:
+        decode(file, "file")
+    except DamagedSettings:
+        return
+    assert "created_at" in json.loads(file)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(QueueSettings)])
+@given(value=json_values)
+def test_a_file_with_a_wrong_value_is_damage_and_nothing_worse(name: str, value: object) -> None:
+    file = json.dumps({"created_at": NOW, name: value}).encode()
+    try:
+        settings = decode(file, "file").settings
+    except DamagedSettings:
+        return
+    assert getattr(settings, name) == value
+    assert type(getattr(settings, name)) is type(getattr(QueueSettings(), name))
+
+
+@pytest.mark.parametrize("value", [1, "true", None, [True], False], ids=repr)
+def test_only_a_true_tombstone_deletes_a_queue(value: object) -> None:
+    file = json.dumps({"created_at": NOW, "deleted": value}).encode()
+    assert decode(file, "file").settings == QueueSettings()
+
+
+@pytest.mark.parametrize("value", [None, True, -1, 10**13, 10**30, 1.5, "1", [], {}], ids=repr)
+def test_a_file_without_a_plausible_birth_is_damage(value: object) -> None:
+    for more in (asdict(QueueSettings()), {"deleted": True}):
+        with pytest.raises(DamagedSettings, match="created_at"):
+            decode(json.dumps({**more, "created_at": value}).encode(), "file")
+        with pytest.raises(DamagedSettings, match="created_at"):
+            decode(json.dumps(more).encode(), "file")
+
+
+def test_the_bounds_are_what_the_contract_says() -> None:
+    assert module.MAX_VISIBILITY == 12 * HOUR
+    assert module.MAX_MESSAGE_SIZE == 64 * 1024 * 1024
+    assert module.MAX_ATTRIBUTES_SIZE == 64 * 1024

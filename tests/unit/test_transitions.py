@@ -1,0 +1,80 @@
+"""The table of legal moves: what it promises as a whole."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from spoolrack_store.transitions import FOLDERS, LATER, LEGAL, Move, State, is_legal
+
+LIFE = {
+    State.SENT: {State.SENT, State.READY, State.DELAYED, State.REMOVED, State.QUARANTINED},
+    State.READY: {State.READY, State.LEASED, State.REMOVED, State.QUARANTINED},
+    State.DELAYED: {State.READY, State.REMOVED, State.QUARANTINED},
+    State.LEASED: {State.LEASED, State.READY, State.REMOVED, State.QUARANTINED},
+    State.REMOVED: {State.QUARANTINED},
+    State.QUARANTINED: set(),
+}
+
+
+@pytest.mark.parametrize("state", State)
+def test_from_each_state_only_these_can_be_reached(state: State) -> None:
+    assert {target for _, source, target in LEGAL if source is state} == LIFE[state]
+
+
+def test_the_question_is_answered_from_the_table() -> None:
+    for move, source, target in product(Move, State, State):
+        assert is_legal(move, source, target) == ((move, source, target) in LEGAL)
+
+
+def test_a_deleted_message_never_comes_back() -> None:
+    reached = {State.REMOVED}
+    for _ in State:
+        reached |= {target for _, source, target in LEGAL if source in reached}
+    assert reached == {State.REMOVED, State.QUARANTINED}
+
+
+def test_nothing_is_taken_out_of_quarantine() -> None:
+    assert not [move for move, source, _ in LEGAL if source is State.QUARANTINED]
+
+
+def test_a_message_can_be_deleted_in_every_state_that_a_user_can_see() -> None:
+    deletable = {source for move, source, _ in LEGAL if move is Move.DELETE}
+    assert deletable == {State.SENT, State.READY, State.DELAYED, State.LEASED}
+    assert {target for move, _, target in LEGAL if move is Move.DELETE} == {State.REMOVED}
+
+
+def test_damage_can_be_put_aside_in_every_state() -> None:
+    assert {source for move, source, _ in LEGAL if move is Move.QUARANTINE} == set(State) - {
+        State.QUARANTINED
+    }
+
+
+def test_only_what_is_ready_is_leased() -> None:
+    entries = {(move, source) for move, source, target in LEGAL if target is State.LEASED}
+    assert entries == {(Move.LEASE, State.READY), (Move.EXTEND, State.LEASED)}
+
+
+def test_every_move_is_legal_somewhere() -> None:
+    assert {move for move, _, _ in LEGAL} == set(Move)
+
+
+def test_a_move_from_one_state_has_one_outcome() -> None:
+    assert len({(move, source) for move, source, _ in LEGAL}) == len(LEGAL)
+
+
+def test_every_state_has_its_folder() -> None:
+    assert {state: FOLDERS[state] for state in State} == {
+        State.SENT: "new",
+        State.READY: "queues",
+        State.DELAYED: "delay",
+        State.LEASED: "delay",
+        State.REMOVED: "remove",
+        State.QUARANTINED: "quarantine",
+    }
+
+
+def test_after_a_crash_the_later_folder_wins() -> None:
+    folders = list(dict.fromkeys(FOLDERS[state] for state in LATER))
+    assert folders == ["remove", "delay", "queues", "new"]
+    assert set(LATER) == set(State) - {State.QUARANTINED}
