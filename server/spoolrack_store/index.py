@@ -1,0 +1,189 @@
+"""What the store knows of its queues without looking: rebuilt from names at each start.
+
+Pure. The folders are the truth; this is a picture of them that makes "what is next", "what is due" and
+"where is this id" cheap. Ready messages live in `ready`; what is hidden, because it is leased or
+delayed, lives here, with the heap of what is due next over all queues.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from itertools import count
+
+from .clock import Millis
+from .credits import Credits
+from .ids import sent_at
+from .names import id_of
+from .ready import BatchFolder, Ready, length_of
+from .transitions import State
+
+
+class Hidden:
+    """A message, or a batch folder, that is leased or delayed."""
+
+    __slots__ = ("credits", "due", "due_monotonic", "item", "token")
+
+    def __init__(
+        self,
+        item: str | BatchFolder,
+        *,
+        due: Millis,
+        due_monotonic: Millis,
+        token: str | None,
+        credits: Credits | None = None,
+    ) -> None:
+        self.item = item
+        """An entry's name, or a folder."""
+        self.due = due
+        """Unix time, as in the name on disk."""
+        self.due_monotonic = due_monotonic
+        self.token = token
+        """None: delayed, not leased."""
+        self.credits = credits
+
+    @property
+    def names(self) -> list[str]:
+        return [self.item] if isinstance(self.item, str) else self.item.names
+
+    def name_of(self, id: str) -> str:
+        """The name of the entry `id`, which this must hold."""
+        name = self.item if isinstance(self.item, str) else self.item.find(id)
+        assert name is not None
+        return name
+
+    @property
+    def is_folder(self) -> bool:
+        return not isinstance(self.item, str)
+
+    @property
+    def state(self) -> State:
+        return State.DELAYED if self.token is None else State.LEASED
+
+
+class QueueIndex:
+    """One queue's messages."""
+
+    def __init__(self) -> None:
+        self.ready = Ready()
+        self._hidden: dict[str, Hidden] = {}
+        """By message id; the entries of a folder share one."""
+        self.leased = 0
+        self.delayed = 0
+        self._hidden_bytes = 0
+
+    def __len__(self) -> int:
+        return self.ready.count + len(self._hidden)
+
+    @property
+    def bytes(self) -> int:
+        return self.ready.bytes + self._hidden_bytes
+
+    def hide(self, hidden: Hidden) -> None:
+        names = hidden.names
+        for name in names:
+            self._hidden[id_of(name)] = hidden
+        self._count(hidden, len(names), sum(map(length_of, names)))
+        if hidden.credits is not None:
+            hidden.credits.charge(len(names))
+
+    def unhide(self, hidden: Hidden, names: Iterable[str] | None = None) -> None:
+        """Forget the lease or delay of `names`, or of all that `hidden` holds; credits come back.
+
+        The names leave a folder that they lay in, but for the whole folder's.
+        """
+        leaving = hidden.names if names is None else list(names)
+        for name in leaving:
+            del self._hidden[id_of(name)]
+        self._count(hidden, -len(leaving), -sum(map(length_of, leaving)))
+        if names is not None and not isinstance(hidden.item, str):
+            for name in leaving:
+                hidden.item.remove(name)
+        if hidden.credits is not None and leaving:
+            hidden.credits.give_back(len(leaving))
+
+    def split(self, hidden: Hidden, name: str, alone: Hidden) -> None:
+        """The lease of the entry `name` leaves its batch folder and goes on as `alone`.
+
+        The credit that it holds goes with it: nobody is told of a return.
+        """
+        assert isinstance(hidden.item, BatchFolder)
+        hidden.item.remove(name)
+        self._hidden[id_of(name)] = alone
+
+    def find_hidden(self, id: str) -> Hidden | None:
+        return self._hidden.get(id)
+
+    def hidden(self) -> Iterator[Hidden]:
+        """Each lease and delay once."""
+        seen: set[int] = set()
+        for hidden in self._hidden.values():
+            if id(hidden) not in seen:
+                seen.add(id(hidden))
+                yield hidden
+
+    def hidden_ids(self) -> Iterable[str]:
+        return self._hidden.keys()
+
+    def oldest(self) -> str | None:
+        """The smallest id that is ready or leased."""
+        head = self.ready.head()
+        ids = [id for id, hidden in self._hidden.items() if hidden.token is not None]
+        if head is not None:
+            ids.append(id_of(head[0]))
+        return min(ids, default=None)
+
+    def oldest_sent_at(self) -> Millis | None:
+        oldest = self.oldest()
+        return None if oldest is None else sent_at(oldest)
+
+    def _count(self, hidden: Hidden, messages: int, bytes: int) -> None:
+        if hidden.token is None:
+            self.delayed += messages
+        else:
+            self.leased += messages
+        self._hidden_bytes += bytes
+
+
+class Index:
+    """All queues' messages, and what is due when."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, QueueIndex] = {}
+        self._heap: list[tuple[Millis, int, str, Hidden]] = []
+        self._ticket = count()
+
+    def hide(self, queue: str, hidden: Hidden) -> None:
+        self.queues[queue].hide(hidden)
+        self.reschedule(queue, hidden)
+
+    def reschedule(self, queue: str, hidden: Hidden) -> None:
+        """`hidden` is due at another time than before."""
+        heapq.heappush(self._heap, (hidden.due_monotonic, next(self._ticket), queue, hidden))
+
+    def next_due(self) -> Millis | None:
+        """The monotonic time at which something is due, if anything ever is."""
+        self._skip_stale()
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now: Millis) -> tuple[str, Hidden] | None:
+        """Something that is due at the monotonic time `now`, once."""
+        self._skip_stale()
+        if not self._heap or self._heap[0][0] > now:
+            return None
+        _, _, queue, hidden = heapq.heappop(self._heap)
+        return queue, hidden
+
+    def _skip_stale(self) -> None:
+        while self._heap:
+            due, _, queue, hidden = self._heap[0]
+            index = self.queues.get(queue)
+            names = hidden.names
+            if (
+                index is not None
+                and due == hidden.due_monotonic
+                and names
+                and index.find_hidden(id_of(names[0])) is hidden
+            ):
+                return
+            heapq.heappop(self._heap)

@@ -1,0 +1,199 @@
+"""The ready messages of one queue, singles and batch folders merged in the order of their ids.
+
+Pure: it holds names, rebuilt at each start from the folders, and knows nothing of files. What is next
+costs the same with one message waiting and with a million.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import islice
+
+from .ids import is_id
+from .names import Batch, parse_entry
+from .order import SortedNames
+
+
+class BatchFolder:
+    """A batch and what is left in it."""
+
+    __slots__ = ("batch", "bytes", "names")
+
+    def __init__(self, batch: Batch, names: Iterable[str], bytes: int) -> None:
+        self.batch = batch
+        self.names = sorted(names)
+        self.bytes = bytes
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def first(self) -> str:
+        return self.names[0]
+
+    @property
+    def last(self) -> str:
+        return self.names[-1]
+
+    def find(self, id: str) -> str | None:
+        at = bisect_left(self.names, id)
+        if at < len(self.names) and self.names[at].startswith(id):
+            return self.names[at]
+        return None
+
+    def remove(self, name: str) -> None:
+        del self.names[bisect_left(self.names, name)]
+        self.bytes -= length_of(name)
+
+
+Place = tuple[str, BatchFolder | None]
+"""An entry's name, and the batch folder that it lies in, if it does."""
+
+
+class Ready:
+    """Not thread-safe. No name or folder may be added twice, and no folder be empty."""
+
+    def __init__(self) -> None:
+        self._singles = SortedNames()
+        self._firsts = SortedNames()
+        """The first name in each batch folder."""
+        self._folders: dict[str, BatchFolder] = {}
+        """By that first name."""
+        self._overlapping = False
+        """Whether the ranges of ids of two batch folders ever overlapped: only peers, delays and
+        hands do that."""
+        self.count = 0
+        self.bytes = 0
+
+    def add(self, name: str) -> None:
+        self._singles.add(name)
+        self.count += 1
+        self.bytes += length_of(name)
+
+    def add_many(self, names: list[str], bytes: int) -> None:
+        """Add singles to an empty index."""
+        self._singles = SortedNames(names)
+        self.count += len(names)
+        self.bytes += bytes
+
+    def add_folder(self, folder: BatchFolder) -> None:
+        before = self._firsts.before(folder.first)
+        after = next(self._firsts.since(folder.first), None)
+        if (before is not None and self._folders[before].last > folder.first) or (
+            after is not None and after < folder.last
+        ):
+            self._overlapping = True
+        self._place(folder)
+        self.count += len(folder)
+        self.bytes += folder.bytes
+
+    def remove(self, name: str, folder: BatchFolder | None) -> None:
+        """The entry `name` has left, alone; an emptied folder is forgotten."""
+        if folder is None:
+            self._singles.remove(name)
+            self.bytes -= length_of(name)
+        else:
+            was_first = folder.first == name
+            if was_first:
+                self._unplace(folder)
+            self.bytes -= folder.bytes
+            folder.remove(name)
+            self.bytes += folder.bytes
+            if was_first and folder.names:
+                self._place(folder)
+        self.count -= 1
+
+    def remove_folder(self, folder: BatchFolder) -> None:
+        """The folder has left with all that is in it."""
+        self._unplace(folder)
+        self.count -= len(folder)
+        self.bytes -= folder.bytes
+
+    def head(self) -> Place | None:
+        """What is next."""
+        single, first = self._singles.first(), self._firsts.first()
+        if first is not None and (single is None or first < single):
+            return first, self._folders[first]
+        return None if single is None else (single, None)
+
+    def is_apart(self, folder: BatchFolder, room: int) -> bool:
+        """Whether `folder`, standing first, can be taken whole without overtaking.
+
+        It can if whatever lies between its messages fits beside it into `room`.
+        """
+        others = [name for name in islice(self._firsts, 2) if name != folder.first]
+        if others and others[0] < folder.last:
+            return False
+        between = 0
+        for name in islice(self._singles, room + 1):
+            if name > folder.last:
+                break
+            between += 1
+        return between + len(folder) <= room
+
+    def find(self, id: str) -> Place | None:
+        single = self._singles.find(id)
+        if single is not None:
+            return single, None
+        for folder in self._candidates(id):
+            name = folder.find(id)
+            if name is not None:
+                return name, folder
+        return None
+
+    def folder(self, batch_id: str) -> BatchFolder | None:
+        """The batch folder with this id; takes a look at each, so not for a hot path."""
+        return next((f for f in self._folders.values() if f.batch.id == batch_id), None)
+
+    def since(self, id: str) -> Iterator[Place]:
+        """All entries above `id`, in order. Nothing may change meanwhile."""
+        start = id + _ABOVE_ID if is_id(id) else id
+        singles: Iterator[Place] = ((name, None) for name in self._singles.since(start))
+        return merge(singles, self._in_folders(start), key=_name_of)
+
+    def folders(self) -> Iterator[BatchFolder]:
+        return iter(self._folders.values())
+
+    def _in_folders(self, start: str) -> Iterator[Place]:
+        if self._overlapping:
+            parts = (
+                [(name, folder) for name in folder.names if name >= start]
+                for folder in self._folders.values()
+            )
+            everything: list[Place] = [place for part in parts for place in part]
+            yield from sorted(everything, key=_name_of)
+            return
+        begin = self._firsts.before(start) or start
+        for first in self._firsts.since(begin):
+            folder = self._folders[first]
+            for name in islice(folder.names, bisect_left(folder.names, start), None):
+                yield name, folder
+
+    def _candidates(self, id: str) -> Iterable[BatchFolder]:
+        if self._overlapping:
+            return [f for f in self._folders.values() if f.first <= id + _ABOVE_ID and id <= f.last]
+        first = self._firsts.before(id + _ABOVE_ID)
+        return [] if first is None else [self._folders[first]]
+
+    def _place(self, folder: BatchFolder) -> None:
+        self._firsts.add(folder.first)
+        self._folders[folder.first] = folder
+
+    def _unplace(self, folder: BatchFolder) -> None:
+        self._firsts.remove(folder.first)
+        del self._folders[folder.first]
+
+
+_ABOVE_ID = "~"
+"""Stands above every name that begins with the id before it, and below the next id."""
+
+
+def _name_of(place: Place) -> str:
+    return place[0]
+
+
+def length_of(name: str) -> int:
+    """The bytes of the file that `name` speaks of."""
+    return parse_entry(name).length
