@@ -1,0 +1,271 @@
+"""The disk floor: the dozen things that the store asks of a file system.
+
+Only this module calls the operating system for files. Paths are relative to the root and resolved
+from it at every call, never through an open folder inside it: such a folder may by then have been
+renamed into somebody else's lease. Symbolic links are never followed.
+
+`Disk` is a protocol, so that the whole store can run on a disk that crashes, fills up and lies.
+Everything raises `OSError` as the system does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import platform
+import re
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+FILE_MODE: Final = 0o600
+FOLDER_MODE: Final = 0o700
+
+
+class Kind(Enum):
+    FILE = "file"
+    FOLDER = "folder"
+    OTHER = "other"
+    """A symbolic link, a socket, a device: never ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One name in a folder."""
+
+    name: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    kind: Kind
+    size: int
+    links: int
+    changed_ns: int
+    """Unix time in nanoseconds at which content or name last changed, as the file system says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    bytes: int
+    files: int
+    """How many files more can be made; file systems without a limit say 0 of 0: see `unlimited`."""
+    unlimited: bool
+
+
+class Lock(Protocol):
+    def release(self) -> None:
+        """Give the lock back. The system does so when the process dies, however it dies."""
+
+
+class Disk(Protocol):
+    can_sync_all: bool
+    """Whether `sync_all` makes all data durable and reports the errors that it met."""
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder that doesn't exist yet."""
+
+    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+        """Make a file that doesn't exist yet, with `parts` as its content.
+
+        With `sync` the content is on stable media at return; its name only after `sync_folder`.
+        On an error no file is left behind, unless removing it failed too.
+        """
+
+    def read(self, path: str, limit: int | None = None) -> bytes:
+        """A regular file's content, or its first `limit` bytes; EINVAL for anything else."""
+
+    def scan(self, path: str) -> list[Found]:
+        """All names in a folder, in no order."""
+
+    def facts(self, path: str) -> Facts:
+        """About the name itself: a link is not followed."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file or a folder. Replaces a file, or an empty folder, that stands at `target`."""
+
+    def unlink(self, path: str) -> None: ...
+
+    def remove_folder(self, path: str) -> None:
+        """Remove an empty folder."""
+
+    def sync_file(self, path: str) -> None:
+        """Return once the file's content is on stable media."""
+
+    def sync_folder(self, path: str) -> None:
+        """Return once the folder's names are on stable media."""
+
+    def sync_all(self) -> None:
+        """Return once everything in the root's file system is on stable media."""
+
+    def space(self) -> Space: ...
+
+    def lock(self, path: str) -> Lock | None:
+        """An exclusive lock on an existing file, or None if another process holds it."""
+
+
+class LocalDisk:
+    """The file system under a folder of this machine."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        """`root` must exist. It may be renamed while we work, and removed only to our harm."""
+        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._syncfs = _find_syncfs()
+        self.can_sync_all = self._syncfs is not None
+
+    def close(self) -> None:
+        os.close(self._root)
+
+    def make_folder(self, path: str) -> None:
+        os.mkdir(path, FOLDER_MODE, dir_fd=self._root)
+
+    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(path, flags, FILE_MODE, dir_fd=self._root)
+        try:
+            try:
+                for part in parts:
+                    _write(file, part)
+                if sync:
+                    os.fsync(file)
+            finally:
+                os.close(file)
+        except BaseException:
+            os.unlink(path, dir_fd=self._root)
+            raise
+
+    def read(self, path: str, limit: int | None = None) -> bytes:
+        # A pipe that somebody put here must not hold us up: hence O_NONBLOCK.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(path, flags, dir_fd=self._root)
+        try:
+            facts = os.fstat(file)
+            if not stat.S_ISREG(facts.st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", path)
+            wanted = facts.st_size if limit is None else min(limit, facts.st_size)
+            content = os.read(file, wanted)
+            while len(content) < wanted:
+                more = os.read(file, wanted - len(content))
+                if not more:
+                    break
+                content += more
+            return content
+        finally:
+            os.close(file)
+
+    def scan(self, path: str) -> list[Found]:
+        folder = os.open(path, _FOLDER_FLAGS, dir_fd=self._root)
+        try:
+            with os.scandir(folder) as entries:
+                return [Found(entry.name, _kind_of(entry)) for entry in entries]
+        finally:
+            os.close(folder)
+
+    def facts(self, path: str) -> Facts:
+        found = os.stat(path, dir_fd=self._root, follow_symlinks=False)
+        if stat.S_ISREG(found.st_mode):
+            kind = Kind.FILE
+        elif stat.S_ISDIR(found.st_mode):
+            kind = Kind.FOLDER
+        else:
+            kind = Kind.OTHER
+        return Facts(kind=kind, size=found.st_size, links=found.st_nlink, changed_ns=found.st_ctime_ns)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target, src_dir_fd=self._root, dst_dir_fd=self._root)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path, dir_fd=self._root)
+
+    def remove_folder(self, path: str) -> None:
+        os.rmdir(path, dir_fd=self._root)
+
+    def sync_file(self, path: str) -> None:
+        self._sync(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def sync_folder(self, path: str) -> None:
+        self._sync(path, _FOLDER_FLAGS)
+
+    def _sync(self, path: str, flags: int) -> None:
+        opened = os.open(path, flags, dir_fd=self._root)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+    def sync_all(self) -> None:
+        if self._syncfs is None:
+            raise OSError(errno.ENOSYS, "this system's syncfs doesn't report errors")
+        # The root's own descriptor: if the root was removed, a new one couldn't be opened, and what
+        # lies under it is no longer anybody's queue.
+        self.facts("FORMAT")
+        if self._syncfs(self._root) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), "syncfs")
+
+    def space(self) -> Space:
+        found = os.fstatvfs(self._root)
+        return Space(
+            bytes=found.f_bavail * found.f_frsize,
+            files=found.f_favail,
+            unlimited=found.f_files == 0,
+        )
+
+    def lock(self, path: str) -> Lock | None:
+        file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._root)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            return None
+        except BaseException:
+            os.close(file)
+            raise
+        return _FileLock(file)
+
+
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _FileLock:
+    def __init__(self, file: int) -> None:
+        self._file: int | None = file
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _write(file: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(file, left) :]
+
+
+def _kind_of(entry: os.DirEntry[str]) -> Kind:
+    if entry.is_file(follow_symlinks=False):
+        return Kind.FILE
+    if entry.is_dir(follow_symlinks=False):
+        return Kind.FOLDER
+    return Kind.OTHER
+
+
+def _find_syncfs() -> ctypes._NamedFuncPointer | None:
+    """syncfs(2), where it reports errors: since Linux 5.8 (commit 735e4ae5ba28)."""
+    release = re.match(r"(\d+)\.(\d+)", platform.release())
+    if platform.system() != "Linux" or release is None:
+        return None
+    if (int(release[1]), int(release[2])) < (5, 8):
+        return None
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:
+        return None
+    syncfs.argtypes = [ctypes.c_int]
+    syncfs.restype = ctypes.c_int
+    return syncfs  # type: ignore[no-any-return]

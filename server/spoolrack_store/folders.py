@@ -1,0 +1,174 @@
+"""Moves: one legal rename each, with the folders that it dirties remembered.
+
+Everything that changes the root passes through here, so that nothing is moved that the table of
+transitions forbids and nothing changes that the next commit doesn't sync. A file that is no longer
+where it was is a result, not an error: somebody else moved it first.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from . import layout
+from .disk import Disk, Found, Space
+from .errors import DiskError, DiskFull, StoreError
+from .ids import IdMaker
+from .syncer import Syncer
+from .transitions import Move, State, is_legal
+
+log = logging.getLogger(__name__)
+
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def explained(error: OSError) -> StoreError:
+    """The store's error for what the system said."""
+    detail = str(error)
+    return DiskFull(detail=detail) if error.errno in _NO_ROOM else DiskError(detail=detail)
+
+
+class Folders:
+    """The folders of one root. Not thread-safe."""
+
+    def __init__(self, disk: Disk, syncer: Syncer, ids: IdMaker) -> None:
+        self._disk = disk
+        self._syncer = syncer
+        self._ids = ids
+        self.quarantined = 0
+        """Files and folders put into quarantine since the start."""
+        self._removed: list[str] = []
+
+    def move(
+        self,
+        move: Move,
+        source_state: State,
+        source: str,
+        target_state: State,
+        target: str,
+        *,
+        is_folder: bool = False,
+    ) -> bool:
+        """Rename `source` to `target`; False if it isn't there any more.
+
+        Raises `DiskFull` or `DiskError`, and then nothing has moved.
+        """
+        if not is_legal(move, source_state, target_state):
+            raise AssertionError(f"{move} from {source_state} to {target_state}")
+        if is_folder and target_state is State.REMOVED:
+            self.settle(source)
+        try:
+            self._disk.rename(source, target)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise explained(error) from error
+        self._syncer.folder_changed(layout.folder_of(source))
+        self._syncer.folder_changed(layout.folder_of(target))
+        if is_folder:
+            self._syncer.folder_moved(source, target)
+        if target_state is State.REMOVED:
+            self._removed.append(target)
+        return True
+
+    def take_removed(self) -> list[str]:
+        """What was moved to `remove/` since the last call: the next sync makes it safe to unlink."""
+        removed, self._removed = self._removed, []
+        return removed
+
+    def was_removed(self, path: str) -> None:
+        """`path` was found in `remove/` at a start."""
+        self._removed.append(path)
+
+    def settle(self, folder: str) -> None:
+        """Make all moves out of `folder` durable, so that it may be taken away."""
+        self._syncer.settle(folder)
+
+    def write(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+        """Create a file; its content waits for the next commit unless `sync` makes it durable now."""
+        sync = sync or not self._disk.can_sync_all
+        try:
+            self._disk.create(path, parts, sync=sync)
+        except OSError as error:
+            raise explained(error) from error
+        if not sync:
+            self._syncer.file_written()
+        self._syncer.folder_changed(layout.folder_of(path))
+
+    def make(self, path: str) -> bool:
+        """Make a folder; False if it is there."""
+        try:
+            self._disk.make_folder(path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise explained(error) from error
+        self._syncer.folder_changed(layout.folder_of(path))
+        return True
+
+    def scan(self, path: str) -> list[Found]:
+        """All names in a folder, in no order; none if it isn't there any more."""
+        try:
+            return self._disk.scan(path)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise explained(error) from error
+
+    def space(self) -> Space:
+        """What room is left."""
+        try:
+            return self._disk.space()
+        except OSError as error:
+            raise explained(error) from error
+
+    def drop(self, path: str) -> None:
+        """Unlink a file that nobody was promised, or that was superseded; gone already is fine."""
+        try:
+            self._disk.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise explained(error) from error
+        self._syncer.folder_changed(layout.folder_of(path))
+
+    def drop_folder(self, path: str) -> None:
+        """Remove an empty folder, once every move out of it is durable; gone already is fine."""
+        self.settle(path)
+        try:
+            self._disk.remove_folder(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise explained(error) from error
+        self._syncer.folder_changed(layout.folder_of(path))
+
+    def quarantine(self, path: str, why: str) -> bool:
+        """Put aside what is damaged or foreign, as it is, beside a note that says why.
+
+        Each gets a folder of its own in `quarantine/`, so that no name can clash and none can get too
+        long. False if it was gone.
+        """
+        place = f"{layout.QUARANTINE}/{self._ids.make()}"
+        name = path.rpartition("/")[2]
+        self.make(place)
+        try:
+            self._disk.rename(path, f"{place}/{name}")
+        except FileNotFoundError:
+            self.drop_folder(place)
+            return False
+        except OSError as error:
+            self.drop_folder(place)
+            raise explained(error) from error
+        self._syncer.folder_changed(layout.folder_of(path))
+        self._syncer.folder_changed(place)
+        self.quarantined += 1
+        log.warning("quarantined %r: %s; it is kept in %s", path, why, place)
+        try:
+            note = f"{path!a}: {why}\n".encode()
+            self.write(f"{place}/{name[:200]}.why", [note], sync=True)
+        except StoreError as error:
+            log.warning("no note beside it: %s", error)
+        return True

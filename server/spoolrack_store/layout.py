@@ -1,0 +1,78 @@
+"""Where things lie under a root. Text only: see `names` for the grammar of the last component."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .clock import Millis
+from .names import Filed, Item
+from .transitions import FOLDERS, State
+
+FORMAT: Final = "FORMAT"
+FORMAT_CONTENT: Final = "spoolrack 1\n"
+
+CONFIG: Final = "config"
+OWNERS: Final = "owners"
+NEW: Final = FOLDERS[State.SENT]
+QUEUES: Final = FOLDERS[State.READY]
+DELAY: Final = FOLDERS[State.LEASED]
+REMOVE: Final = FOLDERS[State.REMOVED]
+STAGED: Final = "staged"
+PUBLISHED: Final = "published"
+HISTORY: Final = "history"
+QUARANTINE: Final = FOLDERS[State.QUARANTINED]
+
+ALL: Final = (
+    CONFIG,
+    OWNERS,
+    NEW,
+    QUEUES,
+    DELAY,
+    REMOVE,
+    STAGED,
+    PUBLISHED,
+    HISTORY,
+    QUARANTINE,
+)
+"""The folders of a root, made when it is."""
+
+
+def folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def name_of(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def queue_folder(queue: str) -> str:
+    return f"{QUEUES}/{queue}"
+
+
+def sent(queue: str, item: Item, due: Millis | None = None) -> str:
+    """A message with a delay carries its due already here, so that a restart can't forget it."""
+    return f"{NEW}/{Filed(queue=queue, item=item, due=due)}"
+
+
+def ready(queue: str, item: Item | str) -> str:
+    return f"{QUEUES}/{queue}/{item}"
+
+
+def hidden(queue: str, item: Item, due: Millis, token: str | None) -> str:
+    return f"{DELAY}/{Filed(queue=queue, item=item, due=due, token=token)}"
+
+
+def removed(queue: str, item: Item | str) -> str:
+    return f"{REMOVE}/{queue}:{item}"
+
+
+def history(queue: str, id: str) -> str:
+    return f"{HISTORY}/{queue}:{id}"
+
+
+def config(queue: str, version: int) -> str:
+    return f"{CONFIG}/{queue}.{version}.json"
+
+
+def owner(owner: str) -> str:
+    return f"{OWNERS}/{owner}"

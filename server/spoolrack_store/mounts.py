@@ -1,0 +1,43 @@
+"""What the file system under a root promises, as far as the system tells.
+
+Every promise of the store rests on a rename being atomic on disk. ext4 without a journal doesn't give
+that: after a power cut a message can be in both folders of its last rename, or in neither.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_JOURNALS = Path("/proc/fs/jbd2")
+_DEVICES = Path("/sys/dev/block")
+
+
+def doubt_about(root: str | os.PathLike[str]) -> str | None:
+    """Why the file system under `root` may not keep a promise; None if nothing speaks against it."""
+    device = os.stat(root).st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    kind = _kind_of(number)
+    if kind != "ext4" or not _JOURNALS.is_dir():
+        return None
+    name = (_DEVICES / number).resolve().name
+    if any(journal.name.startswith(f"{name}-") for journal in _JOURNALS.iterdir()):
+        return None
+    return (
+        f"{os.fspath(root)} is on an ext4 without a journal ({name}): after a power cut, renames may "
+        "be half done and acknowledged messages lost; use one with a journal (tune2fs -j), or XFS"
+    )
+
+
+def _kind_of(number: str) -> str | None:
+    """The type of the mounted file system with this device number (proc_pid_mountinfo(5))."""
+    try:
+        lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return None  # Not Linux: nothing is known.
+    for line in lines:
+        mount, _, source = line.partition(" - ")
+        if mount.split()[2] == number:
+            return source.split()[0]
+    return None

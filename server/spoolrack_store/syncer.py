@@ -1,0 +1,91 @@
+"""Knows which folders have changed since they were last made durable, and makes them so.
+
+A rename is on stable media only when both its folders are, and a new file only when its content and
+its folder are. A commit therefore syncs every folder that was dirtied since the last one, whoever
+dirtied it. One commit serves all operations that wait for it.
+
+After a sync has failed, nothing is durable any more as far as anybody can tell: the kernel marks the
+pages clean, and a repetition that succeeds proves nothing. So a failure is final until a restart.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .disk import Disk
+
+FEW_FOLDERS: Final = 8
+"""Up to so many folders are synced one by one; above, one sync of the file system is cheaper."""
+
+
+class SyncFailed(Exception):
+    """The disk could not make data durable."""
+
+
+class Syncer:
+    """Not thread-safe, but for `Commit.sync`, which may run while others go on dirtying."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._dirty: dict[str, None] = {}
+        self._files_unsynced = False
+
+    def folder_changed(self, folder: str) -> None:
+        self._dirty[folder] = None
+
+    def file_written(self) -> None:
+        """A file was written and not synced: only a sync of the whole file system will do."""
+        self._files_unsynced = True
+
+    def folder_moved(self, source: str, target: str) -> None:
+        """A folder's dirt goes with it to its new path."""
+        if source in self._dirty:
+            del self._dirty[source]
+            self._dirty[target] = None
+
+    def settle(self, folder: str) -> None:
+        """Return once all moves out of `folder`, and of folders in it, are durable.
+
+        Then it may be taken away. Before, a crash could keep the folder's removal and forget the move
+        that had saved a message from it. Where such moves went isn't known here, and a move is durable
+        only with both its ends, so everything is synced.
+        """
+        inside = folder + "/"
+        if any(path == folder or path.startswith(inside) for path in self._dirty):
+            self._sync(list(self._dirty), whole=self._files_unsynced)
+            self._dirty.clear()
+            self._files_unsynced = False
+
+    @property
+    def is_dirty(self) -> bool:
+        return bool(self._dirty) or self._files_unsynced
+
+    def begin(self) -> Commit:
+        """Take over all that is dirty now: to be synced, once, by the commit."""
+        commit = Commit(self, list(self._dirty), self._files_unsynced)
+        self._dirty.clear()
+        self._files_unsynced = False
+        return commit
+
+    def _sync(self, folders: list[str], whole: bool) -> None:
+        try:
+            if whole or (len(folders) > FEW_FOLDERS and self._disk.can_sync_all):
+                self._disk.sync_all()
+                return
+            for folder in folders:
+                self._disk.sync_folder(folder)
+        except OSError as error:
+            raise SyncFailed(str(error)) from error
+
+
+class Commit:
+    """The dirt of one moment."""
+
+    def __init__(self, syncer: Syncer, folders: list[str], whole: bool) -> None:
+        self._syncer = syncer
+        self._folders = folders
+        self._whole = whole
+
+    def sync(self) -> None:
+        """Return once all of it is on stable media; raises `SyncFailed`."""
+        self._syncer._sync(self._folders, self._whole)
