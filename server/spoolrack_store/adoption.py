@@ -1,0 +1,106 @@
+"""Adopts messages that somebody `mv`ed into `new/`: a regular file named `<queue>:<any uuid>`.
+
+Such a file says neither its size nor its checksum, so it must first be left alone for two seconds:
+then it is taken for complete, synced, summed, and renamed to an id of its arrival. From then on it is a
+message like any other, with the same promises. What isn't a regular file with one link is left alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from typing import Final
+
+from . import layout
+from .catalog import Catalog
+from .clock import SECOND, Millis
+from .disk import Facts, Kind
+from .errors import StoreError
+from .folders import explained
+from .names import Entry, NotAName, parse_filed
+from .root import Root, path_in
+from .sender import Sender, Written
+from .transitions import Move, State
+
+log = logging.getLogger(__name__)
+
+UNCHANGED_FOR: Final = Millis(2 * SECOND)
+LOOK_EVERY: Final = Millis(2 * SECOND)
+
+
+class Adoption:
+    """Not thread-safe."""
+
+    def __init__(self, root: Root, catalog: Catalog, sender: Sender) -> None:
+        self._root = root
+        self._catalog = catalog
+        self._sender = sender
+        self._seen: dict[str, tuple[Facts, Millis]] = {}
+        """What was found untagged in `new/`, and since when it is as it is, monotonic."""
+
+    def look(self) -> None:
+        """Adopt what has been unchanged for long enough. The next commit makes it durable."""
+        root = self._root
+        now = root.clock.monotonic()
+        there: dict[str, tuple[Facts, Millis]] = {}
+        for found in root.folders.scan(layout.NEW):
+            if found.kind is not Kind.FILE or not self._is_untagged(found.name):
+                continue
+            path = path_in(layout.NEW, found.name)
+            try:
+                facts = root.disk.facts(path)
+            except FileNotFoundError:
+                continue
+            if facts.links != 1:
+                continue  # It has a second name somewhere, through which it could be changed.
+            before = self._seen.get(found.name)
+            since = before[1] if before is not None and before[0] == facts else now
+            there[found.name] = (facts, since)
+            if now - since >= UNCHANGED_FOR:
+                del there[found.name]
+                self._adopt(path, parse_filed(found.name).queue)
+        self._seen = there
+
+    def _is_untagged(self, name: str) -> bool:
+        try:
+            filed = parse_filed(name)
+        except NotAName:
+            return False
+        item = filed.item
+        return (
+            isinstance(item, Entry)
+            and str(item) == item.id
+            and filed.due is None
+            and filed.queue in self._catalog.queues
+        )
+
+    def _adopt(self, path: str, queue: str) -> None:
+        root = self._root
+        limit = self._catalog.queues[queue].settings.max_message_size
+        try:
+            body = root.disk.read(path, limit + 1)
+            if len(body) > limit:
+                root.folders.quarantine(path, f"more than the {limit} bytes that {queue} takes")
+                return
+            root.disk.sync_file(path)
+            entry = Entry(id=root.ids.make(), size=len(body), crc=zlib.crc32(body))
+            target = layout.sent(queue, entry)
+            moved = root.folders.move(Move.ADOPT, State.SENT, path, State.SENT, target)
+        except OSError as error:
+            log.error("%a can't be adopted: %s", path, explained(error))
+            return
+        except StoreError as error:
+            log.error("%a can't be adopted: %s", path, error)
+            return
+        if moved:
+            log.info("adopted %s as message %s of the queue %s", path, entry.id, queue)
+            written = Written(
+                queue=queue,
+                item=entry,
+                names=[str(entry)],
+                bytes=entry.length,
+                path=target,
+                due=None,
+                due_monotonic=root.clock.monotonic(),
+            )
+            root.after_sync.append(lambda: self._sender.publish(written))

@@ -1,0 +1,210 @@
+"""Which queues there are, and how each is set: the files in `config/`.
+
+A queue exists from the moment its first settings file is durable to the moment its tombstone is. A
+version is created exclusively and never replaced, so a change is one new file, and whoever reads
+the folder sees the old settings or the new. What a tombstone dooms is emptied by `remover`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from . import layout
+from .clock import Millis
+from .disk import Kind
+from .errors import (
+    DamagedSettings,
+    InvalidQueueName,
+    InvalidSetting,
+    QueueBeingDeleted,
+    QueueExists,
+    QueueNotFound,
+    StoreError,
+)
+from .folders import explained
+from .index import QueueIndex
+from .names import QUEUE_NAME, is_queue_name
+from .root import Root
+from .settings import QueueSettings, Record, decode, encode
+
+log = logging.getLogger(__name__)
+
+_FILE = re.compile(rf"(?P<queue>{QUEUE_NAME.pattern})\.(?P<version>[1-9][0-9]{{0,14}})\.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """A queue that exists."""
+
+    name: str
+    settings: QueueSettings
+    version: int
+    created_at: Millis
+
+
+class Catalog:
+    """Not thread-safe."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self.queues: dict[str, Live] = {}
+        self.doomed: dict[str, int] = {}
+        """Deleted queues that aren't emptied yet, with their tombstones' versions."""
+
+    def require(self, name: str) -> Live:
+        """The queue `name`; raises `InvalidQueueName`, `QueueNotFound`, `QueueBeingDeleted`."""
+        live = self.queues.get(name)
+        if live is not None:
+            return live
+        if not is_queue_name(name):
+            raise InvalidQueueName(name=name)
+        if name in self.doomed:
+            raise QueueBeingDeleted(queue=name)
+        raise QueueNotFound(queue=name)
+
+    def create(self, name: str, settings: QueueSettings) -> Live:
+        if not is_queue_name(name):
+            raise InvalidQueueName(name=name)
+        if name in self.doomed:
+            raise QueueBeingDeleted(queue=name)
+        there = self.queues.get(name)
+        if there is not None:
+            if there.settings != settings:
+                raise QueueExists(queue=name, differing=_differing(there.settings, settings))
+            return there
+        self._check_target(name, settings)
+        live = Live(name=name, settings=settings, version=1, created_at=self._root.clock.wall())
+        self._write(live.name, live.version, live.settings, live.created_at)
+        self._root.folders.make(layout.queue_folder(name))
+        self._root.index.queues[name] = QueueIndex()
+        self.queues[name] = live
+        return live
+
+    def update(self, name: str, changes: Mapping[str, object]) -> Live:
+        there = self.require(name)
+        settings = there.settings.changed(changes)
+        if settings == there.settings:
+            return there
+        self._check_target(name, settings)
+        live = Live(
+            name=name,
+            settings=settings,
+            version=there.version + 1,
+            created_at=there.created_at,
+        )
+        self._write(live.name, live.version, live.settings, live.created_at)
+        self.queues[name] = live
+        self._root.after_sync.append(lambda: self._drop(name, there.version))
+        return live
+
+    def doom(self, name: str) -> None:
+        """Write the tombstone. Once it is durable, the queue is deleted."""
+        live = self.require(name)
+        self._write(name, live.version + 1, None, live.created_at)
+        del self.queues[name]
+        self.doomed[name] = live.version + 1
+        self._root.after_sync.append(lambda: self._drop(name, live.version))
+
+    def bury_tombstone(self, name: str) -> None:
+        """Forget the doomed queue `name`, of which nothing is left but the tombstone."""
+        version = self.doomed.pop(name, None)
+        if version is not None:
+            self._drop(name, version)
+
+    def load(self) -> None:
+        """Read `config/`: the newest readable version of each queue counts."""
+        found: dict[str, dict[int, Record]] = {}
+        damaged: dict[str, int] = {}
+        for entry in self._root.folders.scan(layout.CONFIG):
+            path = f"{layout.CONFIG}/{entry.name}"
+            match = _FILE.fullmatch(entry.name)
+            if match is None or entry.kind is not Kind.FILE:
+                self._root.folders.quarantine(path, "not a settings file")
+                continue
+            name, version = match["queue"], int(match["version"])
+            try:
+                record = decode(self._read(path), entry.name)
+            except DamagedSettings as error:
+                self._root.folders.quarantine(path, str(error))
+                damaged[name] = max(version, damaged.get(name, 0))
+                continue
+            found.setdefault(name, {})[version] = record
+        for name, versions in sorted(found.items()):
+            newest = max(versions)
+            for version in versions.keys() - {newest}:
+                self._drop(name, version)
+            self._take(name, newest, versions[newest])
+        for name, version in sorted(damaged.items()):
+            # Written half when a crash came, it never counted. With messages, it did.
+            if name not in found and self._has_messages(name):
+                log.error("the settings of the queue %s are damaged: it has the defaults now", name)
+                record = Record(settings=QueueSettings(), created_at=self._root.clock.wall())
+                self._write(name, version + 1, record.settings, record.created_at)
+                self._take(name, version + 1, record)
+
+    def _take(self, name: str, version: int, record: Record) -> None:
+        if record.settings is None:
+            self.doomed[name] = version
+            return
+        self.queues[name] = Live(
+            name=name, settings=record.settings, version=version, created_at=record.created_at
+        )
+        self._root.index.queues[name] = QueueIndex()
+        self._root.folders.make(layout.queue_folder(name))
+
+    def _read(self, path: str) -> bytes:
+        """What can't be read now stops the start: without it, the messages would be nobody's."""
+        try:
+            return self._root.disk.read(path)
+        except OSError as error:
+            raise explained(error) from error
+
+    def _has_messages(self, name: str) -> bool:
+        scan = self._root.folders.scan
+        return bool(scan(layout.queue_folder(name))) or any(
+            found.name.startswith(f"{name}:")
+            for folder in (layout.DELAY, layout.NEW)
+            for found in scan(folder)
+        )
+
+    def _write(
+        self, name: str, version: int, settings: QueueSettings | None, created_at: Millis
+    ) -> None:
+        content = encode(Record(settings=settings, created_at=created_at))
+        self._root.folders.write(layout.config(name, version), [content], sync=True)
+
+    def _drop(self, name: str, version: int) -> None:
+        try:
+            self._root.folders.drop(layout.config(name, version))
+        except StoreError as error:
+            # Superseded by what is newer: the next start drops it.
+            log.warning("an old version of the settings of %s stays for now: %s", name, error)
+
+    def _check_target(self, name: str, settings: QueueSettings) -> None:
+        """A dead-letter queue must exist and must not lead back here."""
+        target = settings.dead_letter_queue
+        if not target:
+            return
+        if target != name and target not in self.queues:
+            raise InvalidSetting(name="dead_letter_queue", value=target, rule="must exist already")
+        seen = {name}
+        while target:
+            if target in seen:
+                raise InvalidSetting(
+                    name="dead_letter_queue",
+                    value=settings.dead_letter_queue,
+                    rule="must not lead back to the queue itself",
+                )
+            seen.add(target)
+            live = self.queues.get(target)
+            target = live.settings.dead_letter_queue if live is not None else ""
+
+
+def _differing(one: QueueSettings, other: QueueSettings) -> str:
+    mine, theirs = asdict(one), asdict(other)
+    return ", ".join(
+        f"{key} is {mine[key]!r}, not {theirs[key]!r}" for key in mine if mine[key] != theirs[key]
+    )

@@ -1,0 +1,287 @@
+"""The committer: one thread that runs the engine for everybody.
+
+It takes all requests that wait, does them, syncs once for all of them, and answers. While it syncs, the
+next ones gather: a lone request waits for nothing, and a burst shares one sync. Receives that find
+nothing are parked here and tried again whenever a commit has made something ready.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from .clock import Clock, Millis
+from .engine import Engine, Outcome, Work
+from .errors import Draining, OutcomeUnknown, StoreError, StoreFailed
+from .operations import GiveBack, Message, Receive, Request
+from .parking import Parked, Parking
+from .syncer import SyncFailed
+
+log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    request: Request[Any]
+    future: Future[Any]
+    since: Millis
+    """Monotonic."""
+
+
+class Committer:
+    """`submit`, `tick`, `drain` and `stop` may be called from any thread."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        changing: threading.RLock,
+        tell_due: Callable[[Millis], None],
+    ) -> None:
+        """`changing` is held while folders and index change together, and not while the disk syncs.
+
+        `tell_due` is called after each commit with the monotonic time of what is due next.
+        """
+        self._engine = engine
+        self._clock = clock
+        self._changing = changing
+        self._tell_due = tell_due
+        self._parking = Parking()
+        self._wakened = threading.Condition()
+        """Guards what follows."""
+        self._waiting: list[_Waiting] = []
+        self._ticks: list[Future[Millis | None]] = []
+        self._left: deque[Parked] = deque()
+        """Parked receives whose callers have cancelled them."""
+        self._draining = False
+        self._stopped = False
+        self._failure: StoreFailed | None = None
+        self._on_failure: list[Callable[[StoreError], None]] = []
+        self._thread = threading.Thread(target=self._run, name="spoolrack-committer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, request: Request[Answer]) -> Future[Answer]:
+        """The answer to `request`, or its `StoreError`, when the promise about it is kept.
+
+        A `Receive` can be cancelled as long as it has leased nothing; anything else until it begins.
+        """
+        future: Future[Answer] = Future()
+        with self._wakened:
+            refusal = self._refusal(request)
+            if refusal is None:
+                self._waiting.append(_Waiting(request, future, self._clock.monotonic()))
+                self._wakened.notify()
+        if refusal is not None:
+            future.set_exception(refusal)
+        return future
+
+    def tick(self) -> Future[Millis | None]:
+        """Do what time has brought about; answers when the next thing is due, monotonic."""
+        future: Future[Millis | None] = Future()
+        with self._wakened:
+            if self._stopped or self._failure is not None:
+                future.set_result(None)
+            else:
+                self._ticks.append(future)
+                self._wakened.notify()
+        return future
+
+    def drain(self) -> None:
+        """Lease nothing any more: receives, those that wait too, are told `Draining`."""
+        with self._wakened:
+            self._draining = True
+            self._wakened.notify()
+
+    def stop(self) -> None:
+        """Finish what was submitted, then end the thread."""
+        with self._wakened:
+            self._draining = True
+            self._stopped = True
+            self._wakened.notify()
+        self._thread.join()
+
+    @property
+    def failure(self) -> StoreError | None:
+        """Why the store takes nothing any more; None while all is well."""
+        return self._failure
+
+    def on_failure(self, callback: Callable[[StoreError], None]) -> None:
+        """Call `callback` once, from the committer's thread, if the store fails."""
+        with self._wakened:
+            self._on_failure.append(callback)
+
+    def _refusal(self, request: Request[Any]) -> StoreError | None:
+        if self._failure is not None:
+            return self._failure
+        if self._stopped or (self._draining and isinstance(request, Receive)):
+            return Draining()
+        return None
+
+    # The thread.
+
+    def _run(self) -> None:
+        while self._wait_for_work():
+            self._cycle()
+
+    def _wait_for_work(self) -> bool:
+        """Return when there is something to do; False when there never will be."""
+        with self._wakened:
+            while True:
+                if self._waiting or self._ticks or self._left:
+                    return True
+                if self._draining and self._parking:
+                    return True
+                if self._stopped:
+                    return False
+                if self._failure is None and (
+                    self._engine.wants_commit or self._parking.worth_a_try(self._engine.ready)
+                ):
+                    return True
+                now, until = self._clock.monotonic(), self._wake_time()
+                if until is not None and until <= now:
+                    return True
+                self._clock.wait(self._wakened, until)
+
+    def _wake_time(self) -> Millis | None:
+        """When a parked receive must be answered, or may be."""
+        if not self._parking:
+            return None
+        times = [self._parking.next_deadline(), self._engine.next_due()]
+        return min((time for time in times if time is not None), default=None)
+
+    def _cycle(self) -> None:
+        """One commit with everything that waits."""
+        with self._wakened:
+            waiting, self._waiting = self._waiting, []
+            ticks, self._ticks = self._ticks, []
+            draining = self._draining
+        while self._left:
+            self._parking.leave(self._left.popleft())
+        if draining:
+            for parked in self._parking.take_all():
+                _fail(parked.future, Draining())
+        for parked in self._parking.take_late(self._clock.monotonic()):
+            _answer(parked.future, [])
+        tried = self._parking.worth_a_try(self._engine.ready)
+        begun = [each for each in waiting if self._begins(each, draining)]
+        requests = [parked.request for parked in tried] + [each.request for each in begun]
+        try:
+            outcomes = self._commit(requests, bool(ticks))
+        except SyncFailed as error:
+            self._fail(str(error), [*tried, *begun], ticks)
+            return
+        except Exception as error:
+            # A fault of ours: what is on disk and what is in memory may differ now.
+            log.exception("the store has a fault and stops")
+            self._fail(f"a fault in the store: {error!r}", [*tried, *begun], ticks)
+            return
+        next_due = self._engine.next_due()
+        if next_due is not None:
+            self._tell_due(next_due)
+        for tick in ticks:
+            tick.set_result(next_due)
+        for parked, outcome in zip(tried, outcomes, strict=False):
+            if outcome:
+                self._parking.leave(parked)
+                self._answer_receive(parked.request, parked.future, outcome)
+        for each, outcome in zip(begun, outcomes[len(tried) :], strict=True):
+            self._tell(each, outcome)
+
+    def _commit(self, requests: Sequence[Request[Any]], tick: bool) -> list[Outcome]:
+        engine = self._engine
+        with self._changing:
+            if tick:
+                engine.tick()
+            work: Work = engine.apply(requests)
+        engine.sync(work)
+        with self._changing:
+            return engine.finish(work)
+
+    def _begins(self, each: _Waiting, draining: bool) -> bool:
+        if not isinstance(each.request, Receive):
+            return each.future.set_running_or_notify_cancel()
+        if draining:
+            _fail(each.future, Draining())
+            return False
+        # A receive may still be cancelled while it waits, so it isn't running before it has leased.
+        return not each.future.cancelled()
+
+    def _tell(self, each: _Waiting, outcome: Outcome) -> None:
+        request, future = each.request, each.future
+        if isinstance(request, Receive):
+            if outcome or request.wait == 0:
+                self._answer_receive(request, future, outcome)
+            else:
+                self._park(request, future, each.since)
+        elif isinstance(outcome, StoreError):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+    def _park(self, request: Receive, future: Future[list[Message]], since: Millis) -> None:
+        deadline = None if request.wait is None else Millis(since + request.wait)
+        parked = Parked(request, future, deadline)
+        self._parking.park(parked)
+        # Not woken for it: the next commit, or the mover's next look, is soon enough.
+        future.add_done_callback(lambda done: self._left.append(parked) if done.cancelled() else None)
+
+    def _answer_receive(
+        self, request: Receive, future: Future[list[Message]], outcome: list[Message] | StoreError
+    ) -> None:
+        if isinstance(outcome, StoreError):
+            _fail(future, outcome)
+        elif not _answer(future, outcome) and outcome:
+            # Cancelled in the meantime: nobody will ever see these leases.
+            receipts = [message.receipt for message in outcome if message.receipt is not None]
+            undo: Request[Any] = GiveBack(queue=request.queue, receipts=receipts)
+            with self._wakened:
+                self._waiting.append(_Waiting(undo, Future(), self._clock.monotonic()))
+
+    def _fail(
+        self,
+        detail: str,
+        begun: Sequence[Parked | _Waiting],
+        ticks: Sequence[Future[Millis | None]],
+    ) -> None:
+        """Promise nothing more: only a restart can tell what is durable."""
+        log.critical("nothing is promised until a restart: %s", detail)
+        failure = StoreFailed(detail=detail)
+        with self._wakened:
+            self._failure = failure
+            waiting, self._waiting = self._waiting, []
+            later, self._ticks = self._ticks, []
+            callbacks, self._on_failure = self._on_failure, []
+        for each in begun:
+            _fail(each.future, OutcomeUnknown(detail=detail))
+        for one in waiting:
+            _fail(one.future, failure)
+        for parked in self._parking.take_all():
+            _fail(parked.future, failure)
+        for tick in [*ticks, *later]:
+            tick.set_result(None)
+        for callback in callbacks:
+            callback(failure)
+
+
+def _answer(future: Future[Any], result: object) -> bool:
+    """Tell the result; False if the caller has cancelled."""
+    if not future.running() and not future.set_running_or_notify_cancel():
+        return False
+    future.set_result(result)
+    return True
+
+
+def _fail(future: Future[Any], error: StoreError) -> None:
+    """Tell the error, unless the caller has heard an answer or has cancelled."""
+    if future.done() or (not future.running() and not future.set_running_or_notify_cancel()):
+        return
+    future.set_exception(error)

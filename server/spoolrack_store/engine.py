@@ -1,0 +1,254 @@
+"""The engine: what the store does, one commit at a time, without threads.
+
+A commit changes the folders and the index for all requests at hand (`apply`), makes everything that
+was dirtied durable (`sync`), then does what had to wait for that, such as publishing what was sent,
+and hands out the answers (`finish`). It is deterministic: clock, randomness and disk are arguments, so
+that a seeded test can run it on a disk that crashes.
+
+Within one commit the order is: what is due comes back, queues are created and deleted, messages are
+written, deleted, extended and released, and last received. None of these was answered before
+another came in, so nobody was promised any other order; and this one fills the receives best.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from . import layout
+from .adoption import Adoption
+from .catalog import Catalog
+from .clock import Clock, Millis
+from .disk import Disk
+from .errors import StoreError
+from .folders import Folders
+from .ids import IdMaker
+from .index import Index
+from .leaser import Leaser
+from .letters import Letters
+from .operations import (
+    ChangeVisibility,
+    CreateQueue,
+    Delete,
+    DeleteQueue,
+    GiveBack,
+    Purge,
+    Receive,
+    Request,
+    Send,
+    UpdateQueue,
+)
+from .reaper import Reaper
+from .recovery import Recovery
+from .remover import Remover
+from .requeuer import Requeuer
+from .root import Root
+from .sender import Sender
+from .syncer import Commit, Syncer
+from .views import Views
+
+log = logging.getLogger(__name__)
+
+PASSED_OVER_PER_TICK = 1_000
+
+Outcome = Any
+"""A request's answer, or the `StoreError` that befell it."""
+
+
+@dataclass(slots=True)
+class Work:
+    """One commit under way."""
+
+    outcomes: list[Outcome]
+    """In the order of the requests; to be told only after `finish`."""
+    commit: Commit | None
+    """None if nothing of it needs to be durable before it is answered."""
+    after_sync: list[Callable[[], None]]
+    removed: list[str]
+
+
+class Engine:
+    """Not thread-safe, but for `sync`, during which reads may go on."""
+
+    def __init__(self, disk: Disk, *, clock: Clock, random: Random, owner: str) -> None:
+        syncer = Syncer(disk)
+        ids = IdMaker(clock, random)
+        self._root = root = Root(
+            disk=disk,
+            syncer=syncer,
+            folders=Folders(disk, syncer, ids),
+            index=Index(),
+            clock=clock,
+            random=random,
+            ids=ids,
+            owner=owner,
+        )
+        self.catalog = Catalog(root)
+        self._letters = Letters(root, self.catalog)
+        self._remover = Remover(root, self.catalog, self._letters)
+        self._requeuer = Requeuer(root, self.catalog, self._letters)
+        self._sender = Sender(root, self.catalog)
+        self._leaser = Leaser(root, self.catalog, self._letters, self._remover, self._requeuer)
+        self._adoption = Adoption(root, self.catalog, self._sender)
+        self.views = Views(root, self.catalog)
+        self.reaper = Reaper(disk, root.histories)
+        self._is_recovering = False
+
+    def recover(self) -> Recovery:
+        """Read the folders, and finish or undo what a crash left; durable at return."""
+        recovery = Recovery(self._root, self.catalog, self._sender)
+        recovery.run()
+        self._require_durable()
+        for name in list(self.catalog.doomed):
+            self._remover.empty(name)
+        # What was found whole in `new/` is published after the first sync, and the tombstone of an
+        # emptied queue goes after the second.
+        self._is_recovering = True
+        while self._root.syncer.is_dirty or self.wants_commit:
+            work = self.apply([])
+            self.sync(work)
+            self.finish(work)
+        self._is_recovering = False
+        return recovery
+
+    def _require_durable(self) -> None:
+        """What a former process did, and was just read, may never have been synced."""
+        if self._root.disk.can_sync_all:
+            self._root.syncer.file_written()
+            return
+        for folder in layout.ALL:
+            self._root.syncer.folder_changed(folder)
+        for queue in self.catalog.queues:
+            self._root.syncer.folder_changed(layout.queue_folder(queue))
+
+    # One commit.
+
+    def apply(self, requests: Sequence[Request[Any]]) -> Work:
+        """Do what `requests` ask, as far as it can be done before the sync."""
+        outcomes: list[Outcome] = [None] * len(requests)
+        self._requeuer.requeue_due()
+        self._run(requests, outcomes, CreateQueue, self._create)
+        self._run(requests, outcomes, UpdateQueue, self._update)
+        self._run(requests, outcomes, DeleteQueue, self._delete_queue)
+        self._run(requests, outcomes, Purge, self._purge)
+        self._run_together(requests, outcomes, Send, self._sender.send)
+        self._run_together(requests, outcomes, Delete, self._remover.delete)
+        self._run(requests, outcomes, ChangeVisibility, self._leaser.change)
+        self._run(requests, outcomes, GiveBack, self._leaser.give_back)
+        self._run(requests, outcomes, Receive, self._leaser.receive)
+        root = self._root
+        removed = root.folders.take_removed()
+        after_sync, root.after_sync = root.after_sync, []
+        durable = bool(removed or after_sync or self._is_recovering) or any(
+            self._is_promised(request, outcome)
+            for request, outcome in zip(requests, outcomes, strict=True)
+        )
+        commit = root.syncer.begin() if durable else None
+        return Work(outcomes, commit, after_sync, removed)
+
+    def sync(self, work: Work) -> None:
+        """Return once the work is on stable media; raises `SyncFailed`."""
+        if work.commit is not None:
+            work.commit.sync()
+
+    def finish(self, work: Work) -> list[Outcome]:
+        """Do what had to wait for the sync. Now the outcomes may be told."""
+        for act in work.after_sync:
+            act()
+        self.reaper.give(work.removed)
+        return work.outcomes
+
+    @property
+    def wants_commit(self) -> bool:
+        """Whether work waits for a commit that no request asks for."""
+        return bool(self._root.after_sync)
+
+    # What is to be done without being asked.
+
+    def tick(self) -> None:
+        """Do what time has brought about; `apply` follows."""
+        self._requeuer.requeue_due()
+        self._sender.retry()
+        try:
+            self._adoption.look()
+        except StoreError as error:
+            log.error("what was put into new/ by hand has to wait: %s", error)
+        for name in list(self.catalog.doomed):
+            self._remover.empty(name)
+        for live in self.catalog.queues.values():
+            if live.settings.retention:
+                self._remover.expire_head(live, PASSED_OVER_PER_TICK)
+
+    def next_due(self) -> Millis | None:
+        """The monotonic time at which a lease or a delay ends, if one does."""
+        return self._root.index.next_due()
+
+    def ready(self, queue: str) -> int | None:
+        """How many messages of `queue` are ready; None if there is no such queue."""
+        if queue not in self.catalog.queues:
+            return None
+        return self._root.index.queues[queue].ready.count
+
+    @property
+    def quarantined(self) -> int:
+        """Files and folders put into quarantine since the start."""
+        return self._root.folders.quarantined
+
+    # The requests.
+
+    def _create(self, request: CreateQueue) -> Outcome:
+        return self.views.queue(self.catalog.create(request.name, request.settings))
+
+    def _update(self, request: UpdateQueue) -> Outcome:
+        return self.views.queue(self.catalog.update(request.name, request.changes))
+
+    def _delete_queue(self, request: DeleteQueue) -> None:
+        self.catalog.doom(request.name)
+        # The tombstone must be durable first: it is what makes the removal of the messages right.
+        self._root.after_sync.append(lambda: self._remover.empty(request.name))
+
+    def _purge(self, request: Purge) -> int:
+        self.catalog.require(request.queue)
+        return self._remover.purge(request.queue)
+
+    def _run(
+        self,
+        requests: Sequence[Request[Any]],
+        outcomes: list[Outcome],
+        kind: type[Request[Any]],
+        run: Callable[[Any], Outcome],
+    ) -> None:
+        """Run the requests of one kind one by one."""
+        for at, request in enumerate(requests):
+            if isinstance(request, kind):
+                try:
+                    outcomes[at] = run(request)
+                except StoreError as error:
+                    outcomes[at] = error
+
+    def _run_together(
+        self,
+        requests: Sequence[Request[Any]],
+        outcomes: list[Outcome],
+        kind: type[Request[Any]],
+        run: Callable[[Any], Sequence[Outcome]],
+    ) -> None:
+        """Run the requests of one kind at once: they share batch folders."""
+        places = [at for at, request in enumerate(requests) if isinstance(request, kind)]
+        if places:
+            for at, outcome in zip(places, run([requests[at] for at in places]), strict=True):
+                outcomes[at] = outcome
+
+    def _is_promised(self, request: Request[Any], outcome: Outcome) -> bool:
+        """Whether `outcome` may be told only when it is durable."""
+        if isinstance(outcome, StoreError):
+            return False
+        if isinstance(request, Receive) and not outcome:
+            return False
+        if isinstance(request, Receive | ChangeVisibility | GiveBack):
+            live = self.catalog.queues.get(request.queue)
+            return live is not None and not live.settings.relaxed_leases
+        return True

@@ -1,0 +1,310 @@
+"""Leases: a receive hides messages until they are due, and an extension hides them longer.
+
+The lease is the name: a due time, after which the message is ready again at its old place, and a
+random token that only the receiver knows. So a receipt of an older lease can't touch a message that
+was leased again, and a restart finds every lease as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NoReturn
+
+from . import layout, receipts
+from .catalog import Catalog, Live
+from .clock import Millis
+from .credits import Credits
+from .errors import InvalidRequest, StaleReceipt, StoreError
+from .ids import sent_at
+from .index import Hidden
+from .letters import Letters
+from .names import Receipt, id_of, leased, make_token, moved_out, parse_entry
+from .operations import ChangeVisibility, GiveBack, Message, Receive
+from .reader import Damaged, Forbidden, Gone, read_message
+from .ready import BatchFolder, length_of
+from .remover import Remover
+from .requeuer import Requeuer
+from .root import Root, item_of, path_in, place_of_ready
+from .settings import MAX_VISIBILITY
+from .transitions import Move, State
+
+log = logging.getLogger(__name__)
+
+WHOLE_LEASES: Final = 2
+"""After so many leases of a whole batch folder its messages are leased singly: a poisonous one among
+them must not use up its neighbours' receives."""
+MOST_PASSED_OVER: Final = 1_000
+"""So many old or dead messages are put away by one receive before it lets others work."""
+
+Ends = list[Millis | StoreError | None]
+
+
+class Leaser:
+    """Not thread-safe."""
+
+    def __init__(
+        self,
+        root: Root,
+        catalog: Catalog,
+        letters: Letters,
+        remover: Remover,
+        requeuer: Requeuer,
+    ) -> None:
+        self._root = root
+        self._catalog = catalog
+        self._letters = letters
+        self._remover = remover
+        self._requeuer = requeuer
+
+    def receive(self, request: Receive) -> list[Message]:
+        """Lease what is next; empty if nothing is ready, or no credit is free."""
+        live = self._catalog.require(request.queue)
+        visibility = _visibility(request, live)
+        room = request.max_messages
+        if request.credits is not None:
+            room = min(room, request.credits.free)
+        ready = self._root.index.queues[live.name].ready
+        taken: list[Message] = []
+        bytes_left = request.max_bytes
+        passed_over = 0
+        while room > 0 and passed_over < MOST_PASSED_OVER and (head := ready.head()) is not None:
+            name, folder = head
+            size = length_of(name)
+            if taken and size > bytes_left:
+                break
+            try:
+                if self._is_over(live, name, folder):
+                    passed_over += 1
+                    continue
+                if (
+                    folder is not None
+                    and folder.batch.receives < WHOLE_LEASES
+                    and folder.bytes <= bytes_left
+                    and ready.is_apart(folder, room)
+                ):
+                    size = folder.bytes
+                    messages = self._lease_folder(live, folder, visibility, request.credits)
+                else:
+                    messages = self._lease_single(live, name, folder, visibility, request.credits)
+            except StoreError:
+                if taken:
+                    break  # What was leased goes out; the next receive will meet the error again.
+                raise
+            taken.extend(messages)
+            room -= len(messages)
+            bytes_left -= size
+        taken.sort(key=lambda message: message.id)
+        return taken
+
+    def change(self, request: ChangeVisibility) -> Ends:
+        """Extend or release; leases of one batch folder that get the same end move as one."""
+        live = self._catalog.require(request.queue)
+        index = self._root.index.queues[live.name]
+        results: Ends = [None] * len(request.changes)
+        together: dict[tuple[Hidden, Millis], dict[str, list[int]]] = {}
+        for at, change in enumerate(request.changes):
+            try:
+                _check_visibility(change.visibility, least=0)
+                receipt = receipts.parse(live.name, change.receipt)
+                hidden, name = receipts.find_lease(index, receipt)
+            except StoreError as error:
+                results[at] = error
+                continue
+            names = together.setdefault((hidden, change.visibility), {})
+            names.setdefault(name, []).append(at)
+        for (hidden, visibility), names in together.items():
+            outcome: Millis | StoreError | None
+            try:
+                outcome = self._end_at(live, hidden, list(names), visibility)
+            except StoreError as error:
+                outcome = error
+            for places in names.values():
+                for at in places:
+                    results[at] = outcome
+        return results
+
+    def give_back(self, request: GiveBack) -> None:
+        """Undo leases that no consumer saw; one that is over already is what was wanted."""
+        live = self._catalog.require(request.queue)
+        index = self._root.index.queues[live.name]
+        together: dict[Hidden, list[str]] = {}
+        for text in request.receipts:
+            try:
+                hidden, name = receipts.find_lease(index, receipts.parse(live.name, text))
+            except StaleReceipt:
+                continue
+            together.setdefault(hidden, []).append(name)
+        for hidden, names in together.items():
+            self._requeuer.requeue(live, hidden, names, undo=True)
+
+    def _is_over(self, live: Live, name: str, folder: BatchFolder | None) -> bool:
+        """Whether the head of the queue had to leave it undelivered: too old, or a dead letter."""
+        if self._remover.is_expired(live, id_of(name)):
+            self._remover.expire(live.name, name, folder)
+            return True
+        return self._letters.bury_ready(live, name, folder)
+
+    def _lease_single(
+        self,
+        live: Live,
+        name: str,
+        folder: BatchFolder | None,
+        visibility: Millis,
+        credits: Credits | None,
+    ) -> list[Message]:
+        root, queue = self._root, live.name
+        index = root.index.queues[queue]
+        entry = parse_entry(name)
+        if folder is not None:
+            entry = moved_out(entry, folder.batch)
+        hidden = self._hidden(str(leased(entry, root.clock.wall())), visibility, credits)
+        source = place_of_ready(queue, name, folder)
+        moved = root.folders.move(
+            Move.LEASE, State.READY, source, State.LEASED, root.path_of(queue, hidden)
+        )
+        index.ready.remove(name, folder)
+        if folder is not None and not folder.names:
+            root.drop_after_sync(layout.ready(queue, folder.batch))
+        if not moved:
+            log.warning("%s was taken away by somebody else", source)
+            return []
+        root.index.hide(queue, hidden)
+        return self._read(live, hidden)
+
+    def _lease_folder(
+        self, live: Live, folder: BatchFolder, visibility: Millis, credits: Credits | None
+    ) -> list[Message]:
+        root, queue = self._root, live.name
+        index = root.index.queues[queue]
+        after = leased(folder.batch, root.clock.wall())
+        hidden = self._hidden(folder, visibility, credits)
+        source = layout.ready(queue, folder.batch)
+        target = layout.hidden(queue, after, hidden.due, hidden.token)
+        moved = root.folders.move(Move.LEASE, State.READY, source, State.LEASED, target, is_folder=True)
+        index.ready.remove_folder(folder)
+        if not moved:
+            log.warning("%s was taken away by somebody else", source)
+            return []
+        folder.batch = after
+        root.index.hide(queue, hidden)
+        return self._read(live, hidden)
+
+    def _hidden(self, item: str | BatchFolder, visibility: Millis, credits: Credits | None) -> Hidden:
+        due, due_monotonic = self._root.due_after(visibility)
+        token = make_token(self._root.random)
+        return Hidden(item, due=due, due_monotonic=due_monotonic, token=token, credits=credits)
+
+    def _read(self, live: Live, hidden: Hidden) -> list[Message]:
+        """The messages under a new lease. One that can't be read costs itself only."""
+        messages = []
+        for name in list(hidden.names):
+            try:
+                message = self._read_one(live.name, hidden, name)
+            except StoreError:
+                self._requeuer.requeue(live, hidden, hidden.names, undo=True)
+                raise
+            if message is not None:
+                messages.append(message)
+        return messages
+
+    def _read_one(self, queue: str, hidden: Hidden, name: str) -> Message | None:
+        entry = parse_entry(name)
+        batch, path = None, self._root.path_of(queue, hidden)
+        if isinstance(hidden.item, BatchFolder):
+            batch, path = hidden.item.batch, path_in(path, name)
+        try:
+            found = read_message(self._root.disk, path, entry)
+        except Gone:
+            log.warning("%s was taken away by somebody else", path)
+            self._requeuer.forget(queue, hidden, name)
+            return None
+        except Forbidden as error:
+            log.error("%s can't be read, and stays hidden until it is due: %s", path, error)
+            return None
+        except Damaged as error:
+            self._root.folders.quarantine(path, str(error))
+            self._requeuer.forget(queue, hidden, name)
+            return None
+        assert hidden.token is not None
+        shown = entry if batch is None else moved_out(entry, batch)
+        receipt = Receipt(
+            queue=queue,
+            id=entry.id,
+            token=hidden.token,
+            batch=None if batch is None else batch.id,
+        )
+        return Message(
+            queue=queue,
+            id=entry.id,
+            state=State.LEASED,
+            body=found.body,
+            attributes=found.attributes,
+            size=len(found.body),
+            sent_at=sent_at(entry.id),
+            receives=shown.receives,
+            first_receive=shown.first_receive,
+            due=hidden.due,
+            receipt=str(receipt),
+        )
+
+    def _end_at(
+        self, live: Live, hidden: Hidden, names: list[str], visibility: Millis
+    ) -> Millis | None:
+        """Let the lease on `names` end so long after now; the Unix time, None for a release."""
+        if visibility == 0:
+            self._requeuer.requeue(live, hidden, names, undo=False)
+            return None
+        root, queue = self._root, live.name
+        due, due_monotonic = root.due_after(visibility)
+        if len(names) == len(hidden.names):
+            source = root.path_of(queue, hidden)
+            target = layout.hidden(queue, item_of(hidden.item), due, hidden.token)
+            if not self._extend(source, target, is_folder=hidden.is_folder):
+                self._lost(queue, hidden, names)
+            hidden.due, hidden.due_monotonic = due, due_monotonic
+            root.index.reschedule(queue, hidden)
+            return due
+        assert isinstance(hidden.item, BatchFolder)
+        for name in names:
+            entry = moved_out(parse_entry(name), hidden.item.batch)
+            alone = Hidden(
+                str(entry),
+                due=due,
+                due_monotonic=due_monotonic,
+                token=hidden.token,
+                credits=hidden.credits,
+            )
+            source = path_in(root.path_of(queue, hidden), name)
+            if not self._extend(source, root.path_of(queue, alone), is_folder=False):
+                self._lost(queue, hidden, [name])
+            root.index.queues[queue].split(hidden, name, alone)
+            root.index.reschedule(queue, alone)
+        return due
+
+    def _extend(self, source: str, target: str, *, is_folder: bool) -> bool:
+        return self._root.folders.move(
+            Move.EXTEND, State.LEASED, source, State.LEASED, target, is_folder=is_folder
+        )
+
+    def _lost(self, queue: str, hidden: Hidden, names: list[str]) -> NoReturn:
+        """Somebody took the files away: there is no lease any more."""
+        log.warning("%s was taken away by somebody else", self._root.path_of(queue, hidden))
+        for name in list(names):
+            self._requeuer.forget(queue, hidden, name)
+        raise StaleReceipt(id=id_of(names[0]))
+
+
+def _visibility(request: Receive, live: Live) -> Millis:
+    if request.visibility is None:
+        return live.settings.visibility_timeout
+    _check_visibility(request.visibility, least=1)
+    return request.visibility
+
+
+def _check_visibility(visibility: Millis, *, least: int) -> None:
+    if not least <= visibility <= MAX_VISIBILITY:
+        raise InvalidRequest(
+            what="visibility_timeout",
+            value=visibility,
+            rule=f"must be from {least} to {MAX_VISIBILITY} milliseconds",
+        )

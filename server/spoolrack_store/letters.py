@@ -1,0 +1,121 @@
+"""Dead letters: a message that came back too often moves to another queue, with its history.
+
+The history is a file of its own beside the message, written and durable before one rename moves the
+message to its dead-letter queue, under the same id. A missing target never loses a message: it stays
+where it is, is delivered on, and an alarm is raised.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from . import layout
+from .catalog import Catalog, Live
+from .errors import StoreError
+from .ids import sent_at
+from .names import forgotten, moved_out, parse_entry
+from .ready import BatchFolder
+from .root import Root, place_of_ready
+from .transitions import Move, State
+
+log = logging.getLogger(__name__)
+
+
+class Letters:
+    """Not thread-safe."""
+
+    def __init__(self, root: Root, catalog: Catalog) -> None:
+        self._root = root
+        self._catalog = catalog
+        self._moving: set[str] = set()
+        """Ids of messages that are in no queue's index, until the sync of their histories."""
+
+    def is_moving(self, id: str) -> bool:
+        return id in self._moving
+
+    def bury_ready(self, live: Live, name: str, folder: BatchFolder | None) -> bool:
+        """Take the ready entry `name` out of its queue if it came back too often.
+
+        False if it may be delivered: its receives aren't used up, or there is nowhere to bury it.
+        """
+        entry = parse_entry(name)
+        if folder is not None:
+            entry = moved_out(entry, folder.batch)
+        limit = live.settings.max_receives
+        if not limit or entry.receives < limit:
+            return False
+        target_queue = live.settings.dead_letter_queue
+        if target_queue not in self._catalog.queues:
+            log.error(
+                "message %s of the queue %s was received %d times, and its dead-letter queue %s "
+                "is missing: create it; until then the message is delivered on",
+                entry.id,
+                live.name,
+                entry.receives,
+                target_queue,
+            )
+            return False
+        root = self._root
+        # Out of its batch folder first, which may move on before the history is durable.
+        source = place_of_ready(live.name, name, folder)
+        alone = layout.ready(live.name, entry)
+        try:
+            self._write_history(live, target_queue, entry.id, entry.receives, entry.first_receive)
+            if source != alone and not root.folders.move(
+                Move.BURY, State.READY, source, State.READY, alone
+            ):
+                log.warning("%s was taken away by somebody else", source)
+        except StoreError as error:
+            log.error("message %s can't be moved to %s: %s", entry.id, target_queue, error)
+            return False
+        root.index.queues[live.name].ready.remove(name, folder)
+        if folder is not None and not folder.names:
+            root.drop_after_sync(layout.ready(live.name, folder.batch))
+        self._moving.add(entry.id)
+        buried = str(forgotten(entry))
+        root.after_sync.append(lambda: self._move(live.name, alone, str(entry), target_queue, buried))
+        return True
+
+    def _write_history(
+        self, live: Live, target: str, id: str, receives: int, first_receive: int | None
+    ) -> None:
+        path = layout.history(target, id)
+        self._root.histories.add(layout.name_of(path))
+        chapters: list[object] = []
+        try:
+            chapters = json.loads(self._root.disk.read(path))
+            self._root.folders.drop(path)
+        except FileNotFoundError:
+            pass  # Its first death.
+        except (OSError, ValueError) as error:
+            log.warning("the older history of message %s is lost: %s", id, error)
+            self._root.folders.drop(path)
+        chapters.append(
+            {
+                "source_queue": live.name,
+                "reason": "max_receives",
+                "receives": receives,
+                "first_receive_ms": first_receive,
+                "sent_at_ms": sent_at(id),
+                "buried_at_ms": self._root.clock.wall(),
+            }
+        )
+        content = json.dumps(chapters, indent=2).encode() + b"\n"
+        self._root.folders.write(path, [content], sync=False)
+
+    def _move(self, queue: str, source: str, name: str, target: str, buried: str) -> None:
+        """The history is durable: move the message."""
+        self._moving.discard(parse_entry(name).id)
+        index = self._root.index.queues.get(target)
+        try:
+            moved = index is not None and self._root.folders.move(
+                Move.BURY, State.READY, source, State.READY, layout.ready(target, buried)
+            )
+        except StoreError as error:
+            log.error("%s can't be moved to %s, and stays: %s", source, target, error)
+            moved, index = False, None
+        if moved and index is not None:
+            index.ready.add(buried)
+        elif index is None and queue in self._root.index.queues:
+            self._root.index.queues[queue].ready.add(name)

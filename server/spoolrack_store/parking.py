@@ -1,0 +1,96 @@
+"""Receives that found nothing and wait: first come, first served, until their time is over."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import count
+
+from .clock import Millis
+from .operations import Message, Receive
+
+
+@dataclass(slots=True, eq=False)
+class Parked:
+    """A receive that waits. It keeps its place when it is tried in vain."""
+
+    request: Receive
+    future: Future[list[Message]]
+    deadline: Millis | None
+    """Monotonic; None waits for ever."""
+    place: int = 0
+
+    @property
+    def has_credit(self) -> bool:
+        return self.request.credits is None or self.request.credits.free > 0
+
+
+class Parking:
+    """Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, dict[int, Parked]] = {}
+        """By queue and place; places rise."""
+        self._deadlines: list[tuple[Millis, int, Parked]] = []
+        self._place = count()
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
+    def park(self, parked: Parked) -> None:
+        parked.place = next(self._place)
+        self._queues.setdefault(parked.request.queue, {})[parked.place] = parked
+        if parked.deadline is not None:
+            heapq.heappush(self._deadlines, (parked.deadline, parked.place, parked))
+
+    def leave(self, parked: Parked) -> None:
+        """`parked` waits no more."""
+        waiting = self._queues.get(parked.request.queue, {})
+        waiting.pop(parked.place, None)
+        if not waiting:
+            self._queues.pop(parked.request.queue, None)
+
+    def worth_a_try(self, ready: Callable[[str], int | None]) -> list[Parked]:
+        """Those that might be answered now, in the order in which they came; they keep their places.
+
+        `ready` says how many messages a queue could give; None if there is no such queue any more,
+        which all who wait for it must be told.
+        """
+        chosen: list[Parked] = []
+        for queue, waiting in self._queues.items():
+            most = ready(queue)
+            if most is None:
+                chosen.extend(waiting.values())
+                continue
+            for parked in waiting.values():
+                if most <= 0:
+                    break
+                if parked.has_credit:
+                    chosen.append(parked)
+                    most -= 1
+        return chosen
+
+    def next_deadline(self) -> Millis | None:
+        """The monotonic time at which the first of them has waited long enough."""
+        while self._deadlines:
+            deadline, place, parked = self._deadlines[0]
+            if place in self._queues.get(parked.request.queue, {}):
+                return deadline
+            heapq.heappop(self._deadlines)
+        return None
+
+    def take_late(self, now: Millis) -> Iterator[Parked]:
+        """Those whose time is over leave."""
+        while (deadline := self.next_deadline()) is not None and deadline <= now:
+            parked = heapq.heappop(self._deadlines)[2]
+            self.leave(parked)
+            yield parked
+
+    def take_all(self) -> list[Parked]:
+        """All leave."""
+        everyone = [parked for waiting in self._queues.values() for parked in waiting.values()]
+        self._queues.clear()
+        self._deadlines.clear()
+        return everyone

@@ -1,0 +1,344 @@
+"""What happens at a start: the folders are read, and what a crash left is finished or undone.
+
+Nothing but names is read, except in `new/`, where size and checksum tell a message that was written
+whole from one that was not. A message in `new/` that is whole may have been acknowledged, so it is
+delivered; one that is not whole never was. Where a crash left one id in two places, the later state
+is the true one. What isn't ours is put into quarantine and never stops a start.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final
+
+from . import layout
+from .catalog import Catalog, Live
+from .clock import Millis
+from .disk import Found, Kind
+from .errors import StoreError
+from .index import Hidden, QueueIndex
+from .names import Batch, Entry, Filed, Item, NotAName, id_of, parse_entry, parse_filed, parse_item
+from .reader import Damaged, Forbidden, Gone, read_message
+from .ready import BatchFolder, length_of
+from .root import Root, path_in
+from .sender import Sender, Written
+from .settings import MAX_DELAY, MAX_VISIBILITY
+from .transitions import Move, State
+
+log = logging.getLogger(__name__)
+
+_NOT_OURS: Final = "its name is not one of ours"
+
+
+class Recovery:
+    """Fills an empty index from the folders. The engine syncs when it is done."""
+
+    def __init__(self, root: Root, catalog: Catalog, sender: Sender) -> None:
+        self._root = root
+        self._catalog = catalog
+        self._sender = sender
+        self._removed: set[str] = set()
+        """The ids in `remove/`."""
+        self._batches: set[str] = set()
+        """The batches found so far, in later states."""
+        self.delivered = 0
+        """Messages found whole in `new/`."""
+        self.undone = 0
+        """Files and folders in `new/` that were never written whole."""
+
+    def run(self) -> None:
+        """Read every folder, the later states first."""
+        self._catalog.load()
+        self._root.histories.update(found.name for found in self._scan(layout.HISTORY))
+        for name in self._catalog.doomed:
+            self._root.index.queues[name] = QueueIndex()
+        self._read_removed()
+        self._read_hidden()
+        self._read_ready()
+        self._read_sent()
+
+    # What is deleted.
+
+    def _read_removed(self) -> None:
+        for found in self._root.disk.scan(layout.REMOVE):
+            path = path_in(layout.REMOVE, found.name)
+            filed = self._filed(found, path)
+            if filed is None:
+                continue
+            self._root.ids.rise_above(filed.item.id)
+            self._removed.add(filed.item.id)
+            if found.kind is Kind.FOLDER:
+                self._removed.update(id_of(entry.name) for entry in self._scan(path))
+            self._root.folders.was_removed(path)
+
+    # What is leased or delayed.
+
+    def _read_hidden(self) -> None:
+        parsed = []
+        for found in self._root.disk.scan(layout.DELAY):
+            path = path_in(layout.DELAY, found.name)
+            filed = self._filed(found, path)
+            if filed is not None and filed.due is None:
+                self._quarantine(path, "it has no due time")
+            elif filed is not None:
+                parsed.append((found, path, filed))
+        # Where one message is found under two leases, the later one is the true one.
+        parsed.sort(key=lambda each: (each[2].item.receives, each[2].due), reverse=True)
+        for found, path, filed in parsed:
+            index = self._index_of(filed.queue, path)
+            item = None if index is None else self._item(found, path, filed.item, index)
+            if item is not None:
+                self._hide(filed, item)
+
+    def _hide(self, filed: Filed, item: str | BatchFolder) -> None:
+        assert filed.due is not None
+        clock = self._root.clock
+        # A clock that was wrong when this was written must not hide the message for ever.
+        most = MAX_DELAY if filed.token is None else MAX_VISIBILITY
+        left = min(filed.due - clock.wall(), most)
+        hidden = Hidden(
+            item,
+            due=filed.due,
+            due_monotonic=Millis(clock.monotonic() + left),
+            token=filed.token,
+        )
+        self._root.index.hide(filed.queue, hidden)
+
+    # What is ready.
+
+    def _read_ready(self) -> None:
+        for found in self._root.disk.scan(layout.QUEUES):
+            path = path_in(layout.QUEUES, found.name)
+            if found.kind is not Kind.FOLDER:
+                self._quarantine(path, "not a queue's folder")
+                continue
+            index = self._index_of(found.name, path)
+            if index is not None:
+                self._read_queue(path, index)
+        for live in self._catalog.queues.values():
+            if live.settings.dead_letter_queue:
+                self._drop_buried(live)
+
+    def _read_queue(self, folder: str, index: QueueIndex) -> None:
+        singles: list[str] = []
+        batches: list[BatchFolder] = []
+        for found in self._scan(folder):
+            path = path_in(folder, found.name)
+            try:
+                item = parse_item(found.name)
+            except NotAName:
+                self._quarantine(path, _NOT_OURS)
+                continue
+            read = self._item(found, path, item, index)
+            if isinstance(read, BatchFolder):
+                batches.append(read)
+            elif read is not None:
+                singles.append(read)
+        singles = self._without_doubles(folder, singles)
+        if singles and batches:
+            # What has left its batch folder was there before it was here.
+            alone = {id_of(name) for name in singles}
+            for batch in batches:
+                for name in [name for name in batch.names if id_of(name) in alone]:
+                    self._drop(path_in(path_in(folder, str(batch.batch)), name))
+                    batch.remove(name)
+        index.ready.add_many(singles, sum(map(length_of, singles)))
+        for batch in batches:
+            if batch.names:
+                index.ready.add_folder(batch)
+            else:
+                self._root.drop_after_sync(path_in(folder, str(batch.batch)))
+
+    def _without_doubles(self, folder: str, names: list[str]) -> list[str]:
+        """One name for each id: the one with the most receives is the latest."""
+        names.sort()
+        if all(id_of(one) != id_of(next) for one, next in pairwise(names)):
+            return names
+        latest: dict[str, str] = {}
+        for name in names:
+            there = latest.setdefault(id_of(name), name)
+            if there != name:
+                older, newer = sorted((there, name), key=lambda n: parse_entry(n).receives)
+                latest[id_of(name)] = newer
+                self._drop(path_in(folder, older))
+        return sorted(latest.values())
+
+    def _drop_buried(self, live: Live) -> None:
+        """What is in the dead-letter queue already is no longer here."""
+        target = self._root.index.queues.get(live.settings.dead_letter_queue)
+        ready = self._root.index.queues[live.name].ready
+        if target is None:
+            return
+        used_up = [
+            name
+            for name, folder in ready.since("")
+            if folder is None and parse_entry(name).receives >= live.settings.max_receives
+        ]
+        for name in used_up:
+            if target.find_hidden(id_of(name)) or target.ready.find(id_of(name)):
+                ready.remove(name, None)
+                self._drop(layout.ready(live.name, name))
+
+    # What was sent.
+
+    def _read_sent(self) -> None:
+        for found in self._root.disk.scan(layout.NEW):
+            path = path_in(layout.NEW, found.name)
+            filed = self._filed(found, path)
+            if filed is None or filed.queue in self._catalog.doomed:
+                continue  # A doomed queue is emptied by whoever finishes its deletion.
+            if isinstance(filed.item, Entry) and not filed.item.is_tagged:
+                continue  # Put there by hand: the mover adopts it.
+            index = self._index_of(filed.queue, path)
+            if index is None:
+                continue
+            item = self._item(found, path, filed.item, index, also_ready=True)
+            if item is not None:
+                self._finish_send(found, path, filed, item)
+
+    def _finish_send(self, found: Found, path: str, filed: Filed, item: str | BatchFolder) -> None:
+        try:
+            self._check(path, filed.item, item)
+        except Damaged as error:
+            if error.torn:
+                # It was being written when the process died: nobody was told that it is sent.
+                self._undo_send(found, path, filed)
+            else:
+                self._quarantine(path, str(error))
+            return
+        except (Gone, Forbidden, StoreError) as error:
+            log.error("%a can't be read, and is not delivered before the next start: %s", path, error)
+            return
+        names = [item] if isinstance(item, str) else item.names
+        self.delivered += len(names)
+        left = 0 if filed.due is None else min(filed.due - self._root.clock.wall(), MAX_DELAY)
+        written = Written(
+            queue=filed.queue,
+            item=replace(filed.item, owner=None),
+            names=[str(replace(parse_entry(name), owner=None)) for name in names],
+            bytes=sum(map(length_of, names)),
+            path=path,
+            due=filed.due,
+            due_monotonic=Millis(self._root.clock.monotonic() + left),
+        )
+        # Only once what was read is durable: the crash may have come before the sync.
+        self._root.after_sync.append(lambda: self._sender.publish(written))
+
+    def _undo_send(self, found: Found, path: str, filed: Filed) -> None:
+        self.undone += 1
+        target = layout.removed(filed.queue, filed.item)
+        is_folder = found.kind is Kind.FOLDER
+        try:
+            self._root.folders.move(
+                Move.DELETE, State.SENT, path, State.REMOVED, target, is_folder=is_folder
+            )
+        except StoreError as error:
+            log.error("%a was never sent, and can't be removed: %s", path, error)
+
+    def _check(self, path: str, item: Item, read: str | BatchFolder) -> None:
+        """Raise `Damaged` if what lies in `new/` isn't, whole, what was sent."""
+        if isinstance(read, str):
+            self._check_file(path, parse_entry(read))
+            return
+        assert isinstance(item, Batch)
+        if len(read) < item.count:
+            raise Damaged(f"{len(read)} of its {item.count} messages are there", torn=True)
+        for name in read.names:
+            self._check_file(path_in(path, name), parse_entry(name))
+
+    def _check_file(self, path: str, entry: Entry) -> None:
+        disk = self._root.disk
+        read_message(disk, path, entry)
+        if not disk.can_sync_all:
+            # Else the sync that ends the recovery covers it.
+            disk.sync_file(path)
+
+    # What all of them need.
+
+    def _filed(self, found: Found, path: str) -> Filed | None:
+        try:
+            return parse_filed(found.name)
+        except NotAName:
+            self._quarantine(path, _NOT_OURS)
+            return None
+
+    def _index_of(self, queue: str, path: str) -> QueueIndex | None:
+        index = self._root.index.queues.get(queue)
+        if index is None:
+            self._quarantine(path, f"there are no settings of a queue {queue!a}")
+        return index
+
+    def _item(
+        self,
+        found: Found,
+        path: str,
+        item: Item,
+        index: QueueIndex,
+        *,
+        also_ready: bool = False,
+    ) -> str | BatchFolder | None:
+        """The entry's name, or the folder with what is in it; None if nothing of it counts."""
+        self._root.ids.rise_above(item.id)
+        expected = Kind.FOLDER if isinstance(item, Batch) else Kind.FILE
+        if found.kind is not expected:
+            self._quarantine(path, f"its name is a {expected.value}'s, and it is none")
+            return None
+        if isinstance(item, Batch):
+            return self._batch_folder(path, item, index, also_ready=also_ready)
+        if not item.is_tagged:
+            self._quarantine(path, "its name doesn't say both size and checksum")
+            return None
+        if (
+            item.id in self._removed
+            or index.find_hidden(item.id) is not None
+            or (also_ready and index.ready.find(item.id) is not None)
+        ):
+            self._drop(path)
+            return None
+        return str(item)
+
+    def _batch_folder(
+        self, path: str, batch: Batch, index: QueueIndex, *, also_ready: bool
+    ) -> BatchFolder | None:
+        if batch.id in self._batches:
+            self._quarantine(path, "the same batch is in a later state elsewhere")
+            return None
+        self._batches.add(batch.id)
+        names: list[str] = []
+        for found in self._scan(path):
+            inside = path_in(path, found.name)
+            try:
+                entry = parse_entry(found.name)
+            except NotAName:
+                self._quarantine(inside, _NOT_OURS)
+                continue
+            read = self._item(found, inside, entry, index, also_ready=also_ready)
+            if isinstance(read, str):
+                names.append(read)
+        if not names:
+            self._root.drop_after_sync(path)
+            return None
+        return BatchFolder(batch, names, sum(map(length_of, names)))
+
+    def _scan(self, path: str) -> list[Found]:
+        """The names in a folder; one that can't be read is left alone and stops nothing."""
+        try:
+            return self._root.disk.scan(path)
+        except OSError as error:
+            log.error("%a can't be read, and nothing in it is served: %s", path, error)
+            return []
+
+    def _quarantine(self, path: str, why: str) -> None:
+        try:
+            self._root.folders.quarantine(path, why)
+        except StoreError as error:
+            log.error("%a is not served (%s), and can't be put aside: %s", path, why, error)
+
+    def _drop(self, path: str) -> None:
+        """Unlink what is in a later state elsewhere."""
+        try:
+            self._root.folders.drop(path)
+        except StoreError as error:
+            log.error("%a is a leftover, and can't be unlinked: %s", path, error)

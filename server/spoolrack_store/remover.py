@@ -1,0 +1,292 @@
+"""Deletes: a message is deleted when its move to `remove/` is durable; the reaper unlinks it later.
+
+A queue is deleted when its tombstone is durable; emptying it follows, and recovery finishes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from . import layout, receipts
+from .catalog import Catalog, Live
+from .disk import Kind
+from .errors import InvalidRequest, MessageNotFound, StaleReceipt, StoreError
+from .ids import is_id, sent_at
+from .index import Hidden, QueueIndex
+from .letters import Letters
+from .names import Batch, NotAName, id_of, parse_filed
+from .operations import ByReceipt, Delete, Target
+from .ready import BatchFolder
+from .root import Root, item_of, path_in, place_of_ready
+from .transitions import Move, State
+
+log = logging.getLogger(__name__)
+
+Results = list[StoreError | None]
+Container = Hidden | BatchFolder | None
+"""What an entry lies in: a lease or delay, a ready batch folder, or nothing but its queue."""
+
+
+class _Removals:
+    """The deletes of one commit by what the entries lie in: a folder that they empty moves whole."""
+
+    def __init__(self) -> None:
+        self.by_container: dict[tuple[str, Container], dict[str, list[tuple[Results, int]]]] = {}
+
+    def add(self, queue: str, container: Container, name: str, results: Results, at: int) -> None:
+        names = self.by_container.setdefault((queue, container), {})
+        names.setdefault(name, []).append((results, at))
+
+
+class Remover:
+    """Not thread-safe."""
+
+    def __init__(self, root: Root, catalog: Catalog, letters: Letters) -> None:
+        self._root = root
+        self._catalog = catalog
+        self._letters = letters
+
+    # Messages.
+
+    def delete(self, requests: Sequence[Delete]) -> list[Results | StoreError]:
+        outcomes: list[Results | StoreError] = []
+        removals = _Removals()
+        unknown: list[tuple[str, str, Results, int]] = []
+        for request in requests:
+            try:
+                live = self._catalog.require(request.queue)
+            except StoreError as error:
+                outcomes.append(error)
+                continue
+            results: Results = [None] * len(request.targets)
+            outcomes.append(results)
+            for at, target in enumerate(request.targets):
+                try:
+                    place = self._find(live, target)
+                except StoreError as error:
+                    results[at] = error
+                    continue
+                if place is not None:
+                    removals.add(live.name, *place, results, at)
+                elif not isinstance(target, ByReceipt):
+                    unknown.append((live.name, target.id, results, at))
+        self._look_in_remove(unknown)
+        for (queue, container), names in removals.by_container.items():
+            self._remove(queue, container, names)
+        return outcomes
+
+    def _find(self, live: Live, target: Target) -> tuple[Container, str] | None:
+        """Where the target lies; None if it isn't in the queue."""
+        index = self._root.index.queues[live.name]
+        if isinstance(target, ByReceipt):
+            receipt = receipts.parse(live.name, target.receipt)
+            if index.find_hidden(receipt.id) is not None:
+                return receipts.find_lease(index, receipt)
+            if index.ready.find(receipt.id) is not None or self._is_buried(live, receipt.id):
+                raise StaleReceipt(id=receipt.id)
+            return None  # Gone already: what a repeated delete wants to hear.
+        if not is_id(target.id):
+            raise InvalidRequest(what="id", value=target.id, rule="must be a UUID in lower case")
+        hidden = index.find_hidden(target.id)
+        if hidden is not None:
+            return hidden, hidden.name_of(target.id)
+        found = index.ready.find(target.id)
+        return None if found is None else (found[1], found[0])
+
+    def _is_buried(self, live: Live, id: str) -> bool:
+        """Whether the message lives on as a dead letter, so that it isn't gone at all."""
+        if self._letters.is_moving(id):
+            return True
+        seen = {live.name}
+        name = live.settings.dead_letter_queue
+        while name and name not in seen:
+            seen.add(name)
+            index = self._root.index.queues.get(name)
+            if index is not None and (index.find_hidden(id) or index.ready.find(id)):
+                return True
+            target = self._catalog.queues.get(name)
+            name = target.settings.dead_letter_queue if target is not None else ""
+        return False
+
+    def _look_in_remove(self, unknown: list[tuple[str, str, Results, int]]) -> None:
+        """To delete what is deleted already succeeds, as long as it can be seen."""
+        if not unknown:
+            return
+        try:
+            removed = self._removed_ids()
+        except StoreError as error:
+            for _, _, results, at in unknown:
+                results[at] = error
+            return
+        for queue, id, results, at in unknown:
+            if id not in removed:
+                results[at] = MessageNotFound(queue=queue, id=id)
+
+    def _removed_ids(self) -> set[str]:
+        ids = set()
+        for found in self._root.folders.scan(layout.REMOVE):
+            try:
+                item = parse_filed(found.name).item
+            except NotAName:
+                continue
+            ids.add(item.id)
+            if found.kind is Kind.FOLDER:
+                inside = self._root.folders.scan(path_in(layout.REMOVE, found.name))
+                ids.update(id_of(entry.name) for entry in inside)
+        return ids
+
+    def _remove(
+        self, queue: str, container: Container, names: dict[str, list[tuple[Results, int]]]
+    ) -> None:
+        """Move `names` to `remove/`, with the folder they lie in if nothing else is left there."""
+        folder = container.item if isinstance(container, Hidden) else container
+        if isinstance(folder, BatchFolder) and len(names) == len(folder):
+            try:
+                self._remove_folder(queue, container, folder)
+            except StoreError as error:
+                for places in names.values():
+                    _fail(places, error)
+            return
+        for name, places in names.items():
+            try:
+                self._remove_single(queue, container, name)
+            except StoreError as error:
+                _fail(places, error)
+
+    def _remove_folder(self, queue: str, container: Container, folder: BatchFolder) -> None:
+        root, index = self._root, self._root.index.queues[queue]
+        if isinstance(container, Hidden):
+            source, state = root.path_of(queue, container), container.state
+        else:
+            source, state = layout.ready(queue, folder.batch), State.READY
+        target = layout.removed(queue, folder.batch)
+        if not root.folders.move(Move.DELETE, state, source, State.REMOVED, target, is_folder=True):
+            log.warning("%s was taken away by somebody else", source)
+        if isinstance(container, Hidden):
+            index.unhide(container)
+        else:
+            index.ready.remove_folder(folder)
+
+    def _remove_single(self, queue: str, container: Container, name: str) -> None:
+        root, index = self._root, self._root.index.queues[queue]
+        if isinstance(container, Hidden):
+            source, state = root.path_of(queue, container), container.state
+            if container.is_folder:
+                source = path_in(source, name)
+        else:
+            source, state = place_of_ready(queue, name, container), State.READY
+        target = layout.removed(queue, name)
+        if not root.folders.move(Move.DELETE, state, source, State.REMOVED, target):
+            log.warning("%s was taken away by somebody else", source)
+        if isinstance(container, Hidden):
+            index.unhide(container, [name] if container.is_folder else None)
+        else:
+            index.ready.remove(name, container)
+
+    # Messages that are too old.
+
+    def is_expired(self, live: Live, id: str) -> bool:
+        retention = live.settings.retention
+        return bool(retention) and sent_at(id) + retention <= self._root.clock.wall()
+
+    def expire(self, queue: str, name: str, folder: BatchFolder | None) -> None:
+        """Remove the ready entry `name`, which is too old; its folder if it is all that is left."""
+        if folder is not None and len(folder) == 1:
+            self._remove_folder(queue, folder, folder)
+        else:
+            self._remove_single(queue, folder, name)
+
+    def expire_head(self, live: Live, most: int) -> None:
+        """Remove up to `most` messages from the head of the queue that are too old."""
+        ready = self._root.index.queues[live.name].ready
+        for _ in range(most):
+            head = ready.head()
+            if head is None or not self.is_expired(live, id_of(head[0])):
+                return
+            try:
+                self.expire(live.name, *head)
+            except StoreError as error:
+                log.warning("an old message of %s stays for now: %s", live.name, error)
+                return
+
+    # Queues.
+
+    def purge(self, queue: str) -> int:
+        """Delete all messages of the queue; how many there were.
+
+        What is ready goes with one rename, however much it is. A failure leaves the rest in place.
+        """
+        root = self._root
+        index = root.index.queues[queue]
+        count = len(index)
+        self._remove_hidden(queue, index)
+        if index.ready.count:
+            self._remove_queue_folder(queue, index)
+            root.folders.make(layout.queue_folder(queue))
+        root.index.queues[queue] = QueueIndex()
+        return count
+
+    def empty(self, queue: str) -> None:
+        """Remove what is left of a doomed queue, then its tombstone. Once may not be enough."""
+        root = self._root
+        index = root.index.queues.get(queue)
+        if index is None:
+            return
+        try:
+            self._remove_sent(queue)
+            self._remove_hidden(queue, index)
+            self._remove_queue_folder(queue, index)
+        except StoreError as error:
+            log.warning("the deleted queue %s can't be emptied yet: %s", queue, error)
+            return
+        del root.index.queues[queue]
+        root.after_sync.append(lambda: self._catalog.bury_tombstone(queue))
+
+    def _remove_hidden(self, queue: str, index: QueueIndex) -> None:
+        for hidden in list(index.hidden()):
+            source = self._root.path_of(queue, hidden)
+            target = layout.removed(queue, item_of(hidden.item))
+            self._root.folders.move(
+                Move.DELETE,
+                hidden.state,
+                source,
+                State.REMOVED,
+                target,
+                is_folder=hidden.is_folder,
+            )
+            index.unhide(hidden)
+
+    def _remove_queue_folder(self, queue: str, index: QueueIndex) -> None:
+        """The queue's folder goes to `remove/` as if it were a batch."""
+        grave = Batch(id=self._root.ids.make(), count=index.ready.count)
+        self._root.folders.move(
+            Move.DELETE,
+            State.READY,
+            layout.queue_folder(queue),
+            State.REMOVED,
+            layout.removed(queue, grave),
+            is_folder=True,
+        )
+
+    def _remove_sent(self, queue: str) -> None:
+        """What of the doomed queue is still in `new/`."""
+        for found in self._root.folders.scan(layout.NEW):
+            try:
+                filed = parse_filed(found.name)
+            except NotAName:
+                continue
+            if filed.queue == queue:
+                self._root.folders.move(
+                    Move.DELETE,
+                    State.SENT,
+                    path_in(layout.NEW, found.name),
+                    State.REMOVED,
+                    layout.removed(queue, filed.item),
+                    is_folder=found.kind is Kind.FOLDER,
+                )
+
+
+def _fail(places: list[tuple[Results, int]], error: StoreError) -> None:
+    for results, at in places:
+        results[at] = error

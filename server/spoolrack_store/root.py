@@ -1,0 +1,74 @@
+"""An open root: what the parts of the engine share.
+
+It owns nothing but the references, and the list of what may be done only after the next sync.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from . import layout
+from .clock import Clock, Millis
+from .disk import Disk
+from .errors import StoreError
+from .folders import Folders
+from .ids import IdMaker
+from .index import Hidden, Index
+from .names import Item, parse_item
+from .ready import BatchFolder
+from .syncer import Syncer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Root:
+    disk: Disk
+    syncer: Syncer
+    folders: Folders
+    index: Index
+    clock: Clock
+    random: Random
+    ids: IdMaker
+    owner: str
+    """The name under which this process writes; its lock in `owners/` says that it lives."""
+    histories: set[str] = field(default_factory=set)
+    """What lies in `history/`: few messages have one, and the reaper unlinks it with the message."""
+    after_sync: list[Callable[[], None]] = field(default_factory=list)
+    """To be done once all that was done before is durable. May not raise a `StoreError`."""
+
+    def due_after(self, span: int) -> tuple[Millis, Millis]:
+        """Unix time and monotonic time, `span` milliseconds from now."""
+        return Millis(self.clock.wall() + span), Millis(self.clock.monotonic() + span)
+
+    def drop_after_sync(self, folder: str) -> None:
+        """Remove the batch folder, which is empty now, once the moves out of it are durable."""
+
+        def drop() -> None:
+            try:
+                self.folders.drop_folder(folder)
+            except StoreError as error:
+                log.warning("the empty %s stays until the next start: %s", folder, error)
+
+        self.after_sync.append(drop)
+
+    def path_of(self, queue: str, hidden: Hidden) -> str:
+        return layout.hidden(queue, item_of(hidden.item), hidden.due, hidden.token)
+
+
+def item_of(item: str | BatchFolder) -> Item:
+    return parse_item(item) if isinstance(item, str) else item.batch
+
+
+def path_in(folder: str, name: str) -> str:
+    return f"{folder}/{name}"
+
+
+def place_of_ready(queue: str, name: str, folder: BatchFolder | None) -> str:
+    """Where the ready entry `name` lies."""
+    if folder is None:
+        return layout.ready(queue, name)
+    return path_in(layout.ready(queue, folder.batch), name)

@@ -1,0 +1,307 @@
+"""Sends: messages are written into `new/`, made durable by the commit, and moved to their queue.
+
+Messages that reach the store together share a batch folder, one sync and one rename, so that a call's
+messages appear all together or not at all. Once the sync is done they are sent: the move into the
+queue may be interrupted by a crash, and recovery completes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from . import content, layout
+from .catalog import Catalog, Live
+from .clock import Millis
+from .errors import (
+    DiskFull,
+    InvalidMessage,
+    QueueFull,
+    StoreError,
+)
+from .ids import sent_at
+from .index import Hidden
+from .names import Batch, Entry
+from .operations import Outgoing, Send, Sent
+from .ready import BatchFolder
+from .root import Root, path_in
+from .settings import MAX_DELAY
+from .transitions import Move, State
+
+log = logging.getLogger(__name__)
+
+BATCH_MESSAGES: Final = 100
+"""Calls share a batch folder up to this size: near the usual credit of a consumer, who then leases the
+folder whole. One call is never split."""
+BATCH_BYTES: Final = 4 * 1024 * 1024
+RESERVED_BYTES: Final = 4 * 1024 * 1024
+RESERVED_FILES: Final = 256
+"""Sends leave so much room, so that deletes work when the disk is full."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A valid message, and the place that its result belongs to."""
+
+    body: bytes
+    trailer: bytes
+    results: list[Sent | StoreError | None]
+    at: int
+
+    @property
+    def bytes(self) -> int:
+        return len(self.body) + len(self.trailer)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Messages that become one file, or one batch folder."""
+
+    queue: str
+    delay: Millis
+    messages: list[_Pending] = field(default_factory=list)
+    bytes: int = 0
+
+    def fail(self, error: StoreError) -> None:
+        for message in self.messages:
+            message.results[message.at] = error
+
+
+@dataclass(slots=True, kw_only=True)
+class Written:
+    """A file or a batch folder in `new/`."""
+
+    queue: str
+    item: Entry | Batch
+    names: list[str]
+    bytes: int
+    path: str
+    due: Millis | None
+    due_monotonic: Millis
+
+
+class Sender:
+    """Not thread-safe."""
+
+    def __init__(self, root: Root, catalog: Catalog) -> None:
+        self._root = root
+        self._catalog = catalog
+        self._unpublished: list[Written] = []
+        """Durable, but the move into the queue failed: tried again by every `retry`."""
+        self._entering: dict[str, tuple[int, int]] = {}
+        """Messages and bytes, by queue, that are written and not yet published."""
+
+    def send(self, requests: Sequence[Send]) -> list[list[Sent | StoreError] | StoreError]:
+        """Write the messages of all `requests`; the results hold once the commit is synced."""
+        outcomes: list[list[Sent | StoreError | None] | StoreError] = []
+        groups: list[_Group] = []
+        open_groups: dict[tuple[str, Millis], _Group] = {}
+        for request in requests:
+            try:
+                live = self._catalog.require(request.queue)
+            except StoreError as error:
+                outcomes.append(error)
+                continue
+            results: list[Sent | StoreError | None] = [None] * len(request.messages)
+            outcomes.append(results)
+            for group in self._grouped(live, request.messages, results):
+                _merge(group, groups, open_groups)
+        # A lone message is synced by itself; more share one sync of the file system.
+        sync = sum(len(group.messages) for group in groups) == 1
+        for group in groups:
+            self._write(group, sync)
+        return [
+            outcome if isinstance(outcome, StoreError) else [_settled(result) for result in outcome]
+            for outcome in outcomes
+        ]
+
+    def retry(self) -> None:
+        """Publish what is durable in `new/` and could not be moved before."""
+        waiting, self._unpublished = self._unpublished, []
+        for written in waiting:
+            self.publish(written)
+
+    def _grouped(
+        self, live: Live, messages: Sequence[Outgoing], results: list[Sent | StoreError | None]
+    ) -> Iterable[_Group]:
+        """The valid messages by delay; the others get their errors."""
+        by_delay: dict[Millis, _Group] = {}
+        for at, message in enumerate(messages):
+            try:
+                pending = _Pending(message.body, self._trailer(live, message), results, at)
+                delay = self._admit(live, message, pending.bytes)
+            except StoreError as error:
+                results[at] = error
+                continue
+            group = by_delay.setdefault(delay, _Group(live.name, delay))
+            group.messages.append(pending)
+            group.bytes += pending.bytes
+        return by_delay.values()
+
+    def _trailer(self, live: Live, message: Outgoing) -> bytes:
+        """The message's trailer, once its content is valid."""
+        limit = live.settings.max_message_size
+        content.check(live.name, message.body, message.attributes, limit)
+        return content.trailer_of(message.attributes)
+
+    def _admit(self, live: Live, message: Outgoing, size: int) -> Millis:
+        """The message's delay, once it has found room in the queue."""
+        settings = live.settings
+        delay = settings.delivery_delay if message.delay is None else message.delay
+        if not 0 <= delay <= MAX_DELAY:
+            raise InvalidMessage(why=f"its delay of {delay} ms is not from 0 to {MAX_DELAY}")
+        index = self._root.index.queues[live.name]
+        entering, entering_bytes = self._entering.get(live.name, (0, 0))
+        held, held_bytes = len(index) + entering, index.bytes + entering_bytes
+        if settings.max_messages and held + 1 > settings.max_messages:
+            raise QueueFull(queue=live.name, held=held, limit=settings.max_messages, unit="messages")
+        if settings.max_bytes and held_bytes + size > settings.max_bytes:
+            raise QueueFull(queue=live.name, held=held_bytes, limit=settings.max_bytes, unit="bytes")
+        self._entering[live.name] = (entering + 1, entering_bytes + size)
+        return delay
+
+    def _write(self, group: _Group, sync: bool) -> None:
+        try:
+            self._require_room(group)
+            written = self._write_files(group, sync)
+        except StoreError as error:
+            self._leave(group)
+            group.fail(error)
+            return
+        self._root.after_sync.append(lambda: self._entered(group, written))
+
+    def _require_room(self, group: _Group) -> None:
+        space = self._root.folders.space()
+        files = len(group.messages) + 1
+        if space.bytes - group.bytes < RESERVED_BYTES or (
+            not space.unlimited and space.files - files < RESERVED_FILES
+        ):
+            raise DiskFull(detail=f"{space.bytes} bytes and {space.files} files are left")
+
+    def _write_files(self, group: _Group, sync: bool) -> Written:
+        root, single = self._root, len(group.messages) == 1
+        due, due_monotonic = root.due_after(group.delay)
+        named_due = due if group.delay else None
+        batch = Batch(id=root.ids.make(), count=len(group.messages))
+        folder = ""
+        if not single:
+            folder = layout.sent(group.queue, replace(batch, owner=root.owner), named_due)
+            root.folders.make(folder)
+        names: list[str] = []
+        total = 0
+        path = folder
+        sents: list[Sent] = []
+        try:
+            for message in group.messages:
+                entry = Entry(
+                    id=root.ids.make(),
+                    size=len(message.body),
+                    crc=content.checksum(message.body, message.trailer),
+                    trailer=len(message.trailer),
+                )
+                if single:
+                    path = layout.sent(group.queue, replace(entry, owner=root.owner), named_due)
+                    target = path
+                else:
+                    target = path_in(folder, str(entry))
+                root.folders.write(target, [message.body, message.trailer], sync=sync)
+                names.append(str(entry))
+                total += entry.length
+                sents.append(Sent(id=entry.id, sent_at=sent_at(entry.id)))
+        except StoreError:
+            self._undo(folder, names)
+            raise
+        for message, sent in zip(group.messages, sents, strict=True):
+            message.results[message.at] = sent
+        return Written(
+            queue=group.queue,
+            item=entry if single else batch,
+            names=names,
+            bytes=total,
+            path=path,
+            due=named_due,
+            due_monotonic=due_monotonic,
+        )
+
+    def _undo(self, folder: str, names: list[str]) -> None:
+        """Take back a batch that couldn't be written whole. What stays, recovery removes: it isn't
+        whole, so nobody was told that it was sent."""
+        if not folder:
+            return
+        try:
+            for name in names:
+                self._root.folders.drop(path_in(folder, name))
+            self._root.folders.drop_folder(folder)
+        except StoreError as error:
+            log.warning("an unfinished batch stays in %s until the next start: %s", folder, error)
+
+    def _leave(self, group: _Group) -> None:
+        """The group's messages do not enter the queue, or have done so."""
+        messages, bytes = self._entering.pop(group.queue)
+        if messages > len(group.messages):
+            self._entering[group.queue] = (messages - len(group.messages), bytes - group.bytes)
+
+    def _entered(self, group: _Group, written: Written) -> None:
+        self._leave(group)
+        self.publish(written)
+
+    def publish(self, written: Written) -> None:
+        """Move what is durable to where consumers find it."""
+        root, queue = self._root, written.queue
+        index = root.index.queues.get(queue)
+        if index is None:
+            return  # The queue was deleted meanwhile, with all that was on its way.
+        is_folder = isinstance(written.item, Batch)
+        if written.due is None:
+            move, state = Move.PUBLISH, State.READY
+            target = layout.ready(queue, written.item)
+        else:
+            move, state = Move.HIDE, State.DELAYED
+            target = layout.hidden(queue, written.item, written.due, None)
+        try:
+            moved = root.folders.move(
+                move, State.SENT, written.path, state, target, is_folder=is_folder
+            )
+        except StoreError as error:
+            log.warning("%s is stored, and not yet in its queue: %s", written.path, error)
+            self._unpublished.append(written)
+            return
+        if not moved:
+            log.warning("%s was taken away by somebody else", written.path)
+            return
+        item = (
+            BatchFolder(written.item, written.names, written.bytes)
+            if isinstance(written.item, Batch)
+            else written.names[0]
+        )
+        if written.due is not None:
+            hidden = Hidden(item, due=written.due, due_monotonic=written.due_monotonic, token=None)
+            root.index.hide(queue, hidden)
+        elif isinstance(item, str):
+            index.ready.add(item)
+        else:
+            index.ready.add_folder(item)
+
+
+def _merge(group: _Group, groups: list[_Group], open_groups: dict[tuple[str, Millis], _Group]) -> None:
+    """Let `group` share the batch folder of an earlier one, if both are small."""
+    key = (group.queue, group.delay)
+    there = open_groups.get(key)
+    if (
+        there is not None
+        and len(there.messages) + len(group.messages) <= BATCH_MESSAGES
+        and there.bytes + group.bytes <= BATCH_BYTES
+    ):
+        there.messages.extend(group.messages)
+        there.bytes += group.bytes
+        return
+    groups.append(group)
+    open_groups[key] = group
+
+
+def _settled(result: Sent | StoreError | None) -> Sent | StoreError:
+    if result is None:
+        raise AssertionError("a message was forgotten")
+    return result

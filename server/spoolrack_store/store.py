@@ -1,0 +1,227 @@
+"""The store's front, which threads may share.
+
+It opens a root, takes requests, answers questions, and closes. What it promises is in `operations`;
+what makes it true is in `committer`, which runs the `engine`, beside the `mover` and the `reaper`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from random import Random, SystemRandom
+from typing import Final, TypeVar
+
+from .clock import Clock, Millis, SystemClock
+from .committer import Committer
+from .content import Content
+from .disk import Disk, LocalDisk
+from .engine import Engine
+from .errors import DiskError, MessageDamaged, MessageNotFound, StoreError, StoreFailed
+from .mounts import doubt_about
+from .mover import Mover
+from .opening import Tenancy, make_root, take
+from .operations import Message, Queue, Request
+from .reader import Damaged, Forbidden, Gone, read_message
+from .syncer import SyncFailed
+from .transitions import State
+from .views import Sight
+
+log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+
+_ANY_STATE: Final = frozenset({State.READY, State.LEASED, State.DELAYED})
+_LOOKS: Final = 5
+"""A message that moves while it is looked at is looked for so often."""
+_PAGE_BYTES: Final = 4 * 1024 * 1024
+
+
+class Store:
+    """An open root. Thread-safe. It holds the root's lock until it is closed."""
+
+    @classmethod
+    def open(
+        cls,
+        root: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        disk: Disk | None = None,
+    ) -> Store:
+        """Open the folder `root`, or make it one, and finish what a crash left there.
+
+        Raises `RootUnusable`, `RootInUse` or `UnknownFormat`, and `StoreFailed` if what was found
+        can't be made durable.
+        """
+        make_root(root)
+        doubt = doubt_about(root)
+        if doubt is not None:
+            log.warning("%s", doubt)
+        clock = clock if clock is not None else SystemClock()
+        random = random if random is not None else SystemRandom()
+        disk = disk if disk is not None else LocalDisk(root)
+        tenancy = take(disk, os.fspath(root), random)
+        engine = Engine(disk, clock=clock, random=random, owner=tenancy.owner)
+        try:
+            recovery = engine.recover()
+        except SyncFailed as error:
+            tenancy.end()
+            raise StoreFailed(detail=str(error)) from error
+        except BaseException:
+            tenancy.end()
+            raise
+        if recovery.delivered or recovery.undone:
+            log.info(
+                "recovered: %d sent messages delivered, %d unfinished sends undone",
+                recovery.delivered,
+                recovery.undone,
+            )
+        return cls(engine, disk, tenancy, clock)
+
+    def __init__(self, engine: Engine, disk: Disk, tenancy: Tenancy, clock: Clock) -> None:
+        """For `open`: `engine` has recovered."""
+        self._engine = engine
+        self._disk = disk
+        self._tenancy = tenancy
+        self._changing = threading.RLock()
+        self._committer = Committer(engine, clock, self._changing, self._tell_due)
+        self._mover = Mover(clock, lambda: self._committer.tick().result())
+        self._reaper = engine.reaper
+        self._closing = threading.Lock()
+        self._closed = False
+        self._committer.start()
+        self._mover.start()
+        self._reaper.start()
+
+    def _tell_due(self, moment: Millis) -> None:
+        self._mover.due_at(moment)
+
+    def submit(self, request: Request[Answer]) -> Future[Answer]:
+        """The answer to `request`, or its `StoreError`, once the promise about it is kept.
+
+        A `Receive` can be cancelled as long as it has leased nothing. The future's callbacks run in
+        the store's thread: they must return at once.
+        """
+        return self._committer.submit(request)
+
+    # Questions. They wait for no sync, but may read files.
+
+    def queue(self, name: str) -> Queue:
+        """The queue `name`; raises `InvalidQueueName`, `QueueNotFound`, `QueueBeingDeleted`."""
+        with self._changing:
+            return self._engine.views.queue(self._engine.catalog.require(name))
+
+    def queues(self, *, prefix: str = "", after: str = "", limit: int = 100) -> list[Queue]:
+        """Up to `limit` queues whose names start with `prefix` and stand above `after`, in order."""
+        with self._changing:
+            return self._engine.views.queues(prefix, after, limit)
+
+    def message(self, queue: str, id: str) -> Message:
+        """A message, without leasing it; raises `MessageNotFound`, `MessageDamaged`."""
+        for _ in range(_LOOKS):
+            with self._changing:
+                sight = self._engine.views.find(queue, id)
+            try:
+                return self._look_at(sight, None)
+            except Gone:
+                continue  # It has moved: look where it is now.
+        raise MessageNotFound(queue=queue, id=id)
+
+    def messages(
+        self,
+        queue: str,
+        *,
+        states: frozenset[State] = frozenset(),
+        after: str = "",
+        limit: int = 100,
+        max_body_bytes: int | None = None,
+    ) -> list[Message]:
+        """Up to `limit` messages above the id `after`, in order, without leasing them.
+
+        Fewer if their bodies get too many bytes; none only if there are no more. Of each body no more
+        than `max_body_bytes`; None: all. No `states`: in all.
+        """
+        found: list[Message] = []
+        bytes_left = _PAGE_BYTES
+        while not found:
+            with self._changing:
+                wanted = states or _ANY_STATE
+                sights = self._engine.views.messages(queue, wanted, after, limit)
+            if not sights:
+                break
+            for sight in sights:
+                after = sight.entry.id
+                message = self._if_there(sight, max_body_bytes)
+                if message is not None:
+                    found.append(message)
+                    bytes_left -= len(message.body)
+                if bytes_left <= 0:
+                    break
+        return found
+
+    @property
+    def failure(self) -> StoreError | None:
+        """Why nothing is promised any more, before a restart; None while all is well."""
+        return self._committer.failure
+
+    @property
+    def quarantined(self) -> int:
+        """Files and folders put into quarantine since the start."""
+        return self._engine.quarantined
+
+    def on_failure(self, callback: Callable[[StoreError], None]) -> None:
+        """Call `callback` once, from a thread of the store, if a sync fails."""
+        self._committer.on_failure(callback)
+
+    # The end.
+
+    def drain(self) -> None:
+        """Lease nothing any more: receives, those that wait too, raise `Draining`. The rest goes on."""
+        self._committer.drain()
+
+    def close(self) -> None:
+        """Finish what was submitted, and leave the root to others. May be called again."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            self._mover.stop()
+            self._committer.stop()
+            self._reaper.stop()
+            self._tenancy.end()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _if_there(self, sight: Sight, max_body_bytes: int | None) -> Message | None:
+        """The message that was seen; None if it is gone or can't be read, which a list passes over."""
+        try:
+            return self._look_at(sight, max_body_bytes)
+        except Gone:
+            try:
+                return self.message(sight.queue, sight.entry.id)
+            except StoreError:
+                return None
+        except (MessageDamaged, DiskError) as error:
+            log.warning("a list passes over message %s: %s", sight.entry.id, error)
+            return None
+
+    def _look_at(self, sight: Sight, max_body_bytes: int | None) -> Message:
+        if max_body_bytes == 0 and not sight.entry.trailer:
+            return sight.message(Content(b""))
+        try:
+            content = read_message(self._disk, sight.path, sight.entry)
+        except Damaged as error:
+            id = sight.entry.id
+            raise MessageDamaged(queue=sight.queue, id=id, why=str(error)) from error
+        except Forbidden as error:
+            raise DiskError(detail=str(error)) from error
+        if max_body_bytes is not None:
+            content = Content(content.body[:max_body_bytes], content.attributes)
+        return sight.message(content)
