@@ -1,0 +1,45 @@
+# What a newcomer types. Every target sets up what it needs first, and can be repeated.
+#
+#   make PYTHON=/path/to/python3.12 ...   the interpreter for the virtual environment
+#   make serve DATA=/srv/queues ARGS=...  another folder, more flags for `spoolrack serve`
+#   make test ARGS="-k lease"             more arguments for pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test test-all setup format stubs clean
+
+DATA ?= ./data
+ARGS ?=
+export PYTHON
+
+help: ## List the targets.
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 20
+
+serve: ## Serve the queues in ./data: gRPC on 127.0.0.1:50051, HTTP on 127.0.0.1:8080.
+	@scripts/set-up server
+	@exec .venv/bin/spoolrack serve --data "$(DATA)" $(ARGS)
+
+test: ## Run every quick test; what was skipped, and why, is listed at the end.
+	@scripts/set-up dev
+	@exec .venv/bin/python -m pytest $(ARGS)
+
+test-all: ## Run every test, the slow ones too.
+	@scripts/set-up dev
+	@exec .venv/bin/python -m pytest --slow $(ARGS)
+
+setup: ## Set up .venv for development; `make test` does so by itself.
+	@scripts/set-up dev
+	@echo "Ready: .venv/bin/spoolrack, .venv/bin/pytest, .venv/bin/ruff, .venv/bin/mypy, .venv/bin/buf"
+
+format: ## Format the code and the protos.
+	@scripts/set-up dev
+	@.venv/bin/ruff check --fix
+	@.venv/bin/ruff format
+	@.venv/bin/buf format --write
+
+stubs: ## Generate client/spoolrack/v1 from protos/.
+	@scripts/set-up dev
+	@.venv/bin/python scripts/generate-stubs
+
+clean: ## Remove what was set up and cached; ./data stays.
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	@find client server tests -name __pycache__ -prune -exec rm -rf {} +
