@@ -65,7 +65,6 @@ LEGAL: Final = frozenset(
         (Move.EXTEND, State.LEASED, State.LEASED),
         (Move.REQUEUE, State.LEASED, State.READY),
         (Move.BURY, State.READY, State.READY),
-        (Move.BURY, State.LEASED, State.READY),
         (Move.DELETE, State.SENT, State.REMOVED),
         (Move.DELETE, State.READY, State.REMOVED),
         (Move.DELETE, State.DELAYED, State.REMOVED),

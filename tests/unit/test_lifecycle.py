@@ -1,0 +1,31 @@
+"""The README's picture of a message's life is the table that the store obeys."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from spoolrack_store.transitions import LEGAL, Move, State
+
+README = Path(__file__).parents[2] / "README.md"
+ROW = re.compile(r"^\| (?P<move>[a-z]+) \| (?P<sources>[a-z, ]+) \| (?P<target>[a-z]+) \|", re.M)
+
+
+def test_the_readme_lists_exactly_the_legal_moves() -> None:
+    section = README.read_text().partition("## The life of a message")[2].partition("\n## ")[0]
+    listed = {
+        (Move(row["move"]), State(source), State(row["target"]))
+        for row in ROW.finditer(section)
+        if row["move"] != "move"
+        for source in row["sources"].split(", ")
+    }
+    assert listed == LEGAL
+
+
+def test_the_drawing_names_every_state_and_every_move_of_a_healthy_life() -> None:
+    drawing = README.read_text().partition("## The life of a message")[2].split("```")[1]
+    for state in State:
+        if state is not State.QUARANTINED:
+            assert state.name in drawing
+    for move in (Move.PUBLISH, Move.HIDE, Move.DUE, Move.LEASE, Move.EXTEND, Move.REQUEUE, Move.DELETE):
+        assert move.value in drawing
