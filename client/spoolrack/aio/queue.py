@@ -1,0 +1,383 @@
+"""What is done with the messages of one queue."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from datetime import datetime
+from typing import cast
+
+from ..calling import Calling
+from ..coalesce import Coalescer
+from ..errors import MessageNotFound, SpoolrackError, StaleReceipt
+from ..message import MessageFacts
+from ..outgoing import chunks_of, outgoing_of, size_of
+from ..stream import EnvelopeStream
+from ..values import (
+    MAX_BATCH,
+    Attributes,
+    ById,
+    ByReceipt,
+    DeleteResult,
+    Envelope,
+    MessagePage,
+    Outgoing,
+    Seconds,
+    SendResult,
+    State,
+    Target,
+    VisibilityChange,
+    VisibilityResult,
+    seconds_of,
+)
+from .message import Message, MessageStream, receipt_of
+from .worker import Worker, WorkerCore
+
+
+class Queue:
+    """A handle on one queue; `client.queue(name)` makes one."""
+
+    def __init__(self, calling: Calling, name: str) -> None:
+        self._calling = calling
+        self._name = name
+        transport, runtime = calling.transport, calling.runtime
+        self._sends: Coalescer[Outgoing, SendResult] = Coalescer(
+            runtime, lambda items, left: transport.send(name, items, timeout=left), size_of
+        )
+        self._deletes: Coalescer[Target, DeleteResult] = Coalescer(
+            runtime, lambda items, left: transport.delete(name, items, timeout=left), _no_size
+        )
+        self._changes: Coalescer[VisibilityChange, VisibilityResult] = Coalescer(
+            runtime,
+            lambda items, left: transport.change_visibility(name, items, timeout=left),
+            _no_size,
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def calling(self) -> Calling:
+        return self._calling
+
+    async def send(
+        self,
+        body: bytes | str,
+        *,
+        attributes: Attributes | None = None,
+        delay: Seconds | None = None,
+        timeout: Seconds | None = None,
+    ) -> str:
+        """Send a message; returns its id once it is on stable media: see `spoolrack.Queue.send`."""
+        message = outgoing_of(Outgoing(body=body, attributes=attributes or {}, delay=delay))
+
+        async def once(deadline: float) -> str:
+            result = await self._sends.submit(message, deadline)
+            if result.error is not None:
+                raise result.error
+            return cast(str, result.id)
+
+        return cast(str, await self._calling.attempt(once, timeout))
+
+    async def send_many(
+        self, messages: Iterable[bytes | str | Outgoing], *, timeout: Seconds | None = None
+    ) -> list[SendResult]:
+        """Send messages in order; a result for each: see `spoolrack.Queue.send_many`."""
+        transport = self._calling.transport
+        outgoing = (outgoing_of(message) for message in messages)
+        return await self._calling.in_chunks(
+            chunks_of(outgoing, size_of),
+            lambda chunk, left: transport.send(self._name, chunk, timeout=left),
+            lambda error: SendResult(error=error),
+            timeout,
+        )
+
+    async def receive(
+        self,
+        max_messages: int = 1,
+        *,
+        wait: Seconds = 0.0,
+        visibility_timeout: Seconds | None = None,
+        timeout: Seconds | None = None,
+    ) -> list[Message]:
+        """Lease messages, in order; waits for the first as long as `wait` says."""
+        envelopes = await self.receive_envelopes(
+            max_messages, wait=wait, visibility_timeout=visibility_timeout, timeout=timeout
+        )
+        return [Message(envelope, self) for envelope in envelopes]
+
+    async def receive_envelopes(
+        self,
+        max_messages: int,
+        *,
+        wait: Seconds,
+        visibility_timeout: Seconds | None,
+        timeout: Seconds | None,
+    ) -> Sequence[Envelope]:
+        calling = self._calling
+        waits = seconds_of(wait)
+        # The wait is no delay of the server: the timeout begins after it.
+        patience = waits + (calling.timeout if timeout is None else seconds_of(timeout))
+        visibility = optional_seconds(visibility_timeout)
+        waits_until = calling.runtime.monotonic() + waits
+        return await calling.ask(
+            lambda left: calling.transport.receive(
+                self._name,
+                max_messages=max_messages,
+                wait=max(0.0, waits_until - calling.runtime.monotonic()),
+                visibility_timeout=visibility,
+                timeout=left,
+            ),
+            patience,
+        )
+
+    def messages(
+        self,
+        *,
+        max_in_flight: int = 100,
+        visibility_timeout: Seconds | None = None,
+        timeout: Seconds | None = None,
+    ) -> MessageStream:
+        """The queue's messages as they come, without end: see `spoolrack.Queue.messages`."""
+        stream = self.envelopes(
+            max_in_flight=max_in_flight, visibility_timeout=visibility_timeout, timeout=timeout
+        )
+        return MessageStream(stream, self)
+
+    def envelopes(
+        self,
+        *,
+        max_in_flight: int,
+        visibility_timeout: Seconds | None,
+        timeout: Seconds | None = None,
+        until_settled: bool = False,
+    ) -> EnvelopeStream:
+        return EnvelopeStream(
+            self._calling,
+            self._name,
+            max_in_flight=max_in_flight,
+            visibility_timeout=optional_seconds(visibility_timeout),
+            patience=self._calling.timeout if timeout is None else seconds_of(timeout),
+            until_settled=until_settled,
+        )
+
+    async def delete(self, message: MessageFacts | str, *, timeout: Seconds | None = None) -> None:
+        """Delete a message by itself or its receipt; raises `StaleReceipt` if the lease is over."""
+        await self._delete(ByReceipt(receipt_of(message)), timeout, None)
+
+    async def delete_by_id(self, id: str, *, timeout: Seconds | None = None) -> None:
+        """Delete a message in any state, whoever holds a lease on it; raises `MessageNotFound`.
+
+        One that was deleted a moment ago may also be a success."""
+        await self._delete(ById(id), timeout, MessageNotFound)
+
+    async def _delete(
+        self, target: Target, timeout: Seconds | None, done_if: type[SpoolrackError] | None
+    ) -> None:
+        async def once(deadline: float) -> None:
+            result = await self._deletes.submit(target, deadline)
+            if result.error is not None:
+                raise result.error
+
+        await self._calling.attempt(once, timeout, done_if=done_if)
+
+    async def delete_many(
+        self, messages: Iterable[MessageFacts | str | ById], *, timeout: Seconds | None = None
+    ) -> list[DeleteResult]:
+        """Delete messages by themselves, their receipts, or `ById(id)`; a result for each."""
+        transport = self._calling.transport
+        targets = (
+            message if isinstance(message, ById) else ByReceipt(receipt_of(message))
+            for message in messages
+        )
+        return await self._calling.in_chunks(
+            chunks_of(targets, _no_size),
+            lambda chunk, left: transport.delete(self._name, chunk, timeout=left),
+            lambda error: DeleteResult(error=error),
+            timeout,
+        )
+
+    async def extend(
+        self, message: MessageFacts | str, seconds: Seconds, *, timeout: Seconds | None = None
+    ) -> datetime:
+        """Let a lease end so long after now; returns the moment. Raises `StaleReceipt`."""
+        span = _extension(seconds)
+        end = await self._change(VisibilityChange(receipt_of(message), span), timeout, None)
+        return cast(datetime, end)
+
+    async def release(self, message: MessageFacts | str, *, timeout: Seconds | None = None) -> None:
+        """End a lease: the message is ready again at its old place. Raises `StaleReceipt`."""
+        await self._change(VisibilityChange(receipt_of(message), 0.0), timeout, StaleReceipt)
+
+    async def _change(
+        self, change: VisibilityChange, timeout: Seconds | None, done_if: type[SpoolrackError] | None
+    ) -> datetime | None:
+        async def once(deadline: float) -> datetime | None:
+            result = await self._changes.submit(change, deadline)
+            if result.error is not None:
+                raise result.error
+            return result.lease_end
+
+        return await self._calling.attempt(once, timeout, done_if=done_if)
+
+    async def extend_many(
+        self,
+        messages: Iterable[MessageFacts | str],
+        seconds: Seconds,
+        *,
+        timeout: Seconds | None = None,
+    ) -> list[VisibilityResult]:
+        """Extend many leases; a result for each."""
+        return await self._change_many(messages, _extension(seconds), timeout)
+
+    async def release_many(
+        self, messages: Iterable[MessageFacts | str], *, timeout: Seconds | None = None
+    ) -> list[VisibilityResult]:
+        """Release many leases; a result for each."""
+        return await self._change_many(messages, 0.0, timeout)
+
+    async def _change_many(
+        self, messages: Iterable[MessageFacts | str], span: float, timeout: Seconds | None
+    ) -> list[VisibilityResult]:
+        transport = self._calling.transport
+        changes = (VisibilityChange(receipt_of(message), span) for message in messages)
+        return await self._calling.in_chunks(
+            chunks_of(changes, _no_size),
+            lambda chunk, left: transport.change_visibility(self._name, chunk, timeout=left),
+            lambda error: VisibilityResult(error=error),
+            timeout,
+        )
+
+    async def get(self, id: str, *, timeout: Seconds | None = None) -> Message:
+        """A message without leasing it; raises `MessageNotFound`."""
+        return Message(await self.get_envelope(id, timeout=timeout), self)
+
+    async def get_envelope(self, id: str, *, timeout: Seconds | None) -> Envelope:
+        transport = self._calling.transport
+        return await self._calling.ask(
+            lambda left: transport.get_message(self._name, id, timeout=left), timeout
+        )
+
+    async def peek(
+        self,
+        states: Collection[State | str] = (),
+        *,
+        max_body_bytes: int | None = None,
+        limit: int | None = None,
+        timeout: Seconds | None = None,
+    ) -> AsyncIterator[Message]:
+        """Messages in order, without leasing them: see `spoolrack.Queue.peek`."""
+        async for envelope in self.peek_envelopes(
+            states, max_body_bytes=max_body_bytes, limit=limit, timeout=timeout
+        ):
+            yield Message(envelope, self)
+
+    async def peek_envelopes(
+        self,
+        states: Collection[State | str],
+        *,
+        max_body_bytes: int | None,
+        limit: int | None,
+        timeout: Seconds | None,
+    ) -> AsyncIterator[Envelope]:
+        wanted = frozenset(map(State, [states] if isinstance(states, str) else states))
+        token = ""
+        left_over = limit
+        while left_over is None or left_over > 0:
+            page = await self._page(wanted, max_body_bytes, left_over, token, timeout)
+            for envelope in page.messages[:left_over]:
+                yield envelope
+            if left_over is not None:
+                left_over -= len(page.messages)
+            if not page.next_token:
+                return
+            token = page.next_token
+
+    async def _page(
+        self,
+        states: frozenset[State],
+        max_body_bytes: int | None,
+        limit: int | None,
+        token: str,
+        timeout: Seconds | None,
+    ) -> MessagePage:
+        transport = self._calling.transport
+        return await self._calling.ask(
+            lambda left: transport.list_messages(
+                self._name,
+                states=states,
+                token=token,
+                # 0 leaves the page's size to the other side.
+                limit=0 if limit is None else min(limit, MAX_BATCH),
+                max_body_bytes=max_body_bytes,
+                timeout=left,
+            ),
+            timeout,
+        )
+
+    def worker(
+        self,
+        handler: Callable[[Message], Awaitable[object]],
+        *,
+        concurrency: int = 8,
+        prefetch: int | None = None,
+        visibility_timeout: Seconds | None = None,
+        on_error: Callable[[Message, Exception], object] | None = None,
+        grace: Seconds = 30.0,
+    ) -> Worker:
+        """A worker that calls `handler` with each message, in `concurrency` tasks: see
+        `spoolrack.Queue.worker`. Handlers that outlast `grace` are cancelled."""
+        return Worker(
+            WorkerCore(
+                self,
+                lambda envelope: Message(envelope, self),
+                handler,
+                on_error,
+                concurrency=concurrency,
+                prefetch=prefetch,
+                visibility_timeout=visibility_timeout,
+                grace=grace,
+            )
+        )
+
+    async def work(
+        self,
+        handler: Callable[[Message], Awaitable[object]],
+        *,
+        concurrency: int = 8,
+        prefetch: int | None = None,
+        visibility_timeout: Seconds | None = None,
+        on_error: Callable[[Message, Exception], object] | None = None,
+        grace: Seconds = 30.0,
+        stop_on_signals: bool = False,
+    ) -> None:
+        """Run a `worker` here until this task is cancelled, or, if asked, until SIGTERM or SIGINT."""
+        await self.worker(
+            handler,
+            concurrency=concurrency,
+            prefetch=prefetch,
+            visibility_timeout=visibility_timeout,
+            on_error=on_error,
+            grace=grace,
+        ).run(stop_on_signals=stop_on_signals)
+
+    def describe(self) -> str:
+        return f"{self._name} at {self._calling.transport.target}"
+
+    def __repr__(self) -> str:
+        return f"<spoolrack.aio.Queue {self.describe()}>"
+
+
+def optional_seconds(span: Seconds | None) -> float | None:
+    return None if span is None else seconds_of(span)
+
+
+def _extension(seconds: Seconds) -> float:
+    span = seconds_of(seconds)
+    if span <= 0:
+        raise ValueError(f"a lease can't be extended by {span:g} s: use release to end it")
+    return span
+
+
+def _no_size(_: object) -> int:
+    return 0

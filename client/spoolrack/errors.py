@@ -1,0 +1,251 @@
+"""What can go wrong, each with its own class and stable reason.
+
+A server names the reason of a failure; the table at the end turns it into a class. The last few have
+no reason of a server: they come to be on this side. docs/errors.md shows all of them in one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import ClassVar, Final
+
+
+class SpoolrackError(Exception):
+    """Something went wrong. A reason that this version of the client doesn't know has this class."""
+
+    reason: str = "UNKNOWN"
+    """A name that never changes, for programs."""
+    code: ClassVar[str] = "UNKNOWN"
+    """The gRPC status code that goes with the reason."""
+    retry_delay: timedelta | None
+    """How long to wait before a repetition may succeed. None: the server didn't say."""
+    metadata: Mapping[str, str]
+    """The facts of the message, for programs."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        reason: str | None = None,
+        retry_delay: timedelta | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message or " ".join((type(self).__doc__ or "").split()))
+        if reason is not None:
+            self.reason = reason
+        self.retry_delay = retry_delay
+        self.metadata = dict(metadata or {})
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same call may succeed later. The client has then tried until its timeout."""
+        return self.retry_delay is not None
+
+
+class InvalidRequest(SpoolrackError):
+    """A part of the request can't be what it is."""
+
+    reason = "INVALID_REQUEST"
+    code = "INVALID_ARGUMENT"
+
+
+class InvalidQueueName(InvalidRequest):
+    """A queue can't have this name: use 1 to 80 letters, digits, '_', '.' and '-', the first a letter
+    or a digit."""
+
+    reason = "INVALID_QUEUE_NAME"
+
+
+class InvalidSetting(InvalidRequest):
+    """A setting of a queue can't have this value."""
+
+    reason = "INVALID_SETTING"
+
+
+class InvalidMessage(InvalidRequest):
+    """The message can't be stored, and nothing of it is."""
+
+    reason = "INVALID_MESSAGE"
+
+
+class MessageTooLarge(InvalidMessage):
+    """The body is larger than the queue's max_message_size."""
+
+    reason = "MESSAGE_TOO_LARGE"
+
+
+class AttributesTooLarge(InvalidMessage):
+    """The attributes have more than 64 KiB together."""
+
+    reason = "ATTRIBUTES_TOO_LARGE"
+
+
+class InvalidReceipt(InvalidRequest):
+    """This is not a receipt: hand back the one that came with the message, unchanged."""
+
+    reason = "INVALID_RECEIPT"
+
+
+class QueueNotFound(SpoolrackError):
+    """There is no queue of this name."""
+
+    reason = "QUEUE_NOT_FOUND"
+    code = "NOT_FOUND"
+
+
+class MessageNotFound(SpoolrackError):
+    """There is no message of this id in the queue: it was deleted, or was never there."""
+
+    reason = "MESSAGE_NOT_FOUND"
+    code = "NOT_FOUND"
+
+
+class QueueExists(SpoolrackError):
+    """A queue of this name exists with other settings."""
+
+    reason = "QUEUE_EXISTS"
+    code = "ALREADY_EXISTS"
+
+
+class StaleReceipt(SpoolrackError):
+    """The lease on the message is over: it was delivered again, or can be at any time."""
+
+    reason = "STALE_RECEIPT"
+    code = "FAILED_PRECONDITION"
+
+
+class QueueFull(SpoolrackError):
+    """The queue holds as much as its limits allow: wait until consumers delete some."""
+
+    reason = "QUEUE_FULL"
+    code = "RESOURCE_EXHAUSTED"
+
+
+class DiskFull(SpoolrackError):
+    """The server's disk is full, or nearly: nothing was stored. Deletes still work."""
+
+    reason = "DISK_FULL"
+    code = "RESOURCE_EXHAUSTED"
+
+
+class QueueBeingDeleted(SpoolrackError):
+    """A queue of this name is still being deleted."""
+
+    reason = "QUEUE_BEING_DELETED"
+    code = "UNAVAILABLE"
+
+
+class DiskError(SpoolrackError):
+    """The server's disk refused an operation, which had no effect."""
+
+    reason = "DISK_ERROR"
+    code = "UNAVAILABLE"
+
+
+class Draining(SpoolrackError):
+    """The server is shutting down and takes no new work."""
+
+    reason = "DRAINING"
+    code = "UNAVAILABLE"
+
+    @property
+    def retryable(self) -> bool:
+        return True
+
+
+class StoreFailed(SpoolrackError):
+    """The server's disk failed to make data durable: nothing is accepted until the server was started
+    again. This call had no effect."""
+
+    reason = "STORE_FAILED"
+    code = "UNAVAILABLE"
+
+
+class OutcomeUnknown(SpoolrackError):
+    """The server's disk failed to make this operation durable: whether it took place shows only after
+    a restart of the server. Never repeated by the client: a repeated send may be a duplicate."""
+
+    reason = "OUTCOME_UNKNOWN"
+    code = "UNKNOWN"
+
+    @property
+    def retryable(self) -> bool:
+        return False
+
+
+class MessageDamaged(SpoolrackError):
+    """The message's file is not what its name says; the server has put it into quarantine."""
+
+    reason = "MESSAGE_DAMAGED"
+    code = "DATA_LOSS"
+
+
+class InternalError(SpoolrackError):
+    """The server made a mistake, and its log says more: please report it."""
+
+    reason = "INTERNAL_ERROR"
+    code = "INTERNAL"
+
+
+# Of this side.
+
+
+class Unreachable(SpoolrackError, ConnectionError):
+    """No answer from the server: it isn't there, or the connection broke in mid-call. A send may then
+    have been stored all the same."""
+
+    reason = "UNREACHABLE"
+    code = "UNAVAILABLE"
+
+    @property
+    def retryable(self) -> bool:
+        return True
+
+
+class Timeout(SpoolrackError, TimeoutError):  # the builtin too, so that `except TimeoutError` works
+    """No answer within the timeout. What was asked for may have taken place, or may yet."""
+
+    reason = "TIMEOUT"
+    code = "DEADLINE_EXCEEDED"
+
+
+class InvalidUrl(SpoolrackError, ValueError):
+    """The URL names no server in a way that this client knows."""
+
+    reason = "INVALID_URL"
+
+
+class ClientClosed(SpoolrackError):
+    """The client was closed: connect again."""
+
+    reason = "CLIENT_CLOSED"
+
+
+class ForkedClient(SpoolrackError):
+    """The client was opened in another process, and this one was forked off it: a connection can't be
+    shared. Call connect() again after the fork."""
+
+    reason = "FORKED_CLIENT"
+
+
+def _all(kind: type[SpoolrackError]) -> list[type[SpoolrackError]]:
+    return [kind, *(below for child in kind.__subclasses__() for below in _all(child))]
+
+
+BY_REASON: Final[Mapping[str, type[SpoolrackError]]] = {
+    kind.reason: kind for kind in _all(SpoolrackError)
+}
+"""The class of each reason."""
+
+
+def error_of(
+    reason: str,
+    message: str,
+    *,
+    retry_delay: timedelta | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> SpoolrackError:
+    """The error that a server's reason stands for; a plain `SpoolrackError` for an unknown one."""
+    kind = BY_REASON.get(reason, SpoolrackError)
+    return kind(message, reason=reason, retry_delay=retry_delay, metadata=metadata)

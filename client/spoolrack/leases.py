@@ -1,0 +1,107 @@
+"""Extends leases in the background, for messages that wait or are being worked on.
+
+All leases of one stream are extended together, in one call, at a random fraction of the visibility
+timeout, so that many consumers don't all come at once. What can fail: an extension that comes too
+late; the message is then lost to this consumer and is not handed out any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from .calling import Calling
+from .errors import SpoolrackError
+from .runtime import Started
+from .values import MAX_BATCH, Envelope, VisibilityChange
+
+log = logging.getLogger("spoolrack")
+
+
+def next_round(visibility_timeout: float, random: Random) -> float:
+    """Seconds until the next extension: early enough that a round may fail and the next still help."""
+    return visibility_timeout * random.uniform(0.3, 0.45)
+
+
+class Leases:
+    """The leases of one stream. Thread-safe."""
+
+    def __init__(self, calling: Calling, queue: str, visibility_timeout: float | None) -> None:
+        self._calling = calling
+        self._queue = queue
+        self._visibility_timeout = visibility_timeout
+        self._lock = calling.runtime.lock()
+        self._held: dict[str, None] = {}
+        self._lost: set[str] = set()
+        self._stopped = calling.runtime.signal()
+        self._keeper: Started | None = None
+
+    def add(self, envelopes: Iterable[Envelope]) -> None:
+        with self._lock:
+            self._held.update((envelope.receipt, None) for envelope in envelopes)
+            if self._keeper is None and not self._stopped.is_set():
+                self._keeper = self._calling.runtime.start(self._keep(), "spoolrack-leases")
+
+    def drop(self, receipt: str) -> bool:
+        """Extend a lease no more; False if it was lost already."""
+        with self._lock:
+            self._held.pop(receipt, None)
+            if receipt in self._lost:
+                self._lost.discard(receipt)
+                return False
+            return True
+
+    def is_lost(self, receipt: str) -> bool:
+        with self._lock:
+            return receipt in self._lost
+
+    def stop(self) -> None:
+        """Extend nothing more. Any number of times."""
+        self._stopped.set()
+
+    async def _keep(self) -> None:
+        random = self._calling.random
+        try:
+            visibility = await self._visibility()
+        except SpoolrackError as error:
+            log.warning("the leases of %s are not extended: %s", self._queue, error)
+            return
+        while not await self._stopped.wait(next_round(visibility, random)):
+            await self.extend_all(visibility)
+
+    async def _visibility(self) -> float:
+        if self._visibility_timeout is not None:
+            return self._visibility_timeout
+        calling = self._calling
+        info = await calling.ask(
+            lambda left: calling.transport.get_queue(self._queue, timeout=left), None
+        )
+        return info.settings.visibility_timeout
+
+    async def extend_all(self, visibility: float) -> None:
+        """Let every lease that is held end `visibility` seconds from now."""
+        with self._lock:
+            receipts = list(self._held)
+        for start in range(0, len(receipts), MAX_BATCH):
+            chunk = receipts[start : start + MAX_BATCH]
+            try:
+                await self._extend(chunk, visibility)
+            except SpoolrackError as error:
+                log.warning("%d leases of %s could not be extended: %s", len(chunk), self._queue, error)
+
+    async def _extend(self, receipts: Sequence[str], visibility: float) -> None:
+        calling = self._calling
+        changes = [VisibilityChange(receipt, visibility) for receipt in receipts]
+        results = await calling.ask(
+            lambda left: calling.transport.change_visibility(self._queue, changes, timeout=left),
+            # Retried for no longer than until the next round is due.
+            visibility * 0.3,
+        )
+        with self._lock:
+            for receipt, result in zip(receipts, results, strict=True):
+                # What is not held any more was settled while the call was under way.
+                if result.error is not None and receipt in self._held:
+                    del self._held[receipt]
+                    self._lost.add(receipt)
+                    log.info("a lease of %s is lost: %s", self._queue, result.error)

@@ -1,0 +1,202 @@
+"""A stream of messages that outlives its connections.
+
+A reader beside the program takes what the server delivers (never more than the stream's credits
+allow), so that at the end everything which was delivered and not handed out can be given back. It
+opens the stream again after a failure that may pass. Messages that wait here are kept leased.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+
+from .calling import Calling
+from .errors import SpoolrackError
+from .leases import Leases
+from .mailbox import Mailbox
+from .runtime import Started
+from .transports import Deliveries
+from .values import MAX_BATCH, Envelope, VisibilityChange
+
+log = logging.getLogger("spoolrack")
+
+LAST_WORDS = 5.0
+"""Seconds that the end of a stream may take to give messages back."""
+
+
+class EnvelopeStream:
+    """The messages of a queue as a transport delivers them."""
+
+    def __init__(
+        self,
+        calling: Calling,
+        queue: str,
+        *,
+        max_in_flight: int,
+        visibility_timeout: float | None,
+        patience: float,
+        until_settled: bool = False,
+    ) -> None:
+        """`patience`: seconds to go on trying if there never was a connection. `until_settled`:
+        extend leases until `settled` is called, and not only until the message is handed out."""
+        self._calling = calling
+        self._runtime = calling.runtime
+        self._queue = queue
+        self._max_in_flight = max_in_flight
+        self._visibility_timeout = visibility_timeout
+        self._patience = patience
+        self._until_settled = until_settled
+        self._lock = self._runtime.lock()
+        self._closing = self._runtime.signal()
+        self._deliveries: Deliveries | None = None
+        self._reader: Started | None = None
+        self._mailbox: Mailbox[Envelope] = Mailbox(self._runtime)
+        self._leases = Leases(calling, queue, visibility_timeout)
+
+    async def next(self) -> Envelope | None:
+        """The next message; None once the stream is closed. Raises what ended it otherwise."""
+        self._calling.check_process()
+        if self._reader is None:
+            self._start()
+        while True:
+            envelope = await self._mailbox.get()
+            if envelope is None:
+                return None
+            if self._until_settled:
+                lost = self._leases.is_lost(envelope.receipt)
+            else:
+                lost = not self._leases.drop(envelope.receipt)
+            # A message whose lease was lost while it waited here comes again, to whomever it may.
+            if not lost:
+                return envelope
+            self._leases.drop(envelope.receipt)
+
+    def settled(self, envelope: Envelope) -> None:
+        """Stop extending the lease of a message that was handed out."""
+        self._leases.drop(envelope.receipt)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._reader is not None:
+                return
+            self._calling.check()
+            self._calling.open.add(self)
+            self._reader = self._runtime.start(self._read(), "spoolrack-stream")
+
+    async def _read(self) -> None:
+        failure: SpoolrackError | None = None
+        try:
+            await self._read_until_the_end()
+        except SpoolrackError as error:
+            failure = error
+        if self._closing.is_set():
+            await self._release(self._mailbox.close())
+        else:
+            self._mailbox.close(failure)
+
+    async def _read_until_the_end(self) -> None:
+        """Deliver messages, through any number of connections, until it is closed or in vain."""
+        calling = self._calling
+        ever_connected = False
+        failed = 0
+        failing_since = self._runtime.monotonic()
+        while not self._closing.is_set():
+            deliveries = self._open()
+            try:
+                while True:
+                    envelopes = await deliveries.next()
+                    failed = 0
+                    await self._take(envelopes)
+            except SpoolrackError as error:
+                if self._closing.is_set():
+                    return
+                if deliveries.connected():
+                    ever_connected = True
+                    failed = 0
+                failed += 1
+                now = self._runtime.monotonic()
+                left = math.inf if ever_connected else failing_since + self._patience - now
+                pause = calling.retry.pause(error, failed=failed, left=left, random=calling.random)
+                if pause is None:
+                    raise
+                log.info("the stream of %s is opened again in %.2f s: %s", self._queue, pause, error)
+            finally:
+                # Also when this task itself is cancelled: the server must not go on leasing to it.
+                deliveries.cancel()
+            await self._closing.wait(pause)
+
+    def _open(self) -> Deliveries:
+        deliveries = self._calling.transport.stream(
+            self._queue,
+            max_in_flight=self._max_in_flight,
+            visibility_timeout=self._visibility_timeout,
+        )
+        with self._lock:
+            self._deliveries = deliveries
+            closing = self._closing.is_set()
+        if closing:
+            deliveries.cancel()
+        return deliveries
+
+    async def _take(self, envelopes: Sequence[Envelope]) -> None:
+        self._leases.add(envelopes)
+        if not self._mailbox.put(envelopes):
+            await self._release(envelopes)
+
+    async def _release(self, envelopes: Sequence[Envelope]) -> None:
+        """Give back what was never handed out: it is ready again at once."""
+        transport = self._calling.transport
+        for envelope in envelopes:
+            self._leases.drop(envelope.receipt)
+        for start in range(0, len(envelopes), MAX_BATCH):
+            chunk = [
+                VisibilityChange(envelope.receipt, 0.0)
+                for envelope in envelopes[start : start + MAX_BATCH]
+            ]
+            try:
+                await transport.change_visibility(self._queue, chunk, timeout=LAST_WORDS)
+            except SpoolrackError as error:
+                log.warning(
+                    "%d messages of %s could not be given back, and are leased until their "
+                    "visibility timeout ends: %s",
+                    len(chunk),
+                    self._queue,
+                    error,
+                )
+
+    async def close(self) -> None:
+        """End the stream and give back what it has not handed out. Any number of times."""
+        self.abandon_now()
+        if self._reader is not None:
+            await self._reader.join(LAST_WORDS * 2)
+        self._calling.open.discard(self)
+
+    def stop_extending(self) -> None:
+        """Extend no lease any more, not even of messages that are being worked on."""
+        self._leases.stop()
+
+    def abandon(self) -> None:
+        """`close` without waiting, from a finalizer."""
+        if self._reader is not None and not self._closing.is_set() and not self._calling.closed:
+            self._runtime.soon(self.abandon_now)
+
+    def abandon_now(self) -> None:
+        """`close` without waiting: the reader does the rest."""
+        with self._lock:
+            self._closing.set()
+            deliveries = self._deliveries
+        if not self._until_settled:
+            self._leases.stop()
+        if deliveries is not None:
+            deliveries.cancel()
+        if self._reader is None:
+            self._mailbox.close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the present connection, if there is one, was taken up by the other side."""
+        return self._deliveries is not None and self._deliveries.connected()
+
+    def describe(self) -> str:
+        return f"of {self._queue}{', closed' if self._closing.is_set() else ''}"

@@ -1,0 +1,180 @@
+"""A server for the tests of programs that use Spoolrack: real, in this process, over a temporary root.
+
+    with running_server() as server, server.client() as client:
+        client.create_queue("jobs")
+
+With pytest, `pytest_plugins = ["spoolrack.testing"]` in a conftest.py gives the fixtures
+`spoolrack_server`, `spoolrack_client` and `spoolrack_clock`; a test that asks for the clock moves the
+server's time itself (`spoolrack_clock.advance(30_000)`). Needs the package's server extra.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from .blocking import Client, connect
+
+if TYPE_CHECKING:
+    from spoolrack_server.server import Server
+    from spoolrack_store.clock import Clock
+    from spoolrack_store.testing import ManualClock
+
+START_TIMEOUT = 60.0
+"""Seconds for a server to start or stop: only a defect takes longer."""
+
+
+class RunningServer:
+    """A server in a thread of this process; `running_server` makes one."""
+
+    def __init__(self, root: str, clock: Clock | None) -> None:
+        self._root = root
+        self._clock = clock
+        self._port = 0
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+
+    @property
+    def url(self) -> str:
+        """For `spoolrack.connect`; the same after a restart."""
+        return f"grpc://127.0.0.1:{self._port}"
+
+    @property
+    def root(self) -> str:
+        """The folder that it serves."""
+        return self._root
+
+    @property
+    def clock(self) -> Any:
+        """The clock that was handed in: `advance(milliseconds)` of a manual one lets time go by."""
+        if self._clock is None:
+            raise RuntimeError("this server runs by the system's clock: use running_server(clock=...)")
+        return self._clock
+
+    def client(self, *, timeout: float = 30.0) -> Client:
+        """A new client of it: close it, or use it as a context."""
+        return connect(self.url, timeout=timeout)
+
+    def start(self) -> None:
+        """Serve (again), at the same port as before; raises what prevents it."""
+        started: Future[int] = Future()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve(started)), name="spoolrack-server", daemon=True
+        )
+        self._thread.start()
+        self._port = started.result(START_TIMEOUT)
+
+    def stop(self) -> None:
+        """Drain and stop; the root stays. Any number of times."""
+        if self._thread is None:
+            return
+        assert self._loop is not None
+        assert self._stopping is not None
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(START_TIMEOUT)
+        self._thread = None
+
+    def restart(self) -> None:
+        """Stop, and start over the same root at the same port."""
+        self.stop()
+        self.start()
+
+    async def _serve(self, started: Future[int]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        try:
+            server = _server_class()(
+                self._root, grpc_port=self._port, http_port=None, clock=self._clock, grace=1.0
+            )
+            await server.start()
+        except Exception as error:  # noqa: BLE001  # the thread that waits for the start raises it
+            started.set_exception(error)
+            return
+        started.set_result(server.grpc_port)
+        await self._stopping.wait()
+        await server.stop()
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._thread is None else "running"
+        return f"<spoolrack.testing.RunningServer {self.url} of {self._root}, {state}>"
+
+
+@contextlib.contextmanager
+def running_server(
+    root: str | os.PathLike[str] | None = None, *, clock: Clock | None = None
+) -> Iterator[RunningServer]:
+    """A server on a free port of the loopback, until the context ends.
+
+    Without a `root` it serves a temporary folder, which is gone afterwards. With a `clock`, such as
+    `manual_clock()`, it lives in that one's time. Raises `ImportError` without the server extra.
+    """
+    with contextlib.ExitStack() as stack:
+        if root is None:
+            root = stack.enter_context(tempfile.TemporaryDirectory(prefix="spoolrack-"))
+        server = RunningServer(os.fspath(root), clock)
+        server.start()
+        stack.callback(server.stop)
+        yield server
+
+
+def manual_clock() -> ManualClock:
+    """A clock that stands still until `advance(milliseconds)` moves it."""
+    try:
+        from spoolrack_store.testing import ManualClock
+    except ImportError as error:
+        raise _missing(error) from error
+    return ManualClock()
+
+
+def _server_class() -> type[Server]:
+    try:
+        from spoolrack_server.server import Server
+    except ImportError as error:
+        raise _missing(error) from error
+    return Server
+
+
+def _missing(error: ImportError) -> ImportError:
+    return ImportError(
+        f"spoolrack.testing runs a real server, and that needs the server extra ({error}): "
+        "pip install 'spoolrack[server]'"
+    )
+
+
+def _define_fixtures() -> None:
+    """Put the fixtures into this module, where pytest looks for those of a plugin."""
+    import pytest
+
+    @pytest.fixture
+    def spoolrack_clock() -> ManualClock:
+        """The clock of `spoolrack_server`, which stands still until the test moves it."""
+        return manual_clock()
+
+    @pytest.fixture
+    def spoolrack_server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+        """A server for this test alone; by the manual clock if the test asks for that as well."""
+        asked = "spoolrack_clock" in request.fixturenames
+        clock = request.getfixturevalue("spoolrack_clock") if asked else None
+        with running_server(clock=clock) as server:
+            yield server
+
+    @pytest.fixture
+    def spoolrack_client(spoolrack_server: RunningServer) -> Iterator[Client]:
+        """A client of `spoolrack_server`."""
+        with spoolrack_server.client() as client:
+            yield client
+
+    fixtures = (spoolrack_clock, spoolrack_server, spoolrack_client)
+    globals().update({fixture.__name__: fixture for fixture in fixtures})
+
+
+if importlib.util.find_spec("pytest") is not None:
+    _define_fixtures()

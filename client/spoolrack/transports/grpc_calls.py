@@ -1,0 +1,236 @@
+"""gRPC calls, blocking or suspending, and what their failures mean.
+
+The one difference between the two kinds of gRPC channel is kept here, and so is the translation of a
+status into our errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, Final, Protocol, TypeVar, cast
+
+import grpc
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+
+from ..errors import (
+    ClientClosed,
+    InvalidRequest,
+    MessageTooLarge,
+    SpoolrackError,
+    Timeout,
+    Unreachable,
+    error_of,
+)
+from ..runtime import Runtime, Tasks
+from ..v1.queue_service_pb2_grpc import QueueServiceStub
+
+Request = TypeVar("Request", contravariant=True)
+Response = TypeVar("Response", covariant=True)
+Answer = TypeVar("Answer")
+
+DETAILS_KEY: Final = "grpc-status-details-bin"
+DOMAIN: Final = "spoolrack"
+OPTIONS: Final = (
+    # The contract's own limits are the server's to check, and their errors say more.
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    # A restarted server shall be found within moments; the default backs off for up to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # A server that vanished without a word is found out while a call or a stream waits for it.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+)
+
+
+class Calls(Protocol):
+    """A channel, and how calls are made on it."""
+
+    stub: QueueServiceStub
+
+    async def unary(
+        self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float
+    ) -> Answer: ...
+
+    def frames(self, method: Callable[..., Any], request: Any) -> Frames: ...
+
+    async def close(self) -> None: ...
+
+
+class Frames(Protocol):
+    """The responses of a streaming call."""
+
+    async def next(self) -> Any: ...
+
+    def connected(self) -> bool: ...
+
+    def cancel(self) -> None: ...
+
+
+def open_calls(target: str, runtime: Runtime) -> Calls:
+    return TaskCalls(target) if isinstance(runtime, Tasks) else ThreadCalls(target)
+
+
+class ThreadCalls:
+    """Calls that block their thread."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._channel = grpc.insecure_channel(target, options=OPTIONS)
+        self.stub: QueueServiceStub = QueueServiceStub(self._channel)
+
+    async def unary(
+        self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float
+    ) -> Answer:
+        try:
+            return cast(Answer, method(request, timeout=timeout))
+        except grpc.RpcError as error:
+            raise error_from(error, self._target, timeout) from None
+        except ValueError as error:
+            # gRPC's word for a channel that was closed meanwhile.
+            raise ClientClosed() from error
+
+    def frames(self, method: Callable[..., Any], request: Any) -> Frames:
+        try:
+            return ThreadFrames(method(request), self._target)
+        except ValueError as error:
+            raise ClientClosed() from error
+
+    async def close(self) -> None:
+        self._channel.close()
+
+
+class ThreadFrames:
+    def __init__(self, call: Any, target: str) -> None:
+        self._call = call
+        self._target = target
+        self._taken_up = False
+
+    async def next(self) -> Any:
+        try:
+            if not self._taken_up:
+                # The server's first sign: it comes long before a frame if the queue is empty.
+                self._call.initial_metadata()
+                self._taken_up = self._call.is_active()
+            return next(self._call)
+        except StopIteration:
+            raise ended(self._target) from None
+        except grpc.RpcError as error:
+            raise error_from(error, self._target) from None
+
+    def connected(self) -> bool:
+        return self._taken_up
+
+    def cancel(self) -> None:
+        self._call.cancel()
+
+
+class TaskCalls:
+    """Calls that suspend their task. For the event loop in which it was made."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._channel = grpc.aio.insecure_channel(target, options=OPTIONS)
+        self.stub: QueueServiceStub = QueueServiceStub(self._channel)
+
+    async def unary(
+        self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float
+    ) -> Answer:
+        try:
+            return await cast(Awaitable[Answer], method(request, timeout=timeout))
+        except grpc.aio.AioRpcError as error:
+            raise error_from(error, self._target, timeout) from None
+        except grpc.aio.UsageError as error:
+            raise ClientClosed() from error
+
+    def frames(self, method: Callable[..., Any], request: Any) -> Frames:
+        try:
+            return TaskFrames(method(request), self._target)
+        except grpc.aio.UsageError as error:
+            raise ClientClosed() from error
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+class TaskFrames:
+    def __init__(self, call: Any, target: str) -> None:
+        self._call = call
+        self._target = target
+        self._taken_up = False
+        self._cancelled = False
+
+    async def next(self) -> Any:
+        try:
+            if not self._taken_up:
+                await self._call.initial_metadata()
+                self._taken_up = not self._call.done()
+            frame = await self._call.read()
+        except grpc.aio.AioRpcError as error:
+            raise error_from(error, self._target) from None
+        except asyncio.CancelledError:
+            if self._cancelled:
+                # gRPC's answer to a cancelled call; nobody has cancelled our task.
+                raise ClientClosed("The stream was closed.") from None
+            raise
+        if frame is grpc.aio.EOF:
+            raise ended(self._target)
+        return frame
+
+    def connected(self) -> bool:
+        return self._taken_up
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._call.cancel()
+
+
+def ended(target: str) -> SpoolrackError:
+    """A stream that the contract says has no end."""
+    return Unreachable(f"The server at {target} ended the stream.")
+
+
+def error_from(error: Any, target: str, timeout: float | None = None) -> SpoolrackError:
+    """What a failed call means: the server's reason if it gave one, else gRPC's code."""
+    info, retry_delay = _details(error)
+    text = error.details() or ""
+    if info is not None and info.domain == DOMAIN:
+        return error_of(info.reason, text, retry_delay=retry_delay, metadata=info.metadata)
+    code = error.code()
+    match code:
+        case grpc.StatusCode.UNAVAILABLE:
+            return Unreachable(f"No answer from {target}: is a Spoolrack server there? ({text})")
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            within = "" if timeout is None else f" within {timeout:.3g} s"
+            return Timeout(f"No answer from {target}{within}: it may have taken place all the same.")
+        case grpc.StatusCode.CANCELLED:
+            return ClientClosed("The call was cancelled: its client or its stream was closed.")
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return MessageTooLarge(f"{target} refused the call for its size: {text}")
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return InvalidRequest(
+                f"{target} doesn't know this call: it is no Spoolrack server, or an older one. ({text})"
+            )
+        case _:
+            return SpoolrackError(f"{target} answered {code.name}: {text}", reason=code.name)
+
+
+def _details(error: Any) -> tuple[ErrorInfo | None, timedelta | None]:
+    info: ErrorInfo | None = None
+    delay: timedelta | None = None
+    for key, value in error.trailing_metadata() or ():
+        if key != DETAILS_KEY:
+            continue
+        for detail in Status.FromString(value).details:
+            if detail.Is(ErrorInfo.DESCRIPTOR):
+                info = ErrorInfo()
+                detail.Unpack(info)
+            elif detail.Is(RetryInfo.DESCRIPTOR):
+                retry = RetryInfo()
+                detail.Unpack(retry)
+                delay = retry.retry_delay.ToTimedelta()
+    return info, delay

@@ -1,0 +1,204 @@
+"""Between the contract's messages and the client's values, in both directions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from typing import Final, cast
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from ..errors import SpoolrackError, error_of
+from ..v1 import queue_pb2 as pb
+from ..v1 import queue_service_pb2 as rpc
+from ..values import (
+    BlockingMessage,
+    ById,
+    DeleteResult,
+    Envelope,
+    LeaseDurability,
+    Outgoing,
+    QueueCounts,
+    QueueInfo,
+    QueueSettings,
+    SendResult,
+    State,
+    Target,
+    VisibilityChange,
+    VisibilityResult,
+    moment_of,
+)
+
+_SPANS: Final = frozenset({"visibility_timeout", "delivery_delay", "retention"})
+_DURABILITIES: Final[Mapping[object, pb.LeaseDurability.ValueType]] = {
+    "strict": pb.LEASE_DURABILITY_STRICT,
+    "relaxed": pb.LEASE_DURABILITY_RELAXED,
+}
+_STATES: Final = {
+    State.READY: pb.MESSAGE_STATE_READY,
+    State.LEASED: pb.MESSAGE_STATE_LEASED,
+    State.DELAYED: pb.MESSAGE_STATE_DELAYED,
+}
+_STATES_BACK: Final = {number: state for state, number in _STATES.items()}
+
+
+def duration(seconds: float) -> Duration:
+    # By way of whole nanoseconds: 0.1 s must not become 0.1000000000000000055 s, rounded up.
+    whole, nanos = divmod(round(seconds * 1e9), 1_000_000_000)
+    return Duration(seconds=whole, nanos=nanos)
+
+
+def optional_duration(seconds: float | None) -> Duration | None:
+    return None if seconds is None else duration(seconds)
+
+
+def _seconds(span: Duration) -> float:
+    return span.seconds + span.nanos / 1e9
+
+
+def _millis(moment: Timestamp) -> int:
+    return moment.seconds * 1_000 + moment.nanos // 1_000_000
+
+
+# Queues.
+
+
+def settings(named: Mapping[str, object]) -> pb.QueueSettings:
+    """The settings that have a value; None is left out."""
+    values: dict[str, object] = {}
+    for name, value in named.items():
+        if value is None:
+            continue
+        if name in _SPANS:
+            values[name] = duration(cast(float, value))
+        elif name == "lease_durability":
+            values[name] = _DURABILITIES[value]
+        else:
+            values[name] = value
+    return pb.QueueSettings(**values)  # type: ignore[arg-type]  # the names are checked by the surface
+
+
+def mask(named: Mapping[str, object]) -> FieldMask:
+    return FieldMask(paths=sorted(named))
+
+
+def queue_info(queue: pb.Queue) -> QueueInfo:
+    held, counts = queue.settings, queue.counts
+    durability: LeaseDurability = (
+        "relaxed" if held.lease_durability == pb.LEASE_DURABILITY_RELAXED else "strict"
+    )
+    blocking = queue.blocking_message
+    return QueueInfo(
+        name=queue.name,
+        settings=QueueSettings(
+            visibility_timeout=_seconds(held.visibility_timeout),
+            delivery_delay=_seconds(held.delivery_delay),
+            max_receives=held.max_receives,
+            dead_letter_queue=held.dead_letter_queue,
+            retention=_seconds(held.retention),
+            max_messages=held.max_messages,
+            max_bytes=held.max_bytes,
+            max_message_size=held.max_message_size,
+            lease_durability=durability,
+        ),
+        counts=QueueCounts(
+            ready=counts.ready,
+            leased=counts.leased,
+            delayed=counts.delayed,
+            bytes=counts.bytes,
+            oldest_age=_seconds(counts.oldest_age) if counts.HasField("oldest_age") else None,
+        ),
+        create_time=moment_of(_millis(queue.create_time)),
+        version=queue.version,
+        blocking_message=BlockingMessage(
+            id=blocking.id, receive_count=blocking.receive_count, why=blocking.why
+        )
+        if queue.HasField("blocking_message")
+        else None,
+    )
+
+
+# Messages.
+
+
+def outgoing(message: Outgoing) -> pb.OutgoingMessage:
+    sent = pb.OutgoingMessage(body=cast(bytes, message.body))
+    for name, value in message.attributes.items():
+        if isinstance(value, str):
+            sent.attributes[name].string_value = value
+        else:
+            sent.attributes[name].binary_value = value
+    if message.delay is not None:
+        sent.delay.CopyFrom(duration(cast(float, message.delay)))
+    return sent
+
+
+def envelope(message: pb.Message) -> Envelope:
+    return Envelope(
+        id=message.id,
+        body=message.body,
+        attributes={
+            name: attribute.binary_value
+            if attribute.WhichOneof("value") == "binary_value"
+            else attribute.string_value
+            for name, attribute in message.attributes.items()
+        },
+        size=message.size,
+        sent_ms=_millis(message.send_time),
+        receive_count=message.receive_count,
+        first_receive_ms=_millis(message.first_receive_time)
+        if message.HasField("first_receive_time")
+        else None,
+        due_ms=_millis(message.due_time) if message.HasField("due_time") else None,
+        receipt=message.receipt,
+        state=_STATES_BACK.get(message.state, State.READY),
+    )
+
+
+def states(named: Collection[State]) -> list[pb.MessageState.ValueType]:
+    return [_STATES[state] for state in named]
+
+
+def target(named: Target) -> rpc.DeleteTarget:
+    if isinstance(named, ById):
+        return rpc.DeleteTarget(id=named.id)
+    return rpc.DeleteTarget(receipt=named.receipt)
+
+
+def change(wanted: VisibilityChange) -> rpc.VisibilityChange:
+    return rpc.VisibilityChange(receipt=wanted.receipt, visibility_timeout=duration(wanted.seconds))
+
+
+# Results.
+
+
+def error(failure: pb.Error) -> SpoolrackError:
+    return error_of(
+        failure.reason,
+        failure.message,
+        retry_delay=span(failure.retry_delay) if failure.HasField("retry_delay") else None,
+        metadata=failure.metadata,
+    )
+
+
+def span(delay: Duration) -> timedelta:
+    return timedelta(seconds=delay.seconds, microseconds=delay.nanos // 1_000)
+
+
+def send_result(result: rpc.SendResult) -> SendResult:
+    if result.HasField("error"):
+        return SendResult(error=error(result.error))
+    return SendResult(id=result.sent.id, send_time=moment_of(_millis(result.sent.send_time)))
+
+
+def delete_result(result: rpc.DeleteResult) -> DeleteResult:
+    return DeleteResult(error=error(result.error) if result.HasField("error") else None)
+
+
+def visibility_result(result: rpc.ChangeVisibilityResult) -> VisibilityResult:
+    return VisibilityResult(
+        lease_end=moment_of(_millis(result.due_time)) if result.HasField("due_time") else None,
+        error=error(result.error) if result.HasField("error") else None,
+    )

@@ -1,0 +1,35 @@
+"""From a URL to a transport. The one place that knows which schemes there are."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ..errors import InvalidUrl
+from ..runtime import Runtime
+from . import Transport
+from .over_grpc import GrpcTransport
+
+DEFAULT_PORT: Final = 50051
+_AUTHORITY: Final = re.compile(
+    r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]@?#]+)(:(?P<port>[0-9]{1,5}))?/?"
+)
+_NOT_YET: Final = frozenset({"grpcs", "file", "vsqs"})
+
+
+def open_transport(url: str, runtime: Runtime) -> Transport:
+    """The transport that `url` names. Makes no connection yet; raises `InvalidUrl`."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        scheme, rest = "grpc", url
+    if scheme in _NOT_YET:
+        raise InvalidUrl(
+            f"{url!r} can't be opened: this version of Spoolrack has no {scheme}:// yet; "
+            "use grpc://host:port."
+        )
+    if scheme != "grpc":
+        raise InvalidUrl(f"{url!r} can't be opened: {scheme}:// is not known; use grpc://host:port.")
+    parts = _AUTHORITY.fullmatch(rest)
+    if parts is None or not 0 < int(parts["port"] or DEFAULT_PORT) < 65536:
+        raise InvalidUrl(f"{url!r} names no server: use host:port or grpc://host:port.")
+    return GrpcTransport(f"{parts['host']}:{parts['port'] or DEFAULT_PORT}", runtime)

@@ -1,0 +1,189 @@
+"""The transport to a server, over gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from ..runtime import Runtime
+from ..v1 import queue_service_pb2 as rpc
+from ..values import (
+    DeleteResult,
+    Envelope,
+    MessagePage,
+    Outgoing,
+    QueueInfo,
+    QueuePage,
+    SendResult,
+    State,
+    Target,
+    VisibilityChange,
+    VisibilityResult,
+)
+from . import grpc_values as convert
+from .grpc_calls import Frames, open_calls
+
+
+class GrpcDeliveries:
+    """The frames of a StreamReceive."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+
+    async def next(self) -> Sequence[Envelope]:
+        response: rpc.StreamReceiveResponse = await self._frames.next()
+        return [convert.envelope(message) for message in response.messages]
+
+    def connected(self) -> bool:
+        return self._frames.connected()
+
+    def cancel(self) -> None:
+        self._frames.cancel()
+
+
+class GrpcTransport:
+    """`transports.Transport` over one channel to `host:port`."""
+
+    def __init__(self, address: str, runtime: Runtime) -> None:
+        self._address = address
+        self._calls = open_calls(address, runtime)
+        self._stub = self._calls.stub
+
+    @property
+    def target(self) -> str:
+        return f"grpc://{self._address}"
+
+    async def create_queue(
+        self, name: str, settings: Mapping[str, object], *, timeout: float
+    ) -> QueueInfo:
+        request = rpc.CreateQueueRequest(name=name, settings=convert.settings(settings))
+        response = await self._calls.unary(
+            self._stub.CreateQueue, request, rpc.CreateQueueResponse, timeout
+        )
+        return convert.queue_info(response.queue)
+
+    async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
+        request = rpc.GetQueueRequest(name=name)
+        response = await self._calls.unary(self._stub.GetQueue, request, rpc.GetQueueResponse, timeout)
+        return convert.queue_info(response.queue)
+
+    async def list_queues(self, *, prefix: str, token: str, limit: int, timeout: float) -> QueuePage:
+        request = rpc.ListQueuesRequest(page_size=limit, page_token=token, prefix=prefix)
+        response = await self._calls.unary(
+            self._stub.ListQueues, request, rpc.ListQueuesResponse, timeout
+        )
+        return QueuePage(
+            queues=[convert.queue_info(queue) for queue in response.queues],
+            next_token=response.next_page_token,
+        )
+
+    async def update_queue(
+        self, name: str, changes: Mapping[str, object], *, timeout: float
+    ) -> QueueInfo:
+        request = rpc.UpdateQueueRequest(
+            name=name, settings=convert.settings(changes), update_mask=convert.mask(changes)
+        )
+        response = await self._calls.unary(
+            self._stub.UpdateQueue, request, rpc.UpdateQueueResponse, timeout
+        )
+        return convert.queue_info(response.queue)
+
+    async def delete_queue(self, name: str, *, timeout: float) -> None:
+        request = rpc.DeleteQueueRequest(name=name)
+        await self._calls.unary(self._stub.DeleteQueue, request, rpc.DeleteQueueResponse, timeout)
+
+    async def purge_queue(self, name: str, *, timeout: float) -> int:
+        request = rpc.PurgeQueueRequest(name=name)
+        response = await self._calls.unary(
+            self._stub.PurgeQueue, request, rpc.PurgeQueueResponse, timeout
+        )
+        return response.purged
+
+    async def send(
+        self, queue: str, messages: Sequence[Outgoing], *, timeout: float
+    ) -> list[SendResult]:
+        request = rpc.SendRequest(
+            queue=queue, messages=[convert.outgoing(message) for message in messages]
+        )
+        response = await self._calls.unary(self._stub.Send, request, rpc.SendResponse, timeout)
+        return [convert.send_result(result) for result in response.results]
+
+    async def receive(
+        self,
+        queue: str,
+        *,
+        max_messages: int,
+        wait: float,
+        visibility_timeout: float | None,
+        timeout: float,
+    ) -> Sequence[Envelope]:
+        request = rpc.ReceiveRequest(
+            queue=queue,
+            max_messages=max_messages,
+            visibility_timeout=convert.optional_duration(visibility_timeout),
+            wait=convert.duration(wait),
+        )
+        response = await self._calls.unary(self._stub.Receive, request, rpc.ReceiveResponse, timeout)
+        return [convert.envelope(message) for message in response.messages]
+
+    def stream(
+        self, queue: str, *, max_in_flight: int, visibility_timeout: float | None
+    ) -> GrpcDeliveries:
+        request = rpc.StreamReceiveRequest(
+            queue=queue,
+            max_in_flight=max_in_flight,
+            visibility_timeout=convert.optional_duration(visibility_timeout),
+        )
+        return GrpcDeliveries(self._calls.frames(self._stub.StreamReceive, request))
+
+    async def delete(
+        self, queue: str, targets: Sequence[Target], *, timeout: float
+    ) -> list[DeleteResult]:
+        request = rpc.DeleteRequest(queue=queue, targets=[convert.target(named) for named in targets])
+        response = await self._calls.unary(self._stub.Delete, request, rpc.DeleteResponse, timeout)
+        return [convert.delete_result(result) for result in response.results]
+
+    async def change_visibility(
+        self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
+    ) -> list[VisibilityResult]:
+        request = rpc.ChangeVisibilityRequest(
+            queue=queue, changes=[convert.change(wanted) for wanted in changes]
+        )
+        response = await self._calls.unary(
+            self._stub.ChangeVisibility, request, rpc.ChangeVisibilityResponse, timeout
+        )
+        return [convert.visibility_result(result) for result in response.results]
+
+    async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
+        request = rpc.GetMessageRequest(queue=queue, id=id)
+        response = await self._calls.unary(
+            self._stub.GetMessage, request, rpc.GetMessageResponse, timeout
+        )
+        return convert.envelope(response.message)
+
+    async def list_messages(
+        self,
+        queue: str,
+        *,
+        states: Collection[State],
+        token: str,
+        limit: int,
+        max_body_bytes: int | None,
+        timeout: float,
+    ) -> MessagePage:
+        request = rpc.ListMessagesRequest(
+            queue=queue,
+            page_size=limit,
+            page_token=token,
+            states=convert.states(states),
+            max_body_bytes=-1 if max_body_bytes is None else max_body_bytes,
+        )
+        response = await self._calls.unary(
+            self._stub.ListMessages, request, rpc.ListMessagesResponse, timeout
+        )
+        return MessagePage(
+            messages=[convert.envelope(message) for message in response.messages],
+            next_token=response.next_page_token,
+        )
+
+    async def close(self) -> None:
+        await self._calls.close()

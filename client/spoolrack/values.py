@@ -1,0 +1,235 @@
+"""The values that the client's surface and its transports exchange. No behaviour, no I/O, no protobuf.
+
+Spans of time are seconds; where one is handed in, a `timedelta` will do as well. Moments are aware
+`datetime`s in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Final, Literal, TypedDict
+
+from .errors import SpoolrackError
+
+Seconds = float | timedelta
+"""A span of time that a caller hands in: seconds, or a `timedelta`."""
+Attributes = Mapping[str, str | bytes]
+"""Named values beside a body: names of 1 to 256 bytes, 64 KiB together at most."""
+LeaseDurability = Literal["strict", "relaxed"]
+
+MAX_BATCH: Final = 1_000
+"""Messages in one call."""
+MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of bodies and attributes in one call of several messages; a larger message goes alone."""
+
+
+class State(StrEnum):
+    """Where a message is in its life."""
+
+    READY = "ready"
+    LEASED = "leased"
+    DELAYED = "delayed"
+
+
+class Settings(TypedDict, total=False):
+    """The settings of a queue as keyword arguments. What is left out keeps its default or its value;
+    None sets it back to its default."""
+
+    visibility_timeout: Seconds | None
+    delivery_delay: Seconds | None
+    max_receives: int | None
+    dead_letter_queue: str | None
+    retention: Seconds | None
+    max_messages: int | None
+    max_bytes: int | None
+    max_message_size: int | None
+    lease_durability: LeaseDurability | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """What is set on a queue. Zero means "no limit" wherever a limit is meant."""
+
+    visibility_timeout: float = 30.0
+    """Seconds that a receive hides a message from other consumers, if the receive doesn't say."""
+    delivery_delay: float = 0.0
+    """Seconds that a message is hidden after its send, if the send doesn't say."""
+    max_receives: int = 0
+    """After so many receives without a delete a message goes to the dead-letter queue. 0: never."""
+    dead_letter_queue: str = ""
+    retention: float = 0.0
+    """Messages older than so many seconds are removed undelivered. 0: they are kept."""
+    max_messages: int = 0
+    max_bytes: int = 0
+    max_message_size: int = 1024 * 1024
+    """The largest body, in bytes."""
+    lease_durability: LeaseDurability = "strict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCounts:
+    """What was in a queue at one moment."""
+
+    ready: int = 0
+    leased: int = 0
+    delayed: int = 0
+    bytes: int = 0
+    """Of bodies and attributes, in all states."""
+    oldest_age: float | None = None
+    """Seconds since the oldest message that is ready or leased was sent. None: there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockingMessage:
+    """The message that keeps its queue from moving on."""
+
+    id: str
+    receive_count: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueInfo:
+    """A queue as it was when it was asked for."""
+
+    name: str
+    settings: QueueSettings = field(default_factory=QueueSettings)
+    counts: QueueCounts = field(default_factory=QueueCounts)
+    create_time: datetime
+    version: int
+    """Rises with each change of the settings."""
+    blocking_message: BlockingMessage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A message to be sent."""
+
+    body: bytes | str
+    """Text is sent as UTF-8."""
+    attributes: Attributes = field(default_factory=dict)
+    delay: Seconds | None = None
+    """Hidden for so long; None takes the queue's delivery delay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """A message as a transport delivers it, before it is bound to a queue's handle."""
+
+    id: str
+    body: bytes
+    attributes: Attributes = field(default_factory=dict)
+    size: int
+    """Bytes of the whole body, also where `body` holds only its beginning."""
+    sent_ms: int
+    """Unix time in milliseconds, as all the moments here: most programs never look at them."""
+    receive_count: int = 0
+    first_receive_ms: int | None = None
+    due_ms: int | None = None
+    receipt: str = ""
+    """Empty in messages that were got or listed."""
+    state: State = State.READY
+
+
+@dataclass(frozen=True, slots=True)
+class ByReceipt:
+    """Names a message by the lease that one holds on it."""
+
+    receipt: str
+
+
+@dataclass(frozen=True, slots=True)
+class ById:
+    """Names a message by its id, in any state, whoever holds a lease on it."""
+
+    id: str
+
+
+Target = ByReceipt | ById
+
+
+@dataclass(frozen=True, slots=True)
+class VisibilityChange:
+    """A new end for one lease: so many seconds from now; 0 releases it."""
+
+    receipt: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendResult:
+    """What became of one message of a send: it has an id, or an error."""
+
+    id: str | None = None
+    send_time: datetime | None = None
+    error: SpoolrackError | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the message is on stable media."""
+        return self.error is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteResult:
+    """What became of one message of a delete."""
+
+    error: SpoolrackError | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the message is deleted for good."""
+        return self.error is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisibilityResult:
+    """What became of one extension or release."""
+
+    lease_end: datetime | None = None
+    """None: it was released, or the change failed."""
+    error: SpoolrackError | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePage:
+    """Some queues, and the token that asks for the next page; empty on the last."""
+
+    queues: list[QueueInfo]
+    next_token: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePage:
+    """Some messages, and the token that asks for the next page; empty on the last."""
+
+    messages: list[Envelope]
+    next_token: str = ""
+
+
+def seconds_of(span: Seconds) -> float:
+    return span.total_seconds() if isinstance(span, timedelta) else float(span)
+
+
+def moment_of(millis: int) -> datetime:
+    """The aware datetime of a Unix time in milliseconds, exact also where floats aren't."""
+    seconds, rest = divmod(millis, 1_000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest * 1_000)
+
+
+def body_of(body: bytes | str) -> bytes:
+    """The bytes to be sent for a body; `TypeError` for anything but bytes and text."""
+    if isinstance(body, str):
+        return body.encode()
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    raise TypeError(
+        f"a message's body must be bytes or str, not {type(body).__name__}: encode it, say as JSON"
+    )
