@@ -1,0 +1,5 @@
+"""`python -m spoolrack_server` is `spoolrack`."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,274 @@
+"""Between the contract's messages and the store's values, in both directions.
+
+Pure. What is malformed, or beyond a bound that the contract states, raises the error that the caller
+deserves, naming the field; what depends on a queue is left to the store. Absent and zero mean what the
+comments in `protos/spoolrack/v1` say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.timestamp_pb2 import Timestamp
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_store.clock import HOUR, Millis
+from spoolrack_store.errors import InvalidMessage, InvalidQueueName, InvalidRequest, InvalidSetting
+from spoolrack_store.ids import is_id
+from spoolrack_store.names import is_queue_name
+from spoolrack_store.operations import (
+    ById,
+    ByReceipt,
+    Message,
+    Outgoing,
+    Queue,
+    Target,
+    VisibilityChange,
+)
+from spoolrack_store.settings import MAX_DELAY, MAX_VISIBILITY, MIB, QueueSettings
+from spoolrack_store.transitions import State
+
+MAX_COUNT: Final = 1_000
+"""Messages, targets, changes or items of a page in one request."""
+MAX_IN_FLIGHT: Final = 10_000
+DEFAULT_IN_FLIGHT: Final = 100
+DEFAULT_PAGE: Final = 100
+DEFAULT_RECEIVE_BYTES: Final = 4 * MIB
+MAX_RECEIVE_BYTES: Final = 64 * MIB
+MAX_WAIT: Final = HOUR
+
+_MAX_SECONDS: Final = 315_576_000_000
+"""What a `google.protobuf.Duration` may hold: 10,000 years."""
+
+STATES: Final[Mapping[State, pb.MessageState.ValueType]] = {
+    State.READY: pb.MESSAGE_STATE_READY,
+    State.LEASED: pb.MESSAGE_STATE_LEASED,
+    State.DELAYED: pb.MESSAGE_STATE_DELAYED,
+}
+_STATES_BACK: Final = {number: state for state, number in STATES.items()}
+
+_DURATIONS: Final = ("visibility_timeout", "delivery_delay", "retention")
+_DEFAULTS: Final = QueueSettings()
+
+
+# Numbers, names and times.
+
+
+def millis(duration: Duration, what: str, *, least: int = 0, most: int) -> Millis:
+    """A span in milliseconds, rounded up; `InvalidRequest` about `what` if it is beyond its bounds."""
+    try:
+        span = _span(duration)
+    except ValueError as error:
+        raise InvalidRequest(what=what, value=str(error), rule="must be a valid duration") from error
+    if not least <= span <= most:
+        raise InvalidRequest(
+            what=what, value=f"{span} ms", rule=f"must be from {least} to {most} milliseconds"
+        )
+    return span
+
+
+def _span(duration: Duration) -> Millis:
+    seconds, nanos = duration.seconds, duration.nanos
+    if (
+        abs(seconds) > _MAX_SECONDS
+        or abs(nanos) > 999_999_999
+        or (seconds > 0 > nanos)
+        or (seconds < 0 < nanos)
+    ):
+        raise ValueError(f"{seconds} s and {nanos} ns")
+    # Rounded up: a span of less than a millisecond must not become none.
+    return Millis(seconds * 1_000 + -(-nanos // 1_000_000))
+
+
+def duration(span: Millis) -> Duration:
+    return Duration(seconds=span // 1_000, nanos=span % 1_000 * 1_000_000)
+
+
+def timestamp(moment: Millis) -> Timestamp:
+    return Timestamp(seconds=moment // 1_000, nanos=moment % 1_000 * 1_000_000)
+
+
+def _timestamp(moment: Millis | None) -> Timestamp | None:
+    return None if moment is None else timestamp(moment)
+
+
+def queue_name(name: str) -> str:
+    if not is_queue_name(name):
+        raise InvalidQueueName(name=name)
+    return name
+
+
+def message_id(id: str) -> str:
+    if not is_id(id.lower()):
+        raise InvalidRequest(what="id", value=id, rule="must be a UUID such as a send answers with")
+    return id.lower()
+
+
+def number(value: int, what: str, *, default: int, most: int) -> int:
+    """A field that is from 1 to `most`, with 0 for `default`."""
+    if not 0 <= value <= most:
+        raise InvalidRequest(what=what, value=value, rule=f"must be from 1 to {most}")
+    return value or default
+
+
+def check_count(count: int, what: str) -> None:
+    if not 1 <= count <= MAX_COUNT:
+        raise InvalidRequest(
+            what=f"the number of {what}", value=count, rule=f"must be from 1 to {MAX_COUNT}"
+        )
+
+
+# Queues.
+
+
+def settings(message: pb.QueueSettings) -> QueueSettings:
+    return _DEFAULTS.changed(_present(message))
+
+
+def changes(message: pb.QueueSettings, mask: FieldMask) -> dict[str, object]:
+    """The settings that an update names, by the store's names."""
+    present = _present(message)
+    if not mask.paths:
+        return present
+    named: dict[str, object] = {}
+    for path in mask.paths:
+        if path not in pb.QueueSettings.DESCRIPTOR.fields_by_name:
+            raise InvalidSetting(name=path, value="", rule="is not a setting of a queue")
+        name = _store_name(path)
+        named[name] = present.get(name, getattr(_DEFAULTS, name))
+    return named
+
+
+def _present(message: pb.QueueSettings) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for field, value in message.ListFields():
+        if field.name in _DURATIONS:
+            try:
+                found[field.name] = _span(value)
+            except ValueError as error:
+                raise InvalidSetting(
+                    name=field.name, value=str(error), rule="must be a valid duration"
+                ) from error
+        elif field.name == "lease_durability":
+            if value not in pb.LeaseDurability.values():
+                raise InvalidSetting(
+                    name=field.name, value=value, rule="must be a LeaseDurability: strict or relaxed"
+                )
+            found[_store_name(field.name)] = value == pb.LEASE_DURABILITY_RELAXED
+        else:
+            found[field.name] = value
+    return found
+
+
+def _store_name(field: str) -> str:
+    return "relaxed_leases" if field == "lease_durability" else field
+
+
+def queue(queue: Queue, now: Millis) -> pb.Queue:
+    """A queue as a client sees it at the Unix time `now`."""
+    held, counts, blocking = queue.settings, queue.counts, queue.blocking
+    return pb.Queue(
+        name=queue.name,
+        settings=pb.QueueSettings(
+            visibility_timeout=duration(held.visibility_timeout),
+            delivery_delay=duration(held.delivery_delay),
+            max_receives=held.max_receives,
+            dead_letter_queue=held.dead_letter_queue,
+            retention=duration(held.retention),
+            max_messages=held.max_messages,
+            max_bytes=held.max_bytes,
+            max_message_size=held.max_message_size,
+            lease_durability=pb.LEASE_DURABILITY_RELAXED
+            if held.relaxed_leases
+            else pb.LEASE_DURABILITY_STRICT,
+        ),
+        counts=pb.QueueCounts(
+            ready=counts.ready,
+            leased=counts.leased,
+            delayed=counts.delayed,
+            bytes=counts.bytes,
+            # A clock that stepped back since the send must not give a negative age.
+            oldest_age=None if counts.oldest is None else duration(Millis(max(0, now - counts.oldest))),
+        ),
+        create_time=timestamp(queue.created_at),
+        version=queue.version,
+        blocking_message=None
+        if blocking is None
+        else pb.BlockingMessage(id=blocking.id, receive_count=blocking.receives, why=blocking.why),
+    )
+
+
+# Messages.
+
+
+def outgoing(message: pb.OutgoingMessage) -> Outgoing:
+    attributes: dict[str, str | bytes] = {}
+    for name, attribute in message.attributes.items():
+        match attribute.WhichOneof("value"):
+            case "string_value":
+                attributes[name] = attribute.string_value
+            case "binary_value":
+                attributes[name] = attribute.binary_value
+            case _:
+                raise InvalidMessage(why=f"the attribute {name[:100]!r} has no value")
+    return Outgoing(
+        body=message.body,
+        attributes=attributes,
+        delay=millis(message.delay, "delay", most=MAX_DELAY) if message.HasField("delay") else None,
+    )
+
+
+def message(message: Message) -> pb.Message:
+    return pb.Message(
+        id=message.id,
+        body=message.body,
+        attributes={
+            name: pb.Attribute(string_value=value)
+            if isinstance(value, str)
+            else pb.Attribute(binary_value=value)
+            for name, value in message.attributes.items()
+        },
+        size=message.size,
+        send_time=timestamp(message.sent_at),
+        receive_count=message.receives,
+        first_receive_time=_timestamp(message.first_receive),
+        receipt=message.receipt or "",
+        due_time=_timestamp(message.due),
+        state=STATES.get(message.state, pb.MESSAGE_STATE_UNSPECIFIED),
+    )
+
+
+def states(numbers: Iterable[pb.MessageState.ValueType]) -> frozenset[State]:
+    found: set[State] = set()
+    for number in numbers:
+        if number not in _STATES_BACK:
+            raise InvalidRequest(what="states", value=number, rule="must hold ready, leased or delayed")
+        found.add(_STATES_BACK[number])
+    return frozenset(found)
+
+
+def visibility(message: rpc.ReceiveRequest | rpc.StreamReceiveRequest) -> Millis | None:
+    """How long a receive asks to hide messages; None leaves that to the queue."""
+    if not message.HasField("visibility_timeout"):
+        return None
+    return millis(message.visibility_timeout, "visibility_timeout", least=1, most=MAX_VISIBILITY)
+
+
+def target(message: rpc.DeleteTarget) -> Target:
+    match message.WhichOneof("target"):
+        case "receipt":
+            return ByReceipt(message.receipt)
+        case "id":
+            return ById(message_id(message.id))
+        case _:
+            raise InvalidRequest(what="a target", value="", rule="must name a receipt or an id")
+
+
+def change(message: rpc.VisibilityChange) -> VisibilityChange:
+    return VisibilityChange(
+        message.receipt,
+        millis(message.visibility_timeout, "visibility_timeout", most=MAX_VISIBILITY),
+    )

@@ -1,0 +1,69 @@
+"""What the server writes for its operator: one line an event, on standard error.
+
+Quiet by default: start, stop, warnings and errors, and nothing for a call that went well. A logger is
+made here and handed down; nothing is configured globally except by `adopt_library_logs`, which only a
+process that is nothing but the server calls.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Literal, TextIO
+
+import structlog
+from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+
+LogFormat = Literal["logfmt", "json"]
+Log = FilteringBoundLogger
+
+
+def _escaped(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Keep an event on one line, tracebacks included."""
+    return {
+        name: value.replace("\n", "\\n") if isinstance(value, str) else value
+        for name, value in event.items()
+    }
+
+
+def make_log(
+    *, format: LogFormat = "logfmt", level: int = logging.INFO, stream: TextIO | None = None
+) -> Log:
+    """A logger of lines in `format`: `time=… level=… event=…` and facts, or the same as JSON."""
+    processors: list[Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", key="time", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    if format == "json":
+        processors.append(structlog.processors.JSONRenderer())
+    else:
+        processors.append(_escaped)
+        processors.append(
+            structlog.processors.LogfmtRenderer(key_order=["time", "level", "event"], drop_missing=True)
+        )
+    log: Log = structlog.wrap_logger(
+        structlog.PrintLogger(stream or sys.stderr),
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        cache_logger_on_first_use=True,
+    )
+    return log
+
+
+class _Handover(logging.Handler):
+    """Gives the records of the standard `logging` to a log of ours."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._log.log(
+            record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info or None
+        )
+
+
+def adopt_library_logs(log: Log) -> None:
+    """Let the warnings and errors of the libraries (grpc, aiohttp, asyncio) appear in `log`."""
+    logging.basicConfig(level=logging.WARNING, handlers=[_Handover(log)], force=True)

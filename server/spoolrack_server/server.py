@@ -1,0 +1,239 @@
+"""A store with its fronts, in this process: gRPC for clients, HTTP for whoever watches.
+
+Owns the order in which things start and stop. Knows nothing of signals, exit codes or terminals, so
+that tests and `spoolrack.testing` run the very server that `serve` does. Starting can fail: the root
+(`RootUnusable`, `RootInUse`, `UnknownFormat`) or an address (`AddressUnusable`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from random import Random
+from types import TracebackType
+from typing import Final, Self
+
+import grpc
+from aiohttp import web
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from spoolrack_store.clock import Clock, SystemClock
+from spoolrack_store.errors import StoreError
+from spoolrack_store.settings import MIB
+from spoolrack_store.store import Store
+
+from . import http
+from .health import Health, HealthService
+from .logs import Log, make_log
+from .rpc import SERVICE, Calls
+from .service import WRITES_ITSELF, QueueService
+
+GRACE: Final = 10.0
+"""Seconds that calls have to end when the server stops."""
+
+LARGEST_CALL: Final = 68 * MIB
+"""Bytes of one request or response: the largest message there can be, and room around it."""
+
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", LARGEST_CALL),
+    ("grpc.max_send_message_length", LARGEST_CALL),
+    # Two servers on one port would share its calls, and neither would notice.
+    ("grpc.so_reuseport", 0),
+    # A peer that vanished without a word is found out within the sum of these two.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # Clients may ask for the same, also while a stream of theirs is silent.
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+)
+
+
+class AddressUnusable(Exception):
+    """The server can't listen at an address."""
+
+    def __init__(self, address: str, why: str) -> None:
+        super().__init__(
+            f"Can't listen at {address} ({why}): stop what listens there, or choose another address."
+        )
+
+
+class Server:
+    """Serves a root. Lives in one event loop, and is started once.
+
+    async with Server(root, grpc_port=0, http_port=None) as server:
+        channel = grpc.aio.insecure_channel(server.grpc_address)
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        host: str = "127.0.0.1",
+        grpc_port: int = 0,
+        http_host: str | None = None,
+        http_port: int | None = 0,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        log: Log | None = None,
+        grace: float = GRACE,
+    ) -> None:
+        """Port 0 takes a free one; an `http_port` of None serves no HTTP."""
+        self.root = os.fspath(root)
+        self.host = host
+        self.http_host = host if http_host is None else http_host
+        self.grpc_port = grpc_port
+        """The port that is listened at, once the server has started."""
+        self.http_port = http_port
+        self._clock = clock or SystemClock()
+        self._random = random
+        self._log = log or make_log()
+        self._grace = grace
+        self._health = Health()
+        self._calls = Calls(self._log)
+        self._store: Store | None = None
+        self._service: QueueService | None = None
+        self._grpc: grpc.aio.Server | None = None
+        self._http: web.AppRunner | None = None
+
+    @property
+    def grpc_address(self) -> str:
+        return _address(self.host, self.grpc_port)
+
+    @property
+    def http_url(self) -> str | None:
+        return None if self.http_port is None else f"http://{_address(self.http_host, self.http_port)}"
+
+    @property
+    def store(self) -> Store:
+        """The store below, while the server runs."""
+        if self._store is None:
+            raise RuntimeError("the server doesn't run")
+        return self._store
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Return once calls are served; what can't start leaves nothing behind."""
+        _check_address(self.host, self.grpc_port)
+        if self.http_port is not None:
+            _check_address(self.http_host, self.http_port)
+        self._store = store = await asyncio.to_thread(
+            Store.open, self.root, clock=self._clock, random=self._random
+        )
+        try:
+            self._watch(store)
+            await self._start_grpc(store)
+            await self._start_http()
+        except BaseException:
+            await self.stop(grace=0)
+            raise
+        self._log.info("serving", root=self.root, grpc=self.grpc_address, http=self.http_url or "none")
+
+    async def stop(self, grace: float | None = None) -> None:
+        """Drain, and return once all is closed; what hasn't ended after `grace` seconds is cut off.
+
+        Drained means: health says so, nothing is leased any more, new calls and streams end with a
+        status that says "try again", and the sends and deletes under way are committed and answered.
+        """
+        store, self._store = self._store, None
+        if store is None:
+            return
+        grace = self._grace if grace is None else grace
+        loop = asyncio.get_running_loop()
+        end = loop.time() + grace
+        self._health.finish("The server is shutting down.")
+        self._calls.refuse()
+        await asyncio.to_thread(store.drain)
+        if self._service is not None:
+            self._service.drain()
+        if self._grpc is not None:
+            await self._calls.quiet(grace)
+            await self._grpc.stop(max(0.0, end - loop.time()))
+            await self._calls.ended()
+        if self._service is not None:
+            await self._service.close()
+        if self._http is not None:
+            await self._http.cleanup()
+        await asyncio.to_thread(store.close)
+        self._service = self._grpc = self._http = None
+        self._log.info("stopped", root=self.root)
+
+    async def _start_grpc(self, store: Store) -> None:
+        self._service = QueueService(store, self._clock, self._log)
+        self._grpc = server = grpc.aio.server(options=_OPTIONS)
+        server.add_generic_rpc_handlers((self._calls.handlers(self._service, WRITES_ITSELF),))
+        health_pb2_grpc.add_HealthServicer_to_server(HealthService(self._health), server)
+        reflection.enable_server_reflection(
+            (
+                SERVICE.full_name,
+                health_pb2.DESCRIPTOR.services_by_name["Health"].full_name,
+                reflection.SERVICE_NAME,
+            ),
+            server,
+        )
+        try:
+            self.grpc_port = server.add_insecure_port(self.grpc_address)
+        except RuntimeError as error:
+            raise AddressUnusable(self.grpc_address, "somebody was faster") from error
+        await server.start()
+
+    async def _start_http(self) -> None:
+        if self.http_port is None:
+            return
+        self._http = runner = web.AppRunner(http.application(self._health), access_log=None)
+        await runner.setup()
+        site = web.TCPSite(runner, self.http_host, self.http_port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise AddressUnusable(
+                _address(self.http_host, self.http_port), error.strerror or str(error)
+            ) from error
+        self.http_port = runner.addresses[0][1]
+
+    def _watch(self, store: Store) -> None:
+        loop = asyncio.get_running_loop()
+
+        def tell(error: StoreError) -> None:
+            self._log.error("the store failed: restart the server", why=str(error))
+            self._health.fail(str(error))
+
+        def failed(error: StoreError) -> None:
+            # From a thread of the store.
+            loop.call_soon_threadsafe(tell, error)
+
+        store.on_failure(failed)
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _check_address(host: str, port: int) -> None:
+    """Try an address first: gRPC knows why it can't listen, and tells only its own log."""
+    try:
+        if not 0 <= port <= 65_535:
+            # Or else only its lower 16 bits would be taken.
+            raise OverflowError("a port is from 0 to 65535")
+        found = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
+        )
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen(1)
+    except (OSError, OverflowError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise AddressUnusable(_address(host, port), why) from error

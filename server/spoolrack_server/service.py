@@ -1,0 +1,366 @@
+"""`QueueService`: each RPC as a request to the store.
+
+A handler checks what the contract bounds, submits to the store and awaits the answer; it never waits
+for a disk in the event loop. Owns the leases between the store and the transport: one that no
+transport took, because its client was gone, is given back at once. Memory is bounded by call: a
+stream holds one frame, and asks the store for the next when that one is taken.
+"""
+
+# ruff: noqa: N802 - the contract names the methods
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_store import operations as ops
+from spoolrack_store.clock import Clock
+from spoolrack_store.credits import Credits
+from spoolrack_store.errors import Draining, InvalidRequest, StoreError
+from spoolrack_store.store import Store
+from spoolrack_store.transitions import State
+
+from . import convert, sending
+from .bell import Bell
+from .logs import Log
+from .rpc import CallIsOver, Context, write
+from .status import error_of
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+WRITES_ITSELF: Final = frozenset({"Receive"})
+"""Unary methods that must know whether their response was taken."""
+
+FRAME_BYTES: Final = 2 * 1024 * 1024
+"""Of bodies and attributes in one frame of a stream or one page of a list, but always one message.
+Half of what a gRPC client takes unless it is told otherwise."""
+
+READERS: Final = 4
+"""Threads for what only reads, so that it doesn't wait behind a commit."""
+
+
+class QueueService:
+    """The handlers. Lives in one event loop."""
+
+    def __init__(self, store: Store, clock: Clock, log: Log) -> None:
+        self._store = store
+        self._clock = clock
+        self._log = log
+        self._readers = ThreadPoolExecutor(READERS, "spoolrack-read")
+        self._draining = False
+        self._bells: set[Bell] = set()
+        self._inflows: set[asyncio.Task[None]] = set()
+        self._returns: set[asyncio.Task[None]] = set()
+
+    def drain(self) -> None:
+        """End the streams: those of receives now, those of sends when all they took is answered."""
+        self._draining = True
+        for bell in self._bells:
+            bell.ring()
+        for inflow in self._inflows:
+            inflow.cancel()
+
+    async def close(self) -> None:
+        """Return once every lease that goes back is back. No call may be running any more."""
+        while self._returns:
+            await asyncio.wait(set(self._returns))
+        self._readers.shutdown(wait=False)
+
+    # Queues.
+
+    async def CreateQueue(
+        self, request: rpc.CreateQueueRequest, context: Context
+    ) -> rpc.CreateQueueResponse:
+        name = convert.queue_name(request.name)
+        settings = convert.settings(request.settings)
+        queue = await self._ask(ops.CreateQueue(name=name, settings=settings))
+        return rpc.CreateQueueResponse(queue=convert.queue(queue, self._clock.wall()))
+
+    async def GetQueue(self, request: rpc.GetQueueRequest, context: Context) -> rpc.GetQueueResponse:
+        queue = await self._read(self._store.queue, convert.queue_name(request.name))
+        return rpc.GetQueueResponse(queue=convert.queue(queue, self._clock.wall()))
+
+    async def ListQueues(
+        self, request: rpc.ListQueuesRequest, context: Context
+    ) -> rpc.ListQueuesResponse:
+        size = _page_size(request.page_size)
+        after = request.page_token and _token(convert.queue_name, request.page_token)
+        queues = await self._read(
+            partial(self._store.queues, prefix=request.prefix, after=after, limit=size + 1)
+        )
+        now = self._clock.wall()
+        return rpc.ListQueuesResponse(
+            queues=[convert.queue(queue, now) for queue in queues[:size]],
+            next_page_token=queues[size - 1].name if len(queues) > size else "",
+        )
+
+    async def UpdateQueue(
+        self, request: rpc.UpdateQueueRequest, context: Context
+    ) -> rpc.UpdateQueueResponse:
+        name = convert.queue_name(request.name)
+        changes = convert.changes(request.settings, request.update_mask)
+        queue = await self._ask(ops.UpdateQueue(name=name, changes=changes))
+        return rpc.UpdateQueueResponse(queue=convert.queue(queue, self._clock.wall()))
+
+    async def DeleteQueue(
+        self, request: rpc.DeleteQueueRequest, context: Context
+    ) -> rpc.DeleteQueueResponse:
+        await self._ask(ops.DeleteQueue(name=convert.queue_name(request.name)))
+        return rpc.DeleteQueueResponse()
+
+    async def PurgeQueue(
+        self, request: rpc.PurgeQueueRequest, context: Context
+    ) -> rpc.PurgeQueueResponse:
+        purged = await self._ask(ops.Purge(queue=convert.queue_name(request.name)))
+        return rpc.PurgeQueueResponse(purged=purged)
+
+    # Sends.
+
+    async def Send(self, request: rpc.SendRequest, context: Context) -> rpc.SendResponse:
+        started = sending.start(self._store, request.queue, request.messages)
+        return rpc.SendResponse(results=await started.results())
+
+    async def StreamSend(
+        self, requests: AsyncIterator[rpc.StreamSendRequest], context: Context
+    ) -> None:
+        window = sending.Window()
+        on_way: asyncio.Queue[sending.Numbered | None] = asyncio.Queue()
+
+        async def take() -> None:
+            await window.room()
+            async for request in requests:
+                numbered = sending.start_numbered(self._store, request)
+                window.enter(numbered.size)
+                on_way.put_nowait(numbered)
+                await window.room()
+
+        inflow = asyncio.create_task(take())
+        self._inflows.add(inflow)
+        inflow.add_done_callback(lambda _: on_way.put_nowait(None))
+        if self._draining:
+            inflow.cancel()
+        try:
+            while (numbered := await on_way.get()) is not None:
+                await write(context, await numbered.response())
+                window.leave(numbered.size)
+            if self._draining:
+                raise Draining
+            inflow.result()
+        finally:
+            self._inflows.discard(inflow)
+            inflow.cancel()
+            await asyncio.gather(inflow, return_exceptions=True)
+
+    # Receives.
+
+    async def Receive(self, request: rpc.ReceiveRequest, context: Context) -> None:
+        if request.max_bytes < 0:
+            raise InvalidRequest(what="max_bytes", value=request.max_bytes, rule="must not be negative")
+        max_bytes = request.max_bytes or convert.DEFAULT_RECEIVE_BYTES
+        messages = await self._lease(
+            ops.Receive(
+                queue=convert.queue_name(request.queue),
+                max_messages=convert.number(
+                    request.max_messages, "max_messages", default=1, most=convert.MAX_COUNT
+                ),
+                # More than fits into a response is never wanted.
+                max_bytes=min(max_bytes, convert.MAX_RECEIVE_BYTES),
+                visibility=convert.visibility(request),
+                wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
+            )
+        )
+        await self._hand_over(context, messages, rpc.ReceiveResponse())
+
+    async def StreamReceive(self, request: rpc.StreamReceiveRequest, context: Context) -> None:
+        queue = convert.queue_name(request.queue)
+        visibility = convert.visibility(request)
+        limit = convert.number(
+            request.max_in_flight,
+            "max_in_flight",
+            default=convert.DEFAULT_IN_FLIGHT,
+            most=convert.MAX_IN_FLIGHT,
+        )
+        bell = Bell()
+        credits = Credits(limit, bell.ring)
+        self._bells.add(bell)
+        try:
+            # Tells a client of an empty queue that it is connected.
+            await context.send_initial_metadata(())
+            while True:
+                while credits.free == 0 and not self._draining:
+                    await bell.rung()
+                if self._draining:
+                    raise Draining
+                messages = await self._lease(
+                    ops.Receive(
+                        queue=queue,
+                        max_messages=min(credits.free, convert.MAX_COUNT),
+                        max_bytes=FRAME_BYTES,
+                        visibility=visibility,
+                        wait=None,
+                        credits=credits,
+                    )
+                )
+                await self._hand_over(context, messages, rpc.StreamReceiveResponse())
+        finally:
+            # The leases live on until they are due, and their credits still ring.
+            self._bells.discard(bell)
+            bell.muffle()
+
+    async def _lease(self, request: ops.Receive) -> list[ops.Message]:
+        """What the store leases; when the call ends before, nothing stays leased."""
+        future = self._store.submit(request)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if not future.cancel():
+                self._return(self._give_back_leased(future))
+            raise
+
+    async def _hand_over(
+        self,
+        context: Context,
+        messages: list[ops.Message],
+        response: rpc.ReceiveResponse | rpc.StreamReceiveResponse,
+    ) -> None:
+        """Write `messages` in `response`; what the transport doesn't take goes back."""
+        response.messages.extend(map(convert.message, messages))
+        try:
+            await write(context, response)
+        except CallIsOver:
+            self._return(self._give_back(messages))
+            raise
+
+    def _return(self, work: Coroutine[Any, Any, None]) -> None:
+        # By itself: the call that held the leases is over, and its task is cancelled.
+        task = asyncio.create_task(work)
+        self._returns.add(task)
+        task.add_done_callback(self._returns.discard)
+
+    async def _give_back_leased(self, future: Future[list[ops.Message]]) -> None:
+        try:
+            messages = await asyncio.wrap_future(future)
+        except StoreError:
+            return  # Nothing was leased.
+        await self._give_back(messages)
+
+    async def _give_back(self, messages: list[ops.Message]) -> None:
+        receipts = [message.receipt for message in messages if message.receipt is not None]
+        if not receipts:
+            return
+        try:
+            await self._ask(ops.GiveBack(queue=messages[0].queue, receipts=receipts))
+        except StoreError as error:
+            # They come back when they are due.
+            self._log.warning("leases could not be given back", why=str(error), leases=len(receipts))
+
+    # What holders of messages do.
+
+    async def Delete(self, request: rpc.DeleteRequest, context: Context) -> rpc.DeleteResponse:
+        queue = convert.queue_name(request.queue)
+        convert.check_count(len(request.targets), "targets")
+        targets = [_or_error(convert.target, target) for target in request.targets]
+        valid: list[ops.Target] = [target for target in targets if not isinstance(target, StoreError)]
+        answers = iter(await self._ask(ops.Delete(queue=queue, targets=valid)))
+        response = rpc.DeleteResponse()
+        for target in targets:
+            answer = target if isinstance(target, StoreError) else next(answers)
+            response.results.add(error=None if answer is None else error_of(answer))
+        return response
+
+    async def ChangeVisibility(
+        self, request: rpc.ChangeVisibilityRequest, context: Context
+    ) -> rpc.ChangeVisibilityResponse:
+        queue = convert.queue_name(request.queue)
+        convert.check_count(len(request.changes), "changes")
+        changes = [_or_error(convert.change, change) for change in request.changes]
+        valid: list[ops.VisibilityChange] = [
+            change for change in changes if not isinstance(change, StoreError)
+        ]
+        answers = iter(await self._ask(ops.ChangeVisibility(queue=queue, changes=valid)))
+        response = rpc.ChangeVisibilityResponse()
+        for change in changes:
+            answer = change if isinstance(change, StoreError) else next(answers)
+            if isinstance(answer, StoreError):
+                response.results.add(error=error_of(answer))
+            elif answer is None:
+                response.results.add()
+            else:
+                response.results.add(due_time=convert.timestamp(answer))
+        return response
+
+    # Looks at messages.
+
+    async def GetMessage(
+        self, request: rpc.GetMessageRequest, context: Context
+    ) -> rpc.GetMessageResponse:
+        queue, id = convert.queue_name(request.queue), convert.message_id(request.id)
+        message = await self._read(self._store.message, queue, id)
+        return rpc.GetMessageResponse(message=convert.message(message))
+
+    async def ListMessages(
+        self, request: rpc.ListMessagesRequest, context: Context
+    ) -> rpc.ListMessagesResponse:
+        messages, token = await self._read(
+            self._page,
+            convert.queue_name(request.queue),
+            convert.states(request.states),
+            request.page_token and _token(convert.message_id, request.page_token),
+            _page_size(request.page_size),
+            request.max_body_bytes if request.max_body_bytes >= 0 else None,
+        )
+        return rpc.ListMessagesResponse(
+            messages=[convert.message(message) for message in messages], next_page_token=token
+        )
+
+    def _page(
+        self, queue: str, states: frozenset[State], after: str, limit: int, max_body: int | None
+    ) -> tuple[list[ops.Message], str]:
+        """A page of at most `FRAME_BYTES`, and the token of the next."""
+        look = partial(self._store.messages, queue, states=states, after=after)
+        # The bodies' sizes first: a thousand bodies of 64 MiB must never be in memory together.
+        found = look(limit=limit + 1, max_body_bytes=0)
+        if not found:
+            return [], ""
+        size, count = 0, 0
+        for message in found[:limit]:
+            size += message.size if max_body is None else min(message.size, max_body)
+            size += sum(len(name) + len(value) for name, value in message.attributes.items())
+            if count and size > FRAME_BYTES:
+                break
+            count += 1
+        page = found[:count] if max_body == 0 else look(limit=count, max_body_bytes=max_body)
+        # The next page begins after what this one shows: what moved or was passed over is seen again.
+        more = bool(page) and found[-1].id > page[-1].id
+        return page, page[-1].id if more else ""
+
+    async def _read(self, look: Callable[..., T], *of: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, look, *of)
+
+    async def _ask(self, request: ops.Request[T]) -> T:
+        return await asyncio.wrap_future(self._store.submit(request))
+
+
+def _page_size(size: int) -> int:
+    return convert.number(size, "page_size", default=convert.DEFAULT_PAGE, most=convert.MAX_COUNT)
+
+
+def _token(check: Callable[[str], str], token: str) -> str:
+    try:
+        return check(token)
+    except StoreError as error:
+        raise InvalidRequest(
+            what="page_token", value=token, rule="must be the next_page_token of the page before"
+        ) from error
+
+
+def _or_error(convert: Callable[[S], T], message: S) -> T | StoreError:
+    try:
+        return convert(message)
+    except StoreError as error:
+        return error

@@ -1,0 +1,138 @@
+"""How what went wrong looks on the wire: the one table from the store's reasons to gRPC's codes.
+
+Owns the rich status of a failed call (`google.rpc.Status` with `ErrorInfo`, and `RetryInfo` where a
+repetition may succeed) and the `Error` of one message of many, which carry the same facts. Knows
+nothing of sockets or of the store's work. A reason that is not in the table is a mistake of ours: the
+caller logs it and answers `INTERNAL_ERROR`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf.any_pb2 import Any
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+from grpc import StatusCode
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack_store.clock import Millis
+from spoolrack_store.errors import StoreError
+
+DOMAIN: Final = "spoolrack"
+DETAILS_KEY: Final = "grpc-status-details-bin"
+"""Where gRPC carries a `google.rpc.Status`, in every language."""
+
+CODES: Final[Mapping[str, StatusCode]] = {
+    "INVALID_QUEUE_NAME": StatusCode.INVALID_ARGUMENT,
+    "INVALID_SETTING": StatusCode.INVALID_ARGUMENT,
+    "INVALID_REQUEST": StatusCode.INVALID_ARGUMENT,
+    "INVALID_MESSAGE": StatusCode.INVALID_ARGUMENT,
+    "INVALID_RECEIPT": StatusCode.INVALID_ARGUMENT,
+    "MESSAGE_TOO_LARGE": StatusCode.INVALID_ARGUMENT,
+    "ATTRIBUTES_TOO_LARGE": StatusCode.INVALID_ARGUMENT,
+    "QUEUE_NOT_FOUND": StatusCode.NOT_FOUND,
+    "MESSAGE_NOT_FOUND": StatusCode.NOT_FOUND,
+    "QUEUE_EXISTS": StatusCode.ALREADY_EXISTS,
+    "STALE_RECEIPT": StatusCode.FAILED_PRECONDITION,
+    "QUEUE_FULL": StatusCode.RESOURCE_EXHAUSTED,
+    "DISK_FULL": StatusCode.RESOURCE_EXHAUSTED,
+    "QUEUE_BEING_DELETED": StatusCode.UNAVAILABLE,
+    "DISK_ERROR": StatusCode.UNAVAILABLE,
+    "DRAINING": StatusCode.UNAVAILABLE,
+    "STORE_FAILED": StatusCode.UNAVAILABLE,
+    "OUTCOME_UNKNOWN": StatusCode.UNKNOWN,
+    "MESSAGE_DAMAGED": StatusCode.DATA_LOSS,
+}
+"""Every reason that a client can meet. Reasons never change their meaning or their code."""
+
+AT_START: Final = frozenset({"ROOT_UNUSABLE", "ROOT_IN_USE", "UNKNOWN_FORMAT", "DAMAGED_SETTINGS"})
+"""Reasons for which a store doesn't open: whoever starts a server meets them, no client does."""
+
+
+LONGEST_MESSAGE: Final = 1_500
+LONGEST_VALUE: Final = 120
+"""Bytes that travel: what a client sent is part of them and may be anything, and the end of a call has
+8 KiB of headers, in which a byte of the message takes up to three."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What went wrong, ready for the wire."""
+
+    code: StatusCode
+    reason: str
+    message: str
+    metadata: Mapping[str, str]
+    retry_after: Millis | None = None
+
+    @property
+    def number(self) -> int:
+        """The code as gRPC numbers it."""
+        number: int = self.code.value[0]
+        return number
+
+    def error(self) -> pb.Error:
+        """As the result of one message of many."""
+        return pb.Error(
+            code=self.number,
+            reason=self.reason,
+            message=self.message,
+            metadata=self.metadata,
+            retry_delay=None if self.retry_after is None else _duration(self.retry_after),
+        )
+
+    def trailing_metadata(self) -> tuple[tuple[str, bytes], ...]:
+        """As what a failed call carries beside its code and message."""
+        info = Any()
+        info.Pack(ErrorInfo(domain=DOMAIN, reason=self.reason, metadata=self.metadata))
+        details = [info]
+        if self.retry_after is not None:
+            retry = Any()
+            retry.Pack(RetryInfo(retry_delay=_duration(self.retry_after)))
+            details.append(retry)
+        status = Status(code=self.number, message=self.message, details=details)
+        return ((DETAILS_KEY, status.SerializeToString()),)
+
+
+INTERNAL: Final = Failure(
+    code=StatusCode.INTERNAL,
+    reason="INTERNAL_ERROR",
+    message="The server made a mistake, and its log says more: please report it.",
+    metadata={},
+)
+"""What a client learns of a mistake of ours."""
+
+
+def failure_of(error: StoreError) -> Failure | None:
+    """How a client shall see `error`; None if it is one that no client should ever meet."""
+    code = CODES.get(error.reason)
+    if code is None:
+        return None
+    return Failure(
+        code=code,
+        reason=error.reason,
+        message=_text(str(error), LONGEST_MESSAGE),
+        metadata={name: _text(str(fact), LONGEST_VALUE) for name, fact in error.facts.items()},
+        retry_after=error.retry_after,
+    )
+
+
+def error_of(error: StoreError) -> pb.Error:
+    """The result of a message that `error` befell."""
+    return (failure_of(error) or INTERNAL).error()
+
+
+def _text(text: str, longest: int) -> str:
+    # A file's name may hold bytes that are no text, and the wire takes only valid UTF-8.
+    raw = text.encode(errors="replace")
+    if len(raw) <= longest:
+        return raw.decode()
+    ellipsis = "…"
+    return raw[: longest - len(ellipsis.encode())].decode(errors="ignore") + ellipsis
+
+
+def _duration(millis: Millis) -> Duration:
+    return Duration(seconds=millis // 1_000, nanos=millis % 1_000 * 1_000_000)

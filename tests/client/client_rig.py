@@ -1,0 +1,64 @@
+"""Clients over queues in memory, for threads and for tasks, and bounded ways to wait for something."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import spoolrack
+from memory import Memory
+from memory_transport import MemoryTransport
+from spoolrack import RetryPolicy, aio
+from spoolrack.runtime import Tasks, Threads
+
+QUICK = RetryPolicy(first=0.0, most=0.0)
+"""Repeats at once."""
+LOOKS = 10_000
+
+
+def memory_client(
+    memory: Memory, *, retry: RetryPolicy = QUICK, timeout: float = 30.0
+) -> spoolrack.Client:
+    runtime = Threads()
+    transport = MemoryTransport(memory, runtime)
+    return spoolrack.Client(
+        aio.Client(transport, runtime, timeout=timeout, retry=retry, random=Random(1))
+    )
+
+
+def memory_aio_client(
+    memory: Memory, *, retry: RetryPolicy = QUICK, timeout: float = 30.0
+) -> aio.Client:
+    runtime = Tasks()
+    transport = MemoryTransport(memory, runtime)
+    return aio.Client(transport, runtime, timeout=timeout, retry=retry, random=Random(1))
+
+
+def until(what: Callable[[], bool]) -> None:
+    """Return once another thread has brought `what` about; fails after 10 s or so."""
+    pause = threading.Event()
+    for _ in range(LOOKS):
+        if what():
+            return
+        pause.wait(0.001)
+    raise AssertionError("it never came about")
+
+
+async def until_async(what: Callable[[], bool]) -> None:
+    """Return once other tasks have brought `what` about."""
+    for _ in range(LOOKS):
+        if what():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came about")
+
+
+async def until_true(what: Callable[[], Awaitable[bool]]) -> None:
+    """Return once `what`, which asks a server, is true."""
+    for _ in range(LOOKS):
+        if await what():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came about")

@@ -1,0 +1,90 @@
+"""One suite of promises over every transport: a new one is added to `WORLDS` and to nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+import spoolrack
+from client_rig import memory_aio_client, memory_client
+from memory import Memory
+from spoolrack import aio
+from spoolrack.testing import manual_clock, running_server
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """A store, reached by one transport, in time that stands still until a test moves it."""
+
+    connect: Callable[[], spoolrack.Client]
+    connect_aio: Callable[[], aio.Client]
+    """For the event loop that runs."""
+    advance_millis: Callable[[int], None]
+
+    def advance(self, seconds: float) -> None:
+        self.advance_millis(round(seconds * 1_000))
+
+
+@contextlib.contextmanager
+def memory_world() -> Iterator[World]:
+    memory = Memory()
+    yield World(
+        connect=lambda: memory_client(memory),
+        connect_aio=lambda: memory_aio_client(memory),
+        advance_millis=memory.advance,
+    )
+
+
+@contextlib.contextmanager
+def grpc_world() -> Iterator[World]:
+    clock = manual_clock()
+    with running_server(clock=clock) as server:
+        yield World(
+            connect=server.client,
+            connect_aio=lambda: aio.connect(server.url),
+            advance_millis=clock.advance,
+        )
+
+
+WORLDS = {"memory": memory_world, "grpc": grpc_world}
+
+
+@pytest.fixture(params=WORLDS)
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    with WORLDS[request.param]() as world:
+        yield world
+
+
+@pytest.fixture
+def client(world: World) -> Iterator[spoolrack.Client]:
+    with world.connect() as client:
+        yield client
+
+
+@pytest.fixture
+async def aio_client(world: World) -> AsyncIterator[aio.Client]:
+    async with world.connect_aio() as client:
+        yield client
+
+
+@pytest.fixture
+async def aio_jobs(aio_client: aio.Client) -> aio.Queue:
+    """An empty queue with default settings."""
+    await aio_client.create_queue("jobs")
+    return aio_client.queue("jobs")
+
+
+@pytest.fixture
+def other(world: World) -> Iterator[spoolrack.Client]:
+    """A client of another process, as it were."""
+    with world.connect() as client:
+        yield client
+
+
+@pytest.fixture
+def jobs(client: spoolrack.Client) -> spoolrack.Queue:
+    """An empty queue with default settings."""
+    client.create_queue("jobs")
+    return client.queue("jobs")

@@ -1,0 +1,305 @@
+"""What every transport promises about messages: sends, order, receives, deletions."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import spoolrack
+from conftest import World
+from spoolrack import ById, Outgoing, Queue, State
+from spoolrack.errors import (
+    AttributesTooLarge,
+    InvalidReceipt,
+    MessageNotFound,
+    MessageTooLarge,
+    QueueFull,
+    StaleReceipt,
+)
+
+KIB = 1024
+MIB = 1024 * KIB
+ABSENT = "01890000-0000-7000-8000-000000000000"
+
+
+def bodies(messages: list[spoolrack.Message]) -> list[str]:
+    return [message.text for message in messages]
+
+
+def test_messages_come_in_the_order_of_their_sends(jobs: Queue) -> None:
+    ids = [jobs.send("a"), jobs.send("b")]
+    ids += [result.id or "" for result in jobs.send_many(["c", "d", "e"])]
+    received = jobs.receive(10)
+    assert bodies(received) == ["a", "b", "c", "d", "e"]
+    assert [message.id for message in received] == ids
+    assert ids == sorted(ids)
+
+
+def test_a_message_comes_with_the_facts_about_it(jobs: Queue, world: World) -> None:
+    id = jobs.send("hello", attributes={"colour": "red"})
+    world.advance(5)
+    (message,) = jobs.receive()
+    assert (message.id, message.body, message.text, message.size) == (id, b"hello", "hello", 5)
+    assert message.attributes == {"colour": "red"}
+    assert message.receive_count == 1
+    assert message.state is State.LEASED
+    assert message.first_receive_time is not None
+    assert message.lease_end is not None
+    assert (message.first_receive_time - message.send_time).total_seconds() == 5
+    assert (message.lease_end - message.first_receive_time).total_seconds() == 30
+    assert message.receipt
+    assert message.queue is jobs
+
+
+def test_a_received_message_is_hidden_until_its_lease_ends(jobs: Queue, world: World) -> None:
+    jobs.send("a")
+    (first,) = jobs.receive(visibility_timeout=10)
+    assert jobs.receive() == []
+    world.advance(9.9)
+    assert jobs.receive() == []
+    world.advance(0.1)
+    (second,) = jobs.receive()
+    assert (second.id, second.receive_count) == (first.id, 2)
+    assert second.first_receive_time == first.first_receive_time
+    assert second.receipt != first.receipt
+
+
+def test_a_deleted_message_is_never_delivered_again(jobs: Queue, world: World) -> None:
+    jobs.send("a")
+    (message,) = jobs.receive()
+    message.delete()
+    world.advance(3600)
+    assert jobs.receive() == []
+
+
+def test_a_deletion_by_receipt_can_be_repeated(jobs: Queue) -> None:
+    jobs.send("a")
+    (message,) = jobs.receive()
+    jobs.delete(message.receipt)
+    jobs.delete(message.receipt)
+
+
+def test_a_stale_receipt_touches_nothing(jobs: Queue, world: World) -> None:
+    jobs.send("a")
+    (first,) = jobs.receive()
+    world.advance(30)
+    (second,) = jobs.receive()
+    with pytest.raises(StaleReceipt):
+        first.delete()
+    with pytest.raises(StaleReceipt):
+        first.extend(60)
+    with pytest.raises(StaleReceipt):
+        first.release()
+    second.delete()
+
+
+def test_what_is_no_receipt_is_refused(jobs: Queue) -> None:
+    for nonsense in ("", "x", "a/b/c", "\0", "ä" * 200):
+        with pytest.raises(InvalidReceipt):
+            jobs.delete(nonsense)
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_a_message_can_be_deleted_by_its_id_in_any_state(
+    jobs: Queue, world: World, state: State
+) -> None:
+    id = jobs.send("a", delay=60 if state is State.DELAYED else 0)
+    if state is State.LEASED:
+        jobs.receive()
+    assert jobs.get(id).state is state
+    jobs.delete_by_id(id)
+    with pytest.raises(MessageNotFound):
+        jobs.get(id)
+    world.advance(3600)
+    assert jobs.receive() == []
+
+
+def test_a_deletion_of_a_message_that_never_was_says_so(jobs: Queue) -> None:
+    # Of one that was, and is being removed, it may also be a success.
+    with pytest.raises(MessageNotFound):
+        jobs.delete_by_id(ABSENT)
+
+
+def test_many_deletions_have_a_result_each(jobs: Queue, world: World) -> None:
+    jobs.send_many(["a", "b", "c", "d"])
+    (stale,) = jobs.receive(visibility_timeout=1)
+    world.advance(1)
+    a, b, c, d = jobs.receive(4)
+    results = jobs.delete_many([stale, b, c.receipt, ById(d.id), ById(ABSENT)])
+    assert [type(result.error) for result in results] == [
+        StaleReceipt,
+        type(None),
+        type(None),
+        type(None),
+        MessageNotFound,
+    ]
+    world.advance(30)
+    assert [message.id for message in jobs.receive(10)] == [a.id]
+
+
+def test_a_released_message_is_back_at_its_old_place(jobs: Queue) -> None:
+    jobs.send_many(["a", "b", "c"])
+    a, b = jobs.receive(2)
+    a.release()
+    assert bodies(jobs.receive(10)) == ["a", "c"]
+    b.release()
+    (again,) = jobs.receive(10)
+    assert (again.text, again.receive_count) == ("b", 2)
+
+
+def test_an_expired_message_is_back_before_younger_ones(jobs: Queue, world: World) -> None:
+    jobs.send_many(["a", "b", "c"])
+    jobs.receive(1, visibility_timeout=5)
+    world.advance(5)
+    assert bodies(jobs.receive(10)) == ["a", "b", "c"]
+
+
+def test_an_extension_keeps_the_lease_and_its_receipt(jobs: Queue, world: World) -> None:
+    jobs.send("a")
+    (message,) = jobs.receive(visibility_timeout=10)
+    before = message.lease_end
+    world.advance(5)
+    end = message.extend(60)
+    assert before is not None
+    assert message.lease_end == end
+    assert (end - before).total_seconds() == 55
+    world.advance(59)
+    assert jobs.receive() == []
+    message.delete()
+
+
+def test_many_changes_of_leases_have_a_result_each(jobs: Queue, world: World) -> None:
+    jobs.send_many(["a", "b", "c"])
+    (stale,) = jobs.receive(visibility_timeout=1)
+    world.advance(1)
+    a, b, c = jobs.receive(3, visibility_timeout=5)
+    extended = jobs.extend_many([stale, b], 100)
+    assert isinstance(extended[0].error, StaleReceipt)
+    assert extended[1].ok
+    assert extended[1].lease_end is not None
+    assert all(result.ok for result in jobs.release_many([a, c.receipt]))
+    world.advance(50)
+    assert bodies(jobs.receive(10)) == ["a", "c"]
+
+
+def test_a_delayed_message_appears_when_its_delay_is_over_and_at_its_old_place(
+    jobs: Queue, world: World
+) -> None:
+    jobs.send("late", delay=10)
+    jobs.send("now")
+    (now,) = jobs.receive(10)
+    assert now.text == "now"
+    now.release()
+    world.advance(10)
+    assert bodies(jobs.receive(10)) == ["late", "now"]
+
+
+def test_one_invalid_message_fails_alone(client: spoolrack.Client) -> None:
+    client.create_queue("small", max_message_size=10)
+    small = client.queue("small")
+    results = small.send_many(["a", "x" * 11, "b", Outgoing(body="c", attributes={"n": "v" * 70_000})])
+    assert [type(result.error) for result in results] == [
+        type(None),
+        MessageTooLarge,
+        type(None),
+        AttributesTooLarge,
+    ]
+    assert bodies(small.receive(10)) == ["a", "b"]
+    with pytest.raises(MessageTooLarge):
+        small.send("x" * 11)
+
+
+def test_a_full_queue_refuses_until_there_is_room(client: spoolrack.Client) -> None:
+    client.create_queue("small", max_messages=2)
+    small = client.queue("small")
+    small.send_many(["a", "b"])
+    (result,) = small.send_many(["c"])
+    assert isinstance(result.error, QueueFull)
+    assert result.error.retryable
+    (message,) = small.receive()
+    (result,) = small.send_many(["c"])
+    assert isinstance(result.error, QueueFull), "a leased message counts"
+    message.delete()
+    small.send("c")
+    assert bodies(small.receive(10)) == ["b", "c"]
+
+
+def test_bytes_are_limited_too(client: spoolrack.Client) -> None:
+    client.create_queue("small", max_bytes=100)
+    small = client.queue("small")
+    small.send("x" * 80)
+    (result,) = small.send_many([Outgoing(body="y" * 10, attributes={"name": "z" * 10})])
+    assert isinstance(result.error, QueueFull)
+    small.send("y" * 20)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"text": "ä☃\U0001f40c\n\0", "empty": "", "bytes": b"\x00\xff\n", "no bytes": b""},
+        {"n" * 256: "v"},
+        {"big": b"\xfe" * (60 * KIB)},
+        {"line": "a\r\nb", "ünïcode": "key"},
+    ],
+    ids=["none", "both kinds", "longest name", "large", "unicode name"],
+)
+@pytest.mark.parametrize("body", [b"", b"\x00\xff\n", b"x" * MIB], ids=["empty", "bytes", "largest"])
+def test_bodies_and_attributes_come_as_they_were_sent(
+    jobs: Queue, body: bytes, attributes: dict[str, str | bytes]
+) -> None:
+    id = jobs.send(body, attributes=attributes)
+    (message,) = jobs.receive()
+    assert (message.body, message.attributes, message.size) == (body, attributes, len(body))
+    peeked = jobs.get(id)
+    assert (peeked.body, peeked.attributes, peeked.size) == (body, attributes, len(body))
+
+
+def test_the_largest_body_there_can_be_travels_whole(client: spoolrack.Client) -> None:
+    client.create_queue("large", max_message_size=64 * MIB)
+    large = client.queue("large")
+    body = bytes(range(256)) * (64 * MIB // 256)
+    large.send(body)
+    (message,) = large.receive()
+    assert message.body == body
+
+
+def test_large_messages_are_spread_over_calls(client: spoolrack.Client) -> None:
+    client.create_queue("large", max_message_size=8 * MIB)
+    large = client.queue("large")
+    sent = [bytes([number]) * (3 * MIB) for number in range(5)]
+    assert all(result.ok for result in large.send_many(sent))
+    received: list[bytes] = []
+    while batch := large.receive(10):
+        received += [message.body for message in batch]
+    assert received == sent
+
+
+def test_more_messages_than_a_call_takes_are_sent_in_order(jobs: Queue) -> None:
+    results = jobs.send_many(str(number) for number in range(2_500))
+    assert all(result.ok for result in results)
+    received: list[str] = []
+    while batch := jobs.receive(1_000):
+        received += bodies(batch)
+        assert all(result.ok for result in jobs.delete_many(batch))
+    assert received == [str(number) for number in range(2_500)]
+
+
+def test_a_waiting_receive_gets_what_is_sent_meanwhile(jobs: Queue, other: spoolrack.Client) -> None:
+    received: list[spoolrack.Message] = []
+    waiting = threading.Thread(target=lambda: received.extend(jobs.receive(10, wait=3600)))
+    waiting.start()
+    other.queue("jobs").send("a")
+    waiting.join(60)
+    assert bodies(received) == ["a"]
+
+
+def test_a_waiting_receive_gets_what_expires_meanwhile(jobs: Queue, world: World) -> None:
+    jobs.send("a")
+    jobs.receive(visibility_timeout=5)
+    received: list[spoolrack.Message] = []
+    waiting = threading.Thread(target=lambda: received.extend(jobs.receive(wait=3600)))
+    waiting.start()
+    world.advance(5)
+    waiting.join(60)
+    assert bodies(received) == ["a"]

@@ -1,0 +1,189 @@
+"""What every transport promises about queues: settings, limits in time, looks without leases."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+import spoolrack
+from client_rig import until
+from conftest import World
+from spoolrack import Client, Queue, QueueSettings, State
+from spoolrack.errors import QueueExists, QueueNotFound
+
+
+def test_a_queue_has_the_settings_that_were_asked_for(client: Client) -> None:
+    client.create_queue("letters")
+    info = client.create_queue(
+        "jobs",
+        visibility_timeout=timedelta(minutes=2),
+        delivery_delay=0.5,
+        max_receives=3,
+        dead_letter_queue="letters",
+        retention=3600,
+        max_messages=10,
+        max_bytes=1000,
+        max_message_size=100,
+        lease_durability="relaxed",
+    )
+    assert info.settings == QueueSettings(
+        visibility_timeout=120.0,
+        delivery_delay=0.5,
+        max_receives=3,
+        dead_letter_queue="letters",
+        retention=3600.0,
+        max_messages=10,
+        max_bytes=1000,
+        max_message_size=100,
+        lease_durability="relaxed",
+    )
+    assert client.get_queue("jobs") == info
+    assert client.get_queue("letters").settings == QueueSettings()
+
+
+def test_a_creation_can_be_repeated_with_equal_settings_only(client: Client) -> None:
+    first = client.create_queue("jobs", max_messages=5)
+    assert client.create_queue("jobs", max_messages=5) == first
+    with pytest.raises(QueueExists):
+        client.create_queue("jobs", max_messages=6)
+    with pytest.raises(QueueExists):
+        client.create_queue("jobs")
+
+
+def test_an_update_changes_what_it_names(client: Client) -> None:
+    before = client.create_queue("jobs", max_messages=5, retention=60)
+    after = client.update_queue("jobs", visibility_timeout=10, retention=None)
+    assert after.settings == QueueSettings(max_messages=5, visibility_timeout=10.0)
+    assert after.version > before.version
+    assert client.get_queue("jobs").settings == after.settings
+
+
+def test_queues_are_listed_by_name_and_prefix_over_any_number_of_pages(client: Client) -> None:
+    names = [f"queue-{number:03}" for number in range(120)]
+    for name in reversed(names):
+        client.create_queue(name)
+    client.create_queue("other")
+    assert [info.name for info in client.queues()] == [*sorted([*names, "other"])]
+    assert [info.name for info in client.queues("queue-")] == names
+    assert list(client.queues("none")) == []
+
+
+def test_a_missing_queue_is_named_in_every_call(client: Client) -> None:
+    missing = client.queue("missing")
+    calls = [
+        lambda: client.get_queue("missing"),
+        lambda: client.delete_queue("missing"),
+        lambda: client.purge_queue("missing"),
+        lambda: client.update_queue("missing", max_messages=1),
+        lambda: missing.send("a"),
+        lambda: missing.send_many(["a"]),
+        lambda: missing.receive(),
+        lambda: next(missing.messages()),
+        lambda: next(missing.peek()),
+    ]
+    for call in calls:
+        with pytest.raises(QueueNotFound, match="missing"):
+            call()
+
+
+def test_counts_say_what_is_in_a_queue(client: Client, jobs: Queue, world: World) -> None:
+    jobs.send_many(["a", "b", "c"])
+    jobs.send("later", delay=60)
+    jobs.receive()
+    world.advance(7)
+    counts = client.get_queue("jobs").counts
+    assert (counts.ready, counts.leased, counts.delayed, counts.bytes) == (2, 1, 1, 8)
+    assert counts.oldest_age == 7
+    client.create_queue("empty")
+    assert client.get_queue("empty").counts == spoolrack.QueueCounts()
+
+
+def test_a_purge_takes_messages_in_every_state(client: Client, jobs: Queue, world: World) -> None:
+    jobs.send_many(["a", "b"])
+    jobs.send("c", delay=60)
+    jobs.receive()
+    assert client.purge_queue("jobs") == 3
+    world.advance(3600)
+    assert jobs.receive() == []
+    jobs.send("d")
+    assert [message.text for message in jobs.receive(10)] == ["d"]
+
+
+def test_a_queue_that_is_made_again_starts_empty(client: Client, jobs: Queue, world: World) -> None:
+    jobs.send_many(["a", "b"])
+    jobs.send("c", delay=60)
+    jobs.receive()
+    client.delete_queue("jobs")
+    with pytest.raises(QueueNotFound):
+        client.get_queue("jobs")
+    client.create_queue("jobs", max_messages=7)
+    world.advance(3600)
+    assert jobs.receive() == []
+    assert client.get_queue("jobs").settings.max_messages == 7
+
+
+def test_a_message_that_was_received_too_often_goes_to_the_dead_letter_queue(
+    client: Client, world: World
+) -> None:
+    client.create_queue("letters")
+    client.create_queue("jobs", max_receives=2, dead_letter_queue="letters")
+    jobs, letters = client.queue("jobs"), client.queue("letters")
+    id = jobs.send("bad", attributes={"why": b"\x00"})
+    jobs.send("good")
+    for _ in range(2):
+        (message,) = jobs.receive()
+        assert message.id == id
+        message.release()
+    assert [message.text for message in jobs.receive(10)] == ["good"]
+    (letter,) = letters.receive()
+    assert (letter.id, letter.text, letter.attributes) == (id, "bad", {"why": b"\x00"})
+
+
+def test_a_lease_that_expires_counts_as_well(client: Client, world: World) -> None:
+    client.create_queue("letters")
+    client.create_queue("jobs", max_receives=1, dead_letter_queue="letters")
+    jobs = client.queue("jobs")
+    jobs.send("bad")
+    jobs.receive(visibility_timeout=1)
+    world.advance(1)
+    assert jobs.receive() == []
+    (letter,) = client.queue("letters").receive(wait=3600)
+    assert letter.text == "bad"
+
+
+def test_a_message_that_is_too_old_is_never_delivered(client: Client, world: World) -> None:
+    client.create_queue("jobs", retention=60)
+    jobs = client.queue("jobs")
+    jobs.send("old")
+    world.advance(30)
+    jobs.send("young")
+    world.advance(30)
+    assert [message.text for message in jobs.receive(10)] == ["young"]
+    until(lambda: client.get_queue("jobs").counts.ready == 0)
+
+
+def test_a_peek_leases_nothing(jobs: Queue) -> None:
+    jobs.send("a", attributes={"n": "v"})
+    for _ in range(2):
+        (message,) = jobs.peek()
+        assert (message.text, message.attributes, message.receipt) == ("a", {"n": "v"}, "")
+        assert (message.receive_count, message.state) == (0, State.READY)
+    assert len(jobs.receive(10)) == 1
+
+
+def test_a_peek_pages_in_order_through_all_states(jobs: Queue) -> None:
+    jobs.send_many(str(number) for number in range(250))
+    jobs.send("250", delay=60)
+    jobs.receive(100)
+    assert [message.text for message in jobs.peek()] == [str(number) for number in range(251)]
+    assert [message.text for message in jobs.peek(["leased"])] == [str(number) for number in range(100)]
+    assert [message.text for message in jobs.peek(State.DELAYED)] == ["250"]
+    wanted = [message.text for message in jobs.peek({"ready", "delayed"}, limit=120)]
+    assert wanted == [str(number) for number in range(100, 220)]
+
+
+def test_a_peek_shows_as_much_of_a_body_as_it_was_asked_for(jobs: Queue) -> None:
+    jobs.send("0123456789")
+    for wanted, seen in ((0, b""), (3, b"012"), (100, b"0123456789"), (None, b"0123456789")):
+        (message,) = jobs.peek(max_body_bytes=wanted)
+        assert (message.body, message.size) == (seen, 10)

@@ -1,0 +1,202 @@
+"""What every transport promises about streams of messages."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import spoolrack
+from client_rig import until
+from conftest import World
+from spoolrack import Client, MessageStream, Queue
+from spoolrack.errors import ClientClosed, StaleReceipt
+
+
+def take(stream: MessageStream, count: int) -> list[spoolrack.Message]:
+    return [next(stream) for _ in range(count)]
+
+
+def test_a_stream_gives_messages_in_order_as_they_come(jobs: Queue, other: Client) -> None:
+    jobs.send_many(["a", "b"])
+    with jobs.messages() as stream:
+        first = take(stream, 2)
+        other.queue("jobs").send("c")
+        (third,) = take(stream, 1)
+    assert [message.text for message in [*first, third]] == ["a", "b", "c"]
+    assert third.receive_count == 1
+
+
+def test_a_stream_leases_no_more_than_its_credits(jobs: Queue, other: Client) -> None:
+    jobs.send_many(str(number) for number in range(10))
+    with jobs.messages(max_in_flight=3) as stream:
+        held = take(stream, 3)
+        counts = other.get_queue("jobs").counts
+        assert (counts.leased, counts.ready) == (3, 7)
+        # Through another connection, by receipt and by id: each gives a credit back.
+        other.queue("jobs").delete(held[0].receipt)
+        other.queue("jobs").delete_by_id(held[1].id)
+        assert [message.text for message in take(stream, 2)] == ["3", "4"]
+        held[2].release()
+        assert [message.text for message in take(stream, 1)] == ["2"]
+
+
+def test_an_expiry_gives_a_credit_back(jobs: Queue, world: World) -> None:
+    jobs.send_many(["a", "b"])
+    with jobs.messages(max_in_flight=1, visibility_timeout=5) as stream:
+        (first,) = take(stream, 1)
+        world.advance(5)
+        (again,) = take(stream, 1)
+        assert (again.id, again.receive_count) == (first.id, 2)
+
+
+def test_a_closed_stream_gives_back_what_it_did_not_hand_out(jobs: Queue, other: Client) -> None:
+    jobs.send_many(str(number) for number in range(10))
+    stream = jobs.messages(max_in_flight=5)
+    (first,) = take(stream, 1)
+    until(lambda: other.get_queue("jobs").counts.leased == 5)
+    stream.close()
+    until(lambda: other.get_queue("jobs").counts.leased == 1)
+    assert list(stream) == []
+    first.delete()
+    again = jobs.receive(10)
+    assert [message.text for message in again] == [str(number) for number in range(1, 10)]
+
+
+def test_a_forgotten_stream_gives_back_what_it_did_not_hand_out(jobs: Queue, other: Client) -> None:
+    jobs.send_many(["a", "b", "c"])
+    for message in jobs.messages():
+        message.delete()
+        break
+    until(lambda: other.get_queue("jobs").counts.ready == 2)
+
+
+def test_a_closed_client_ends_its_streams(jobs: Queue, world: World, other: Client) -> None:
+    client = world.connect()
+    stream = client.queue("jobs").messages()
+    ended: list[list[spoolrack.Message]] = []
+    waiting = threading.Thread(target=lambda: ended.append(list(stream)))
+    jobs.send("a")
+    waiting.start()
+    until(lambda: other.get_queue("jobs").counts.leased == 1)
+    client.close()
+    waiting.join(60)
+    assert not waiting.is_alive()
+    with pytest.raises(ClientClosed):
+        client.queue("jobs").send("b")
+
+
+def test_threads_share_a_stream_and_no_message(jobs: Queue) -> None:
+    jobs.send_many(str(number) for number in range(200))
+    seen: list[str] = []
+
+    def work(stream: MessageStream) -> None:
+        for message in stream:
+            with message:
+                seen.append(message.text)
+            if len(seen) == 200:
+                stream.close()
+
+    with jobs.messages(max_in_flight=20) as stream:
+        threads = [threading.Thread(target=work, args=(stream,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert sorted(seen) == sorted(str(number) for number in range(200))
+    assert jobs.receive(10) == []
+
+
+def test_a_context_deletes_on_success_and_releases_on_an_error(jobs: Queue) -> None:
+    jobs.send_many(["good", "bad"])
+    good, bad = jobs.receive(2)
+    with good:
+        pass
+    with pytest.raises(ZeroDivisionError), bad:
+        raise ZeroDivisionError
+    (again,) = jobs.receive(10)
+    assert (again.text, again.receive_count) == ("bad", 2)
+
+
+def test_a_context_does_nothing_twice(jobs: Queue) -> None:
+    jobs.send_many(["a", "b"])
+    a, b = jobs.receive(2)
+    with a:
+        a.release()
+    with b:
+        b.delete()
+    assert [message.text for message in jobs.receive(10)] == ["a"]
+
+
+def test_a_context_whose_lease_was_lost_says_so_at_its_end(jobs: Queue, world: World) -> None:
+    jobs.send("a")
+    (message,) = jobs.receive()
+
+    def lose() -> None:
+        with message:
+            world.advance(30)
+
+    with pytest.raises(StaleReceipt):
+        lose()
+
+
+def test_an_error_passes_a_context_whose_lease_was_lost(jobs: Queue, world: World) -> None:
+    jobs.send("a")
+    (message,) = jobs.receive()
+
+    def lose_and_fail() -> None:
+        with message:
+            world.advance(30)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        lose_and_fail()
+
+
+def test_a_worker_deletes_what_succeeds_and_releases_what_fails(jobs: Queue, client: Client) -> None:
+    jobs.send_many(str(number) for number in range(30))
+    failures: list[str] = []
+
+    def handler(message: spoolrack.Message) -> None:
+        if message.receive_count == 1 and int(message.text) % 3 == 0:
+            raise ValueError(message.text)
+
+    worker = jobs.worker(handler, on_error=lambda message, error: failures.append(str(error)))
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    until(lambda: not list(jobs.peek(max_body_bytes=0)))
+    worker.stop()
+    thread.join(60)
+    assert sorted(map(int, failures)) == list(range(0, 30, 3))
+
+
+def test_a_worker_that_stops_ends_what_runs_and_releases_what_waits(
+    jobs: Queue, client: Client
+) -> None:
+    jobs.send_many(str(number) for number in range(10))
+    running, free = threading.Semaphore(0), threading.Event()
+    done: list[str] = []
+
+    def handler(message: spoolrack.Message) -> None:
+        running.release()
+        free.wait(60)
+        done.append(message.text)
+
+    worker = jobs.worker(handler, concurrency=2, prefetch=3)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    for _ in range(2):
+        assert running.acquire(timeout=60)
+    until(lambda: client.get_queue("jobs").counts.leased == 5)
+    worker.stop()
+    until(lambda: client.get_queue("jobs").counts.leased == 2)
+    free.set()
+    thread.join(60)
+    assert sorted(done) == ["0", "1"]
+    again = jobs.receive(10)
+    assert [message.text for message in again] == [str(number) for number in range(2, 10)]
+
+
+def test_a_worker_raises_what_ends_its_stream(jobs: Queue, client: Client) -> None:
+    client.delete_queue("jobs")
+    with pytest.raises(spoolrack.errors.QueueNotFound):
+        jobs.work(lambda message: None)

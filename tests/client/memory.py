@@ -1,0 +1,230 @@
+"""Queues in memory, in time that a test moves.
+
+Simple where the store is clever: a queue is a list in the order of the sends. It keeps the store's
+promises except durability. `Memory.failures` makes calls fail in the ways that networks have.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from spoolrack.errors import (
+    ClientClosed,
+    InvalidReceipt,
+    QueueNotFound,
+    SpoolrackError,
+    StaleReceipt,
+    Unreachable,
+)
+from spoolrack.runtime import Runtime, Signal
+from spoolrack.values import (
+    Envelope,
+    QueueSettings,
+    State,
+)
+
+PAGE = 100
+
+
+@dataclass
+class Held:
+    """A message in a queue."""
+
+    id: str
+    body: bytes
+    attributes: Mapping[str, str | bytes]
+    sent_ms: int
+    receives: int = 0
+    first_receive_ms: int | None = None
+    due_ms: int | None = None
+    token: str | None = None
+    stream: MemoryDeliveries | None = None
+
+    @property
+    def state(self) -> State:
+        if self.token is not None:
+            return State.LEASED
+        return State.READY if self.due_ms is None else State.DELAYED
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + sum(len(name) + len(value) for name, value in self.attributes.items())
+
+    def envelope(self, receipt: str = "", max_body: int | None = None) -> Envelope:
+        return Envelope(
+            id=self.id,
+            body=self.body if max_body is None else self.body[:max_body],
+            attributes=self.attributes,
+            size=len(self.body),
+            sent_ms=self.sent_ms,
+            receive_count=self.receives,
+            first_receive_ms=self.first_receive_ms,
+            due_ms=self.due_ms,
+            receipt=receipt,
+            state=self.state,
+        )
+
+
+@dataclass
+class Box:
+    """A queue."""
+
+    settings: QueueSettings
+    created_ms: int
+    version: int = 1
+    messages: dict[str, Held] = field(default_factory=dict)
+
+    def in_order(self) -> list[Held]:
+        return sorted(self.messages.values(), key=lambda held: held.id)
+
+
+class Memory:
+    """The queues, and the clock they live by."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.now_ms = 1_700_000_000_000
+        self.boxes: dict[str, Box] = {}
+        self.waiting: set[Signal] = set()
+        self.failures: deque[SpoolrackError] = deque()
+        """Each is raised by one call, in order, before it does anything."""
+        self.calls: list[tuple[str, int]] = []
+        """What was called, and with how many items."""
+        self.streams: set[MemoryDeliveries] = set()
+        self._serial = 0
+
+    def advance(self, millis: int) -> None:
+        with self.lock:
+            self.now_ms += millis
+            for name in list(self.boxes):
+                self.tick(name)
+        self.wake()
+
+    def wake(self) -> None:
+        with self.lock:
+            for signal in list(self.waiting):
+                signal.set()
+
+    def break_connections(self, error: SpoolrackError | None = None) -> None:
+        """End every stream as a broken connection does."""
+        with self.lock:
+            for stream in list(self.streams):
+                stream.failure = error or Unreachable("broken by the test")
+        self.wake()
+
+    def called(self, name: str, items: int = 1) -> None:
+        with self.lock:
+            self.calls.append((name, items))
+            if self.failures:
+                raise self.failures.popleft()
+
+    def box(self, name: str) -> Box:
+        if name not in self.boxes:
+            raise QueueNotFound(f"There is no queue {name}: create it first.")
+        self.tick(name)
+        return self.boxes[name]
+
+    def new_id(self) -> str:
+        self._serial += 1
+        return str(uuid.UUID(int=(self.now_ms << 80) | (7 << 76) | (2 << 62) | self._serial))
+
+    def tick(self, name: str) -> None:
+        """Do all that is due."""
+        box = self.boxes[name]
+        retention = box.settings.retention * 1_000
+        for held in box.in_order():
+            if held.due_ms is not None and held.due_ms <= self.now_ms:
+                self.end_lease(name, held)
+            if retention and held.sent_ms + retention <= self.now_ms and held.token is None:
+                box.messages.pop(held.id, None)
+
+    def end_lease(self, name: str, held: Held) -> None:
+        box = self.boxes[name]
+        was_leased = held.token is not None
+        held.due_ms = held.token = None
+        self.give_back(held)
+        target = box.settings.dead_letter_queue
+        if was_leased and target in self.boxes and held.receives >= box.settings.max_receives:
+            del box.messages[held.id]
+            self.boxes[target].messages[held.id] = held
+
+    def give_back(self, held: Held) -> None:
+        if held.stream is not None:
+            held.stream.in_flight -= 1
+            held.stream = None
+
+    def lease(self, name: str, limit: int, visibility: float | None) -> list[Envelope]:
+        box = self.box(name)
+        span = box.settings.visibility_timeout if visibility is None else visibility
+        leased = []
+        for held in box.in_order():
+            if len(leased) == limit:
+                break
+            if held.state is State.READY:
+                held.token = uuid.uuid4().hex
+                held.due_ms = self.now_ms + round(span * 1_000)
+                held.receives += 1
+                held.first_receive_ms = held.first_receive_ms or self.now_ms
+                leased.append(held.envelope(f"{name}/{held.id}/{held.token}"))
+        return leased
+
+    def find(self, queue: str, receipt: str) -> Held | None:
+        """The message of a valid lease; None if it is deleted. Raises for a stale or a false one."""
+        parts = receipt.split("/")
+        if len(parts) != 3 or parts[0] != queue:
+            raise InvalidReceipt(f"{receipt!r} is not a receipt.")
+        held = self.box(queue).messages.get(parts[1])
+        if held is not None and held.token != parts[2]:
+            raise StaleReceipt(f"The lease on message {held.id} is over.")
+        return held
+
+
+class MemoryDeliveries:
+    """A stream with credits."""
+
+    def __init__(
+        self, memory: Memory, runtime: Runtime, queue: str, limit: int, visibility: float | None
+    ):
+        self._memory = memory
+        self._runtime = runtime
+        self._queue = queue
+        self._limit = limit
+        self._visibility = visibility
+        self.in_flight = 0
+        self.failure: SpoolrackError | None = None
+        self._connected = False
+        memory.streams.add(self)
+
+    async def next(self) -> Sequence[Envelope]:
+        memory = self._memory
+        while True:
+            signal = self._runtime.signal()
+            with memory.lock:
+                if not self._connected:
+                    memory.called("stream")
+                    self._connected = True
+                if self.failure is not None:
+                    raise self.failure
+                leased = memory.lease(self._queue, self._limit - self.in_flight, self._visibility)
+                if leased:
+                    self.in_flight += len(leased)
+                    for envelope in leased:
+                        memory.boxes[self._queue].messages[envelope.id].stream = self
+                    return leased
+                memory.waiting.add(signal)
+            try:
+                await signal.wait()
+            finally:
+                memory.waiting.discard(signal)
+
+    def connected(self) -> bool:
+        return self._connected
+
+    def cancel(self) -> None:
+        self.failure = ClientClosed("The stream was closed.")
+        self._memory.streams.discard(self)
+        self._memory.wake()

@@ -1,0 +1,270 @@
+"""A second implementation of the client's transport, over `memory`: the client is tested without a
+server, and the contract suite against two implementations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from memory import PAGE, Box, Held, Memory, MemoryDeliveries
+from spoolrack.errors import (
+    AttributesTooLarge,
+    ClientClosed,
+    MessageNotFound,
+    MessageTooLarge,
+    QueueExists,
+    QueueFull,
+    SpoolrackError,
+    StaleReceipt,
+)
+from spoolrack.runtime import Runtime
+from spoolrack.values import (
+    ById,
+    DeleteResult,
+    Envelope,
+    MessagePage,
+    Outgoing,
+    QueueCounts,
+    QueueInfo,
+    QueuePage,
+    QueueSettings,
+    SendResult,
+    State,
+    Target,
+    VisibilityChange,
+    VisibilityResult,
+    moment_of,
+    seconds_of,
+)
+
+
+class MemoryTransport:
+    """`spoolrack.transports.Transport` to a `Memory`."""
+
+    def __init__(self, memory: Memory, runtime: Runtime) -> None:
+        self._memory = memory
+        self._runtime = runtime
+
+    @property
+    def target(self) -> str:
+        return "memory://"
+
+    def _info(self, name: str) -> QueueInfo:
+        box = self._memory.box(name)
+        held = box.in_order()
+        states = [message.state for message in held]
+        sent = [message.sent_ms for message in held if message.state is not State.DELAYED]
+        return QueueInfo(
+            name=name,
+            settings=box.settings,
+            counts=QueueCounts(
+                ready=states.count(State.READY),
+                leased=states.count(State.LEASED),
+                delayed=states.count(State.DELAYED),
+                bytes=sum(message.size for message in held),
+                oldest_age=(self._memory.now_ms - min(sent)) / 1_000 if sent else None,
+            ),
+            create_time=moment_of(box.created_ms),
+            version=box.version,
+        )
+
+    async def create_queue(
+        self, name: str, settings: Mapping[str, object], *, timeout: float
+    ) -> QueueInfo:
+        with self._memory.lock:
+            self._memory.called("create_queue")
+            wanted = replace(QueueSettings(), **settings)  # type: ignore[arg-type]
+            box = self._memory.boxes.setdefault(name, Box(wanted, self._memory.now_ms))
+            if box.settings != wanted:
+                raise QueueExists(f"The queue {name} exists with other settings.")
+            return self._info(name)
+
+    async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
+        with self._memory.lock:
+            self._memory.called("get_queue")
+            return self._info(name)
+
+    async def list_queues(self, *, prefix: str, token: str, limit: int, timeout: float) -> QueuePage:
+        with self._memory.lock:
+            self._memory.called("list_queues")
+            names = sorted(
+                name for name in self._memory.boxes if name.startswith(prefix) and name > token
+            )
+            page = names[: limit or PAGE]
+            more = len(names) > len(page)
+            return QueuePage(
+                queues=[self._info(name) for name in page], next_token=page[-1] if more else ""
+            )
+
+    async def update_queue(
+        self, name: str, changes: Mapping[str, object], *, timeout: float
+    ) -> QueueInfo:
+        with self._memory.lock:
+            self._memory.called("update_queue")
+            box = self._memory.box(name)
+            defaults = QueueSettings()
+            named = {
+                key: getattr(defaults, key) if value is None else value
+                for key, value in changes.items()
+            }
+            box.settings = replace(box.settings, **named)
+            box.version += 1
+            return self._info(name)
+
+    async def delete_queue(self, name: str, *, timeout: float) -> None:
+        with self._memory.lock:
+            self._memory.called("delete_queue")
+            self._memory.box(name)
+            del self._memory.boxes[name]
+
+    async def purge_queue(self, name: str, *, timeout: float) -> int:
+        with self._memory.lock:
+            self._memory.called("purge_queue")
+            box = self._memory.box(name)
+            purged = len(box.messages)
+            for held in box.messages.values():
+                self._memory.give_back(held)
+            box.messages.clear()
+        self._memory.wake()
+        return purged
+
+    async def send(
+        self, queue: str, messages: Sequence[Outgoing], *, timeout: float
+    ) -> list[SendResult]:
+        with self._memory.lock:
+            self._memory.called("send", len(messages))
+            self._memory.box(queue)
+            results = [self._send(queue, message) for message in messages]
+        self._memory.wake()
+        return results
+
+    def _send(self, queue: str, message: Outgoing) -> SendResult:
+        memory, box = self._memory, self._memory.boxes[queue]
+        assert isinstance(message.body, bytes)
+        settings = box.settings
+        held = Held(memory.new_id(), message.body, dict(message.attributes), memory.now_ms)
+        if len(message.body) > settings.max_message_size:
+            return SendResult(error=MessageTooLarge())
+        if held.size - len(held.body) > 64 * 1024:
+            return SendResult(error=AttributesTooLarge())
+        total = held.size + sum(other.size for other in box.messages.values())
+        if (settings.max_messages and len(box.messages) >= settings.max_messages) or (
+            settings.max_bytes and total > settings.max_bytes
+        ):
+            return SendResult(error=QueueFull(retry_delay=moment_of(1_000) - moment_of(0)))
+        delay = settings.delivery_delay if message.delay is None else seconds_of(message.delay)
+        held.due_ms = memory.now_ms + round(delay * 1_000) if delay else None
+        box.messages[held.id] = held
+        return SendResult(id=held.id, send_time=moment_of(held.sent_ms))
+
+    async def receive(
+        self,
+        queue: str,
+        *,
+        max_messages: int,
+        wait: float,
+        visibility_timeout: float | None,
+        timeout: float,
+    ) -> Sequence[Envelope]:
+        memory = self._memory
+        until = memory.now_ms + wait * 1_000
+        while True:
+            signal = self._runtime.signal()
+            with memory.lock:
+                memory.called("receive")
+                leased = memory.lease(queue, max_messages, visibility_timeout)
+                if leased or memory.now_ms >= until:
+                    return leased
+                memory.waiting.add(signal)
+            try:
+                await signal.wait()
+            finally:
+                memory.waiting.discard(signal)
+
+    def stream(
+        self, queue: str, *, max_in_flight: int, visibility_timeout: float | None
+    ) -> MemoryDeliveries:
+        return MemoryDeliveries(self._memory, self._runtime, queue, max_in_flight, visibility_timeout)
+
+    async def delete(
+        self, queue: str, targets: Sequence[Target], *, timeout: float
+    ) -> list[DeleteResult]:
+        with self._memory.lock:
+            self._memory.called("delete", len(targets))
+            self._memory.box(queue)
+            results = [self._delete(queue, target) for target in targets]
+        self._memory.wake()
+        return results
+
+    def _delete(self, queue: str, target: Target) -> DeleteResult:
+        box = self._memory.boxes[queue]
+        try:
+            if isinstance(target, ById):
+                held = box.messages.get(target.id)
+                if held is None:
+                    raise MessageNotFound(f"There is no message {target.id} in the queue {queue}.")
+            else:
+                held = self._memory.find(queue, target.receipt)
+        except SpoolrackError as error:
+            return DeleteResult(error=error)
+        if held is not None:
+            del box.messages[held.id]
+            self._memory.give_back(held)
+        return DeleteResult()
+
+    async def change_visibility(
+        self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
+    ) -> list[VisibilityResult]:
+        with self._memory.lock:
+            self._memory.called("change_visibility", len(changes))
+            self._memory.box(queue)
+            results = [self._change(queue, change) for change in changes]
+        self._memory.wake()
+        return results
+
+    def _change(self, queue: str, change: VisibilityChange) -> VisibilityResult:
+        try:
+            held = self._memory.find(queue, change.receipt)
+            if held is None:
+                raise StaleReceipt("The message is deleted.")
+        except SpoolrackError as error:
+            return VisibilityResult(error=error)
+        if change.seconds == 0:
+            self._memory.end_lease(queue, held)
+            return VisibilityResult()
+        held.due_ms = self._memory.now_ms + round(change.seconds * 1_000)
+        return VisibilityResult(lease_end=moment_of(held.due_ms))
+
+    async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
+        with self._memory.lock:
+            self._memory.called("get_message")
+            held = self._memory.box(queue).messages.get(id)
+            if held is None:
+                raise MessageNotFound(f"There is no message {id} in the queue {queue}.")
+            return held.envelope()
+
+    async def list_messages(
+        self,
+        queue: str,
+        *,
+        states: Collection[State],
+        token: str,
+        limit: int,
+        max_body_bytes: int | None,
+        timeout: float,
+    ) -> MessagePage:
+        with self._memory.lock:
+            self._memory.called("list_messages")
+            found = [
+                held
+                for held in self._memory.box(queue).in_order()
+                if held.id > token and (not states or held.state in states)
+            ]
+            page = found[: limit or PAGE]
+            return MessagePage(
+                messages=[held.envelope(max_body=max_body_bytes) for held in page],
+                next_token=page[-1].id if len(found) > len(page) else "",
+            )
+
+    async def close(self) -> None:
+        self._memory.break_connections(ClientClosed())

@@ -1,0 +1,227 @@
+"""Calls that are merged: promises to each caller and about the calls."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+from client_rig import until, until_async
+from spoolrack.coalesce import Coalescer
+from spoolrack.errors import QueueNotFound, SpoolrackError, Timeout, Unreachable
+from spoolrack.runtime import Tasks, Threads, run
+
+FAR = 1e9
+
+
+class Wire:
+    """Where calls go: each waits until the test lets it land, and answers each item with its double."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.landing: list[asyncio.Future[SpoolrackError | None]] = []
+        self.after_landing: Callable[[], object] | None = None
+
+    async def call(self, items: Sequence[int], timeout: float) -> list[int]:
+        self.batches.append(list(items))
+        landing: asyncio.Future[SpoolrackError | None] = asyncio.get_running_loop().create_future()
+        self.landing.append(landing)
+        error = await landing
+        if self.after_landing is not None:
+            asyncio.get_running_loop().call_soon(self.after_landing)
+            self.after_landing = None
+        if error is not None:
+            raise error
+        return [item * 2 for item in items]
+
+    async def land(self, number: int, error: SpoolrackError | None = None) -> None:
+        await until_async(lambda: len(self.landing) > number)
+        self.landing[number].set_result(error)
+
+
+def coalescer(wire: Wire, **bounds: int) -> Coalescer[int, int]:
+    return Coalescer(Tasks(), wire.call, lambda item: item, **bounds)
+
+
+def submit(merged: Coalescer[int, int], items: Sequence[int]) -> list[asyncio.Task[int]]:
+    return [asyncio.create_task(merged.submit(item, FAR)) for item in items]
+
+
+async def test_a_lone_item_travels_at_once() -> None:
+    wire = Wire()
+    (task,) = submit(coalescer(wire), [1])
+    await wire.land(0)
+    assert await task == 2
+    assert wire.batches == [[1]]
+
+
+async def test_what_waits_for_two_calls_travels_together_and_in_order() -> None:
+    wire = Wire()
+    tasks = submit(coalescer(wire), range(10))
+    await wire.land(0)
+    await wire.land(2)
+    await wire.land(1)
+    assert await asyncio.gather(*tasks) == [item * 2 for item in range(10)]
+    assert wire.batches == [[0], [1], [2, 3, 4, 5, 6, 7, 8, 9]]
+
+
+async def test_no_more_than_two_calls_are_under_way() -> None:
+    wire = Wire()
+    merged = coalescer(wire, max_batch=2)
+    tasks = submit(merged, range(8))
+
+    def in_the_air() -> list[asyncio.Future[SpoolrackError | None]]:
+        return [landing for landing in wire.landing if not landing.done()]
+
+    while not all(task.done() for task in tasks):
+        await until_async(lambda: bool(in_the_air()) or all(task.done() for task in tasks))
+        assert len(in_the_air()) <= 2
+        for landing in in_the_air():
+            landing.set_result(None)
+    assert await asyncio.gather(*tasks) == [item * 2 for item in range(8)]
+
+
+async def test_a_batch_keeps_to_its_count_and_its_bytes() -> None:
+    wire = Wire()
+    tasks = submit(coalescer(wire, max_batch=3, max_bytes=100), [1, 1, 10, 10, 10, 10, 95, 900, 1])
+    for number in range(7):
+        await wire.land(number)
+        await until_async(lambda number=number: len(wire.batches) > min(number + 2, 6))
+    await asyncio.gather(*tasks)
+    assert wire.batches == [[1], [1], [10, 10, 10], [10], [95], [900], [1]]
+
+
+async def test_the_error_of_a_call_comes_to_those_whom_it_carried_and_to_no_other() -> None:
+    wire = Wire()
+    tasks = submit(coalescer(wire), range(4))
+    await wire.land(0)
+    await wire.land(2, QueueNotFound("gone"))
+    await wire.land(1)
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert outcomes[:2] == [0, 2]
+    assert [type(outcome) for outcome in outcomes[2:]] == [QueueNotFound, QueueNotFound]
+    assert outcomes[2] is not outcomes[3], "one exception raised twice mixes its tracebacks"
+
+
+async def test_a_caller_who_is_cancelled_in_time_takes_the_item_back() -> None:
+    wire = Wire()
+    tasks = submit(coalescer(wire), range(5))
+    await until_async(lambda: len(wire.landing) == 2)
+    tasks[3].cancel()
+    await wire.land(0)
+    await wire.land(2)
+    await wire.land(1)
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(outcomes[3], asyncio.CancelledError)
+    assert wire.batches == [[0], [1], [2, 4]]
+
+
+async def test_a_leader_who_is_cancelled_takes_nobody_along() -> None:
+    wire = Wire()
+    tasks = submit(coalescer(wire), range(5))
+    await wire.land(0)
+    await until_async(lambda: len(wire.landing) == 3)
+    tasks[2].cancel()
+    await until_async(tasks[2].done)
+    await wire.land(1)
+    await wire.land(2)
+    assert await asyncio.gather(*tasks[3:]) == [6, 8]
+
+
+async def test_a_place_is_handed_on_by_one_who_is_cancelled_when_it_comes() -> None:
+    wire = Wire()
+    tasks = submit(coalescer(wire), range(5))
+    await until_async(lambda: len(wire.landing) == 2)
+    # Runs after the landing call has chosen the next leader, and before that one runs again.
+    wire.after_landing = tasks[2].cancel
+    await wire.land(0)
+    await wire.land(2)
+    await wire.land(1)
+    assert await asyncio.gather(*tasks[3:]) == [6, 8]
+    assert tasks[2].cancelled()
+    assert wire.batches == [[0], [1], [3, 4]]
+
+
+async def test_a_caller_waits_no_longer_than_its_deadline() -> None:
+    wire = Wire()
+    merged = coalescer(wire)
+    tasks = submit(merged, range(2))
+    await until_async(lambda: len(wire.landing) == 2)
+    with pytest.raises(Timeout, match="was not made"):
+        await merged.submit(3, 0.0)
+    await wire.land(0)
+    await wire.land(1)
+    assert await asyncio.gather(*tasks) == [0, 2]
+
+
+async def test_an_answer_of_another_length_is_an_error_for_all() -> None:
+    async def call(items: Sequence[int], timeout: float) -> list[int]:
+        return []
+
+    with pytest.raises(ValueError, match="shorter"):
+        await Coalescer(Tasks(), call, lambda item: 0).submit(1, FAR)
+
+
+def test_threads_share_calls_without_a_thread_of_its_own() -> None:
+    free = threading.Event()
+    batches: list[list[int]] = []
+    threads_of_calls: set[threading.Thread] = set()
+
+    async def call(items: Sequence[int], timeout: float) -> list[int]:
+        batches.append(list(items))
+        threads_of_calls.add(threading.current_thread())
+        free.wait(60)
+        return [item * 2 for item in items]
+
+    merged: Coalescer[int, int] = Coalescer(Threads(), call, lambda item: 0)
+    answers: dict[int, int] = {}
+
+    def submit_one(item: int) -> None:
+        answers[item] = run(merged.submit(item, FAR))
+
+    threads = [threading.Thread(target=submit_one, args=(item,)) for item in range(50)]
+    for thread in threads:
+        thread.start()
+    until(lambda: merged.waiting == 48)
+    free.set()
+    for thread in threads:
+        thread.join(60)
+    assert answers == {item: item * 2 for item in range(50)}
+    assert sorted(map(len, batches))[:2] == [1, 1]
+    assert len(batches) <= 4
+    assert threads_of_calls <= set(threads)
+
+
+def test_an_interrupt_is_for_the_leader_and_a_retryable_error_for_the_others() -> None:
+    free = [threading.Event(), threading.Event()]
+
+    async def call(items: Sequence[int], timeout: float) -> list[int]:
+        if 2 in items:
+            raise KeyboardInterrupt
+        free[items[0]].wait(60)
+        return list(items)
+
+    merged: Coalescer[int, int] = Coalescer(Threads(), call, lambda item: 0)
+    outcomes: dict[int, BaseException | int] = {}
+
+    def submit_one(item: int) -> None:
+        try:
+            outcomes[item] = run(merged.submit(item, FAR))
+        except BaseException as error:  # noqa: BLE001  # what the caller gets is what is tested
+            outcomes[item] = error
+
+    threads = [threading.Thread(target=submit_one, args=(item,)) for item in range(4)]
+    for number, thread in enumerate(threads):
+        thread.start()
+        until(lambda number=number: merged.under_way + merged.waiting == number + 1)
+    free[0].set()
+    until(lambda: len(outcomes) == 3)
+    free[1].set()
+    for thread in threads:
+        thread.join(60)
+    assert outcomes[0] == 0
+    assert outcomes[1] == 1
+    assert isinstance(outcomes[2], KeyboardInterrupt)
+    assert isinstance(outcomes[3], Unreachable)
+    assert merged.under_way == 0

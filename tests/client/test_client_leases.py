@@ -1,0 +1,159 @@
+"""Leases that are kept in the background, and messages that are handed out or given back."""
+
+from __future__ import annotations
+
+import threading
+from random import Random
+
+import pytest
+import spoolrack
+from client_rig import memory_client, until
+from hypothesis import given
+from hypothesis import strategies as st
+from memory import Memory
+from memory_transport import MemoryTransport
+from spoolrack.calling import Calling
+from spoolrack.errors import Unreachable
+from spoolrack.leases import Leases, next_round
+from spoolrack.runtime import Threads, run
+
+
+@given(visibility=st.floats(0.001, 43_200), seed=st.integers())
+def test_a_lease_survives_one_round_of_extensions_that_fails(visibility: float, seed: int) -> None:
+    random = Random(seed)
+    assert next_round(visibility, random) + next_round(visibility, random) < visibility
+
+
+@pytest.fixture
+def memory() -> Memory:
+    memory = Memory()
+    with memory_client(memory) as client:
+        client.create_queue("jobs")
+        client.queue("jobs").send_many(str(number) for number in range(3))
+    return memory
+
+
+def leases_of(memory: Memory) -> Leases:
+    runtime = Threads()
+    # A visibility timeout that never comes near: the test makes the rounds itself.
+    return Leases(Calling(MemoryTransport(memory, runtime), runtime), "jobs", 3_600.0)
+
+
+def test_all_leases_are_extended_in_one_call(memory: Memory) -> None:
+    leases = leases_of(memory)
+    leases.add(memory.lease("jobs", 3, 30))
+    memory.advance(29_000)
+    run(leases.extend_all(30.0))
+    leases.stop()
+    assert memory.calls[-1] == ("change_visibility", 3)
+    memory.advance(29_000)
+    assert memory.lease("jobs", 3, 30) == []
+
+
+def test_a_lease_that_was_dropped_is_extended_no_more(memory: Memory) -> None:
+    leases = leases_of(memory)
+    held = memory.lease("jobs", 3, 30)
+    leases.add(held)
+    assert leases.drop(held[1].receipt)
+    run(leases.extend_all(60.0))
+    leases.stop()
+    memory.advance(30_000)
+    assert [envelope.id for envelope in memory.lease("jobs", 3, 30)] == [held[1].id]
+
+
+def test_a_lease_that_was_lost_is_known_and_not_tried_again(memory: Memory) -> None:
+    leases = leases_of(memory)
+    (lost,) = memory.lease("jobs", 1, 10)
+    (kept,) = memory.lease("jobs", 1, 30)
+    leases.add([lost, kept])
+    memory.advance(10_000)
+    run(leases.extend_all(30.0))
+    assert leases.is_lost(lost.receipt)
+    run(leases.extend_all(30.0))
+    leases.stop()
+    assert memory.calls[-1] == ("change_visibility", 1)
+    assert not leases.drop(lost.receipt)
+    assert leases.drop(kept.receipt)
+
+
+def test_a_round_that_fails_loses_no_lease(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
+    leases = leases_of(memory)
+    leases.add(memory.lease("jobs", 3, 30))
+    memory.failures.extend(Unreachable() for _ in range(100_000))
+    run(leases.extend_all(0.01))
+    assert "3 leases of jobs could not be extended" in caplog.text
+    memory.failures.clear()
+    run(leases.extend_all(60.0))
+    leases.stop()
+    memory.advance(59_000)
+    assert memory.lease("jobs", 3, 30) == []
+
+
+def test_a_message_that_waited_too_long_in_a_stream_is_not_handed_out() -> None:
+    memory = Memory()
+    with memory_client(memory) as client:
+        client.create_queue("jobs")
+        jobs = client.queue("jobs")
+        jobs.send_many(["a", "b"])
+        with jobs.messages(max_in_flight=2, visibility_timeout=30) as stream:
+            first = next(stream)
+            memory.advance(30_000)
+            until(lambda: memory.boxes["jobs"].messages[first.id].receives == 2)
+            run(stream._core._leases.extend_all(30.0))
+            # The second's first lease is lost: only its second one comes.
+            seen = [next(stream), next(stream)]
+            assert [(message.text, message.receive_count) for message in seen] == [("a", 2), ("b", 2)]
+
+
+def test_a_worker_keeps_the_lease_of_a_message_for_as_long_as_its_handler_runs() -> None:
+    memory = Memory()
+    with memory_client(memory) as client:
+        client.create_queue("jobs")
+        jobs = client.queue("jobs")
+        jobs.send("a")
+        done: list[int] = []
+
+        def work_on(message: spoolrack.Message) -> None:
+            for number in range(3):
+                until(lambda number=number: len(extensions()) > number)
+                memory.advance(40)
+            done.append(message.receive_count)
+
+        def extensions() -> list[tuple[str, int]]:
+            return [call for call in memory.calls if call[0] == "change_visibility"]
+
+        worker = jobs.worker(work_on, concurrency=1, visibility_timeout=0.05)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        until(lambda: not memory.boxes["jobs"].messages)
+        worker.stop()
+        thread.join(60)
+        assert done == [1]
+
+
+def test_a_broken_connection_breaks_no_stream() -> None:
+    memory = Memory()
+    with memory_client(memory) as client:
+        client.create_queue("jobs")
+        jobs = client.queue("jobs")
+        with jobs.messages() as stream:
+            for number in range(5):
+                jobs.send(str(number))
+                assert next(stream).text == str(number)
+                memory.break_connections()
+
+
+def test_a_stream_that_has_failed_hands_out_what_it_holds_and_then_says_why() -> None:
+    memory = Memory()
+    with memory_client(memory) as client:
+        client.create_queue("jobs")
+        jobs = client.queue("jobs")
+        jobs.send_many(["a", "b"])
+        stream = jobs.messages()
+        assert next(stream).text == "a"
+        memory.break_connections(spoolrack.errors.InternalError("broken for good"))
+        until(lambda: stream._core._mailbox._closed)
+        assert next(stream).text == "b"
+        for _ in range(2):
+            with pytest.raises(spoolrack.errors.InternalError):
+                next(stream)

@@ -1,0 +1,195 @@
+"""What a client does to the process around it: forks, Ctrl-C, the interpreter's end, signals."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+
+import pytest
+from spoolrack.testing import RunningServer, running_server
+
+TIMEOUT = 60
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    with running_server() as server:
+        yield server
+
+
+def program(server: RunningServer, script: str) -> list[str]:
+    head = f"import os, signal, sys, threading, spoolrack\nURL = {server.url!r}\n"
+    return [sys.executable, "-X", "dev", "-c", head + textwrap.dedent(script)]
+
+
+def result_of(server: RunningServer, script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(program(server, script), capture_output=True, text=True, timeout=TIMEOUT)
+
+
+def interrupt(server: RunningServer, script: str, number: signal.Signals) -> tuple[str, str, int]:
+    """Run a program, and send it a signal once it has said something."""
+    with subprocess.Popen(
+        program(server, script), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        try:
+            assert child.stdout is not None
+            first = child.stdout.readline()
+            assert first == "ready\n", child.communicate(timeout=TIMEOUT)
+            child.send_signal(number)
+            out, err = child.communicate(timeout=TIMEOUT)
+        finally:
+            child.kill()
+    return out, err, child.returncode
+
+
+def test_a_client_that_came_through_a_fork_says_so(server: RunningServer) -> None:
+    result = result_of(
+        server,
+        """
+        import warnings
+        warnings.simplefilter("ignore")
+        client = spoolrack.connect(URL)
+        client.create_queue("forked")
+        queue = client.queue("forked")
+        stream = queue.messages()
+        child = os.fork()
+        if not child:
+            refused = 0
+            for call in ("queue.send('a')", "next(stream)", "client.get_queue('forked')"):
+                try:
+                    eval(call)
+                except spoolrack.errors.ForkedClient:
+                    refused += 1
+            client.close()
+            os._exit(refused)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        print(queue.send("b") != "")
+        """,
+    )
+    assert result.stdout.split() == ["3", "True"], result.stderr
+
+
+def test_a_program_ends_with_everything_left_open(server: RunningServer) -> None:
+    result = result_of(
+        server,
+        """
+        client = spoolrack.connect(URL)
+        client.create_queue("open")
+        queue = client.queue("open")
+        queue.send_many(["a", "b", "c"])
+        stream = queue.messages()
+        print(next(stream).text)
+        begun = threading.Event()
+        client.create_queue("other")
+        other = client.queue("other")
+        worker = other.worker(lambda message: begun.set())
+        threading.Thread(target=worker.run, daemon=True).start()
+        other.send("d")
+        begun.wait()
+        """,
+    )
+    assert (result.returncode, result.stdout.split()[0]) == (0, "a"), result.stderr
+    assert "Traceback" not in result.stderr
+    assert "Fatal" not in result.stderr
+
+
+def test_a_program_that_ends_gives_back_what_its_streams_hold(server: RunningServer) -> None:
+    result = result_of(
+        server,
+        """
+        client = spoolrack.connect(URL)
+        client.create_queue("held")
+        queue = client.queue("held")
+        queue.send_many(["a", "b", "c"])
+        stream = queue.messages()
+        next(stream)
+        """,
+    )
+    assert result.returncode == 0, result.stderr
+    with server.client() as client:
+        counts = client.get_queue("held").counts
+    assert (counts.ready, counts.leased) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "queue.receive(wait=3600)",
+        "next(queue.messages())",
+        "list(queue.messages())",
+        "queue.work(print)",
+        "client.queue('full').send('b', timeout=3600)",
+    ],
+)
+def test_ctrl_c_interrupts_a_call(server: RunningServer, call: str) -> None:
+    out, err, code = interrupt(
+        server,
+        f"""
+        client = spoolrack.connect(URL)
+        client.create_queue("quiet")
+        client.create_queue("full", max_messages=1)
+        client.queue("full").send_many(["a"])
+        queue = client.queue("quiet")
+        try:
+            print("ready", flush=True)
+            {call}
+        except KeyboardInterrupt:
+            print("interrupted")
+        """,
+        signal.SIGINT,
+    )
+    assert (out, code) == ("interrupted\n", 0), err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_ends_in_order_on_a_signal_if_asked(
+    server: RunningServer, number: signal.Signals
+) -> None:
+    out, err, code = interrupt(
+        server,
+        f"""
+        client = spoolrack.connect(URL)
+        name = "signals-{number.name}"
+        client.create_queue(name)
+        queue = client.queue(name)
+        queue.send_many(["a", "b", "c"])
+        before = signal.getsignal(signal.{number.name})
+
+        def work_on(message):
+            stopping = threading.Event()
+            print("ready", flush=True)
+            while not worker._core._stopping.is_set():
+                stopping.wait(0.001)
+
+        worker = queue.worker(work_on, concurrency=1)
+        worker.run(stop_on_signals=True)
+        assert signal.getsignal(signal.{number.name}) is before
+        counts = client.get_queue(name).counts
+        print(counts.ready, counts.leased)
+        """,
+        number,
+    )
+    assert (out, code) == ("2 0\n", 0), err
+
+
+def test_importing_the_fixtures_needs_neither_pytest_nor_the_server(server: RunningServer) -> None:
+    result = result_of(
+        server,
+        """
+        import importlib.util
+        find = importlib.util.find_spec
+        importlib.util.find_spec = lambda name, *rest: None if name == "pytest" else find(name, *rest)
+        sys.modules["pytest"] = None
+        sys.modules["spoolrack_server"] = sys.modules["spoolrack_server.server"] = None
+        import spoolrack.testing
+        try:
+            with spoolrack.testing.running_server():
+                pass
+        except ImportError as error:
+            print(error)
+        """,
+    )
+    assert "pip install 'spoolrack[server]'" in result.stdout, result.stderr

@@ -1,0 +1,113 @@
+"""When calls are repeated: the rule itself, and that the client keeps it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from random import Random
+
+import pytest
+from client_rig import memory_client
+from hypothesis import given
+from hypothesis import strategies as st
+from memory import Memory
+from spoolrack import RetryPolicy
+from spoolrack.errors import (
+    BY_REASON,
+    DiskFull,
+    Draining,
+    InvalidMessage,
+    MessageNotFound,
+    OutcomeUnknown,
+    QueueFull,
+    QueueNotFound,
+    SpoolrackError,
+    StaleReceipt,
+    Timeout,
+    Unreachable,
+)
+
+POLICY = RetryPolicy()
+SOON = timedelta(milliseconds=200)
+
+
+@given(failed=st.integers(1, 10_000), seed=st.integers())
+def test_a_pause_is_never_longer_than_its_bound(failed: int, seed: int) -> None:
+    pause = POLICY.pause(Unreachable(), failed=failed, left=1e9, random=Random(seed))
+    assert pause is not None
+    assert 0.0 <= pause <= min(POLICY.most, POLICY.first * 2.0 ** min(failed - 1, 64))
+
+
+@given(seed=st.integers(), millis=st.integers(0, 60_000))
+def test_no_call_is_repeated_before_the_server_said(seed: int, millis: int) -> None:
+    error = QueueFull(retry_delay=timedelta(milliseconds=millis))
+    pause = POLICY.pause(error, failed=1, left=1e9, random=Random(seed))
+    assert pause is not None
+    assert pause >= millis / 1_000
+
+
+def test_no_call_is_repeated_after_the_timeout() -> None:
+    error = DiskFull(retry_delay=timedelta(seconds=5))
+    assert POLICY.pause(error, failed=1, left=5.0, random=Random(1)) is None
+    assert POLICY.pause(error, failed=1, left=6.0, random=Random(1)) is not None
+
+
+@pytest.mark.parametrize("kind", sorted(BY_REASON.values(), key=lambda kind: kind.reason))
+def test_only_what_is_retryable_is_repeated(kind: type[SpoolrackError]) -> None:
+    always = kind in (Unreachable, Draining)
+    plain = POLICY.pause(kind(), failed=1, left=1e9, random=Random(1))
+    assert (plain is not None) == always
+    delayed = POLICY.pause(kind(retry_delay=SOON), failed=1, left=1e9, random=Random(1))
+    assert (delayed is not None) == (kind is not OutcomeUnknown)
+
+
+def test_attempts_are_counted() -> None:
+    policy = RetryPolicy(attempts=2)
+    assert policy.pause(Unreachable(), failed=1, left=1e9, random=Random(1)) is not None
+    assert policy.pause(Unreachable(), failed=2, left=1e9, random=Random(1)) is None
+
+
+@pytest.mark.parametrize("error", [Unreachable(), Draining(), QueueFull(retry_delay=timedelta(0))])
+def test_a_call_succeeds_when_the_trouble_passes(error: SpoolrackError) -> None:
+    memory = Memory()
+    with memory_client(memory) as client:
+        client.create_queue("jobs")
+        memory.failures.extend([error, error])
+        assert client.queue("jobs").send("a")
+        assert memory.calls[1:] == [("send", 1)] * 3
+
+
+@pytest.mark.parametrize("error", [OutcomeUnknown(), InvalidMessage(), Timeout(), StaleReceipt()])
+def test_a_call_that_can_not_be_helped_is_made_once(error: SpoolrackError) -> None:
+    memory = Memory()
+    with memory_client(memory) as client:
+        client.create_queue("jobs")
+        memory.failures.append(error)
+        with pytest.raises(type(error)):
+            client.queue("jobs").send("a")
+        assert memory.calls[1:] == [("send", 1)]
+
+
+def test_the_error_that_outlasts_the_timeout_is_raised_itself() -> None:
+    memory = Memory()
+    with memory_client(memory) as client:
+        client.create_queue("jobs", max_messages=1)
+        jobs = client.queue("jobs")
+        jobs.send("a")
+        with pytest.raises(QueueFull):
+            jobs.send("b", timeout=0.5)
+
+
+def test_a_repeated_deletion_that_finds_nothing_has_succeeded() -> None:
+    """The first one may have taken place before its connection broke."""
+    memory = Memory()
+    with memory_client(memory) as client:
+        client.create_queue("jobs")
+        jobs = client.queue("jobs")
+        with pytest.raises(MessageNotFound):
+            jobs.delete_by_id("gone")
+        memory.failures.append(Unreachable())
+        jobs.delete_by_id("gone")
+        with pytest.raises(QueueNotFound):
+            client.delete_queue("other")
+        memory.failures.append(Unreachable())
+        client.delete_queue("other")

@@ -1,0 +1,186 @@
+"""The client against a real server that goes away, comes back, or was never there."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+import spoolrack
+from client_rig import until
+from spoolrack import aio
+from spoolrack.errors import ClientClosed, InvalidUrl, SpoolrackError, Timeout, Unreachable
+from spoolrack.testing import RunningServer, running_server
+
+
+@pytest.fixture
+def server() -> Iterator[RunningServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def nowhere() -> Iterator[str]:
+    """An address where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.fixture
+def silence() -> Iterator[str]:
+    """An address where somebody listens and never says a word."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(10)
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_server_that_is_not_there_is_named(nowhere: str) -> None:
+    with (
+        spoolrack.connect(nowhere, timeout=0.5) as client,
+        pytest.raises(Unreachable, match=f"{nowhere}: is a Spoolrack server there"),
+    ):
+        client.get_queue("jobs")
+
+
+def test_a_stream_to_nowhere_raises_after_its_timeout(nowhere: str) -> None:
+    with spoolrack.connect(nowhere, timeout=0.5) as client, pytest.raises(Unreachable):
+        next(client.queue("jobs").messages())
+
+
+def test_a_server_that_is_silent_is_waited_for_as_long_as_the_timeout(silence: str) -> None:
+    with spoolrack.connect(silence, timeout=30) as client, pytest.raises((Timeout, Unreachable)):
+        client.queue("jobs").send("a", timeout=0.2)
+
+
+async def test_a_server_that_is_not_there_is_named_to_tasks_too(nowhere: str) -> None:
+    async with aio.connect(nowhere, timeout=0.5) as client:
+        with pytest.raises(Unreachable, match=nowhere):
+            await client.get_queue("jobs")
+        with pytest.raises(Unreachable):
+            await anext(client.queue("jobs").messages())
+
+
+def test_a_call_outlasts_a_restart_of_the_server(server: RunningServer) -> None:
+    with server.client() as client:
+        client.create_queue("jobs")
+        jobs = client.queue("jobs")
+        server.stop()
+        sent: list[str] = []
+        sending = threading.Thread(target=lambda: sent.append(jobs.send("a")))
+        sending.start()
+        server.start()
+        sending.join(60)
+        assert [message.id for message in jobs.receive(10)] == sent
+
+
+def test_a_stream_outlasts_a_restart_of_the_server(server: RunningServer) -> None:
+    with server.client() as client, server.client() as other:
+        client.create_queue("jobs")
+        other.queue("jobs").send("a")
+        with client.queue("jobs").messages(max_in_flight=1) as stream:
+            first = next(stream)
+            server.restart()
+            first.delete()
+            other.queue("jobs").send("b")
+            second = next(stream)
+        assert (first.text, second.text) == ("a", "b")
+
+
+def test_a_stream_that_was_idle_outlasts_a_restart_too(server: RunningServer) -> None:
+    """Though it never got a message: the server's headers have told that it is connected."""
+    with server.client(timeout=0.01) as client, server.client() as other:
+        other.create_queue("jobs")
+        received: list[str] = []
+        stream = client.queue("jobs").messages()
+        waiting = threading.Thread(target=lambda: received.append(next(stream).text))
+        waiting.start()
+        until(lambda: stream._core.connected)
+        server.restart()
+        other.queue("jobs").send("a")
+        waiting.join(60)
+        assert received == ["a"]
+        stream.close()
+
+
+async def test_a_stream_of_tasks_outlasts_a_restart_of_the_server(server: RunningServer) -> None:
+    async with aio.connect(server.url) as client:
+        await client.create_queue("jobs")
+        jobs = client.queue("jobs")
+        async with jobs.messages() as stream:
+            await jobs.send("a")
+            assert (await anext(stream)).text == "a"
+            await asyncio.to_thread(server.restart)
+            await jobs.send("b")
+            assert (await anext(stream)).text == "b"
+
+
+def test_a_closed_client_says_so(server: RunningServer) -> None:
+    client = server.client()
+    client.close()
+    client.close()
+    with pytest.raises(ClientClosed):
+        client.get_queue("jobs")
+    assert repr(client) == f"<spoolrack.Client of {server.url}, closed>"
+
+
+def test_what_is_no_spoolrack_server_is_named() -> None:
+    """The server's own HTTP port, say."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(10_000)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        with (
+            spoolrack.connect(address, timeout=0.5) as client,
+            pytest.raises(SpoolrackError, match=address),
+        ):
+            client.get_queue("jobs")
+        answering.join(60)
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("localhost:1234", "grpc://localhost:1234"),
+        ("grpc://localhost:1234", "grpc://localhost:1234"),
+        ("grpc://example.org/", "grpc://example.org:50051"),
+        ("[::1]:50051", "grpc://[::1]:50051"),
+        ("10.0.0.1", "grpc://10.0.0.1:50051"),
+    ],
+)
+def test_urls_name_servers(url: str, target: str) -> None:
+    with spoolrack.connect(url) as client:
+        assert repr(client) == f"<spoolrack.Client of {target}>"
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("grpcs://host:1", "no grpcs:// yet"),
+        ("file:///root", "no file:// yet"),
+        ("vsqs:///q", "no vsqs:// yet"),
+        ("http://host:1", "http:// is not known"),
+        ("", "names no server"),
+        ("host:port", "names no server"),
+        ("host:0", "names no server"),
+        ("host:65536", "names no server"),
+        ("grpc://host:1/queue", "names no server"),
+        ("grpc://user@host:1", "names no server"),
+        ("a b:1", "names no server"),
+    ],
+)
+def test_a_url_that_can_not_be_opened_is_refused_at_once(url: str, why: str) -> None:
+    with pytest.raises(InvalidUrl, match=why):
+        spoolrack.connect(url)

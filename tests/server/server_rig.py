@@ -1,0 +1,140 @@
+"""A real server on loopback over a real store in a folder, and short ways to talk to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
+from spoolrack_server.server import Server
+from spoolrack_store.testing import ManualClock
+
+UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+LONG = Duration(seconds=3600)
+"""Longer than any test: what is waited for must come by itself, because the clock stands still."""
+GONE = {"QUEUE_NOT_FOUND", "QUEUE_BEING_DELETED"}
+"""What a deleted queue says: the second until its messages are put away."""
+MANY_LOOKS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """What a client can read of a failed call."""
+
+    code: grpc.StatusCode
+    reason: str
+    message: str
+    metadata: dict[str, str]
+    retry_millis: int | None
+
+
+def refusal(error: grpc.aio.AioRpcError) -> Refusal:
+    raw = dict(error.trailing_metadata() or ())["grpc-status-details-bin"]
+    rich = Status.FromString(raw)
+    info, retry = ErrorInfo(), RetryInfo()
+    assert rich.details[0].Unpack(info)
+    assert info.domain == "spoolrack"
+    has_retry = len(rich.details) > 1 and rich.details[1].Unpack(retry)
+    assert rich.message == error.details()
+    assert rich.code == error.code().value[0]
+    return Refusal(
+        code=error.code(),
+        reason=info.reason,
+        message=rich.message,
+        metadata=dict(info.metadata),
+        retry_millis=retry.retry_delay.ToMilliseconds() if has_retry else None,
+    )
+
+
+async def refused(call: Any) -> Refusal:
+    """What `call` is refused with, which it must be."""
+    try:
+        answer = await call
+    except grpc.aio.AioRpcError as error:
+        return refusal(error)
+    raise AssertionError(f"answered: {answer}")
+
+
+@dataclass
+class Client:
+    """One connection."""
+
+    channel: grpc.aio.Channel
+    stub: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stub = QueueServiceStub(self.channel)
+
+    async def create(self, name: str = "q", **settings: Any) -> pb.Queue:
+        request = rpc.CreateQueueRequest(name=name, settings=pb.QueueSettings(**settings))
+        response: rpc.CreateQueueResponse = await self.stub.CreateQueue(request)
+        return response.queue
+
+    async def send(self, *bodies: bytes, queue: str = "q") -> list[str]:
+        messages = [pb.OutgoingMessage(body=body) for body in bodies]
+        response = await self.stub.Send(rpc.SendRequest(queue=queue, messages=messages))
+        return [result.sent.id for result in response.results]
+
+    async def receive(
+        self, max_messages: int = 1, *, queue: str = "q", wait: Duration | None = None
+    ) -> list[pb.Message]:
+        request = rpc.ReceiveRequest(queue=queue, max_messages=max_messages, wait=wait)
+        return list((await self.stub.Receive(request)).messages)
+
+    async def delete(self, *receipts: str, queue: str = "q") -> list[str]:
+        """The reasons for which some are not deleted."""
+        targets = [rpc.DeleteTarget(receipt=receipt) for receipt in receipts]
+        response = await self.stub.Delete(rpc.DeleteRequest(queue=queue, targets=targets))
+        return [result.error.reason for result in response.results if result.HasField("error")]
+
+    async def release(self, *receipts: str, queue: str = "q") -> None:
+        changes = [rpc.VisibilityChange(receipt=receipt) for receipt in receipts]
+        await self.stub.ChangeVisibility(rpc.ChangeVisibilityRequest(queue=queue, changes=changes))
+
+    async def counts(self, queue: str = "q") -> pb.QueueCounts:
+        response: rpc.GetQueueResponse = await self.stub.GetQueue(rpc.GetQueueRequest(name=queue))
+        return response.queue.counts
+
+    async def until_leased(self, count: int, queue: str = "q") -> None:
+        for _ in range(MANY_LOOKS):
+            if (await self.counts(queue)).leased == count:
+                return
+        raise AssertionError(f"never {count} leased: {await self.counts(queue)}")
+
+    def stream(self, max_in_flight: int = 0, queue: str = "q", **more: Any) -> Any:
+        return self.stub.StreamReceive(
+            rpc.StreamReceiveRequest(queue=queue, max_in_flight=max_in_flight, **more)
+        )
+
+
+async def next_messages(stream: Any, count: int) -> list[pb.Message]:
+    """The next `count` messages of a stream; more in the same frame are a mistake."""
+    found: list[pb.Message] = []
+    while len(found) < count:
+        frame = await stream.read()
+        assert frame is not grpc.aio.EOF
+        assert frame.messages, "a frame without messages"
+        found.extend(frame.messages)
+    assert len(found) == count
+    return found
+
+
+@asynccontextmanager
+async def connected(server: Server) -> AsyncIterator[Client]:
+    async with grpc.aio.insecure_channel(server.grpc_address, options=UNLIMITED) as channel:
+        yield Client(channel)
+
+
+@asynccontextmanager
+async def served(root: Path, clock: ManualClock | None = None) -> AsyncIterator[tuple[Server, Client]]:
+    async with Server(root, clock=clock or ManualClock()) as server, connected(server) as client:
+        yield server, client

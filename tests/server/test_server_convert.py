@@ -1,0 +1,296 @@
+"""Between the contract's messages and the store's values."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
+from hypothesis import given
+from hypothesis import strategies as st
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server import convert
+from spoolrack_store.clock import DAY, HOUR, Millis
+from spoolrack_store.errors import (
+    InvalidMessage,
+    InvalidQueueName,
+    InvalidRequest,
+    InvalidSetting,
+)
+from spoolrack_store.operations import (
+    Blocking,
+    ById,
+    ByReceipt,
+    Counts,
+    Message,
+    Outgoing,
+    Queue,
+    VisibilityChange,
+)
+from spoolrack_store.settings import QueueSettings
+from spoolrack_store.transitions import State
+
+ID = "0199a000-0000-7000-8000-000000000000"
+MALFORMED = [
+    Duration(seconds=1, nanos=-1),
+    Duration(seconds=-1, nanos=1),
+    Duration(nanos=1_000_000_000),
+    Duration(seconds=315_576_000_001),
+]
+
+
+@given(st.integers(0, 365 * DAY))
+def test_a_span_comes_back_as_it_went(millis: int) -> None:
+    assert convert.millis(convert.duration(Millis(millis)), "delay", most=365 * DAY) == millis
+
+
+@given(st.integers(0, 1 << 45))
+def test_a_moment_is_told_to_the_millisecond(millis: int) -> None:
+    assert convert.timestamp(Millis(millis)).ToMilliseconds() == millis
+
+
+def test_a_span_of_less_than_a_millisecond_does_not_become_none() -> None:
+    assert convert.millis(Duration(nanos=1), "delay", most=1) == 1
+
+
+@pytest.mark.parametrize("span", [*MALFORMED, Duration(seconds=-1), Duration(seconds=3, nanos=1)])
+def test_a_span_that_cannot_be_is_refused_by_the_name_of_its_field(span: Duration) -> None:
+    with pytest.raises(InvalidRequest, match=r"^wait can't be"):
+        convert.millis(span, "wait", most=3_000)
+
+
+@pytest.mark.parametrize("span", MALFORMED)
+def test_a_setting_that_is_no_valid_span_is_refused_by_its_name(span: Duration) -> None:
+    with pytest.raises(InvalidSetting, match="retention"):
+        convert.settings(pb.QueueSettings(retention=span))
+
+
+def test_settings_that_are_absent_have_their_defaults() -> None:
+    assert convert.settings(pb.QueueSettings()) == QueueSettings()
+
+
+def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
+    given = pb.QueueSettings(
+        visibility_timeout=Duration(seconds=1),
+        delivery_delay=Duration(seconds=2),
+        max_receives=3,
+        dead_letter_queue="dead",
+        retention=Duration(seconds=4),
+        max_messages=5,
+        max_bytes=6,
+        max_message_size=7,
+        lease_durability=pb.LEASE_DURABILITY_RELAXED,
+    )
+    assert {field.name for field, _ in given.ListFields()} == {
+        field.name for field in pb.QueueSettings.DESCRIPTOR.fields
+    }
+    held = convert.settings(given)
+    assert held == QueueSettings(
+        visibility_timeout=Millis(1_000),
+        delivery_delay=Millis(2_000),
+        max_receives=3,
+        dead_letter_queue="dead",
+        retention=Millis(4_000),
+        max_messages=5,
+        max_bytes=6,
+        max_message_size=7,
+        relaxed_leases=True,
+    )
+    assert convert.queue(queue_with(held), Millis(0)).settings == given
+
+
+def test_a_visibility_timeout_of_zero_is_refused_and_an_absent_one_is_not() -> None:
+    with pytest.raises(InvalidSetting, match="visibility_timeout"):
+        convert.settings(pb.QueueSettings(visibility_timeout=Duration()))
+
+
+def test_an_unknown_lease_durability_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="lease_durability"):
+        convert.settings(pb.QueueSettings(lease_durability=9))  # type: ignore[arg-type]
+
+
+def test_without_a_mask_an_update_changes_what_is_present() -> None:
+    given = pb.QueueSettings(max_messages=5, retention=Duration())
+    assert convert.changes(given, FieldMask()) == {"max_messages": 5, "retention": 0}
+
+
+def test_what_a_mask_names_and_the_settings_leave_out_gets_its_default() -> None:
+    mask = FieldMask(paths=["visibility_timeout", "max_message_size", "lease_durability"])
+    changes = convert.changes(pb.QueueSettings(max_messages=5), mask)
+    assert changes == {
+        "visibility_timeout": 30_000,
+        "max_message_size": 1024 * 1024,
+        "relaxed_leases": False,
+    }
+
+
+@pytest.mark.parametrize(
+    "path", ["relaxed_leases", "settings.max_bytes", "*", "", "name", "max_bytes.x"]
+)
+def test_a_mask_that_names_no_setting_is_refused(path: str) -> None:
+    with pytest.raises(InvalidSetting, match="is not a setting"):
+        convert.changes(pb.QueueSettings(), FieldMask(paths=[path]))
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a/b", "..", ".a", "a\0", "a\n", "a" * 81, "ä", "a:b", "-a", "a,b"]
+)
+def test_a_name_that_could_not_be_a_folder_is_refused(name: str) -> None:
+    with pytest.raises(InvalidQueueName):
+        convert.queue_name(name)
+
+
+def test_an_id_is_taken_in_either_case_and_nothing_else_is() -> None:
+    assert convert.message_id(ID.upper()) == ID
+    for wrong in ("", "x", ID[:-1], ID + "0", "{" + ID + "}", ID.replace("-", ""), "../" + ID):
+        with pytest.raises(InvalidRequest):
+            convert.message_id(wrong)
+
+
+def test_zero_takes_the_default_and_beyond_the_bounds_is_refused() -> None:
+    assert convert.number(0, "page_size", default=100, most=1_000) == 100
+    assert convert.number(1_000, "page_size", default=100, most=1_000) == 1_000
+    for wrong in (-1, 1_001):
+        with pytest.raises(InvalidRequest, match="page_size"):
+            convert.number(wrong, "page_size", default=100, most=1_000)
+
+
+@pytest.mark.parametrize("count", [0, 1_001])
+def test_none_and_too_many_of_something_are_refused(count: int) -> None:
+    with pytest.raises(InvalidRequest, match="the number of targets"):
+        convert.check_count(count, "targets")
+
+
+def test_a_message_to_be_sent_keeps_text_apart_from_bytes() -> None:
+    message = pb.OutgoingMessage(body=b"\0\xff", delay=Duration())
+    message.attributes["text"].string_value = ""
+    message.attributes["binary"].binary_value = b"\xff"
+    assert convert.outgoing(message) == Outgoing(
+        body=b"\0\xff", attributes={"text": "", "binary": b"\xff"}, delay=Millis(0)
+    )
+    assert convert.outgoing(pb.OutgoingMessage()).delay is None
+
+
+def test_an_attribute_without_a_value_is_refused() -> None:
+    message = pb.OutgoingMessage()
+    message.attributes["nothing"].SetInParent()
+    with pytest.raises(InvalidMessage, match="nothing"):
+        convert.outgoing(message)
+
+
+def test_a_delay_of_more_than_a_year_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="delay"):
+        convert.outgoing(pb.OutgoingMessage(delay=Duration(seconds=366 * 24 * 3600)))
+
+
+def test_a_received_message_tells_all_the_store_knows() -> None:
+    told = convert.message(
+        Message(
+            queue="q",
+            id=ID,
+            state=State.LEASED,
+            body=b"b",
+            attributes={"text": "t", "binary": b"\xff"},
+            size=1,
+            sent_at=Millis(1_500),
+            receives=2,
+            first_receive=Millis(2_000),
+            due=Millis(3_000),
+            receipt="r",
+        )
+    )
+    assert told.id == ID
+    assert told.body == b"b"
+    assert told.attributes["text"].string_value == "t"
+    assert told.attributes["binary"].binary_value == b"\xff"
+    assert told.size == 1
+    assert told.send_time.ToMilliseconds() == 1_500
+    assert told.receive_count == 2
+    assert told.first_receive_time.ToMilliseconds() == 2_000
+    assert told.due_time.ToMilliseconds() == 3_000
+    assert told.receipt == "r"
+    assert told.state == pb.MESSAGE_STATE_LEASED
+
+
+def test_what_a_ready_message_does_not_have_is_absent() -> None:
+    told = convert.message(
+        Message(
+            queue="q",
+            id=ID,
+            state=State.READY,
+            body=b"",
+            attributes={},
+            size=0,
+            sent_at=Millis(0),
+            receives=0,
+            first_receive=None,
+            due=None,
+            receipt=None,
+        )
+    )
+    assert not told.HasField("first_receive_time")
+    assert not told.HasField("due_time")
+    assert told.receipt == ""
+    assert told.state == pb.MESSAGE_STATE_READY
+
+
+def test_every_state_that_one_may_ask_for_is_one_of_the_store() -> None:
+    asked = [pb.MESSAGE_STATE_READY, pb.MESSAGE_STATE_LEASED, pb.MESSAGE_STATE_DELAYED]
+    assert convert.states(asked) == {State.READY, State.LEASED, State.DELAYED}
+    assert convert.states([]) == frozenset()
+    for wrong in (pb.MESSAGE_STATE_UNSPECIFIED, 9):
+        with pytest.raises(InvalidRequest, match="states"):
+            convert.states([wrong])  # type: ignore[list-item]
+
+
+def test_a_lease_of_no_time_is_refused_and_an_absent_one_is_the_queues() -> None:
+    assert convert.visibility(rpc.ReceiveRequest()) is None
+    for wrong in (Duration(), Duration(seconds=12 * 3600, nanos=1)):
+        with pytest.raises(InvalidRequest, match="visibility_timeout"):
+            convert.visibility(rpc.StreamReceiveRequest(visibility_timeout=wrong))
+    assert convert.visibility(rpc.ReceiveRequest(visibility_timeout=convert.duration(HOUR))) == HOUR
+
+
+def test_a_target_names_a_receipt_or_an_id() -> None:
+    assert convert.target(rpc.DeleteTarget(receipt="r")) == ByReceipt("r")
+    assert convert.target(rpc.DeleteTarget(id=ID)) == ById(ID)
+    with pytest.raises(InvalidRequest, match="a target"):
+        convert.target(rpc.DeleteTarget())
+
+
+def test_a_change_without_a_time_is_a_release() -> None:
+    assert convert.change(rpc.VisibilityChange(receipt="r")) == VisibilityChange("r", Millis(0))
+
+
+def test_the_age_of_the_oldest_message_is_never_negative() -> None:
+    assert not convert.queue(queue_with(QueueSettings()), Millis(0)).counts.HasField("oldest_age")
+    held = queue_with(QueueSettings(), oldest=Millis(5_000))
+    assert convert.queue(held, Millis(7_500)).counts.oldest_age.ToMilliseconds() == 2_500
+    assert convert.queue(held, Millis(4_000)).counts.oldest_age.ToMilliseconds() == 0
+
+
+def test_a_queue_names_the_message_that_blocks_it() -> None:
+    blocking = Blocking(id=ID, receives=7, why="it comes back")
+    told = convert.queue(queue_with(QueueSettings(), blocking=blocking), Millis(0))
+    assert (told.blocking_message.id, told.blocking_message.receive_count) == (ID, 7)
+    assert told.blocking_message.why == "it comes back"
+    assert (told.name, told.version, told.create_time.ToMilliseconds()) == ("q", 3, 1_000)
+    assert (told.counts.ready, told.counts.leased, told.counts.delayed, told.counts.bytes) == (
+        1,
+        2,
+        3,
+        4,
+    )
+
+
+def queue_with(
+    settings: QueueSettings, *, oldest: Millis | None = None, blocking: Blocking | None = None
+) -> Queue:
+    return Queue(
+        name="q",
+        settings=settings,
+        created_at=Millis(1_000),
+        version=3,
+        counts=Counts(ready=1, leased=2, delayed=3, bytes=4, oldest=oldest),
+        blocking=blocking,
+    )

@@ -1,0 +1,162 @@
+"""The doors: garbage, what is too large, health, reflection, HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+
+import aiohttp
+import grpc
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from server_rig import Client, connected, refused
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.logs import make_log
+from spoolrack_server.rpc import SERVICE, Calls, Context
+from spoolrack_server.server import LARGEST_CALL, Server
+
+MIB = 1024 * 1024
+UNARY = [method.name for method in SERVICE.methods if not method.client_streaming]
+
+
+@pytest.mark.parametrize("method", UNARY)
+@pytest.mark.parametrize("garbage", [b"\xff\xff\xff\xff", b"\x0a\xff", b"GET / HTTP/1.1"])
+async def test_garbage_is_refused_as_what_it_is(client: Client, method: str, garbage: bytes) -> None:
+    call = client.channel.unary_stream(f"/spoolrack.v1.QueueService/{method}")(garbage)
+    no = await refused(call.read())
+    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
+    assert "Traceback" not in no.message
+
+
+async def test_a_name_that_is_not_unicode_is_refused(client: Client) -> None:
+    call = client.channel.unary_unary("/spoolrack.v1.QueueService/GetQueue")(b"\x0a\x02\xff\xfe")
+    assert (await refused(call)).reason == "INVALID_REQUEST"
+
+
+async def test_the_largest_message_passes(client: Client) -> None:
+    await client.create(max_message_size=64 * MIB)
+    body = bytes(64 * MIB)
+    outgoing = pb.OutgoingMessage(body=body)
+    outgoing.attributes["a"].binary_value = bytes(64 * 1024 - 1)
+    await client.stub.Send(rpc.SendRequest(queue="q", messages=[outgoing]))
+    (message,) = await client.receive()
+    assert message.body == body
+
+
+async def test_a_request_that_is_too_large_is_refused_and_the_connection_lives(client: Client) -> None:
+    await client.create(max_message_size=64 * MIB)
+    with pytest.raises(grpc.aio.AioRpcError, match="larger than max") as caught:
+        await client.send(bytes(LARGEST_CALL + 1))
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert (await client.counts()).ready == 0
+
+
+async def test_ten_megabytes_of_attributes_are_refused(client: Client) -> None:
+    await client.create()
+    message = pb.OutgoingMessage(body=b"x")
+    message.attributes["a"].binary_value = bytes(10 * MIB)
+    response = await client.stub.Send(rpc.SendRequest(queue="q", messages=[message]))
+    assert response.results[0].error.reason == "ATTRIBUTES_TOO_LARGE"
+
+
+async def test_an_unknown_method_is_unimplemented(client: Client) -> None:
+    call = client.channel.unary_unary("/spoolrack.v1.QueueService/Juggle")(b"")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_a_mistake_of_the_server_is_logged_with_its_traceback_and_tells_the_client_nothing() -> (
+    None
+):
+    class Service:
+        """A service in which every method has the same mistake."""
+
+        def __getattr__(self, name: str) -> object:
+            async def fail(request: object, context: Context) -> None:
+                raise KeyError("a secret")
+
+            return fail
+
+    stream = io.StringIO()
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers(
+        (Calls(make_log(stream=stream)).handlers(Service(), frozenset({"Receive"})),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        client = Client(channel)
+        for call in (client.counts(), client.receive(), client.stream().read()):
+            no = await refused(call)
+            assert (no.code, no.reason) == (grpc.StatusCode.INTERNAL, "INTERNAL_ERROR")
+            assert "secret" not in no.message
+    await server.stop(None)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 3
+    assert all("a secret" in line and "Traceback" in line for line in lines)
+
+
+@pytest.mark.parametrize("service", ["", "spoolrack.v1.QueueService"])
+async def test_health_says_serving_and_then_not_serving(server: Server, service: str) -> None:
+    async with connected(server) as client:
+        health = health_pb2_grpc.HealthStub(client.channel)
+        request = health_pb2.HealthCheckRequest(service=service)
+        assert (await health.Check(request)).status == health_pb2.HealthCheckResponse.SERVING
+        watches = [health.Watch(request), health.Watch(request)]
+        for watch in watches:
+            assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+        watches.pop().cancel()
+        stopping = asyncio.ensure_future(server.stop())
+        (watch,) = watches
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await watch.read()
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+        await stopping
+
+
+async def test_health_does_not_know_other_services(client: Client) -> None:
+    health = health_pb2_grpc.HealthStub(client.channel)
+    request = health_pb2.HealthCheckRequest(service="other")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await health.Check(request)
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+    watch = health.Watch(request)
+    assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+
+
+async def test_reflection_shows_the_contract(client: Client) -> None:
+    stub = reflection_pb2_grpc.ServerReflectionStub(client.channel)
+    requests = [
+        reflection_pb2.ServerReflectionRequest(list_services=""),
+        reflection_pb2.ServerReflectionRequest(file_containing_symbol="spoolrack.v1.QueueService"),
+    ]
+    listed, described = [response async for response in stub.ServerReflectionInfo(iter(requests))]
+    names = {service.name for service in listed.list_services_response.service}
+    assert {"spoolrack.v1.QueueService", "grpc.health.v1.Health"} <= names
+    files = described.file_descriptor_response.file_descriptor_proto
+    assert "spoolrack/v1/queue_service.proto" in {
+        FileDescriptorProto.FromString(file).name for file in files
+    }
+
+
+async def test_http_tells_the_health_and_where_to_look_for_the_rest(server: Server) -> None:
+    async with aiohttp.ClientSession(server.http_url) as session:
+        async with session.get("/-/health") as response:
+            assert response.status == 200
+            assert await response.json() == {"status": "SERVING"}
+        for path in ("/", "/-/", "/jobs/messages"):
+            async with session.post(path) as response:
+                assert response.status == 404
+                assert "/-/health" in await response.text()
+
+
+async def test_a_server_without_http_serves(tmp_path_factory: pytest.TempPathFactory) -> None:
+    root = tmp_path_factory.mktemp("root")
+    async with Server(root, http_port=None) as server, connected(server) as client:
+        assert server.http_url is None
+        await client.create()

@@ -1,0 +1,30 @@
+"""One line an event, whatever is in it."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from spoolrack_server.logs import LogFormat, make_log
+
+
+@pytest.mark.parametrize("format", ["logfmt", "json"])
+def test_an_event_is_one_line_with_its_traceback_in_it(format: LogFormat) -> None:
+    stream = io.StringIO()
+    log = make_log(format=format, stream=stream)
+    try:
+        raise ValueError('two\nlines, "quoted"')
+    except ValueError:
+        log.exception("it broke", queue="a b", why='x="y"')
+    (line,) = stream.getvalue().splitlines()
+    assert "ValueError" in line
+    assert "it broke" in line
+    if format == "json":
+        assert json.loads(line)["queue"] == "a b"
+
+
+def test_what_is_below_the_level_is_not_written() -> None:
+    stream = io.StringIO()
+    make_log(stream=stream).debug("a call")
+    assert stream.getvalue() == ""

@@ -1,0 +1,320 @@
+"""The RPCs that send, receive, delete, extend and show messages."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from server_rig import LONG, Client, refused
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_store.testing import ManualClock
+
+MIB = 1024 * 1024
+ID = "0199a000-0000-7000-8000-000000000000"
+
+
+async def test_a_message_arrives_as_it_was_sent(client: Client) -> None:
+    await client.create()
+    outgoing = pb.OutgoingMessage(body=b"\0body\xff")
+    outgoing.attributes["text"].string_value = "ä"
+    outgoing.attributes["binary"].binary_value = b"\xff"
+    response = await client.stub.Send(rpc.SendRequest(queue="q", messages=[outgoing]))
+    sent = response.results[0].sent
+    (message,) = await client.receive()
+    assert message.id == sent.id
+    assert message.send_time == sent.send_time
+    assert message.body == b"\0body\xff"
+    assert dict(message.attributes) == dict(outgoing.attributes)
+    assert message.size == 6
+    assert message.receive_count == 1
+    assert message.HasField("first_receive_time")
+    assert message.due_time.ToMilliseconds() - message.first_receive_time.ToMilliseconds() == 30_000
+    assert message.receipt
+    assert message.state == pb.MESSAGE_STATE_LEASED
+
+
+async def test_invalid_messages_fail_alone_and_the_others_arrive_in_order(client: Client) -> None:
+    await client.create(max_message_size=10)
+    nameless = pb.OutgoingMessage(body=b"x")
+    nameless.attributes[""].string_value = "x"
+    empty = pb.OutgoingMessage(body=b"x")
+    empty.attributes["a"].SetInParent()
+    late = pb.OutgoingMessage(body=b"x", delay=Duration(seconds=-1))
+    messages = [
+        pb.OutgoingMessage(body=b"1"),
+        pb.OutgoingMessage(body=b"x" * 11),
+        empty,
+        pb.OutgoingMessage(body=b"2"),
+        late,
+        nameless,
+    ]
+    response = await client.stub.Send(rpc.SendRequest(queue="q", messages=messages))
+    reasons = [result.error.reason for result in response.results]
+    assert reasons == [
+        "",
+        "MESSAGE_TOO_LARGE",
+        "INVALID_MESSAGE",
+        "",
+        "INVALID_REQUEST",
+        "INVALID_MESSAGE",
+    ]
+    error = response.results[1].error
+    assert error.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+    assert error.metadata == {"queue": "q", "size": "11", "limit": "10"}
+    assert [message.body for message in await client.receive(10)] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("count", [0, 1_001])
+async def test_none_and_more_than_a_thousand_are_refused(client: Client, count: int) -> None:
+    await client.create()
+    calls = [
+        client.stub.Send(rpc.SendRequest(queue="q", messages=[pb.OutgoingMessage()] * count)),
+        client.stub.Delete(
+            rpc.DeleteRequest(queue="q", targets=[rpc.DeleteTarget(receipt="x")] * count)
+        ),
+        client.stub.ChangeVisibility(
+            rpc.ChangeVisibilityRequest(queue="q", changes=[rpc.VisibilityChange()] * count)
+        ),
+    ]
+    for call in calls:
+        no = await refused(call)
+        assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
+        assert no.metadata["value"] == str(count)
+
+
+async def test_a_thousand_messages_are_sent_received_and_deleted_in_one_call_each(
+    client: Client,
+) -> None:
+    await client.create()
+    ids = await client.send(*[b"%d" % n for n in range(1_000)])
+    messages = await client.receive(1_000)
+    assert [message.id for message in messages] == ids == sorted(ids)
+    assert await client.delete(*[message.receipt for message in messages]) == []
+    assert (await client.counts()).leased == 0
+
+
+async def test_a_receive_holds_no_more_bytes_than_asked_for_but_one_message(client: Client) -> None:
+    await client.create()
+    await client.send(b"x" * 100, b"x" * 100, b"x" * 100)
+    asked = rpc.ReceiveRequest(queue="q", max_messages=10, max_bytes=50)
+    assert len((await client.stub.Receive(asked)).messages) == 1
+    asked.max_bytes = 250
+    assert len((await client.stub.Receive(asked)).messages) == 2
+
+
+async def test_a_poll_without_a_wait_answers_at_once_and_one_with_a_wait_when_it_is_over(
+    client: Client, clock: ManualClock
+) -> None:
+    await client.create()
+    assert await client.receive() == []
+    call = client.stub.Receive(rpc.ReceiveRequest(queue="q", wait=Duration(seconds=20)))
+    for _ in range(1_000):
+        # The call may reach the store after any of these.
+        clock.advance(20_000)
+        await client.counts()
+        if call.done():
+            break
+    assert (await call).messages == []
+
+
+async def test_a_waiting_poll_gets_what_is_sent_meanwhile(client: Client) -> None:
+    await client.create()
+    call = client.stub.Receive(rpc.ReceiveRequest(queue="q", wait=LONG))
+    await client.send(b"here")
+    assert [message.body for message in (await call).messages] == [b"here"]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        rpc.ReceiveRequest(queue="q", max_messages=1_001),
+        rpc.ReceiveRequest(queue="q", max_messages=-1),
+        rpc.ReceiveRequest(queue="q", max_bytes=-1),
+        rpc.ReceiveRequest(queue="q", wait=Duration(seconds=3601)),
+        rpc.ReceiveRequest(queue="q", wait=Duration(seconds=1, nanos=-1)),
+        rpc.ReceiveRequest(queue="q", visibility_timeout=Duration()),
+        rpc.ReceiveRequest(queue="q", visibility_timeout=Duration(seconds=43_201)),
+    ],
+)
+async def test_a_receive_beyond_its_bounds_is_refused(
+    client: Client, request_: rpc.ReceiveRequest
+) -> None:
+    await client.create()
+    await client.send(b"x")
+    no = await refused(client.stub.Receive(request_))
+    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
+    assert (await client.counts()).leased == 0
+
+
+async def test_each_target_of_a_delete_has_its_own_result(client: Client, clock: ManualClock) -> None:
+    await client.create()
+    one, two, three = await client.send(b"1", b"2", b"3")
+    first, second = await client.receive(2)
+    clock.advance(31_000)
+    await client.receive(1)  # The first again: its old receipt is stale.
+    targets = [
+        rpc.DeleteTarget(receipt=first.receipt),
+        rpc.DeleteTarget(id=three),
+        rpc.DeleteTarget(id=ID),
+        rpc.DeleteTarget(receipt="nonsense"),
+        rpc.DeleteTarget(id="../" + two),
+        rpc.DeleteTarget(),
+        rpc.DeleteTarget(id=two),
+    ]
+    response = await client.stub.Delete(rpc.DeleteRequest(queue="q", targets=targets))
+    reasons = [result.error.reason for result in response.results]
+    assert reasons == [
+        "STALE_RECEIPT",
+        "",
+        "MESSAGE_NOT_FOUND",
+        "INVALID_RECEIPT",
+        "INVALID_REQUEST",
+        "INVALID_REQUEST",
+        "",
+    ]
+    assert second.id == two
+    counts = await client.counts()
+    assert (counts.ready, counts.leased) == (0, 1)
+    assert await client.delete(second.receipt) == []
+    assert one == first.id
+
+
+async def test_an_extension_tells_the_new_end_and_a_release_puts_the_message_back(
+    client: Client, clock: ManualClock
+) -> None:
+    await client.create()
+    await client.send(b"1", b"2")
+    first, second = await client.receive(2)
+    clock.advance(10_000)
+    changes = [
+        rpc.VisibilityChange(receipt=first.receipt, visibility_timeout=Duration(seconds=60)),
+        rpc.VisibilityChange(receipt=second.receipt),
+        rpc.VisibilityChange(receipt=first.receipt, visibility_timeout=Duration(seconds=-1)),
+        rpc.VisibilityChange(receipt="x" * 1_000_000),
+    ]
+    response = await client.stub.ChangeVisibility(
+        rpc.ChangeVisibilityRequest(queue="q", changes=changes)
+    )
+    extended, released, negative, nonsense = response.results
+    assert extended.due_time.ToMilliseconds() - first.due_time.ToMilliseconds() == 40_000
+    assert not released.HasField("due_time")
+    assert not released.HasField("error")
+    assert negative.error.reason == "INVALID_REQUEST"
+    assert nonsense.error.reason == "INVALID_RECEIPT"
+    (again,) = await client.receive(10)
+    assert (again.id, again.receive_count) == (second.id, 2)
+
+
+async def test_a_message_can_be_looked_at_without_leasing_it(client: Client) -> None:
+    await client.create()
+    (id,) = await client.send(b"body")
+    request = rpc.GetMessageRequest(queue="q", id=id.upper())
+    message = (await client.stub.GetMessage(request)).message
+    assert (message.id, message.body, message.receipt) == (id, b"body", "")
+    assert message.state == pb.MESSAGE_STATE_READY
+    assert (await client.counts()).ready == 1
+    no = await refused(client.stub.GetMessage(rpc.GetMessageRequest(queue="q", id=ID)))
+    assert (no.code, no.reason) == (grpc.StatusCode.NOT_FOUND, "MESSAGE_NOT_FOUND")
+    no = await refused(client.stub.GetMessage(rpc.GetMessageRequest(queue="q", id="../x")))
+    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
+
+
+async def test_messages_are_listed_in_order_a_page_at_a_time_and_none_twice(client: Client) -> None:
+    await client.create()
+    ids = await client.send(*[b"%d" % n for n in range(7)])
+    (leased,) = await client.receive()
+    found: list[str] = []
+    token, pages = "", 0
+    for _ in range(len(ids)):
+        request = rpc.ListMessagesRequest(queue="q", page_size=3, page_token=token, max_body_bytes=-1)
+        page = await client.stub.ListMessages(request)
+        found += [message.id for message in page.messages]
+        assert not any(message.receipt for message in page.messages)
+        pages += 1
+        token = page.next_page_token
+        if not token:
+            break
+    assert (found, pages) == (ids, 3)
+    request = rpc.ListMessagesRequest(queue="q", states=[pb.MESSAGE_STATE_LEASED])
+    page = await client.stub.ListMessages(request)
+    assert [message.id for message in page.messages] == [leased.id]
+    assert page.messages[0].body == b""
+    assert page.messages[0].size == 1
+
+
+async def test_a_listed_body_is_cut_where_asked(client: Client) -> None:
+    await client.create()
+    await client.send(b"0123456789")
+    request = rpc.ListMessagesRequest(queue="q", max_body_bytes=4)
+    (message,) = (await client.stub.ListMessages(request)).messages
+    assert (message.body, message.size) == (b"0123", 10)
+
+
+async def test_a_page_of_large_bodies_fits_into_what_a_client_takes(client: Client) -> None:
+    await client.create()
+    ids = await client.send(*[bytes(MIB) for _ in range(9)])
+    found: list[str] = []
+    token = ""
+    for _ in range(len(ids)):
+        request = rpc.ListMessagesRequest(queue="q", page_token=token, max_body_bytes=-1)
+        page = await client.stub.ListMessages(request)
+        assert page.ByteSize() < 4 * MIB
+        found += [message.id for message in page.messages]
+        token = page.next_page_token
+        if not token:
+            break
+    assert found == ids
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        rpc.ListMessagesRequest(queue="q", page_size=1_001),
+        rpc.ListMessagesRequest(queue="q", page_token="x"),
+        rpc.ListMessagesRequest(queue="q", states=[0]),
+        rpc.ListMessagesRequest(queue="q", states=[99]),
+    ],
+)
+async def test_a_list_that_cannot_be_is_refused(
+    client: Client, request_: rpc.ListMessagesRequest
+) -> None:
+    await client.create()
+    no = await refused(client.stub.ListMessages(request_))
+    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
+
+
+async def test_a_full_queue_says_so_and_when_to_try_again(client: Client) -> None:
+    await client.create(max_messages=1)
+    messages = [pb.OutgoingMessage(body=b"1"), pb.OutgoingMessage(body=b"2")]
+    response = await client.stub.Send(rpc.SendRequest(queue="q", messages=messages[:1]))
+    assert response.results[0].sent.id
+    response = await client.stub.Send(rpc.SendRequest(queue="q", messages=messages[1:]))
+    error = response.results[0].error
+    assert error.reason == "QUEUE_FULL"
+    assert error.code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+    assert error.retry_delay.ToMilliseconds() == 1_000
+
+
+async def test_no_method_works_on_a_queue_that_is_not_there(client: Client) -> None:
+    calls = [
+        client.stub.GetQueue(rpc.GetQueueRequest(name="q")),
+        client.stub.UpdateQueue(
+            rpc.UpdateQueueRequest(name="q", settings=pb.QueueSettings(max_bytes=1))
+        ),
+        client.stub.DeleteQueue(rpc.DeleteQueueRequest(name="q")),
+        client.stub.PurgeQueue(rpc.PurgeQueueRequest(name="q")),
+        client.stub.Send(rpc.SendRequest(queue="q", messages=[pb.OutgoingMessage()])),
+        client.stub.Receive(rpc.ReceiveRequest(queue="q", wait=LONG)),
+        client.stub.Delete(rpc.DeleteRequest(queue="q", targets=[rpc.DeleteTarget(id=ID)])),
+        client.stub.ChangeVisibility(
+            rpc.ChangeVisibilityRequest(queue="q", changes=[rpc.VisibilityChange(receipt="x")])
+        ),
+        client.stub.GetMessage(rpc.GetMessageRequest(queue="q", id=ID)),
+        client.stub.ListMessages(rpc.ListMessagesRequest(queue="q")),
+        client.stream().read(),
+    ]
+    for call in calls:
+        no = await refused(call)
+        assert (no.code, no.reason) == (grpc.StatusCode.NOT_FOUND, "QUEUE_NOT_FOUND")
+        assert no.metadata == {"queue": "q"}

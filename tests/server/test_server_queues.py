@@ -1,0 +1,153 @@
+"""The RPCs that make, show, change and remove queues."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
+from server_rig import GONE, Client, refused
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_store.testing import ManualClock
+
+
+async def test_a_queue_tells_its_settings_defaults_included(client: Client) -> None:
+    created = await client.create("jobs", max_messages=5)
+    assert created.name == "jobs"
+    assert created.settings.max_messages == 5
+    assert created.settings.visibility_timeout == Duration(seconds=30)
+    assert created.settings.max_message_size == 1024 * 1024
+    assert created.settings.lease_durability == pb.LEASE_DURABILITY_STRICT
+    assert created.HasField("create_time")
+    found = await client.stub.GetQueue(rpc.GetQueueRequest(name="jobs"))
+    assert found.queue == created
+
+
+async def test_creating_a_queue_again_finds_it_unless_the_settings_differ(client: Client) -> None:
+    created = await client.create(max_messages=5)
+    assert await client.create(max_messages=5) == created
+    no = await refused(client.create(max_messages=6))
+    assert (no.code, no.reason) == (grpc.StatusCode.ALREADY_EXISTS, "QUEUE_EXISTS")
+    assert no.retry_millis is None
+    assert no.metadata["queue"] == "q"
+    assert "max_messages" in no.message
+
+
+async def test_an_update_changes_what_its_mask_names_and_no_more(client: Client) -> None:
+    await client.create(max_messages=5, max_bytes=6)
+    response = await client.stub.UpdateQueue(
+        rpc.UpdateQueueRequest(
+            name="q",
+            settings=pb.QueueSettings(max_bytes=7, max_message_size=8),
+            update_mask=FieldMask(paths=["max_bytes", "max_messages"]),
+        )
+    )
+    settings = response.queue.settings
+    assert (settings.max_messages, settings.max_bytes) == (0, 7)
+    assert settings.max_message_size == 1024 * 1024
+    assert response.queue.version > 1
+
+
+async def test_a_mask_with_an_unknown_field_changes_nothing(client: Client) -> None:
+    created = await client.create()
+    no = await refused(
+        client.stub.UpdateQueue(
+            rpc.UpdateQueueRequest(
+                name="q",
+                settings=pb.QueueSettings(max_bytes=7),
+                update_mask=FieldMask(paths=["max_bytes", "colour"]),
+            )
+        )
+    )
+    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_SETTING")
+    assert no.metadata["name"] == "colour"
+    assert (await client.stub.GetQueue(rpc.GetQueueRequest(name="q"))).queue == created
+
+
+async def test_queues_are_listed_in_order_a_page_at_a_time_and_none_twice(client: Client) -> None:
+    names = ["a", "b1", "b2", "b3", "c"]
+    for name in reversed(names):
+        await client.create(name)
+    found: list[list[str]] = []
+    token = ""
+    for _ in range(len(names)):
+        page = await client.stub.ListQueues(rpc.ListQueuesRequest(page_size=2, page_token=token))
+        found.append([queue.name for queue in page.queues])
+        token = page.next_page_token
+        if not token:
+            break
+    assert found == [["a", "b1"], ["b2", "b3"], ["c"]]
+    page = await client.stub.ListQueues(rpc.ListQueuesRequest(prefix="b", page_size=3))
+    assert [queue.name for queue in page.queues] == ["b1", "b2", "b3"]
+    assert page.next_page_token == ""
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        rpc.ListQueuesRequest(page_size=-1),
+        rpc.ListQueuesRequest(page_size=1_001),
+        rpc.ListQueuesRequest(page_token="a/b"),
+    ],
+)
+async def test_a_page_that_cannot_be_is_refused(
+    client: Client, request_: rpc.ListQueuesRequest
+) -> None:
+    no = await refused(client.stub.ListQueues(request_))
+    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
+
+
+async def test_a_deleted_queue_is_gone_with_all_its_messages(client: Client) -> None:
+    await client.create()
+    await client.send(b"1", b"2")
+    await client.stub.DeleteQueue(rpc.DeleteQueueRequest(name="q"))
+    no = await refused(client.counts())
+    assert no.reason in GONE
+    assert (await client.stub.ListQueues(rpc.ListQueuesRequest())).queues == []
+
+
+async def test_a_purge_takes_ready_leased_and_delayed_messages(client: Client) -> None:
+    await client.create()
+    await client.send(b"1", b"2")
+    await client.receive()
+    delayed = pb.OutgoingMessage(body=b"3", delay=Duration(seconds=60))
+    await client.stub.Send(rpc.SendRequest(queue="q", messages=[delayed]))
+    assert (await client.stub.PurgeQueue(rpc.PurgeQueueRequest(name="q"))).purged == 3
+    counts = await client.counts()
+    assert (counts.ready, counts.leased, counts.delayed, counts.bytes) == (0, 0, 0, 0)
+
+
+async def test_counts_tell_the_states_the_bytes_and_the_oldest_age(
+    client: Client, clock: ManualClock
+) -> None:
+    await client.create()
+    await client.send(b"12", b"34")
+    await client.receive()
+    clock.advance(2_500)
+    counts = await client.counts()
+    assert (counts.ready, counts.leased, counts.delayed, counts.bytes) == (1, 1, 0, 4)
+    assert counts.oldest_age.ToMilliseconds() == 2_500
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "a\0b", "x" * 81, "x" * 5_000_000])
+async def test_a_bad_queue_name_is_refused_by_every_method(client: Client, name: str) -> None:
+    calls = [
+        client.stub.CreateQueue(rpc.CreateQueueRequest(name=name)),
+        client.stub.GetQueue(rpc.GetQueueRequest(name=name)),
+        client.stub.UpdateQueue(rpc.UpdateQueueRequest(name=name)),
+        client.stub.DeleteQueue(rpc.DeleteQueueRequest(name=name)),
+        client.stub.PurgeQueue(rpc.PurgeQueueRequest(name=name)),
+        client.stub.Send(rpc.SendRequest(queue=name, messages=[pb.OutgoingMessage()])),
+        client.stub.Receive(rpc.ReceiveRequest(queue=name)),
+        client.stub.Delete(rpc.DeleteRequest(queue=name, targets=[rpc.DeleteTarget(receipt="x")])),
+        client.stub.ChangeVisibility(
+            rpc.ChangeVisibilityRequest(queue=name, changes=[rpc.VisibilityChange(receipt="x")])
+        ),
+        client.stub.GetMessage(rpc.GetMessageRequest(queue=name, id="x")),
+        client.stub.ListMessages(rpc.ListMessagesRequest(queue=name)),
+        client.stream(queue=name).read(),
+    ]
+    for call in calls:
+        no = await refused(call)
+        assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_QUEUE_NAME")

@@ -1,0 +1,214 @@
+"""The stream of receives: its credits, and what stays leased when it or a poll ends."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from server_rig import GONE, LONG, Client, connected, next_messages, refused
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.logs import make_log
+from spoolrack_server.server import Server
+from spoolrack_server.service import QueueService
+from spoolrack_store.operations import CreateQueue, Outgoing, Receive, Send
+from spoolrack_store.settings import QueueSettings
+from spoolrack_store.store import Store
+from spoolrack_store.testing import ManualClock
+
+MIB = 1024 * 1024
+RECEIVE = "/spoolrack.v1.QueueService/Receive"
+ONE = rpc.ReceiveRequest(queue="q").SerializeToString()
+NOBODY: Any = None
+"""The context of a call that never gets so far as to use it."""
+
+
+async def test_a_stream_brings_what_is_there_and_what_comes_in_order(client: Client) -> None:
+    await client.create()
+    await client.send(b"1", b"2")
+    stream = client.stream()
+    assert [message.body for message in await next_messages(stream, 2)] == [b"1", b"2"]
+    await client.send(b"3")
+    assert [message.body for message in await next_messages(stream, 1)] == [b"3"]
+
+
+async def test_a_stream_never_holds_more_than_its_credits(client: Client) -> None:
+    await client.create()
+    await client.send(*[b"%d" % n for n in range(10)])
+    stream = client.stream(3)
+    held = await next_messages(stream, 3)
+    seen = [message.body for message in held]
+    while len(seen) < 10:
+        assert (await client.counts()).leased == 3
+        assert await client.delete(held.pop(0).receipt) == []
+        (message,) = await next_messages(stream, 1)
+        held.append(message)
+        seen.append(message.body)
+    assert seen == [b"%d" % n for n in range(10)]
+
+
+async def test_a_delete_over_another_connection_gives_the_credit_back(
+    server: Server, client: Client
+) -> None:
+    await client.create()
+    one, _ = await client.send(b"1", b"2")
+    stream = client.stream(1)
+    await next_messages(stream, 1)
+    async with connected(server) as other:
+        await other.stub.Delete(rpc.DeleteRequest(queue="q", targets=[rpc.DeleteTarget(id=one)]))
+    assert [message.body for message in await next_messages(stream, 1)] == [b"2"]
+
+
+async def test_a_release_gives_the_credit_back(client: Client) -> None:
+    await client.create()
+    await client.send(b"1", b"2")
+    stream = client.stream(1)
+    (first,) = await next_messages(stream, 1)
+    await client.release(first.receipt)
+    (again,) = await next_messages(stream, 1)
+    assert (again.body, again.receive_count) == (b"1", 2)
+
+
+async def test_an_expiry_gives_the_credit_back(client: Client, clock: ManualClock) -> None:
+    await client.create()
+    await client.send(b"1", b"2")
+    stream = client.stream(1, visibility_timeout=Duration(seconds=5))
+    (first,) = await next_messages(stream, 1)
+    clock.advance(5_001)
+    (again,) = await next_messages(stream, 1)
+    assert (again.id, again.receive_count) == (first.id, 2)
+    assert again.receipt != first.receipt
+
+
+async def test_a_purge_gives_the_credits_back(client: Client) -> None:
+    await client.create()
+    await client.send(b"1", b"2", b"3")
+    stream = client.stream(2)
+    await next_messages(stream, 2)
+    await client.stub.PurgeQueue(rpc.PurgeQueueRequest(name="q"))
+    await client.send(b"4", b"5")
+    assert [message.body for message in await next_messages(stream, 2)] == [b"4", b"5"]
+
+
+async def test_two_streams_share_a_queue_and_no_message_goes_to_both(
+    server: Server, client: Client
+) -> None:
+    await client.create()
+    async with connected(server) as other:
+        streams = [client.stream(5), other.stream(5)]
+        await client.send(*[b"%d" % n for n in range(10)])
+        found = [await next_messages(stream, 5) for stream in streams]
+    assert sorted(message.body for messages in found for message in messages) == [
+        b"%d" % n for n in range(10)
+    ]
+
+
+@pytest.mark.parametrize("wrong", [-1, 10_001])
+async def test_a_stream_with_a_credit_beyond_bounds_is_refused(client: Client, wrong: int) -> None:
+    await client.create()
+    no = await refused(client.stream(wrong).read())
+    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
+
+
+async def test_a_stream_ends_when_its_queue_is_deleted(client: Client) -> None:
+    await client.create()
+    await client.send(b"1")
+    stream = client.stream()
+    await next_messages(stream, 1)
+    await client.stub.DeleteQueue(rpc.DeleteQueueRequest(name="q"))
+    assert (await refused(stream.read())).reason in GONE
+
+
+async def test_what_was_handed_over_stays_leased_when_its_stream_ends(
+    client: Client, clock: ManualClock
+) -> None:
+    await client.create()
+    await client.send(b"1")
+    stream = client.stream()
+    (message,) = await next_messages(stream, 1)
+    stream.cancel()
+    await client.send(b"2")
+    # A stream that began later gets only the second: the first is still its holder's.
+    assert [message.body for message in await next_messages(client.stream(), 1)] == [b"2"]
+    assert await client.delete(message.receipt) == []
+
+
+async def test_a_client_that_leaves_as_soon_as_it_has_its_message_can_still_delete_it(
+    client: Client,
+) -> None:
+    await client.create()
+    for n in range(200):
+        await client.send(b"%d" % n)
+        stream = client.stream(1)
+        (message,) = await next_messages(stream, 1)
+        stream.cancel()
+        assert await client.delete(message.receipt) == []
+        assert message.receive_count == 1
+
+
+async def test_a_client_that_leaves_while_it_waits_leaves_nothing_leased(client: Client) -> None:
+    await client.create()
+    for n in range(200):
+        poll = client.stub.Receive(rpc.ReceiveRequest(queue="q", wait=LONG))
+        stream = client.stream()
+        # At different moments of their way to the store and back.
+        for _ in range(n % 20):
+            await client.counts()
+        sending = client.stub.Send(rpc.SendRequest(queue="q", messages=[{"body": b"%d" % n}]))
+        poll.cancel()
+        stream.cancel()
+        await sending
+        # Nobody else can have it for good, or this would wait until the test's own limit.
+        (message,) = await client.receive(wait=LONG)
+        assert await client.delete(message.receipt) == []
+
+
+async def test_a_frame_that_no_transport_took_is_given_back(client: Client) -> None:
+    await client.create(max_message_size=64 * MIB)
+    await client.send(bytes(60 * MIB))
+    # Nobody reads: the most part of the frame stays with the server.
+    poll = client.channel.unary_stream(RECEIVE)
+    for begin in (client.stream, lambda: poll(ONE)):
+        call = begin()
+        # The headers go with the first bytes of the frame.
+        await call.initial_metadata()
+        assert (await client.counts()).leased == 1
+        call.cancel()
+        (message,) = await client.receive(wait=LONG)
+        assert message.receive_count == 1
+        await client.stub.Send(rpc.SendRequest(queue="q", messages=[{"body": bytes(60 * MIB)}]))
+        assert await client.delete(message.receipt) == []
+
+
+async def test_what_is_leased_just_when_its_client_leaves_is_given_back(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with Store.open(tmp_path, clock=clock) as store:
+        service = QueueService(store, clock, make_log())
+        for name in ("q", "empty"):
+            store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
+        store.submit(Send(queue="q", messages=[Outgoing(body=b"1")])).result()
+        call = asyncio.ensure_future(service.Receive(rpc.ReceiveRequest(queue="q"), NOBODY))
+        await asyncio.sleep(0)
+        # The loop stands still until the answer has come, and hears of the cancellation first.
+        store.submit(Receive(queue="empty")).result()
+        assert store.queue("q").counts.leased == 1
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await service.close()
+        (message,) = store.submit(Receive(queue="q")).result()
+        assert message.receives == 1
+
+
+async def test_a_consumer_that_does_not_read_gets_no_more_than_a_few_frames(client: Client) -> None:
+    await client.create(max_message_size=8 * MIB)
+    for _ in range(12):
+        await client.send(bytes(8 * MIB))
+    stream = client.stream()
+    for _ in range(300):
+        counts = await client.counts()
+        assert counts.leased <= 3, "the server reads ahead"
+    await next_messages(stream, 12)

@@ -1,0 +1,145 @@
+"""The stream of sends: answers in order, several requests on their way, errors that end nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from server_rig import Client, refused
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server import sending
+
+
+def request(number: int, *bodies: bytes, queue: str = "q") -> rpc.StreamSendRequest:
+    return rpc.StreamSendRequest(
+        correlation_id=number,
+        queue=queue,
+        messages=[pb.OutgoingMessage(body=body) for body in bodies],
+    )
+
+
+async def responses(call: Any) -> list[rpc.StreamSendResponse]:
+    return [response async for response in call]
+
+
+async def test_answers_come_in_the_order_of_the_requests_and_so_do_the_messages(client: Client) -> None:
+    await client.create()
+    count = 3 * sending.WINDOW_REQUESTS
+
+    async def requests() -> AsyncIterator[rpc.StreamSendRequest]:
+        for n in range(count):
+            yield request(-n, b"%d" % n, b"and %d" % n)
+
+    found = await responses(client.stub.StreamSend(requests()))
+    assert [response.correlation_id for response in found] == [-n for n in range(count)]
+    ids = [result.sent.id for response in found for result in response.results]
+    messages = await client.receive(1_000)
+    assert [message.id for message in messages] == ids
+    assert [message.body for message in messages[:4]] == [b"0", b"and 0", b"1", b"and 1"]
+
+
+async def test_a_client_may_send_many_before_it_reads_an_answer(client: Client) -> None:
+    await client.create()
+    call = client.stub.StreamSend()
+    for n in range(sending.WINDOW_REQUESTS):
+        await call.write(request(n, b"x"))
+    first = await call.read()
+    assert first.correlation_id == 0
+    assert first.results[0].sent.id
+    await call.done_writing()
+    for n in range(1, sending.WINDOW_REQUESTS):
+        assert (await call.read()).correlation_id == n
+    assert await call.read() is grpc.aio.EOF
+
+
+async def test_what_is_wrong_with_one_request_is_in_its_answer_and_the_stream_goes_on(
+    client: Client,
+) -> None:
+    await client.create(max_message_size=3)
+    requests = [
+        request(1, b"1"),
+        request(2, b"1", queue="a/b"),
+        request(3, b"1", queue="nowhere"),
+        request(4),
+        request(5, *[b"x"] * 1_001),
+        request(6, b"long", b"2"),
+        request(7, b"3"),
+    ]
+    found = await responses(client.stub.StreamSend(iter(requests)))
+    assert [response.correlation_id for response in found] == [1, 2, 3, 4, 5, 6, 7]
+    assert [response.error.reason for response in found] == [
+        "",
+        "INVALID_QUEUE_NAME",
+        "QUEUE_NOT_FOUND",
+        "INVALID_REQUEST",
+        "INVALID_REQUEST",
+        "",
+        "",
+    ]
+    assert found[1].error.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+    assert found[2].error.metadata == {"queue": "nowhere"}
+    assert not found[2].results
+    assert [result.error.reason for result in found[5].results] == ["MESSAGE_TOO_LARGE", ""]
+    assert [message.body for message in await client.receive(10)] == [b"1", b"2", b"3"]
+
+
+async def test_a_stream_without_a_request_ends_well(client: Client) -> None:
+    assert await responses(client.stub.StreamSend(iter(()))) == []
+
+
+async def test_garbage_ends_a_stream_after_the_answers_to_what_came_before(client: Client) -> None:
+    await client.create()
+    method = client.channel.stream_stream(
+        "/spoolrack.v1.QueueService/StreamSend",
+        response_deserializer=rpc.StreamSendResponse.FromString,
+    )
+    call = method(iter([request(1, b"1").SerializeToString(), b"\xff\xff\xff"]))
+    assert (await call.read()).correlation_id == 1
+    no = await refused(call.read())
+    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
+
+
+async def test_what_a_client_sent_before_it_left_is_whole_or_not_there(client: Client) -> None:
+    await client.create()
+    for n in range(50):
+        call = client.stub.StreamSend()
+        await call.write(request(1, *[b"%d" % n] * 5))
+        for _ in range(n % 5):
+            await client.counts()
+        call.cancel()
+    await client.send(b"last")
+    bodies = [message.body for message in await client.receive(1_000)]
+    assert {bodies.count(b"%d" % n) for n in range(50)} <= {0, 5}
+
+
+async def test_large_requests_go_one_after_the_other_through_the_window(client: Client) -> None:
+    await client.create(max_message_size=sending.WINDOW_BYTES)
+    body = bytes(sending.WINDOW_BYTES)
+
+    async def requests() -> AsyncIterator[rpc.StreamSendRequest]:
+        for n in range(4):
+            yield request(n, body)
+
+    found = await responses(client.stub.StreamSend(requests()))
+    assert [len(response.results) for response in found] == [1, 1, 1, 1]
+
+
+async def test_the_window_lets_in_no_more_than_its_bounds() -> None:
+    window = sending.Window(requests=2, bytes=10)
+    await window.room()
+    window.enter(10)
+    waiting = asyncio.ensure_future(window.room())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    window.leave(10)
+    await waiting
+    window.enter(1)
+    window.enter(1)
+    waiting = asyncio.ensure_future(window.room())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    window.leave(1)
+    await waiting
