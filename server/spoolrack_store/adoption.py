@@ -49,7 +49,8 @@ class Adoption:
             path = path_in(layout.NEW, found.name)
             try:
                 facts = root.disk.facts(path)
-            except FileNotFoundError:
+            except OSError as error:
+                log.warning("%a can't be looked at, and is not adopted: %s", path, error)
                 continue
             if facts.links != 1:
                 continue  # It has a second name somewhere, through which it could be changed.

@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from . import layout
 from .clock import Millis
@@ -55,15 +56,20 @@ class Catalog:
         """Deleted queues that aren't emptied yet, with their tombstones' versions."""
 
     def require(self, name: str) -> Live:
-        """The queue `name`; raises `InvalidQueueName`, `QueueNotFound`, `QueueBeingDeleted`."""
+        """The queue `name`; raises `InvalidQueueName` or `QueueNotFound`."""
         live = self.queues.get(name)
         if live is not None:
             return live
         if not is_queue_name(name):
             raise InvalidQueueName(name=name)
+        raise QueueNotFound(queue=name)
+
+    def require_open(self, name: str) -> Live:
+        """The same for a send, which may be meant for the queue that is made again: if its name is
+        still being freed, `QueueBeingDeleted`."""
         if name in self.doomed:
             raise QueueBeingDeleted(queue=name)
-        raise QueueNotFound(queue=name)
+        return self.require(name)
 
     def create(self, name: str, settings: QueueSettings) -> Live:
         if not is_queue_name(name):
@@ -77,8 +83,14 @@ class Catalog:
             return there
         self._check_target(name, settings)
         live = Live(name=name, settings=settings, version=1, created_at=self._root.clock.wall())
-        self._write(live.name, live.version, live.settings, live.created_at)
-        self._root.folders.make(layout.queue_folder(name))
+        # The folder first: one without settings is nothing, and settings without one are a queue.
+        made = self._root.folders.make(layout.queue_folder(name))
+        try:
+            self._write(live.name, live.version, live.settings, live.created_at)
+        except StoreError:
+            if made:
+                self._root.folders.drop_folder(layout.queue_folder(name))
+            raise
         self._root.index.queues[name] = QueueIndex()
         self.queues[name] = live
         return live
@@ -122,20 +134,21 @@ class Catalog:
             path = f"{layout.CONFIG}/{entry.name}"
             match = _FILE.fullmatch(entry.name)
             if match is None or entry.kind is not Kind.FILE:
-                self._root.folders.quarantine(path, "not a settings file")
+                self._put_aside(path, "not a settings file")
                 continue
             name, version = match["queue"], int(match["version"])
             try:
                 record = decode(self._read(path), entry.name)
             except DamagedSettings as error:
-                self._root.folders.quarantine(path, str(error))
+                self._put_aside(path, str(error))
                 damaged[name] = max(version, damaged.get(name, 0))
                 continue
             found.setdefault(name, {})[version] = record
         for name, versions in sorted(found.items()):
             newest = max(versions)
             for version in versions.keys() - {newest}:
-                self._drop(name, version)
+                # Not before the newest is durable: the crash may have come before its sync.
+                self._root.after_sync.append(partial(self._drop, name, version))
             self._take(name, newest, versions[newest])
         for name, version in sorted(damaged.items()):
             # Written half when a crash came, it never counted. With messages, it did.
@@ -154,6 +167,12 @@ class Catalog:
         )
         self._root.index.queues[name] = QueueIndex()
         self._root.folders.make(layout.queue_folder(name))
+
+    def _put_aside(self, path: str, why: str) -> None:
+        try:
+            self._root.folders.quarantine(path, why)
+        except StoreError as error:
+            log.error("%a doesn't count (%s), and can't be put aside: %s", path, why, error)
 
     def _read(self, path: str) -> bytes:
         """What can't be read now stops the start: without it, the messages would be nobody's."""

@@ -115,9 +115,13 @@ class Committer:
         return self._failure
 
     def on_failure(self, callback: Callable[[StoreError], None]) -> None:
-        """Call `callback` once, from the committer's thread, if the store fails."""
+        """Call `callback` once, from the committer's thread, if the store fails; at once if it has."""
         with self._wakened:
-            self._on_failure.append(callback)
+            if self._failure is None:
+                self._on_failure.append(callback)
+                return
+            failure = self._failure
+        callback(failure)
 
     def _refusal(self, request: Request[Any]) -> StoreError | None:
         if self._failure is not None:
@@ -171,8 +175,10 @@ class Committer:
                 _fail(parked.future, Draining())
         for parked in self._parking.take_late(self._clock.monotonic()):
             _answer(parked.future, [])
-        tried = self._parking.worth_a_try(self._engine.ready)
         begun = [each for each in waiting if self._begins(each, draining)]
+        # This commit itself may make something ready: who has waited comes before who asks now.
+        asked = {each.request.queue for each in begun if isinstance(each.request, Receive)}
+        tried = self._parking.worth_a_try(self._engine.ready, asked)
         requests = [parked.request for parked in tried] + [each.request for each in begun]
         try:
             outcomes = self._commit(requests, bool(ticks))
@@ -182,7 +188,8 @@ class Committer:
         except Exception as error:
             # A fault of ours: what is on disk and what is in memory may differ now.
             log.exception("the store has a fault and stops")
-            self._fail(f"a fault in the store: {error!r}", [*tried, *begun], ticks)
+            what = f"a fault of ours, {type(error).__name__}; the log has it"
+            self._fail(what, [*tried, *begun], ticks)
             return
         next_due = self._engine.next_due()
         if next_due is not None:

@@ -17,6 +17,7 @@ import os
 import platform
 import re
 import stat
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -115,11 +116,14 @@ class LocalDisk:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         """`root` must exist. It may be renamed while we work, and removed only to our harm."""
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # Not when a store closes: somebody may still be reading.
+        self._close = weakref.finalize(self, os.close, self._root)
         self._syncfs = _find_syncfs()
         self.can_sync_all = self._syncfs is not None
 
     def close(self) -> None:
-        os.close(self._root)
+        """Use it no more. Happens by itself when nobody refers to it."""
+        self._close()
 
     def make_folder(self, path: str) -> None:
         os.mkdir(path, FOLDER_MODE, dir_fd=self._root)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -22,7 +23,7 @@ from . import layout
 from .adoption import Adoption
 from .catalog import Catalog
 from .clock import Clock, Millis
-from .disk import Disk
+from .disk import Disk, Kind
 from .errors import StoreError
 from .folders import Folders
 from .ids import IdMaker
@@ -103,7 +104,8 @@ class Engine:
         recovery.run()
         self._require_durable()
         for name in list(self.catalog.doomed):
-            self._remover.empty(name)
+            # Only once the tombstone that was read is durable.
+            self._root.after_sync.append(partial(self._remover.empty, name))
         # What was found whole in `new/` is published after the first sync, and the tombstone of an
         # emptied queue goes after the second.
         self._is_recovering = True
@@ -121,8 +123,9 @@ class Engine:
             return
         for folder in layout.ALL:
             self._root.syncer.folder_changed(folder)
-        for queue in self.catalog.queues:
-            self._root.syncer.folder_changed(layout.queue_folder(queue))
+        for found in self._root.folders.scan(layout.QUEUES):
+            if found.kind is Kind.FOLDER:  # Also those of queues that are being deleted.
+                self._root.syncer.folder_changed(layout.queue_folder(found.name))
 
     # One commit.
 

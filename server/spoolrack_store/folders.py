@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from . import layout
-from .disk import Disk, Found, Space
+from .disk import Disk, Found, Kind, Space
 from .errors import DiskError, DiskFull, StoreError
 from .ids import IdMaker
 from .syncer import Syncer
@@ -59,18 +59,40 @@ class Folders:
             raise AssertionError(f"{move} from {source_state} to {target_state}")
         if is_folder and target_state is State.REMOVED:
             self.settle(source)
+        self._syncer.settle_publication(layout.folder_of(source))
+        if not self._rename(source, target):
+            if target_state is not State.READY or not self._is_there(source):
+                return False
+            # It is the queue's folder that somebody took away.
+            self.make(layout.folder_of(target))
+            if not self._rename(source, target):
+                return False
+        self._syncer.folder_changed(layout.folder_of(source))
+        self._syncer.folder_changed(layout.folder_of(target))
+        if is_folder:
+            self._syncer.folder_moved(source, target)
+            if source_state is State.SENT:
+                self._syncer.published(target)
+        if target_state is State.REMOVED:
+            self._removed.append(target)
+        return True
+
+    def _rename(self, source: str, target: str) -> bool:
         try:
             self._disk.rename(source, target)
         except FileNotFoundError:
             return False
         except OSError as error:
             raise explained(error) from error
-        self._syncer.folder_changed(layout.folder_of(source))
-        self._syncer.folder_changed(layout.folder_of(target))
-        if is_folder:
-            self._syncer.folder_moved(source, target)
-        if target_state is State.REMOVED:
-            self._removed.append(target)
+        return True
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self._disk.facts(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise explained(error) from error
         return True
 
     def take_removed(self) -> list[str]:
@@ -98,15 +120,25 @@ class Folders:
         self._syncer.folder_changed(layout.folder_of(path))
 
     def make(self, path: str) -> bool:
-        """Make a folder; False if it is there."""
+        """Make a folder; False if it is there. What stands there and is none is put aside."""
         try:
             self._disk.make_folder(path)
         except FileExistsError:
-            return False
+            if self._is_folder(path):
+                return False
+            # A link would lead what is moved there out of the root.
+            self.quarantine(path, "it stood where a folder must be")
+            return self.make(path)
         except OSError as error:
             raise explained(error) from error
         self._syncer.folder_changed(layout.folder_of(path))
         return True
+
+    def _is_folder(self, path: str) -> bool:
+        try:
+            return self._disk.facts(path).kind is Kind.FOLDER
+        except OSError as error:
+            raise explained(error) from error
 
     def scan(self, path: str) -> list[Found]:
         """All names in a folder, in no order; none if it isn't there any more."""

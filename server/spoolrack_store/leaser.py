@@ -37,6 +37,8 @@ MOST_PASSED_OVER: Final = 1_000
 """So many old or dead messages are put away by one receive before it lets others work."""
 
 Ends = list[Millis | StoreError | None]
+_Together = dict[tuple[Hidden, Millis], dict[str, list[int]]]
+"""By lease and its new length, the entries that are meant and where in the request they are named."""
 
 
 class Leaser:
@@ -61,6 +63,8 @@ class Leaser:
         live = self._catalog.require(request.queue)
         visibility = _visibility(request, live)
         room = request.max_messages
+        if room < 1:
+            raise InvalidRequest(what="max_messages", value=room, rule="must be at least 1")
         if request.credits is not None:
             room = min(room, request.credits.free)
         ready = self._root.index.queues[live.name].ready
@@ -79,8 +83,7 @@ class Leaser:
                 if (
                     folder is not None
                     and folder.batch.receives < WHOLE_LEASES
-                    and folder.bytes <= bytes_left
-                    and ready.is_apart(folder, room)
+                    and ready.is_apart(folder, room, bytes_left)
                 ):
                     size = folder.bytes
                     messages = self._lease_folder(live, folder, visibility, request.credits)
@@ -101,17 +104,28 @@ class Leaser:
         live = self._catalog.require(request.queue)
         index = self._root.index.queues[live.name]
         results: Ends = [None] * len(request.changes)
-        together: dict[tuple[Hidden, Millis], dict[str, list[int]]] = {}
+        together: _Together = {}
+        wanted: dict[str, Millis] = {}
         for at, change in enumerate(request.changes):
             try:
                 _check_visibility(change.visibility, least=0)
                 receipt = receipts.parse(live.name, change.receipt)
+                if wanted.get(receipt.id, change.visibility) != change.visibility:
+                    # One message twice: what was asked first must be done before its lease is looked
+                    # up again, or the second would hit whatever else lies in the same folder.
+                    self._change_together(live, together, results)
+                    together, wanted = {}, {}
                 hidden, name = receipts.find_lease(index, receipt)
             except StoreError as error:
                 results[at] = error
                 continue
+            wanted[receipt.id] = change.visibility
             names = together.setdefault((hidden, change.visibility), {})
             names.setdefault(name, []).append(at)
+        self._change_together(live, together, results)
+        return results
+
+    def _change_together(self, live: Live, together: _Together, results: Ends) -> None:
         for (hidden, visibility), names in together.items():
             outcome: Millis | StoreError | None
             try:
@@ -121,21 +135,20 @@ class Leaser:
             for places in names.values():
                 for at in places:
                     results[at] = outcome
-        return results
 
     def give_back(self, request: GiveBack) -> None:
         """Undo leases that no consumer saw; one that is over already is what was wanted."""
         live = self._catalog.require(request.queue)
         index = self._root.index.queues[live.name]
-        together: dict[Hidden, list[str]] = {}
+        together: dict[Hidden, dict[str, None]] = {}
         for text in request.receipts:
             try:
                 hidden, name = receipts.find_lease(index, receipts.parse(live.name, text))
             except StaleReceipt:
                 continue
-            together.setdefault(hidden, []).append(name)
+            together.setdefault(hidden, {})[name] = None
         for hidden, names in together.items():
-            self._requeuer.requeue(live, hidden, names, undo=True)
+            self._requeuer.requeue(live, hidden, list(names), undo=True)
 
     def _is_over(self, live: Live, name: str, folder: BatchFolder | None) -> bool:
         """Whether the head of the queue had to leave it undelivered: too old, or a dead letter."""
@@ -220,9 +233,15 @@ class Leaser:
             return None
         except Forbidden as error:
             log.error("%s can't be read, and stays hidden until it is due: %s", path, error)
+            self._withhold(queue, hidden, name)
             return None
         except Damaged as error:
-            self._root.folders.quarantine(path, str(error))
+            try:
+                self._root.folders.quarantine(path, str(error))
+            except StoreError as refusal:
+                log.error("%s can't be put aside, and stays hidden until it is due: %s", path, refusal)
+                self._withhold(queue, hidden, name)
+                return None
             self._requeuer.forget(queue, hidden, name)
             return None
         assert hidden.token is not None
@@ -246,6 +265,28 @@ class Leaser:
             due=hidden.due,
             receipt=str(receipt),
         )
+
+    def _withhold(self, queue: str, hidden: Hidden, name: str) -> None:
+        """Nobody is given the message: it stays hidden until it is due, at no consumer's expense."""
+        credits = hidden.credits
+        if isinstance(hidden.item, BatchFolder) and len(hidden.names) > 1:
+            entry = moved_out(parse_entry(name), hidden.item.batch)
+            alone = Hidden(
+                str(entry),
+                due=hidden.due,
+                due_monotonic=hidden.due_monotonic,
+                token=hidden.token,
+            )
+            source = path_in(self._root.path_of(queue, hidden), name)
+            if not self._extend(source, self._root.path_of(queue, alone), is_folder=False):
+                self._requeuer.forget(queue, hidden, name)
+                return
+            self._root.index.queues[queue].split(hidden, name, alone)
+            self._root.index.reschedule(queue, alone)
+        else:
+            hidden.credits = None
+        if credits is not None:
+            credits.give_back(1)
 
     def _end_at(
         self, live: Live, hidden: Hidden, names: list[str], visibility: Millis

@@ -173,6 +173,10 @@ def is_queue_name(text: str) -> bool:
     return QUEUE_NAME.fullmatch(text) is not None
 
 
+def is_owner(text: str) -> bool:
+    return _OWNER.fullmatch(text) is not None
+
+
 def make_token(random: Random) -> str:
     """64 random bits: no two leases share one, not even in the same millisecond."""
     bits = random.getrandbits(64)

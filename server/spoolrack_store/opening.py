@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from pathlib import Path
 from random import Random
 
 from . import layout
-from .disk import FOLDER_MODE, Disk, Lock
+from .disk import FOLDER_MODE, Disk, Kind, Lock
 from .errors import RootInUse, RootUnusable, UnknownFormat
-from .names import make_token
+from .names import is_owner, make_token
+
+log = logging.getLogger(__name__)
 
 _ALSO_ALLOWED = frozenset({"lost+found"})
 """What lies in the root of a new file system without being anybody's."""
 _OWNER_LENGTH = 8
+_FORMAT = layout.FORMAT_CONTENT.encode()
 
 
 class Tenancy:
@@ -28,7 +32,11 @@ class Tenancy:
 
     def end(self) -> None:
         """Leave the root to others."""
-        self._disk.unlink(layout.owner(self.owner))
+        try:
+            self._disk.unlink(layout.owner(self.owner))
+        except OSError as error:
+            # The next start forgets the dead.
+            log.warning("%s stays behind: %s", layout.owner(self.owner), error)
         self._owner_lock.release()
         self._root.release()
 
@@ -48,42 +56,71 @@ def take(disk: Disk, root: str, random: Random) -> Tenancy:
     """
     try:
         _prepare(disk, root)
-        lock = disk.lock(layout.FORMAT)
+        lock = _whole_format(disk, disk.lock(layout.FORMAT))
         if lock is None:
             raise RootInUse(root=root, holder=_holder(disk))
-        _forget_the_dead(disk)
-        owner = make_token(random)[:_OWNER_LENGTH]
-        path = layout.owner(owner)
-        about = f"pid {os.getpid()} on {socket.gethostname()}\n".encode()
-        disk.create(path, [about], sync=False)
-        owner_lock = disk.lock(path)
-        assert owner_lock is not None
-        return Tenancy(disk, lock, owner, owner_lock)
+        try:
+            return _become_owner(disk, lock, random)
+        except BaseException:
+            lock.release()
+            raise
     except OSError as error:
         raise RootUnusable(root=root, why=str(error)) from error
 
 
+def _become_owner(disk: Disk, lock: Lock, random: Random) -> Tenancy:
+    _forget_the_dead(disk)
+    owner = make_token(random)[:_OWNER_LENGTH]
+    path = layout.owner(owner)
+    about = f"pid {os.getpid()} on {socket.gethostname()}\n".encode()
+    disk.create(path, [about], sync=False)
+    owner_lock = disk.lock(path)
+    assert owner_lock is not None
+    return Tenancy(disk, lock, owner, owner_lock)
+
+
 def _prepare(disk: Disk, root: str) -> None:
-    names = {found.name for found in disk.scan(".")}
-    if layout.FORMAT in names:
-        found = disk.read(layout.FORMAT, 100).decode(errors="replace")
-        if found != layout.FORMAT_CONTENT:
+    kinds = {found.name: found.kind for found in disk.scan(".")}
+    foreign = kinds.keys() - set(layout.ALL) - _ALSO_ALLOWED - {layout.FORMAT}
+    if layout.FORMAT in kinds:
+        found = disk.read(layout.FORMAT, 100)
+        # A first start that was killed may have left its beginning: `_whole_format` mends that.
+        if found != _FORMAT and (foreign or not _FORMAT.startswith(found)):
             known = layout.FORMAT_CONTENT.strip()
-            raise UnknownFormat(root=root, found=found.strip(), known=known)
-    elif foreign := names - set(layout.ALL) - _ALSO_ALLOWED:
+            raise UnknownFormat(root=root, found=found.decode(errors="replace").strip(), known=known)
+    elif foreign:
         raise RootUnusable(
             root=root,
             why=f"it holds other things ({', '.join(sorted(map(ascii, foreign))[:3])}): choose an "
             "empty folder",
         )
-    missing = [folder for folder in layout.ALL if folder not in names]
+    for folder in layout.ALL:
+        if kinds.get(folder, Kind.FOLDER) is not Kind.FOLDER:
+            raise RootUnusable(root=root, why=f"{folder} in it is not a folder")
+    missing = [folder for folder in layout.ALL if folder not in kinds]
     for folder in missing:
         disk.make_folder(folder)
-    if layout.FORMAT not in names:
+    if layout.FORMAT not in kinds:
         # Last, so that a root with this file has all its folders.
-        disk.create(layout.FORMAT, [layout.FORMAT_CONTENT.encode()], sync=True)
-    if missing or layout.FORMAT not in names:
+        disk.create(layout.FORMAT, [_FORMAT], sync=True)
+    if missing or layout.FORMAT not in kinds:
         disk.sync_folder(".")
+
+
+def _whole_format(disk: Disk, lock: Lock | None) -> Lock | None:
+    """The lock on a FORMAT that is whole; None if somebody else was faster.
+
+    `lock` is on the one that is there: whoever writes another holds both, so nobody gets in between.
+    """
+    if lock is None or disk.read(layout.FORMAT, 100) == _FORMAT:
+        return lock
+    try:
+        disk.unlink(layout.FORMAT)
+        disk.create(layout.FORMAT, [_FORMAT], sync=True)
+        disk.sync_folder(".")
+        return disk.lock(layout.FORMAT)
+    finally:
+        lock.release()
 
 
 def _holder(disk: Disk) -> str:
@@ -100,6 +137,8 @@ def _holder(disk: Disk) -> str:
 def _forget_the_dead(disk: Disk) -> None:
     """Remove what owners have left that died: their locks are free."""
     for found in disk.scan(layout.OWNERS):
+        if found.kind is not Kind.FILE or not is_owner(found.name):
+            continue  # It was never an owner's, and is no reason not to start.
         path = layout.owner(found.name)
         lock = disk.lock(path)
         if lock is not None:

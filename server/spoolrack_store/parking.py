@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import count
@@ -52,11 +52,13 @@ class Parking:
         if not waiting:
             self._queues.pop(parked.request.queue, None)
 
-    def worth_a_try(self, ready: Callable[[str], int | None]) -> list[Parked]:
+    def worth_a_try(
+        self, ready: Callable[[str], int | None], asked: Container[str] = ()
+    ) -> list[Parked]:
         """Those that might be answered now, in the order in which they came; they keep their places.
 
         `ready` says how many messages a queue could give; None if there is no such queue any more,
-        which all who wait for it must be told.
+        which all who wait for it must be told. Of the queues in `asked`, all who could take something.
         """
         chosen: list[Parked] = []
         for queue, waiting in self._queues.items():
@@ -65,7 +67,7 @@ class Parking:
                 chosen.extend(waiting.values())
                 continue
             for parked in waiting.values():
-                if most <= 0:
+                if most <= 0 and queue not in asked:
                     break
                 if parked.has_credit:
                     chosen.append(parked)

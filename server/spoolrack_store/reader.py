@@ -43,7 +43,7 @@ def read_message(disk: Disk, path: str, entry: Entry) -> Content:
     Raises `Damaged`, `Gone`, `Forbidden`, or `DiskError` if nothing can be read at the moment.
     """
     try:
-        return parse(entry, disk.read(path))
+        return parse(entry, disk.read(path, entry.length + 1))
     except FileNotFoundError as error:
         raise Gone(path) from error
     except NotTheContent as error:

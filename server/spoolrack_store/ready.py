@@ -118,10 +118,10 @@ class Ready:
             return first, self._folders[first]
         return None if single is None else (single, None)
 
-    def is_apart(self, folder: BatchFolder, room: int) -> bool:
+    def is_apart(self, folder: BatchFolder, room: int, bytes: int) -> bool:
         """Whether `folder`, standing first, can be taken whole without overtaking.
 
-        It can if whatever lies between its messages fits beside it into `room`.
+        It can if whatever lies between its messages fits beside it into `room` messages and `bytes`.
         """
         others = [name for name in islice(self._firsts, 2) if name != folder.first]
         if others and others[0] < folder.last:
@@ -131,7 +131,8 @@ class Ready:
             if name > folder.last:
                 break
             between += 1
-        return between + len(folder) <= room
+            bytes -= length_of(name)
+        return between + len(folder) <= room and folder.bytes <= bytes
 
     def find(self, id: str) -> Place | None:
         single = self._singles.find(id)

@@ -25,6 +25,7 @@ from .ready import BatchFolder, length_of
 from .root import Root, path_in
 from .sender import Sender, Written
 from .settings import MAX_DELAY, MAX_VISIBILITY
+from .syncer import SyncFailed
 from .transitions import Move, State
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,10 @@ class Recovery:
         """The ids in `remove/`."""
         self._batches: set[str] = set()
         """The batches found so far, in later states."""
+        self._sent: set[str] = set()
+        """The ids found in `new/` so far."""
+        self._superseded: dict[str, int] = {}
+        """How many entries were dropped, by folder, because they are in a later state elsewhere."""
         self.delivered = 0
         """Messages found whole in `new/`."""
         self.undone = 0
@@ -114,6 +119,9 @@ class Recovery:
             if found.kind is not Kind.FOLDER:
                 self._quarantine(path, "not a queue's folder")
                 continue
+            if found.name not in self._root.index.queues and not self._scan(path):
+                self._root.drop_after_sync(path)  # A creation that came no further.
+                continue
             index = self._index_of(found.name, path)
             if index is not None:
                 self._read_queue(path, index)
@@ -137,6 +145,7 @@ class Recovery:
             elif read is not None:
                 singles.append(read)
         singles = self._without_doubles(folder, singles)
+        self._part(folder, batches)
         if singles and batches:
             # What has left its batch folder was there before it was here.
             alone = {id_of(name) for name in singles}
@@ -165,6 +174,18 @@ class Recovery:
                 self._drop(path_in(folder, older))
         return sorted(latest.values())
 
+    def _part(self, folder: str, batches: list[BatchFolder]) -> None:
+        """Let no batch hold what another holds, too: somebody copied a folder."""
+        batches.sort(key=lambda batch: batch.first)
+        if all(one.last < next.first for one, next in pairwise(batches)):
+            return
+        seen: set[str] = set()
+        for batch in batches:
+            for name in [name for name in batch.names if id_of(name) in seen]:
+                self._drop(path_in(path_in(folder, str(batch.batch)), name))
+                batch.remove(name)
+            seen.update(map(id_of, batch.names))
+
     def _drop_buried(self, live: Live) -> None:
         """What is in the dead-letter queue already is no longer here."""
         target = self._root.index.queues.get(live.settings.dead_letter_queue)
@@ -189,7 +210,8 @@ class Recovery:
             filed = self._filed(found, path)
             if filed is None or filed.queue in self._catalog.doomed:
                 continue  # A doomed queue is emptied by whoever finishes its deletion.
-            if isinstance(filed.item, Entry) and not filed.item.is_tagged:
+            bare = str(filed.item) == filed.item.id and filed.due is None
+            if bare and found.kind is Kind.FILE:
                 continue  # Put there by hand: the mover adopts it.
             index = self._index_of(filed.queue, path)
             if index is None:
@@ -243,8 +265,9 @@ class Recovery:
             self._check_file(path, parse_entry(read))
             return
         assert isinstance(item, Batch)
-        if len(read) < item.count:
-            raise Damaged(f"{len(read)} of its {item.count} messages are there", torn=True)
+        there = len(read) + self._superseded.get(path, 0)
+        if there < item.count:
+            raise Damaged(f"{there} of its {item.count} messages are there", torn=True)
         for name in read.names:
             self._check_file(path_in(path, name), parse_entry(name))
 
@@ -253,7 +276,10 @@ class Recovery:
         read_message(disk, path, entry)
         if not disk.can_sync_all:
             # Else the sync that ends the recovery covers it.
-            disk.sync_file(path)
+            try:
+                disk.sync_file(path)
+            except OSError as error:
+                raise SyncFailed(str(error)) from error
 
     # What all of them need.
 
@@ -293,10 +319,14 @@ class Recovery:
         if (
             item.id in self._removed
             or index.find_hidden(item.id) is not None
-            or (also_ready and index.ready.find(item.id) is not None)
+            or (also_ready and (item.id in self._sent or index.ready.find(item.id) is not None))
         ):
             self._drop(path)
+            folder = layout.folder_of(path)
+            self._superseded[folder] = self._superseded.get(folder, 0) + 1
             return None
+        if also_ready:
+            self._sent.add(item.id)
         return str(item)
 
     def _batch_folder(
@@ -306,6 +336,9 @@ class Recovery:
             self._quarantine(path, "the same batch is in a later state elsewhere")
             return None
         self._batches.add(batch.id)
+        if not self._root.disk.can_sync_all:
+            # A move out of it, of a process that died, may not be durable yet.
+            self._root.syncer.folder_changed(path)
         names: list[str] = []
         for found in self._scan(path):
             inside = path_in(path, found.name)

@@ -223,8 +223,11 @@ class Remover:
         self._remove_hidden(queue, index)
         if index.ready.count:
             self._remove_queue_folder(queue, index)
-            root.folders.make(layout.queue_folder(queue))
         root.index.queues[queue] = QueueIndex()
+        try:
+            root.folders.make(layout.queue_folder(queue))
+        except StoreError as error:
+            log.warning("the folder of %s is made with its next message: %s", queue, error)
         return count
 
     def empty(self, queue: str) -> None:
@@ -259,7 +262,7 @@ class Remover:
 
     def _remove_queue_folder(self, queue: str, index: QueueIndex) -> None:
         """The queue's folder goes to `remove/` as if it were a batch."""
-        grave = Batch(id=self._root.ids.make(), count=index.ready.count)
+        grave = Batch(id=self._root.ids.make(), count=max(1, index.ready.count))
         self._root.folders.move(
             Move.DELETE,
             State.READY,

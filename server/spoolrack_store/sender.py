@@ -100,7 +100,7 @@ class Sender:
         open_groups: dict[tuple[str, Millis], _Group] = {}
         for request in requests:
             try:
-                live = self._catalog.require(request.queue)
+                live = self._catalog.require_open(request.queue)
             except StoreError as error:
                 outcomes.append(error)
                 continue

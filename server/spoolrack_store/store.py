@@ -57,13 +57,13 @@ class Store:
         can't be made durable.
         """
         make_root(root)
-        doubt = doubt_about(root)
-        if doubt is not None:
-            log.warning("%s", doubt)
         clock = clock if clock is not None else SystemClock()
         random = random if random is not None else SystemRandom()
         disk = disk if disk is not None else LocalDisk(root)
         tenancy = take(disk, os.fspath(root), random)
+        doubt = doubt_about(root)
+        if doubt is not None:
+            log.warning("%s", doubt)
         engine = Engine(disk, clock=clock, random=random, owner=tenancy.owner)
         try:
             recovery = engine.recover()
@@ -110,7 +110,7 @@ class Store:
     # Questions. They wait for no sync, but may read files.
 
     def queue(self, name: str) -> Queue:
-        """The queue `name`; raises `InvalidQueueName`, `QueueNotFound`, `QueueBeingDeleted`."""
+        """The queue `name`; raises `InvalidQueueName`, `QueueNotFound`."""
         with self._changing:
             return self._engine.views.queue(self._engine.catalog.require(name))
 

@@ -28,6 +28,7 @@ class Syncer:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._dirty: dict[str, None] = {}
+        self._fresh: dict[str, None] = {}
         self._files_unsynced = False
 
     def folder_changed(self, folder: str) -> None:
@@ -39,9 +40,14 @@ class Syncer:
 
     def folder_moved(self, source: str, target: str) -> None:
         """A folder's dirt goes with it to its new path."""
-        if source in self._dirty:
-            del self._dirty[source]
-            self._dirty[target] = None
+        for marks in (self._dirty, self._fresh):
+            if source in marks:
+                del marks[source]
+                marks[target] = None
+
+    def published(self, folder: str) -> None:
+        """The batch `folder` has just left `new/`, which may not be durable."""
+        self._fresh[folder] = None
 
     def settle(self, folder: str) -> None:
         """Return once all moves out of `folder`, and of folders in it, are durable.
@@ -52,9 +58,16 @@ class Syncer:
         """
         inside = folder + "/"
         if any(path == folder or path.startswith(inside) for path in self._dirty):
-            self._sync(list(self._dirty), whole=self._files_unsynced)
-            self._dirty.clear()
-            self._files_unsynced = False
+            self.begin().sync()
+
+    def settle_publication(self, folder: str) -> None:
+        """Return once the batch `folder` has durably left `new/`, so that entries may leave it.
+
+        Otherwise a crash could put it back there without them, and a batch that isn't whole there was
+        never sent.
+        """
+        if folder in self._fresh:
+            self.begin().sync()
 
     @property
     def is_dirty(self) -> bool:
@@ -64,6 +77,7 @@ class Syncer:
         """Take over all that is dirty now: to be synced, once, by the commit."""
         commit = Commit(self, list(self._dirty), self._files_unsynced)
         self._dirty.clear()
+        self._fresh.clear()
         self._files_unsynced = False
         return commit
 
@@ -73,9 +87,20 @@ class Syncer:
                 self._disk.sync_all()
                 return
             for folder in folders:
-                self._disk.sync_folder(folder)
+                self._sync_folder(folder)
         except OSError as error:
             raise SyncFailed(str(error)) from error
+
+    def _sync_folder(self, folder: str) -> None:
+        try:
+            self._disk.sync_folder(folder)
+        except FileNotFoundError:
+            # Somebody took it away, with what lay in it. Make that durable, so that it can't come back
+            # with what had left it before.
+            if self._disk.can_sync_all:
+                self._disk.sync_all()
+            else:
+                self._disk.sync_folder(folder.rpartition("/")[0])
 
 
 class Commit:

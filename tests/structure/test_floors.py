@@ -40,6 +40,7 @@ FLOORS = {
         holds=store(
             *("clock", "ids", "names", "transitions", "errors", "settings", "content", "operations"),
             *("credits", "rules", "index", "order", "ready", "receipts", "parking"),
+            *("findings", "doubles"),
         ),
     ),
     "disk": Floor(
@@ -50,6 +51,7 @@ FLOORS = {
         holds=store(
             *("root", "catalog", "sender", "leaser", "requeuer", "remover", "letters", "recovery"),
             *("adoption", "views", "mover", "reaper", "reaping"),
+            *("listing", "registry", "asides", "inspection", "mending"),
         ),
         sees=("disk", "pure"),
     ),

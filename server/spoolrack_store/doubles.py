@@ -1,0 +1,55 @@
+"""A message in two places: which of them is the true one. Pure.
+
+The rules are those of recovery: the later state wins, and within a state what has been received more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .findings import Problem
+from .transitions import LATER, State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a message or a batch was found."""
+
+    path: str
+    queue: str
+    state: State
+    receives: int
+    due: int
+    """Unix milliseconds; 0 if it has none."""
+    is_inside: bool
+    """It lies in a batch folder."""
+
+
+def problems_of(places: Sequence[Place], letters: Mapping[str, str]) -> list[Problem]:
+    """What is wrong with these places of one id: all of them but the true one.
+
+    `letters` names the dead-letter queue of each queue that has one.
+    """
+    if len(places) < 2:
+        return []
+    queues = {place.queue for place in places}
+
+    def is_buried_elsewhere(place: Place) -> bool:
+        return letters.get(place.queue) in queues - {place.queue}
+
+    first, *others = sorted(
+        places,
+        key=lambda place: (
+            is_buried_elsewhere(place),
+            LATER.index(place.state),
+            place.is_inside,
+            -place.receives,
+            -place.due,
+            place.path,
+        ),
+    )
+    return [
+        Problem(path=place.path, why=f"the same message is, in a later state, at {first.path}")
+        for place in others
+    ]

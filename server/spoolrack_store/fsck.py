@@ -1,0 +1,109 @@
+"""Checks a root without a server, mends it, and brings back what was put into quarantine.
+
+`check` only reads, and may run beside a server. `repair` and `restore` take the root's lock first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random, SystemRandom
+
+from . import layout
+from .clock import Clock, SystemClock
+from .disk import Disk, LocalDisk
+from .errors import RootUnusable, StoreFailed, UnknownFormat
+from .findings import Mended, Problem, Report
+from .folders import Folders
+from .ids import IdMaker
+from .inspection import Inspector, Progress
+from .mending import NotRestorable, mend
+from .mending import restore as _restore
+from .opening import take
+from .syncer import Syncer, SyncFailed
+
+__all__ = ["NotRestorable", "Progress", "check", "repair", "restore"]
+
+
+def check(root: str | os.PathLike[str], *, progress: Progress | None = None) -> Report:
+    """Look at every name, size and checksum; changes nothing.
+
+    Raises `RootUnusable` or `UnknownFormat` if it isn't a root that can be looked at.
+    """
+    with _opened(root) as disk:
+        return Inspector(disk, progress).run()
+
+
+def repair(
+    root: str | os.PathLike[str],
+    *,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+    random: Random | None = None,
+) -> tuple[Report, list[Mended], list[Problem]]:
+    """Look at everything, and mend what can be: answers with what was found, mended, and is left.
+
+    Raises `RootInUse` if somebody serves the root, else what `check` does; and `StoreFailed` if what
+    was mended can't be made durable.
+    """
+    clock = clock or SystemClock()
+    random = random or SystemRandom()
+    with _opened(root) as disk, _taken(disk, root, random) as syncer:
+        report = Inspector(disk, progress).run()
+        folders = Folders(disk, syncer, IdMaker(clock, random))
+        mended, left = mend(disk, folders, syncer, report.problems, clock)
+        return report, mended, left
+
+
+def restore(
+    root: str | os.PathLike[str],
+    id: str,
+    *,
+    queue: str | None = None,
+    random: Random | None = None,
+) -> str:
+    """Bring a whole message, or batch, back from quarantine; answers with its new path.
+
+    `id` is the message's own, or that of its folder in quarantine; `queue` says where to put it if no
+    note does, or somewhere else. Raises `NotRestorable`, else what `repair` does.
+    """
+    with _opened(root) as disk, _taken(disk, root, random or SystemRandom()) as syncer:
+        return _restore(disk, syncer, id, queue)
+
+
+@contextmanager
+def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
+    name = os.fspath(root)
+    try:
+        disk = LocalDisk(root)
+    except OSError as error:
+        raise RootUnusable(root=name, why=error.strerror or str(error)) from error
+    try:
+        try:
+            found = disk.read(layout.FORMAT, 100).decode(errors="replace")
+        except FileNotFoundError as error:
+            raise RootUnusable(root=name, why=f"it holds no {layout.FORMAT} file") from error
+        except OSError as error:
+            raise RootUnusable(root=name, why=f"{layout.FORMAT}: {error.strerror}") from error
+        if found != layout.FORMAT_CONTENT:
+            known = layout.FORMAT_CONTENT.strip()
+            raise UnknownFormat(root=name, found=found.strip(), known=known)
+        try:
+            yield disk
+        except OSError as error:
+            raise RootUnusable(root=name, why=str(error)) from error
+    finally:
+        disk.close()
+
+
+@contextmanager
+def _taken(disk: Disk, root: str | os.PathLike[str], random: Random) -> Iterator[Syncer]:
+    """With the root's lock held, whoever mends it."""
+    tenancy = take(disk, os.fspath(root), random)
+    try:
+        yield Syncer(disk)
+    except SyncFailed as error:
+        raise StoreFailed(detail=str(error)) from error
+    finally:
+        tenancy.end()

@@ -1,0 +1,185 @@
+"""What a check found is mended, and what lies in quarantine comes back, while nobody serves the root.
+
+Nothing is ever destroyed here: what is damaged, foreign or superseded goes to quarantine. What comes
+back from there must be whole, and goes to its queue as a ready message at the place of its id. All of
+it is durable at return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from . import layout
+from .asides import NOTE, read_asides
+from .clock import Clock
+from .disk import Disk, Kind
+from .errors import DiskError, StoreError
+from .findings import Aside, Mended, Problem, Remedy
+from .folders import Folders
+from .inspection import Inspector
+from .names import Batch, Item, NotAName, id_of, is_queue_name, parse_entry, parse_filed, parse_item
+from .reader import Damaged, Forbidden, Gone, read_message
+from .registry import Registry
+from .settings import QueueSettings, Record, encode
+from .syncer import Syncer
+
+
+class NotRestorable(Exception):
+    """Why something in quarantine can't come back."""
+
+
+def mend(
+    disk: Disk, folders: Folders, syncer: Syncer, problems: Sequence[Problem], clock: Clock
+) -> tuple[list[Mended], list[Problem]]:
+    """Deal with `problems`; answers with what was mended, and with what is left for a person."""
+    mended: list[Mended] = []
+    left: list[Problem] = []
+    # The settings first: whoever starts now must find the queues that have messages.
+    for problem in sorted(problems, key=lambda problem: problem.remedy is not Remedy.SETTINGS):
+        try:
+            how = _mend(disk, folders, problem, clock)
+        except StoreError as error:
+            left.append(replace(problem, why=f"{problem.why}; not mended: {error}"))
+            continue
+        if how is None:
+            left.append(problem)
+        else:
+            mended.append(Mended(problem=problem, how=how))
+    syncer.begin().sync()
+    return mended, left
+
+
+def _mend(disk: Disk, folders: Folders, problem: Problem, clock: Clock) -> str | None:
+    match problem.remedy:
+        case Remedy.QUARANTINE:
+            there = folders.quarantine(problem.path, problem.why)
+            return "put into quarantine" if there else "gone by now"
+        case Remedy.FOLDER:
+            folders.make(problem.path)
+            return "made anew"
+        case Remedy.SETTINGS:
+            registry = Registry(disk)
+            registry.read()
+            version = registry.versions.get(problem.queue, 0) + 1
+            record = Record(settings=QueueSettings(), created_at=clock.wall())
+            folders.write(layout.config(problem.queue, version), [encode(record)], sync=True)
+            folders.make(layout.queue_folder(problem.queue))
+            return f"the queue {problem.queue} has the default settings now"
+        case Remedy.HAND:
+            return None
+
+
+def restore(disk: Disk, syncer: Syncer, id: str, queue: str | None) -> str:
+    """Bring back what lies in quarantine under `id`, its own or that of its folder there.
+
+    Answers with its new path. Raises `NotRestorable`, and `DiskError` if the disk refuses.
+    """
+    aside = _find(disk, id)
+    folder = f"{layout.QUARANTINE}/{aside.id}"
+    source = f"{folder}/{aside.name}"
+    from_queue, item = _read_name(aside)
+    queue = queue or from_queue
+    if not queue:
+        raise NotRestorable(f"Nothing says from which queue {source} came: name the queue.")
+    if not is_queue_name(queue):
+        raise NotRestorable(f"{queue!a} can't be a queue's name.")
+    registry = Registry(disk)
+    registry.read()
+    if queue not in registry.names - registry.doomed:
+        raise NotRestorable(f"There is no queue {queue}: create it, or name another one.")
+    ids = _check_whole(disk, source, item)
+    for places in Inspector(disk).places_of(ids).values():
+        raise NotRestorable(f"The message is in a queue already: {places[0].path}.")
+    target = layout.ready(queue, replace(item, owner=None))
+    note = f"{source[: len(folder) + 201]}{NOTE}"
+    try:
+        with suppress(FileExistsError):
+            disk.make_folder(layout.queue_folder(queue))
+            syncer.folder_changed(layout.QUEUES)
+        # Back by an operator's hand, so not among the moves that the store may make by itself.
+        disk.rename(source, target)
+        for path in (folder, layout.queue_folder(queue)):
+            syncer.folder_changed(path)
+        syncer.settle(folder)
+        _drop(disk, note)
+        disk.remove_folder(folder)
+        syncer.folder_changed(layout.QUARANTINE)
+    except OSError as error:
+        raise DiskError(detail=str(error)) from error
+    syncer.begin().sync()
+    return target
+
+
+def _drop(disk: Disk, note: str) -> None:
+    try:
+        disk.unlink(note)
+    except FileNotFoundError:
+        return
+
+
+def _find(disk: Disk, id: str) -> Aside:
+    found = [aside for aside in read_asides(disk) if aside.id == id]
+    found = found or [aside for aside in read_asides(disk) if _is_named(aside.name, id)]
+    found = [aside for aside in found if aside.name]
+    if not found:
+        raise NotRestorable(f"There is nothing with the id {id} in quarantine.")
+    if len(found) > 1:
+        places = ", ".join(aside.id for aside in found)
+        raise NotRestorable(f"{id} is in quarantine {len(found)} times: name one of {places}.")
+    return found[0]
+
+
+def _is_named(name: str, id: str) -> bool:
+    return id_of(name.rpartition(":")[2]) == id
+
+
+def _read_name(aside: Aside) -> tuple[str, Item]:
+    """The queue that something came from, if that is known, and what it is."""
+    queue = _queue_in(aside.source)
+    try:
+        filed = parse_filed(aside.name)
+        return filed.queue, filed.item
+    except NotAName:
+        pass  # Its name may be one of a queue's own folder.
+    try:
+        return queue, parse_item(aside.name)
+    except NotAName:
+        raise NotRestorable(
+            f"{aside.name!a} is not the name of a message: look at it in "
+            f"{layout.QUARANTINE}/{aside.id}, and send it anew."
+        ) from None
+
+
+def _queue_in(path: str) -> str:
+    parts = path.split("/")
+    if len(parts) < 2:
+        return ""
+    if parts[0] == layout.QUEUES:
+        return parts[1]
+    try:
+        return parse_filed(parts[1]).queue
+    except NotAName:
+        return ""
+
+
+def _check_whole(disk: Disk, path: str, item: Item) -> set[str]:
+    """The ids of what lies at `path`; raises `NotRestorable` if it isn't, whole, what its name says."""
+    kind = disk.facts(path).kind
+    try:
+        if not isinstance(item, Batch):
+            if kind is not Kind.FILE or not item.is_tagged:
+                raise Damaged("it is not a message's file")
+            read_message(disk, path, item)
+            return {item.id}
+        if kind is not Kind.FOLDER:
+            raise Damaged("it is not a batch's folder")
+        ids = {item.id}
+        for found in disk.scan(path):
+            entry = parse_entry(found.name)
+            read_message(disk, f"{path}/{found.name}", entry)
+            ids.add(entry.id)
+    except (Damaged, Forbidden, Gone, NotAName) as error:
+        raise NotRestorable(f"{path} is not whole, and stays in quarantine: {error}.") from error
+    return ids

@@ -1,0 +1,202 @@
+"""A disk around another one that remembers what it was asked, and fails when a test wants it to."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from spoolrack_store.disk import Disk, Facts, Found, Lock, Space
+
+Result = TypeVar("Result")
+
+CHANGES = frozenset(
+    {
+        "make_folder",
+        "create",
+        "rename",
+        "unlink",
+        "remove_folder",
+        "sync_file",
+        "sync_folder",
+        "sync_all",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One thing that the disk was asked."""
+
+    name: str
+    paths: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(self.paths)})"
+
+
+@dataclass(slots=True)
+class Fault:
+    """Fails the calls that `matches` picks: `times` of them, after the first `skip`."""
+
+    code: int
+    matches: Callable[[Call], bool]
+    skip: int
+    times: int
+    met: int = 0
+
+
+class Killed(BaseException):
+    """The process died here. Not an `Exception`: nothing of ours may catch it."""
+
+
+class FaultyDisk:
+    """As thread-safe as what it wraps."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        self.can_sync_all = disk.can_sync_all
+        self.calls: list[Call] = []
+        self._faults: list[Fault] = []
+        self._lock = threading.Lock()
+        self._dies_after: int | None = None
+        self._torn = False
+        self._held: list[tuple[Callable[[Call], bool], threading.Event, threading.Event]] = []
+
+    # What tests say.
+
+    def fail(
+        self,
+        code: int,
+        *names: str,
+        path: str = "",
+        skip: int = 0,
+        times: int = 1_000_000,
+    ) -> Fault:
+        """Let calls of these `names` whose paths contain `path` fail with errno `code`."""
+
+        def matches(call: Call) -> bool:
+            return call.name in names and (not path or any(path in each for each in call.paths))
+
+        fault = Fault(code, matches, skip, times)
+        with self._lock:
+            self._faults.append(fault)
+        return fault
+
+    def heal(self) -> None:
+        """No more faults."""
+        with self._lock:
+            self._faults.clear()
+
+    def die_after(self, changes: int | None, *, torn: bool = False) -> None:
+        """Let so many changes happen, and `Killed` come instead of the next; None: never.
+
+        With `torn`, a file that is being created then is left with half of its content.
+        """
+        self._dies_after = changes
+        self._torn = torn
+
+    def hold(self, name: str, path: str = "") -> tuple[threading.Event, threading.Event]:
+        """Stop a thread before the call: the first event says that it stands there, the second, to be
+        set by the test, lets it (and all later ones) go on."""
+        reached, go_on = threading.Event(), threading.Event()
+
+        def matches(call: Call) -> bool:
+            return call.name == name and (not path or any(path in each for each in call.paths))
+
+        with self._lock:
+            self._held.append((matches, reached, go_on))
+        return reached, go_on
+
+    def forget(self) -> None:
+        """Remember nothing of what was asked until now."""
+        with self._lock:
+            self.calls.clear()
+
+    def called(self, *names: str) -> list[Call]:
+        with self._lock:
+            return [call for call in self.calls if call.name in names]
+
+    # Disk.
+
+    def make_folder(self, path: str) -> None:
+        self._do("make_folder", path)
+        self.disk.make_folder(path)
+
+    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+        try:
+            self._do("create", path)
+        except Killed:
+            if self._torn:
+                content = b"".join(parts)
+                self.disk.create(path, [content[: len(content) // 2]], sync=False)
+            raise
+        self.disk.create(path, parts, sync=sync)
+
+    def read(self, path: str, limit: int | None = None) -> bytes:
+        self._do("read", path)
+        return self.disk.read(path, limit)
+
+    def scan(self, path: str) -> list[Found]:
+        self._do("scan", path)
+        return self.disk.scan(path)
+
+    def facts(self, path: str) -> Facts:
+        self._do("facts", path)
+        return self.disk.facts(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._do("rename", source, target)
+        self.disk.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self._do("unlink", path)
+        self.disk.unlink(path)
+
+    def remove_folder(self, path: str) -> None:
+        self._do("remove_folder", path)
+        self.disk.remove_folder(path)
+
+    def sync_file(self, path: str) -> None:
+        self._do("sync_file", path)
+        self.disk.sync_file(path)
+
+    def sync_folder(self, path: str) -> None:
+        self._do("sync_folder", path)
+        self.disk.sync_folder(path)
+
+    def sync_all(self) -> None:
+        self._do("sync_all")
+        self.disk.sync_all()
+
+    def space(self) -> Space:
+        self._do("space")
+        return self.disk.space()
+
+    def lock(self, path: str) -> Lock | None:
+        self._do("lock", path)
+        return self.disk.lock(path)
+
+    def _do(self, name: str, *paths: str) -> None:
+        call = Call(name, paths)
+        with self._lock:
+            if self._dies_after is not None and name in CHANGES:
+                if self._dies_after == 0:
+                    raise Killed(str(call))
+                self._dies_after -= 1
+            self.calls.append(call)
+            failing = next((fault for fault in self._faults if self._is_met(fault, call)), None)
+            held = [(reached, go_on) for matches, reached, go_on in self._held if matches(call)]
+        for reached, go_on in held:
+            reached.set()
+            assert go_on.wait(60)
+        if failing is not None:
+            raise OSError(failing.code, os.strerror(failing.code), *paths[:1])
+
+    def _is_met(self, fault: Fault, call: Call) -> bool:
+        if not fault.matches(call):
+            return False
+        fault.met += 1
+        return fault.skip < fault.met <= fault.skip + fault.times

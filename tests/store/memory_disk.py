@@ -1,0 +1,196 @@
+"""A second implementation of `disk.Disk`: a tree of folders and files in memory.
+
+It answers as Linux does, errors included, and is fast enough for thousands of random stories. It only
+has what a running system sees. What would be left after a power cut is not modelled; who wants that
+keeps a second tree of what is durable, and changes it in the sync methods.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from spoolrack_store.disk import Facts, Found, Kind, Space
+
+ROOM = 1 << 40
+
+
+@dataclass(slots=True, eq=False)
+class File:
+    content: bytes
+    changed: int = 0
+    links: int = 1
+    lock: MemoryLock | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Other:
+    """A symbolic link, a pipe, a socket: no more is needed of it than to be none of ours."""
+
+
+@dataclass(slots=True, eq=False)
+class Folder:
+    entries: dict[str, Node] = field(default_factory=dict)
+
+
+Node = File | Folder | Other
+
+
+class MemoryLock:
+    def __init__(self, file: File) -> None:
+        self._file = file
+
+    def release(self) -> None:
+        if self._file.lock is self:
+            self._file.lock = None
+
+
+def fails(code: int, path: str) -> OSError:
+    return OSError(code, os.strerror(code), path)
+
+
+class MemoryDisk:
+    """Not thread-safe. The tree outlives any engine over it, as a disk outlives a process."""
+
+    def __init__(self, *, can_sync_all: bool = True) -> None:
+        self.can_sync_all = can_sync_all
+        self.root = Folder()
+        self.room = Space(bytes=ROOM, files=1 << 30, unlimited=False)
+        self._ticks = count(1)
+
+    # Disk.
+
+    def make_folder(self, path: str) -> None:
+        parent, name = self._parent(path)
+        if name in parent.entries:
+            raise fails(errno.EEXIST, path)
+        parent.entries[name] = Folder()
+
+    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+        parent, name = self._parent(path)
+        if name in parent.entries:
+            raise fails(errno.EEXIST, path)
+        parent.entries[name] = File(b"".join(parts), next(self._ticks))
+
+    def read(self, path: str, limit: int | None = None) -> bytes:
+        node = self.node(path)
+        if isinstance(node, Other):
+            raise fails(errno.ELOOP, path)
+        if not isinstance(node, File):
+            raise fails(errno.EINVAL, path)
+        return node.content if limit is None else node.content[:limit]
+
+    def scan(self, path: str) -> list[Found]:
+        return [Found(name, _kind_of(node)) for name, node in self._folder(path).entries.items()]
+
+    def facts(self, path: str) -> Facts:
+        node = self.node(path)
+        size = len(node.content) if isinstance(node, File) else 0
+        links = node.links if isinstance(node, File) else 1
+        changed = node.changed if isinstance(node, File) else 0
+        return Facts(kind=_kind_of(node), size=size, links=links, changed_ns=changed)
+
+    def rename(self, source: str, target: str) -> None:
+        parent, name = self._parent(source)
+        if name not in parent.entries:
+            raise fails(errno.ENOENT, source)
+        node = parent.entries[name]
+        into, new_name = self._parent(target)
+        if f"{target}/".startswith(f"{source}/") and source != target:
+            raise fails(errno.EINVAL, target)
+        there = into.entries.get(new_name)
+        if there is not None and there is not node:
+            if isinstance(there, Folder):
+                if not isinstance(node, Folder):
+                    raise fails(errno.EISDIR, target)
+                if there.entries:
+                    raise fails(errno.ENOTEMPTY, target)
+            elif isinstance(node, Folder):
+                raise fails(errno.ENOTDIR, target)
+        del parent.entries[name]
+        into.entries[new_name] = node
+        if isinstance(node, File):
+            node.changed = next(self._ticks)
+
+    def unlink(self, path: str) -> None:
+        parent, name = self._parent(path)
+        node = parent.entries.get(name)
+        if node is None:
+            raise fails(errno.ENOENT, path)
+        if isinstance(node, Folder):
+            raise fails(errno.EISDIR, path)
+        del parent.entries[name]
+
+    def remove_folder(self, path: str) -> None:
+        parent, name = self._parent(path)
+        if self._folder(path).entries:
+            raise fails(errno.ENOTEMPTY, path)
+        del parent.entries[name]
+
+    def sync_file(self, path: str) -> None:
+        self.node(path)
+
+    def sync_folder(self, path: str) -> None:
+        self._folder(path)
+
+    def sync_all(self) -> None:
+        self.node("FORMAT")
+
+    def space(self) -> Space:
+        return self.room
+
+    def lock(self, path: str) -> MemoryLock | None:
+        node = self.node(path)
+        if not isinstance(node, File):
+            raise fails(errno.EISDIR if isinstance(node, Folder) else errno.ELOOP, path)
+        if node.lock is not None:
+            return None
+        node.lock = MemoryLock(node)
+        return node.lock
+
+    # The tree.
+
+    def free_locks(self) -> None:
+        """Whoever held one has died."""
+        waiting: list[Node] = [self.root]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, File):
+                node.lock = None
+            elif isinstance(node, Folder):
+                waiting.extend(node.entries.values())
+
+    def node(self, path: str) -> Node:
+        node: Node = self.root
+        for name in path.split("/"):
+            if name in ("", "."):
+                continue
+            if not isinstance(node, Folder):
+                raise fails(errno.ENOTDIR, path)
+            if name not in node.entries:
+                raise fails(errno.ENOENT, path)
+            if len(os.fsencode(name)) > 255:
+                raise fails(errno.ENAMETOOLONG, path)
+            node = node.entries[name]
+        return node
+
+    def _folder(self, path: str) -> Folder:
+        node = self.node(path)
+        if not isinstance(node, Folder):
+            raise fails(errno.ENOTDIR, path)
+        return node
+
+    def _parent(self, path: str) -> tuple[Folder, str]:
+        folder, _, name = path.rpartition("/")
+        if len(os.fsencode(name)) > 255:
+            raise fails(errno.ENAMETOOLONG, path)
+        return self._folder(folder), name
+
+
+def _kind_of(node: Node) -> Kind:
+    if isinstance(node, File):
+        return Kind.FILE
+    return Kind.FOLDER if isinstance(node, Folder) else Kind.OTHER
