@@ -1,0 +1,84 @@
+"""What a command ends with: the exit codes, and the one line that goes with each error.
+
+The numbers are those of sysexits.h where it has one, so that a script can tell "try again" from "this
+will never work". docs/cli.md lists them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from spoolrack import SpoolrackError, errors
+from spoolrack_store import errors as store
+from spoolrack_store.fsck import NotRestorable
+
+OK: Final = os.EX_OK
+NOTHING: Final = 1
+"""There was nothing to be found, or what was looked for isn't there, or a command failed."""
+USAGE: Final = 2
+BAD_CONTENT: Final = os.EX_DATAERR
+NO_INPUT: Final = os.EX_NOINPUT
+UNAVAILABLE: Final = os.EX_UNAVAILABLE
+OUR_MISTAKE: Final = os.EX_SOFTWARE
+INPUT_OUTPUT: Final = os.EX_IOERR
+TRY_AGAIN: Final = os.EX_TEMPFAIL
+INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+TERMINATED: Final = 143
+
+_CODES: Final[Mapping[type[Exception], int]] = {
+    # The server's and the client's. The first that fits counts.
+    errors.InvalidMessage: BAD_CONTENT,
+    errors.MessageDamaged: BAD_CONTENT,
+    errors.InvalidRequest: USAGE,
+    errors.InvalidUrl: USAGE,
+    errors.QueueNotFound: NOTHING,
+    errors.MessageNotFound: NOTHING,
+    errors.QueueExists: NOTHING,
+    errors.StaleReceipt: NOTHING,
+    errors.Unreachable: UNAVAILABLE,
+    errors.Timeout: UNAVAILABLE,
+    errors.QueueFull: TRY_AGAIN,
+    errors.DiskFull: TRY_AGAIN,
+    errors.QueueBeingDeleted: TRY_AGAIN,
+    errors.Draining: TRY_AGAIN,
+    errors.DiskError: INPUT_OUTPUT,
+    errors.StoreFailed: INPUT_OUTPUT,
+    errors.OutcomeUnknown: INPUT_OUTPUT,
+    SpoolrackError: OUR_MISTAKE,
+    # The store's, of fsck.
+    store.RootInUse: TRY_AGAIN,
+    store.RootUnusable: NO_INPUT,
+    store.UnknownFormat: BAD_CONTENT,
+    store.StoreError: INPUT_OUTPUT,
+    NotRestorable: NOTHING,
+    # The system's.
+    FileNotFoundError: NO_INPUT,
+    IsADirectoryError: NO_INPUT,
+    PermissionError: NO_INPUT,
+    OSError: INPUT_OUTPUT,
+}
+
+
+class Failed(Exception):
+    """A command can't go on, for a reason that it has found itself."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def code_of(error: Exception) -> int | None:
+    """The exit code that goes with an error; None if nobody foresaw it."""
+    if isinstance(error, Failed):
+        return error.code
+    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
+
+
+def line_of(error: Exception) -> str:
+    """What an error says, in one line."""
+    if isinstance(error, OSError) and not isinstance(error, SpoolrackError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return " ".join(str(error).split())

@@ -1,0 +1,109 @@
+"""How messages and tables are written.
+
+What is for programs goes to standard output unbuffered, so that a message is known to be written before
+it is deleted.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Final
+
+from spoolrack import Message, QueueInfo
+
+PROGRAM: Final = "spoolrack"
+
+
+class Output:
+    """Standard output, without a buffer in between."""
+
+    def __init__(self) -> None:
+        sys.stdout.flush()
+        self._file = sys.stdout.fileno()
+        self._is_file = stat.S_ISREG(os.fstat(self._file).st_mode)
+
+    def write(self, content: bytes) -> None:
+        """Return once all of it was taken; raises `BrokenPipeError` if nobody reads any more."""
+        left = memoryview(content)
+        while left:
+            left = left[os.write(self._file, left) :]
+
+    def settle(self) -> None:
+        """Return once what was written is on stable media, if it goes to a file."""
+        if self._is_file:
+            os.fsync(self._file)
+
+
+def tell(line: str) -> None:
+    """Say something to the user, beside the results."""
+    sys.stderr.write(f"{PROGRAM}: {line}\n")
+    sys.stderr.flush()
+
+
+def message_line(message: Message, queue: str) -> bytes:
+    """A message as a line of JSON; bodies and attributes that aren't text are base64."""
+    fields: dict[str, object] = {"id": message.id, "queue": queue}
+    try:
+        fields["body"] = message.body.decode()
+    except UnicodeDecodeError:
+        fields["body_base64"] = base64.b64encode(message.body).decode()
+    fields["attributes"] = {k: v for k, v in message.attributes.items() if isinstance(v, str)}
+    binary = binary_attributes(message)
+    if binary:
+        fields["binary_attributes"] = binary
+    fields["size"] = message.size
+    fields["state"] = message.state.value
+    fields["send_time"] = _moment(message.send_time)
+    fields["receive_count"] = message.receive_count
+    fields["first_receive_time"] = _moment(message.first_receive_time)
+    fields["lease_end"] = _moment(message.lease_end)
+    if message.receipt:
+        fields["receipt"] = message.receipt
+    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+
+
+def binary_attributes(message: Message) -> dict[str, str]:
+    return {
+        name: base64.b64encode(value).decode()
+        for name, value in message.attributes.items()
+        if not isinstance(value, str)
+    }
+
+
+def queue_json(info: QueueInfo, indent: int | None = None) -> str:
+    """A queue as a JSON object; spans are seconds."""
+    blocking = info.blocking_message
+    fields = {
+        "name": info.name,
+        "created": _moment(info.create_time),
+        "version": info.version,
+        "settings": asdict(info.settings),
+        "counts": asdict(info.counts),
+        "blocking_message": None if blocking is None else asdict(blocking),
+    }
+    return json.dumps(fields, indent=indent)
+
+
+def _moment(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="milliseconds")
+
+
+def columns(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int]) -> str:
+    """Rows under headers, in columns; those in `right` end at one edge."""
+    table = [headers, *rows]
+    widths = [max(len(row[at]) for row in table) for at in range(len(headers))]
+    lines = (
+        "  ".join(
+            cell.rjust(width) if at in right else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in table
+    )
+    return "\n".join(lines)

@@ -1,0 +1,112 @@
+"""`spoolrack peek`: looks at messages without leasing them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import click
+from spoolrack import Message, Queue, State
+
+from .connecting import Reach, reaches_server
+from .exits import NOTHING, OK
+from .output import Output, columns, message_line
+from .plain import option
+from .units import printable, span_text
+
+SHOWN = 60
+"""Characters of a body in a table."""
+
+
+@click.command()
+@click.argument("queue")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@option(
+    "--max",
+    "-n",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    help="So many at most; 0: all.",
+)
+@option(
+    "--state",
+    "-s",
+    type=click.Choice([state.value for state in State]),
+    multiple=True,
+    help="Only messages in this state. May be repeated.",
+)
+@option("--raw", is_flag=True, help="Print the bodies alone, a line each.")
+@option("--json", is_flag=True, help="Print a line of JSON for each message.")
+@reaches_server
+def command(
+    reach: Reach,
+    queue: str,
+    ids: tuple[str, ...],
+    max: int,
+    state: tuple[str, ...],
+    raw: bool,
+    json: bool,
+) -> int:
+    """Show the first messages of QUEUE, or those with these IDs, without leasing them.
+
+    Exits with 1 if there is none.
+    """
+    if raw and json:
+        raise click.UsageError("Choose one of --raw and --json.")
+    is_table = not raw and not json
+    with reach.quick() as client:
+        found = _look(client.queue(queue), ids, max, state, SHOWN * 4 if is_table else None)
+        if is_table:
+            return _print_table(list(found))
+        output = Output()
+        seen = 0
+        for message in found:
+            seen += 1
+            output.write(message_line(message, queue) if json else message.body + b"\n")
+    return OK if seen else NOTHING
+
+
+def _look(
+    queue: Queue, ids: tuple[str, ...], most: int, states: tuple[str, ...], body_bytes: int | None
+) -> Iterator[Message]:
+    if ids:
+        return (queue.get(id) for id in ids)
+    return queue.peek(states, max_body_bytes=body_bytes, limit=most or None)
+
+
+def _print_table(messages: list[Message]) -> int:
+    if not messages:
+        return NOTHING
+    now = datetime.now(UTC)
+    rows = [
+        (
+            message.id,
+            _state(message, now),
+            span_text(_since(message.send_time, now)),
+            str(message.receive_count),
+            str(message.size),
+            _shortened(message.body),
+        )
+        for message in messages
+    ]
+    headers = ("ID", "STATE", "AGE", "RECEIVES", "BYTES", "BODY")
+    click.echo(columns(headers, rows, right=frozenset({3, 4})))
+    return OK
+
+
+def _since(moment: datetime, now: datetime) -> float:
+    return max(0.0, (now - moment).total_seconds())
+
+
+def _state(message: Message, now: datetime) -> str:
+    end = message.lease_end
+    if message.state is State.READY or end is None:
+        return message.state.value
+    left = (end - now).total_seconds()
+    return f"{message.state.value} {span_text(left)}" if left > 0 else message.state.value
+
+
+def _shortened(body: bytes) -> str:
+    text = printable(body)
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"

@@ -1,0 +1,129 @@
+"""The command `spoolrack`: finds the subcommand, and turns whatever ends it into an exit code.
+
+Errors are one line on standard error, and never a traceback (unless SPOOLRACK_DEBUG is set).
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any, Final
+
+import click
+from click.shell_completion import shell_complete
+
+from . import signals
+
+PROGRAM: Final = "spoolrack"
+PREFIX: Final = "SPOOLRACK"
+COMPLETE: Final = "_SPOOLRACK_COMPLETE"
+
+_COMMANDS: Final = {
+    "serve": "serving",
+    "send": "sending",
+    "receive": "receiving",
+    "delete": "deleting",
+    "queues": "queues",
+    "peek": "peeking",
+    "top": "top",
+    "fsck": "checking",
+}
+"""Where each command is. Loaded when it is asked for: a check of folders needs no gRPC."""
+
+
+class Commands(click.Group):
+    """The subcommands, in the order in which a newcomer meets them."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        found: click.Command = importlib.import_module(f".{_COMMANDS[name]}", __package__).command
+        return found
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("spoolrack"), prog_name=PROGRAM)
+def spoolrack() -> None:
+    """Durable message queues that are nothing but files.
+
+    Every option can also be set by the environment variable that its help names. Bodies and results go
+    to standard output, and all else to standard error.
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command with these arguments; returns its exit code."""
+    instruction = os.environ.get(COMPLETE)
+    if instruction:
+        return shell_complete(spoolrack, {}, PROGRAM, COMPLETE, instruction)
+    # Quiet, and before gRPC is loaded: its own words are not for the user of a command.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    logging.basicConfig(level=logging.WARNING, format=f"{PROGRAM}: %(message)s")
+    signals.install()
+    try:
+        code = _invoke(list(arguments))
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except BrokenPipeError:
+        return _broken_pipe()
+    except (KeyboardInterrupt, click.Abort) as error:
+        return _interrupted(error)
+    except ModuleNotFoundError:
+        raise  # The door knows what to say.
+    except Exception as error:  # noqa: BLE001  # the last door before the user
+        return _failed(error)
+    return code
+
+
+def _invoke(arguments: list[str]) -> int:
+    try:
+        with spoolrack.make_context(PROGRAM, arguments, auto_envvar_prefix=PREFIX) as context:
+            result: Any = spoolrack.invoke(context)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    return result if isinstance(result, int) else 0
+
+
+def _broken_pipe() -> int:
+    """Whoever read our output has gone. Nothing is to be said, but what is buffered must go too."""
+    from .exits import BROKEN_PIPE
+
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+    return BROKEN_PIPE
+
+
+def _interrupted(error: BaseException) -> int:
+    from .exits import INTERRUPTED, TERMINATED
+
+    if isinstance(error, signals.Terminated):
+        return TERMINATED
+    if sys.stderr.isatty():
+        sys.stderr.write("\n")  # After the ^C.
+    return INTERRUPTED
+
+
+def _failed(error: Exception) -> int:
+    from .exits import OUR_MISTAKE, code_of, line_of
+
+    if os.environ.get("SPOOLRACK_DEBUG"):
+        raise error
+    code = code_of(error)
+    if code is None:
+        code = OUR_MISTAKE
+        what = f"a mistake of this program, please report it: {type(error).__name__}: {error}"
+    else:
+        what = line_of(error)
+    sys.stderr.write(f"{PROGRAM}: {what}\n")
+    return code

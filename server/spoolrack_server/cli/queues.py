@@ -1,0 +1,192 @@
+"""`spoolrack queues`: creates, lists, shows, sets, deletes and purges queues."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, Final
+
+import click
+from spoolrack import QueueInfo, QueueSettings
+
+from .connecting import Reach, reaches_server
+from .exits import NOTHING, OK
+from .output import columns, queue_json, tell
+from .plain import option
+from .units import Size, Span, moment_text, plural, size_text, span_text
+
+SETTINGS: Final = tuple(field.name for field in fields(QueueSettings))
+_NEVER: Final = "no"
+
+
+@click.group()
+def command() -> None:
+    """Create, list, show, set, delete and purge queues."""
+
+
+def _has_settings(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command an option for each setting; those not given are None."""
+    options = (
+        option("--visibility-timeout", type=Span(), help="How long a receive hides a message."),
+        option("--delivery-delay", type=Span(), help="How long a message is hidden after its send."),
+        option(
+            "--max-receives",
+            type=click.IntRange(0),
+            help="After so many receives a message goes to the dead-letter queue; 0: never.",
+        ),
+        option("--dead-letter-queue", metavar="QUEUE", help='Where to; "" for nowhere.'),
+        option("--retention", type=Span(), help="Remove older messages undelivered; 0: keep them."),
+        option("--max-messages", type=click.IntRange(0), help="Refuse sends beyond; 0: no limit."),
+        option("--max-bytes", type=Size(), help="The same in bytes, such as 10M; 0: no limit."),
+        option("--max-message-size", type=Size(), help="The largest body, up to 64M."),
+        option(
+            "--lease-durability",
+            type=click.Choice(["strict", "relaxed"]),
+            help="Whether a receive is answered only once it is on stable media.",
+        ),
+    )
+    for each in reversed(options):
+        function = each(function)
+    return function
+
+
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+@command.command()
+@click.argument("name")
+@_has_settings
+@reaches_server
+def create(reach: Reach, name: str, **settings: Any) -> None:
+    """Create the queue NAME. If it is there with equal settings, nothing happens."""
+    with reach.quick() as client:
+        client.create_queue(name, **_given(settings))
+
+
+@command.command(name="list")
+@click.argument("prefix", default="")
+@option("--json", is_flag=True, help="Print a line of JSON for each queue.")
+@reaches_server
+def list_(reach: Reach, prefix: str, json: bool) -> int:
+    """List the queues, or those whose names begin with PREFIX. Exits with 1 if there is none."""
+    with reach.quick() as client:
+        found = list(client.queues(prefix))
+    if json:
+        for info in found:
+            click.echo(queue_json(info))
+    elif found:
+        click.echo(table_of(found))
+    return OK if found else NOTHING
+
+
+def table_of(found: list[QueueInfo]) -> str:
+    rows = [
+        (
+            info.name,
+            f"{info.counts.ready:,}",
+            f"{info.counts.leased:,}",
+            f"{info.counts.delayed:,}",
+            size_text(info.counts.bytes),
+            oldest_text(info),
+            "blocked" if info.blocking_message is not None else "",
+        )
+        for info in found
+    ]
+    headers = ("QUEUE", "READY", "LEASED", "DELAYED", "BYTES", "OLDEST", "")
+    return columns(headers, rows, right=frozenset({1, 2, 3, 4, 5}))
+
+
+def oldest_text(info: QueueInfo) -> str:
+    return "-" if info.counts.oldest_age is None else span_text(info.counts.oldest_age)
+
+
+@command.command()
+@click.argument("name")
+@option("--json", is_flag=True, help="Print it as JSON.")
+@reaches_server
+def show(reach: Reach, name: str, json: bool) -> None:
+    """Show what is in the queue NAME, how it is set, and which message blocks it, if one does."""
+    with reach.quick() as client:
+        info = client.get_queue(name)
+    if json:
+        click.echo(queue_json(info, indent=2))
+        return
+    counts, settings = info.counts, info.settings
+    shown = {
+        "ready": f"{counts.ready:,}",
+        "leased": f"{counts.leased:,}",
+        "delayed": f"{counts.delayed:,}",
+        "bytes": f"{counts.bytes:,}",
+        "oldest": oldest_text(info),
+        "": "",
+        "created": moment_text(info.create_time),
+        "visibility timeout": span_text(settings.visibility_timeout),
+        "delivery delay": span_text(settings.delivery_delay),
+        "max receives": f"{settings.max_receives:,}" if settings.max_receives else _NEVER,
+        "dead-letter queue": settings.dead_letter_queue or _NEVER,
+        "retention": span_text(settings.retention) if settings.retention else _NEVER,
+        "max messages": f"{settings.max_messages:,}" if settings.max_messages else _NEVER,
+        "max bytes": size_text(settings.max_bytes) if settings.max_bytes else _NEVER,
+        "max message size": size_text(settings.max_message_size),
+        "lease durability": settings.lease_durability,
+    }
+    click.echo(info.name)
+    for title, value in shown.items():
+        click.echo(f"  {title:<20}{value}".rstrip())
+    if info.blocking_message is not None:
+        blocking = info.blocking_message
+        click.echo(f"\nBlocked by message {blocking.id}: {blocking.why}.")
+        click.echo(f"  Look at it:  spoolrack peek {info.name} {blocking.id}")
+        click.echo(f"  Delete it:   spoolrack delete {info.name} {blocking.id}")
+
+
+@command.command(name="set")
+@click.argument("name")
+@_has_settings
+@option("--reset", type=click.Choice(SETTINGS), multiple=True, help="Set back to the default.")
+@reaches_server
+def set_(reach: Reach, name: str, reset: tuple[str, ...], **settings: Any) -> None:
+    """Change settings of the queue NAME; those that are not named stay as they are."""
+    changes: dict[str, Any] = {**_given(settings), **dict.fromkeys(reset)}
+    if not changes:
+        raise click.UsageError("Name at least one setting.")
+    with reach.quick() as client:
+        client.update_queue(name, **changes)
+
+
+@command.command()
+@click.argument("name")
+@option("--yes", "-y", is_flag=True, help="Don't ask.")
+@reaches_server
+def delete(reach: Reach, name: str, yes: bool) -> None:
+    """Delete the queue NAME with all its messages, for good. Asks first, at a terminal."""
+    with reach.quick() as client:
+        _ask(yes, lambda: _held(client.get_queue(name), "Delete the queue {}, with {} in it?"))
+        client.delete_queue(name)
+
+
+@command.command()
+@click.argument("name")
+@option("--yes", "-y", is_flag=True, help="Don't ask.")
+@option("--quiet", "-q", is_flag=True, help="Don't say how many were deleted.")
+@reaches_server
+def purge(reach: Reach, name: str, yes: bool, quiet: bool) -> None:
+    """Delete all messages of the queue NAME, leased and delayed ones too. Asks first, at a terminal."""
+    with reach.quick() as client:
+        _ask(yes, lambda: _held(client.get_queue(name), "Purge the queue {}, of {}?"))
+        purged = client.purge_queue(name)
+    if not quiet:
+        tell(f"deleted {plural(purged, 'message')} of {name}")
+
+
+def _held(info: QueueInfo, question: str) -> str:
+    counts = info.counts
+    return question.format(info.name, plural(counts.ready + counts.leased + counts.delayed, "message"))
+
+
+def _ask(yes: bool, question: Callable[[], str]) -> None:
+    """Return only if the user wants it. A script is taken at its word."""
+    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
+        click.confirm(question(), abort=True, err=True)

@@ -1,0 +1,214 @@
+"""`spoolrack receive`: leases messages, and prints them or hands them to a command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+
+import click
+from spoolrack import Message, Queue, SpoolrackError
+from spoolrack.errors import Draining, Unreachable
+
+from . import signals
+from .connecting import Reach, reaches_server
+from .exits import NOTHING, OK, line_of
+from .output import Output, message_line, tell
+from .plain import option
+from .running import Runner
+from .units import Span, plural
+
+BATCH: Final = 500
+"""Messages in one call, if they are only printed."""
+LONG_POLL: Final = 20.0
+"""Seconds of one call while it follows."""
+LAST_WORDS: Final = 5.0
+"""Seconds that giving leases back may take, when all is over."""
+
+
+@click.command()
+@click.argument("queue")
+@option(
+    "--max",
+    "-n",
+    type=click.IntRange(0),
+    help="Stop after so many messages; 0: when none is left.  [default: 1; with --follow: 0]",
+)
+@option(
+    "--wait", "-w", type=Span(), default="0s", show_default=True, help="Wait so long for a message."
+)
+@option("--follow", "-F", is_flag=True, help="Wait for ever, and go on after the server was away.")
+@option("--delete", "-d", is_flag=True, help="Delete each message, once its body was written.")
+@option(
+    "--exec",
+    "-x",
+    metavar="CMD",
+    help="Run CMD in a shell for each message, with the body as its standard input; delete the "
+    "message if CMD exits with 0, and release it otherwise.",
+)
+@option("--json", is_flag=True, help="Print a line of JSON for each message.")
+@option(
+    "--visibility-timeout",
+    type=Span(),
+    help="Hide the messages from others for so long.  [default: the queue's]",
+)
+@reaches_server
+def command(
+    reach: Reach,
+    queue: str,
+    max: int | None,
+    wait: float,
+    follow: bool,
+    delete: bool,
+    exec: str | None,
+    json: bool,
+    visibility_timeout: float | None,
+) -> int:
+    """Receive messages of QUEUE and print their bodies, a line each.
+
+    Without --delete or --exec the messages are only leased: they are hidden from other consumers for
+    the visibility timeout, and then come back. With --delete, a message is deleted only after its body
+    was written, and is on stable media if that is a file.
+
+    CMD finds SPOOLRACK_MESSAGE_ID, SPOOLRACK_MESSAGE_QUEUE, SPOOLRACK_MESSAGE_RECEIVE_COUNT,
+    SPOOLRACK_MESSAGE_SEND_TIME, SPOOLRACK_MESSAGE_ATTRIBUTES (JSON) and a SPOOLRACK_ATTRIBUTE_<NAME>
+    for each attribute in its environment. Its message stays leased for as long as it runs. A message
+    that it fails on is ready again when this command ends; with --follow after 1 s, then 2 s, and so on
+    to 1 min.
+
+    Exits with 0 if there was a message, and with 1 if there was none, or if CMD has failed.
+    """
+    if follow and wait:
+        raise click.UsageError("--follow waits for ever: leave --wait out, or use --max 0 --wait.")
+    if exec is not None and (delete or json):
+        raise click.UsageError(
+            "--exec prints nothing and deletes by itself: leave --delete and --json out."
+        )
+    most = max if max is not None else 0 if follow else 1
+    info = reach.look_at(queue)
+    visibility = visibility_timeout or info.settings.visibility_timeout
+    with reach.patient() if follow else reach.quick() as client:
+        handle = client.queue(queue)
+
+        def batches(size: int) -> Iterator[list[Message]]:
+            for_ever = LONG_POLL if follow else None
+            return _batches(handle, most, size, for_ever, wait, visibility_timeout)
+
+        if exec is not None:
+            return _run_each(batches(1), Runner(exec, queue, visibility), handle, follow)
+        return _print_each(batches(BATCH), handle, queue, delete, json)
+
+
+def _batches(
+    queue: Queue,
+    most: int,
+    size: int,
+    long_poll: float | None,
+    wait: float,
+    visibility_timeout: float | None,
+) -> Iterator[list[Message]]:
+    """Leases as they come: up to `most` messages (0: no limit), `size` at once.
+
+    Ends when none came in time; with a `long_poll` never, whatever happens to the server.
+    """
+    received = 0
+    is_away = False
+    while not most or received < most:
+        signals.check()
+        wanted = min(size, most - received) if most else size
+        try:
+            messages = queue.receive(
+                wanted,
+                wait=wait if long_poll is None else long_poll,
+                visibility_timeout=visibility_timeout,
+            )
+        except (Unreachable, Draining) as error:
+            if long_poll is None:
+                raise
+            if not is_away:
+                tell(f"waiting for the server to come back: {line_of(error)}")
+            is_away = True
+            continue
+        is_away = False
+        if not messages and long_poll is None:
+            return
+        received += len(messages)
+        if messages:
+            yield messages
+
+
+def _print_each(
+    batches: Iterator[list[Message]], queue: Queue, name: str, delete: bool, as_json: bool
+) -> int:
+    output = Output()
+    received = 0
+    for messages in batches:
+        received += len(messages)
+        written: list[Message] = []
+        try:
+            for message in messages:
+                output.write(message_line(message, name) if as_json else message.body + b"\n")
+                written.append(message)
+        finally:
+            with signals.deferred():
+                if delete and written:
+                    output.settle()
+                    _delete(queue, written)
+                _give_back(queue, messages[len(written) :])
+    return OK if received else NOTHING
+
+
+def _delete(queue: Queue, messages: Sequence[Message]) -> None:
+    for message, result in zip(messages, queue.delete_many(messages), strict=True):
+        if result.error is not None:
+            tell(f"message {message.id} was printed, and is not deleted: {line_of(result.error)}")
+
+
+def _give_back(queue: Queue, messages: Sequence[Message]) -> None:
+    """Make ready again what nobody has seen. If that fails, the visibility timeout does it."""
+    if messages:
+        with suppress(SpoolrackError):
+            queue.release_many(messages, timeout=LAST_WORDS)
+
+
+def _run_each(batches: Iterator[list[Message]], runner: Runner, queue: Queue, follow: bool) -> int:
+    received = failed = 0
+    held: list[Message] = []
+    """Those that the command has failed on, or was stopped on. They stay leased to the end, so that
+    the others have their turn."""
+    try:
+        for message in _singly(batches):
+            received += 1
+            try:
+                is_done = runner.run(message)
+            except BaseException:
+                held.append(message)
+                raise
+            if is_done:
+                _settle(message, message.delete, "is done, and is not deleted")
+                continue
+            failed += 1
+            if follow:
+                pause = min(60.0, 2.0 ** min(message.receive_count - 1, 6))
+                _settle(message, lambda: message.extend(pause), "can't be put off")  # noqa: B023
+            else:
+                held.append(message)
+    finally:
+        with signals.deferred():
+            _give_back(queue, held)
+    if failed:
+        tell(f"the command failed on {plural(failed, 'message')} of {received:,}")
+    return OK if received and not failed else NOTHING
+
+
+def _singly(batches: Iterator[list[Message]]) -> Iterator[Message]:
+    for messages in batches:
+        yield from messages
+
+
+def _settle(message: Message, settle: Callable[[], object], otherwise: str) -> None:
+    try:
+        with signals.deferred():
+            settle()
+    except SpoolrackError as error:
+        tell(f"message {message.id} {otherwise}: {line_of(error)}")

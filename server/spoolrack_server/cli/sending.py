@@ -1,0 +1,208 @@
+"""`spoolrack send`: one message, or one for each line."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from spoolrack import Outgoing
+from spoolrack.errors import QueueExists, QueueNotFound
+
+from .connecting import Reach, reaches_server
+from .exits import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
+from .lines import LARGEST, Lines
+from .output import tell
+from .plain import option
+from .sender import LineSender
+from .signals import Terminated
+from .units import Span, plural
+
+STDIN = 0
+
+
+@click.command()
+@click.argument("queue")
+@click.argument("body", required=False)
+@option("--file", "-f", metavar="FILE", help="Send the content of FILE as one message.")
+@option(
+    "--lines",
+    "-l",
+    metavar="[FILE]",
+    is_flag=False,
+    flag_value="-",
+    help="Send each line of FILE, or of standard input, as a message.",
+)
+@option("--attribute", "-a", metavar="NAME=VALUE", multiple=True, help="May be repeated.")
+@option("--delay", type=Span(), help="Hide the message for so long, such as 30s or 5m.")
+@option("--create", is_flag=True, help="Create the queue if it isn't there.")
+@option(
+    "--in-flight",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="With --lines: calls at one time, each of up to 1,000 lines. More are faster, and the lines' "
+    "order is then kept only roughly.",
+)
+@option("--quiet", "-q", is_flag=True, help="Print neither ids, nor counts, nor progress.")
+@reaches_server
+def command(
+    reach: Reach,
+    queue: str,
+    body: str | None,
+    file: str | None,
+    lines: str | None,
+    attribute: tuple[str, ...],
+    delay: float | None,
+    create: bool,
+    in_flight: int,
+    quiet: bool,
+) -> int:
+    """Send BODY to QUEUE, and print the message's id.
+
+    Without BODY, or with "-", the body is all of standard input. Returns when the message is on stable
+    media: whatever happens then, it will be delivered.
+
+    With --lines, ends with the number of messages that the server has acknowledged; if it is stopped
+    or something fails, it says with which line to go on.
+    """
+    given = [source for source in (body, file, lines) if source is not None]
+    if len(given) > 1:
+        raise click.UsageError("Choose one of BODY, --file and --lines.")
+    message = Outgoing(body=b"", attributes=dict(map(_attribute, attribute)), delay=delay)
+    if lines is not None:
+        if create:
+            _ensure(reach, queue)
+        return _send_lines(reach, queue, lines, message, in_flight, quiet)
+    content = _content(body, file)
+    with reach.quick() as client:
+        handle = client.queue(queue)
+        try:
+            id = handle.send(content, attributes=message.attributes, delay=delay)
+        except QueueNotFound:
+            if not create:
+                raise
+            _ensure(reach, queue)
+            id = handle.send(content, attributes=message.attributes, delay=delay)
+    if not quiet:
+        click.echo(id)
+    return OK
+
+
+def _attribute(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--attribute")
+    return name, value
+
+
+def _ensure(reach: Reach, queue: str) -> None:
+    with reach.quick() as client:
+        try:
+            client.create_queue(queue)
+        except QueueExists:
+            return  # With settings of its own, and that is fine.
+
+
+def _content(body: str | None, file: str | None) -> bytes:
+    if body is not None and body != "-":
+        return os.fsencode(body)
+    if file is None or file == "-":
+        name, content = "Standard input", sys.stdin.buffer.read(LARGEST + 1)
+    else:
+        name = file
+        with open(file, "rb") as opened:
+            content = opened.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise Failed(f"{name} has more than 64 MiB, and no message may: split it.", BAD_CONTENT)
+    return content
+
+
+def _send_lines(
+    reach: Reach, queue: str, name: str, like: Outgoing, in_flight: int, quiet: bool
+) -> int:
+    reach.look_at(queue)
+    with _opened(name) as file, reach.patient() as client, _bar(file, queue, quiet) as advance:
+        sender = LineSender(
+            client.queue(queue), like, in_flight=in_flight, patience=reach.timeout, advance=advance
+        )
+        code, why = OK, ""
+        try:
+            sender.send(Lines(file))
+        except Terminated:
+            code, why = TERMINATED, "stopped"
+        except KeyboardInterrupt:
+            code, why = INTERRUPTED, "interrupted"
+        except Exception as error:
+            found = code_of(error)
+            if found is None:
+                raise
+            code, why = found, line_of(error)
+    for number, refusal in sender.refused:
+        tell(f"line {number} is not sent: {refusal}")
+    if code is not OK:
+        tell(f"{why}; {_where_to_go_on(sender, name, queue)}")
+        return code
+    if not quiet:
+        tell(f"sent {plural(sender.acknowledged, 'message')} to {queue}")
+    return BAD_CONTENT if sender.refused else OK
+
+
+def _where_to_go_on(sender: LineSender, name: str, queue: str) -> str:
+    sent = f"{plural(sender.acknowledged, 'message')} acknowledged"
+    done = sender.done_to
+    if sender.acknowledged + len(sender.refused) > done:
+        sent += f", among them all of the first {plural(done, 'line')}"
+    if name == "-":
+        return f"{sent}; go on with line {done + 1}"
+    return f"{sent}; go on with: tail -n +{done + 1} {name} | spoolrack send {queue} --lines"
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[int]:
+    if name == "-":
+        yield STDIN
+        return
+    with open(name, "rb", buffering=0) as file:
+        yield file.fileno()
+
+
+@contextmanager
+def _bar(file: int, queue: str, quiet: bool) -> Iterator[Lines.Advance]:
+    """A progress bar, if somebody can see it; its measure is the bytes that were acknowledged."""
+    console = Console(stderr=True)
+    facts = os.fstat(file)
+    if quiet or not console.is_terminal:
+        yield lambda lines, size: None
+        return
+    total = facts.st_size if stat.S_ISREG(facts.st_mode) else None
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        DownloadColumn(binary_units=True),
+        TextColumn("{task.fields[lines]:,} messages"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    with progress:
+        task = progress.add_task(f"Sending to {queue}", total=total, lines=0)
+
+        def advance(lines: int, size: int) -> None:
+            sent = progress.tasks[0].fields["lines"] + lines
+            progress.update(task, advance=size, lines=sent)
+
+        yield advance

@@ -1,0 +1,66 @@
+"""Ctrl-C and SIGTERM: raised where a command waits, and put off where it must not stop in the middle.
+
+A second signal is never put off: whoever sends it wants the end now. Signals belong to the process, and
+so does the state here; all of it is used by the main thread alone.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_pending: KeyboardInterrupt | None = None
+"""The signal that came first, raised or put off."""
+_deferring = 0
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: to be cleaned up after like Ctrl-C."""
+
+
+def install() -> None:
+    """Take the signals over."""
+    global _pending, _deferring
+    _pending, _deferring = None, 0
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _on_signal)
+        signal.signal(signal.SIGTERM, _on_signal)
+    # A signal between the making of a coroutine and its first step is no mistake of anybody.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Let the first signal wait until the end of this block, which should be short."""
+    global _deferring
+    was_pending = _pending
+    _deferring += 1
+    try:
+        yield
+    finally:
+        _deferring -= 1
+    if not _deferring and _pending is not was_pending:
+        check()
+
+
+def check() -> None:
+    """Raise the signal that has come, if it was put off or got lost on its way.
+
+    An exception that is raised inside a finalizer goes no further: a loop without an end should ask.
+    """
+    if _pending is not None:
+        raise _pending
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    global _pending
+    is_first = _pending is None
+    if is_first:
+        _pending = Terminated() if number == signal.SIGTERM else KeyboardInterrupt()
+    if _deferring and is_first:
+        return
+    raise _pending or KeyboardInterrupt()

@@ -1,0 +1,111 @@
+"""`spoolrack top`: the queues and what moves in them, redrawn until Ctrl-C."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+from spoolrack import Client, QueueInfo, SpoolrackError
+
+from .connecting import Reach, reaches_server
+from .exits import NOTHING, OK, line_of
+from .plain import option
+from .queues import oldest_text, table_of
+from .signals import Terminated
+from .units import Span, plural, size_text
+
+_NUMBERS: Final = ("READY", "LEASED", "DELAYED", "CHANGE/S", "BYTES", "OLDEST")
+
+
+@click.command()
+@click.argument("prefix", default="")
+@option("--interval", "-i", type=Span(), default="1s", show_default=True, help="Look so often.")
+@option("--once", is_flag=True, help="Print one table and exit, as it does without a terminal.")
+@reaches_server
+def command(reach: Reach, prefix: str, interval: float, once: bool) -> int:
+    """Watch the queues, or those whose names begin with PREFIX. Ctrl-C ends it.
+
+    CHANGE/S is by how many messages a second the queue grows, in all states together.
+    """
+    console = Console()
+    with reach.quick() as client:
+        found = list(client.queues(prefix))
+        if once or not console.is_terminal:
+            if found:
+                click.echo(table_of(found))
+            return OK if found else NOTHING
+        try:
+            _watch(client, console, reach.url, prefix, max(interval, 0.1), found)
+        except Terminated:
+            raise
+        except KeyboardInterrupt:
+            pass  # As one leaves it.
+    return OK
+
+
+def _watch(
+    client: Client, console: Console, url: str, prefix: str, interval: float, found: list[QueueInfo]
+) -> None:
+    rates: Mapping[str, float] = {}
+    looked = time.monotonic()
+    trouble = ""
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(_screen(found, rates, url, trouble), refresh=True)
+            time.sleep(interval)
+            before, then = found, looked
+            try:
+                found = list(client.queues(prefix))
+            except SpoolrackError as error:
+                trouble = line_of(error)
+                continue
+            trouble, looked = "", time.monotonic()
+            rates = rates_of(before, found, looked - then)
+
+
+def rates_of(
+    before: Sequence[QueueInfo], after: Sequence[QueueInfo], seconds: float
+) -> dict[str, float]:
+    """By how many messages a second each queue has grown."""
+    held = {info.name: _messages(info) for info in before}
+    return {
+        info.name: (_messages(info) - held[info.name]) / seconds
+        for info in after
+        if info.name in held and seconds > 0
+    }
+
+
+def _messages(info: QueueInfo) -> int:
+    return info.counts.ready + info.counts.leased + info.counts.delayed
+
+
+def _screen(found: Sequence[QueueInfo], rates: Mapping[str, float], url: str, trouble: str) -> Group:
+    table = Table(box=None, header_style="bold", expand=False)
+    table.add_column("QUEUE", no_wrap=True, overflow="ellipsis", min_width=12)
+    for title in _NUMBERS:
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("")
+    for info in found:
+        counts = info.counts
+        rate = rates.get(info.name)
+        table.add_row(
+            info.name,
+            f"{counts.ready:,}",
+            f"{counts.leased:,}",
+            f"{counts.delayed:,}",
+            "" if rate is None else f"{rate:+,.0f}" if round(rate) else "0",
+            size_text(counts.bytes),
+            oldest_text(info),
+            Text("blocked", style="bold red") if info.blocking_message is not None else "",
+        )
+    total = sum(map(_messages, found))
+    now = datetime.now().strftime("%H:%M:%S")
+    head = f"{url}  {plural(len(found), 'queue')}, {plural(total, 'message')}  {now}"
+    return Group(Text(head, style="dim"), Text(trouble, style="bold red"), table)

@@ -1,0 +1,67 @@
+"""A real server for each test, and the command line beside it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+from cli_rig import Result, Spoolrack, run, started
+from spoolrack import Client
+from spoolrack.testing import RunningServer, running_server
+
+
+@pytest.fixture
+def server() -> Iterator[RunningServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Iterator[Client]:
+    with server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def offline(capfd: pytest.CaptureFixture[str]) -> Iterator[Spoolrack]:
+    """Runs a command in this process, without a server."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def call(*arguments: str) -> Result:
+        capfd.readouterr()
+        code = run(arguments)
+        out, err = capfd.readouterr()
+        return Result(code=code, out=out, err=err)
+
+    yield call
+    for number, action in before.items():
+        signal.signal(number, action)
+
+
+@pytest.fixture
+def spoolrack(server: RunningServer, offline: Spoolrack, monkeypatch: pytest.MonkeyPatch) -> Spoolrack:
+    """Runs a command in this process, against the server."""
+    monkeypatch.setenv("SPOOLRACK_URL", server.url)
+    return offline
+
+
+@pytest.fixture
+def start(server: RunningServer) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts a command as a process, against the server."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def begin(*arguments: str, **more: object) -> subprocess.Popen[bytes]:
+        process = started(server.url, *arguments, **more)
+        processes.append(process)
+        return process
+
+    yield begin
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None and not pipe.closed:
+                pipe.close()
+        process.wait()

@@ -1,0 +1,277 @@
+"""What every command has in common: exit codes, errors in one line, options, and the environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from cli_rig import PROGRAM, Spoolrack
+from hypothesis import given
+from hypothesis import strategies as st
+from spoolrack_server.cli.program import spoolrack as program
+from spoolrack_server.cli.units import Address, Size, Span, printable, size_text, span_text
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        if isinstance(found, click.Group):
+            yield from commands(found, (*path, name))
+        else:
+            yield (*path, name)
+
+
+COMMANDS = list(commands(program))
+
+
+def test_the_commands_are_all_there() -> None:
+    assert {path[0] for path in COMMANDS} == {
+        *("serve", "send", "receive", "delete", "queues", "peek", "top", "fsck")
+    }
+    assert {path[1] for path in COMMANDS if path[0] == "queues"} == {
+        *("create", "list", "show", "set", "delete", "purge")
+    }
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_option_names_its_environment_variable(offline: Spoolrack, path: tuple[str, ...]) -> None:
+    told = offline(*path, "--help")
+    assert told.code == 0
+    text = re.sub(r"\s+", " ", told.out.partition("Options:")[2])
+    options = [option for option in re.findall(r" (--[a-z-]+)", text) if option != "--help"]
+    flags = {option for option in options if f"{option} " in text}
+    for flag in flags:
+        assert re.search(rf"SPOOLRACK_([A-Z]+_)*{flag[2:].replace('-', '_').upper()}\b", text), flag
+
+
+def test_an_option_can_come_from_the_environment(
+    spoolrack: Spoolrack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPOOLRACK_SEND_CREATE", "1")
+    monkeypatch.setenv("SPOOLRACK_RECEIVE_DELETE", "yes")
+    monkeypatch.setenv("SPOOLRACK_RECEIVE_MAX", "0")
+    assert spoolrack("send", "jobs", "x").code == 0
+    assert spoolrack("receive", "jobs").out == "x\n"
+    assert spoolrack("receive", "jobs").code == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["send", "jobs", "x"],
+        ["send", "jobs", "--lines", os.devnull],
+        ["receive", "jobs"],
+        ["receive", "jobs", "--follow"],
+        ["delete", "jobs", "01890000-0000-7000-8000-000000000000"],
+        ["peek", "jobs"],
+        ["queues", "list"],
+        ["top", "--once"],
+    ],
+    ids=" ".join,
+)
+def test_a_server_that_is_not_there_is_told_in_one_line(
+    offline: Spoolrack, arguments: list[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    result = offline(*arguments, "--url", f"127.0.0.1:{port}")
+    assert (result.code, result.out) == (69, "")
+    assert result.err.startswith(f"spoolrack: No answer from 127.0.0.1:{port}")
+    assert len(result.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["send", "nobody", "x"], 1, "no queue nobody"),
+        (["receive", "nobody"], 1, "no queue nobody"),
+        (["peek", "nobody"], 1, "no queue nobody"),
+        (["queues", "show", "nobody"], 1, "no queue nobody"),
+        (["queues", "create", "no/name"], 2, "can't be a queue's name"),
+        (["queues", "create", "q", "--max-receives", "3"], 2, "max_receives"),
+        (["send", "q", "--file", "/no/such/file"], 66, "/no/such/file: No such file"),
+        (["send", "q", "--file", "/"], 66, "/: Is a directory"),
+        (["send", "q", "x", "--url", "http://x"], 2, "http://"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_an_error_is_one_line_on_standard_error(
+    spoolrack: Spoolrack, arguments: list[str], code: int, words: str
+) -> None:
+    result = spoolrack(*arguments)
+    assert (result.code, result.out) == (code, "")
+    (line,) = result.err.splitlines()
+    assert line.startswith("spoolrack: ")
+    assert words in line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["bogus"],
+        ["send"],
+        ["send", "q", "x", "--file", "y"],
+        ["send", "q", "x", "--attribute", "no-value"],
+        ["send", "q", "x", "--delay", "soon"],
+        ["receive", "q", "--follow", "--wait", "3"],
+        ["receive", "q", "--exec", "true", "--delete"],
+        ["receive", "q", "--max", "-1"],
+        ["peek", "q", "--raw", "--json"],
+        ["queues", "set", "q"],
+        ["queues", "create", "q", "--max-bytes", "much"],
+        ["serve", "--grpc", "nowhere"],
+        ["fsck", "--queue", "q"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_exits_with_2_and_says_what_is_wrong(
+    offline: Spoolrack, arguments: list[str]
+) -> None:
+    result = offline(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert "Error: " in result.err
+    assert "Traceback" not in result.err
+
+
+def test_without_the_extra_one_line_says_what_to_install() -> None:
+    program = "import sys; sys.modules['click'] = None; from spoolrack_server.cli import main; main()"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 69
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("spoolrack: click is missing")
+    assert "pip install 'spoolrack[server]'" in line
+
+
+def test_the_version_is_told(offline: Spoolrack) -> None:
+    assert re.fullmatch(r"spoolrack, version \d+\.\d+\.\d+\S*\n", offline("--version").out)
+
+
+# serve
+
+
+def serve(root: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*PROGRAM, "serve", "--data", str(root), "--grpc", "127.0.0.1:0", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_serve_says_what_it_serves_where_and_what_to_type_next(tmp_path: Path) -> None:
+    process = serve(tmp_path / "root", "--http", "127.0.0.1:0")
+    try:
+        assert process.stdout is not None
+        said = [process.stdout.readline().strip() for _ in range(5)]
+        assert said[0] == f"Spoolrack serves the queues in {tmp_path}/root"
+        assert said[1].startswith("gRPC  127.0.0.1:")
+        assert said[2].startswith("HTTP  http://127.0.0.1:")
+        typed = re.sub(r"python[0-9.]*(?= -m)", sys.executable, said[4])
+        ended = subprocess.run(typed, shell=True, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.splitlines()[1] == "Hello, world"
+        process.send_signal(signal.SIGTERM)
+        out, log = process.communicate()
+        assert (process.returncode, out) == (0, "")
+        assert "Traceback" not in log
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_serve_can_do_without_http(tmp_path: Path) -> None:
+    process = serve(tmp_path / "root", "--http", "off")
+    try:
+        assert process.stdout is not None
+        said = [process.stdout.readline() for _ in range(4)]
+        assert not any("HTTP" in line for line in said)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    assert process.returncode == 0
+
+
+def test_serve_tells_in_one_line_why_it_cannot(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with serve(tmp_path / "file", "--http", "off") as process:
+        out, err = process.communicate()
+    assert (process.returncode, out) == (os.EX_CANTCREAT, "")
+    (line,) = err.splitlines()
+    assert line.startswith("spoolrack: ")
+
+
+# units
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30", 30),
+        ("30s", 30),
+        ("5m", 300),
+        ("2h", 7200),
+        ("1d", 86400),
+        ("250ms", 0.25),
+        ("1.5h", 5400),
+    ],
+)
+def test_spans_of_time_have_units(text: str, seconds: float) -> None:
+    assert Span().convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1", "1w", "1h30m", "1e3", "nan", "٣s"])
+def test_what_is_no_span_of_time_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        Span().convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4096", 4096), ("64k", 65536), ("64KiB", 65536), ("10M", 10 << 20), ("2GB", 2 << 30)],
+)
+def test_sizes_have_units(text: str, size: int) -> None:
+    assert Size().convert(text, None, None) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:0", ("127.0.0.1", 0)),
+        ("[::1]:50051", ("::1", 50051)),
+        (":80", ("0.0.0.0", 80)),
+        ("host.example:1", ("host.example", 1)),
+    ],
+)
+def test_addresses_have_a_host_and_a_port(text: str, address: tuple[str, int]) -> None:
+    assert Address().convert(text, None, None) == address
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", "host:99999", "::1:80", "a b:1", "x:y"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        Address().convert(text, None, None)
+
+
+@given(st.floats(0, 1e9))
+def test_every_span_has_a_short_text(seconds: float) -> None:
+    assert 2 <= len(span_text(seconds)) <= 12
+
+
+@given(st.integers(0, 1 << 60))
+def test_every_size_has_a_short_text(size: int) -> None:
+    assert len(size_text(size)) <= 14
+
+
+@given(st.one_of(st.binary(), st.text()))
+def test_what_is_printed_is_printable(content: str | bytes) -> None:
+    assert printable(content).isprintable()

@@ -1,0 +1,107 @@
+"""`spoolrack fsck`: what it prints and how it exits; what it finds is tested beside this."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from cli_rig import Spoolrack
+from fsck_rig import bodies, delayed, make_root, single
+from spoolrack_store.store import Store
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_root(tmp_path / "root")
+
+
+def test_a_clean_root_exits_with_0(offline: Spoolrack, root: Path) -> None:
+    result = offline("fsck", str(root))
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines()[0].split() == [
+        *("QUEUE", "READY", "LEASED", "DELAYED", "SENT", "REMOVED", "BYTES")
+    ]
+    assert result.out.splitlines()[1].split()[:5] == ["q", "6", "1", "1", "0"]
+    assert "1 queue, 8 whole messages" in result.out
+    assert result.out.endswith("No problems.\n")
+    assert offline("fsck", str(root), "--quiet").out == ""
+
+
+def test_the_folder_can_come_from_where_serve_has_it(
+    offline: Spoolrack, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert offline("fsck", "--data", str(root)).code == 0
+    monkeypatch.setenv("SPOOLRACK_DATA", str(root))
+    assert offline("fsck").code == 0
+
+
+def test_problems_are_listed_and_exit_with_1_until_they_are_mended(
+    offline: Spoolrack, root: Path
+) -> None:
+    os.truncate(single(root), 3)
+    path = single(root).relative_to(root)
+    found = offline("fsck", str(root), "--quiet")
+    assert found.code == 1
+    assert found.out == f"{path}: it has 3 bytes instead of {8 + 26}\n"
+    mended = offline("fsck", str(root), "--repair")
+    assert (mended.code, mended.err) == (0, "")
+    assert f"{path}: it has 3 bytes instead of 34: put into quarantine" in mended.out
+    assert mended.out.endswith("No problems left.\n")
+    clean = offline("fsck", str(root), "--verbose")
+    assert clean.code == 0
+    assert f"{path}: it has 3 bytes" in clean.out
+
+
+def test_what_only_a_person_can_mend_is_found_and_left(offline: Spoolrack, root: Path) -> None:
+    (root / "published").rmdir()
+    (root / "published").write_text("")
+    assert offline("fsck", str(root)).code == 1
+    assert offline("fsck", str(root), "--repair").code > 1
+    assert (root / "published").is_file()
+
+
+def test_a_name_does_a_terminal_no_harm(offline: Spoolrack, root: Path) -> None:
+    (root / "new" / os.fsdecode(b"\x1b[31m\xff\n")).write_text("")
+    result = offline("fsck", str(root), "--quiet")
+    assert result.code == 1
+    assert result.out.isprintable() or result.out.rstrip("\n").isprintable()
+    assert json.loads(offline("fsck", str(root), "--json").out)["problems"]
+
+
+def test_the_report_is_also_json(offline: Spoolrack, root: Path) -> None:
+    os.truncate(single(root), 3)
+    report = json.loads(offline("fsck", str(root), "--repair", "--json").out)
+    assert report["queues"]["q"]["ready"] == 5
+    assert [each["remedy"] for each in report["mended"]] == ["quarantine"]
+    assert report["problems"] == []
+
+
+def test_a_message_is_restored_by_its_id(offline: Spoolrack, root: Path) -> None:
+    path = delayed(root)
+    path.rename(path.with_name(path.name.partition("@")[0]))
+    offline("fsck", str(root), "--repair")
+    id = path.name.partition(":")[2][:36]
+    restored = offline("fsck", str(root), "--restore", id)
+    assert restored.code == 0
+    assert restored.out.startswith(f"queues/q/{id}")
+    assert b"delayed" in bodies(root)
+    again = offline("fsck", str(root), "--restore", id)
+    assert (again.code, again.out) == (1, "")
+    assert id in again.err
+
+
+@pytest.mark.parametrize("arguments", [["--repair"], ["--restore", "x"]])
+def test_a_repair_waits_for_nobody(offline: Spoolrack, root: Path, arguments: list[str]) -> None:
+    with Store.open(root):
+        result = offline("fsck", str(root), *arguments)
+    assert (result.code, result.out) == (75, "")
+    assert "is served by another process" in result.err
+
+
+def test_what_cannot_be_checked_exits_above_1(offline: Spoolrack, tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing"):
+        result = offline("fsck", str(path))
+        assert (result.code, result.out) == (66, "")
+        assert len(result.err.splitlines()) == 1

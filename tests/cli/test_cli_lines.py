@@ -1,0 +1,141 @@
+"""`send --lines`: every line arrives once and in order, and whoever is stopped knows where to go on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_rig import Spoolrack, until
+from spoolrack import Client
+from spoolrack.testing import RunningServer
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+MANY = 3_500
+
+
+@pytest.fixture(autouse=True)
+def queue(client: Client) -> None:
+    client.create_queue("jobs")
+
+
+def bodies(client: Client) -> list[bytes]:
+    return [message.body for message in client.queue("jobs").peek()]
+
+
+def ready(client: Client) -> int:
+    return client.get_queue("jobs").counts.ready
+
+
+@pytest.mark.parametrize("end", ["", "\n"], ids=["no line feed at the end", "line feed at the end"])
+def test_every_line_is_a_message_and_their_order_is_kept(
+    spoolrack: Spoolrack, client: Client, tmp_path: Path, end: str
+) -> None:
+    lines = [f"line {number}" for number in range(MANY)]
+    (tmp_path / "lines").write_text("\n".join(lines) + end)
+    sent = spoolrack("send", "jobs", "--lines", str(tmp_path / "lines"))
+    assert (sent.code, sent.out) == (0, "")
+    assert sent.err == "spoolrack: sent 3,500 messages to jobs\n"
+    assert [body.decode() for body in bodies(client)] == lines
+
+
+def test_what_is_received_is_what_was_sent(spoolrack: Spoolrack, start: Start, tmp_path: Path) -> None:
+    content = b"a\r\n\n\xff\x00\n" + b"x" * 300_000 + b"\n \n"
+    (tmp_path / "lines").write_bytes(content)
+    spoolrack("send", "jobs", "--lines", str(tmp_path / "lines"))
+    received, _ = start("receive", "jobs", "--max", "0", "--delete").communicate()
+    assert received == content
+
+
+def test_several_calls_at_a_time_lose_nothing(
+    spoolrack: Spoolrack, client: Client, tmp_path: Path
+) -> None:
+    (tmp_path / "lines").write_text("".join(f"{number}\n" for number in range(MANY)))
+    arguments = ["--lines", str(tmp_path / "lines"), "--in-flight", "4", "--quiet"]
+    assert spoolrack("send", "jobs", *arguments).err == ""
+    assert sorted(map(int, bodies(client))) == list(range(MANY))
+
+
+def test_a_line_that_cannot_be_sent_is_named_and_the_others_are_sent(
+    spoolrack: Spoolrack, client: Client, tmp_path: Path
+) -> None:
+    client.update_queue("jobs", max_message_size=10)
+    (tmp_path / "lines").write_text("one\n" + "x" * 11 + "\nthree\n")
+    sent = spoolrack("send", "jobs", "--lines", str(tmp_path / "lines"))
+    assert sent.code == 65
+    assert sent.err.startswith("spoolrack: line 2 is not sent: The body has 11 bytes")
+    assert bodies(client) == [b"one", b"three"]
+
+
+def test_lines_are_sent_as_they_come(start: Start, client: Client) -> None:
+    process = start("send", "jobs", "--lines")
+    assert process.stdin is not None
+    for number in range(1, 4):
+        process.stdin.write(b"line\n")
+        process.stdin.flush()
+        until(lambda number=number: ready(client) == number)  # type: ignore[misc]
+    process.stdin.close()
+    assert process.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "stopped")],
+)
+def test_whoever_stops_it_is_told_where_to_go_on(
+    start: Start, client: Client, number: signal.Signals, code: int, word: str
+) -> None:
+    process = start("send", "jobs", "--lines")
+    assert process.stdin is not None
+    process.stdin.write(b"1\n2\n3\nunfinished")
+    process.stdin.flush()
+    until(lambda: ready(client) == 3)
+    process.send_signal(number)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (code, b"")
+    assert err.decode() == f"spoolrack: {word}; 3 messages acknowledged; go on with line 4\n"
+
+
+def test_whoever_loses_the_server_is_told_where_to_go_on(
+    start: Start, client: Client, server: RunningServer
+) -> None:
+    process = start("send", "jobs", "--lines", "--timeout", "3s")
+    assert process.stdin is not None
+    process.stdin.write(b"1\n2\n")
+    process.stdin.flush()
+    until(lambda: ready(client) == 2)
+    server.stop()
+    process.stdin.write(b"3\n")
+    _, err = process.communicate()
+    assert process.returncode == 69
+    assert err.decode().endswith("; 2 messages acknowledged; go on with line 3\n")
+
+
+def test_a_full_queue_is_waited_for(start: Start, client: Client, tmp_path: Path) -> None:
+    client.update_queue("jobs", max_messages=10)
+    (tmp_path / "lines").write_text("".join(f"{number}\n" for number in range(25)))
+    process = start("send", "jobs", "--lines", str(tmp_path / "lines"))
+    received: list[int] = []
+
+    def take() -> bool:
+        for message in client.queue("jobs").receive(10):
+            received.append(int(message.body))
+            message.delete()
+        return len(received) >= 25
+
+    until(take)
+    assert process.wait() == 0
+    assert received == list(range(25))
+
+
+def test_a_full_queue_that_stays_full_ends_it(
+    spoolrack: Spoolrack, client: Client, tmp_path: Path
+) -> None:
+    client.update_queue("jobs", max_messages=2)
+    path = tmp_path / "lines"
+    path.write_text("1\n2\n3\n")
+    sent = spoolrack("send", "jobs", "--lines", str(path), "--timeout", "3s")
+    assert sent.code == 75
+    assert "is full" in sent.err

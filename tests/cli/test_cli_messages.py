@@ -1,0 +1,218 @@
+"""Sending, receiving, deleting and peeking, as scripts and people do it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_rig import Spoolrack
+from spoolrack import Client, Outgoing
+from spoolrack.testing import RunningServer
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture(autouse=True)
+def queue(client: Client) -> None:
+    client.create_queue("jobs")
+
+
+def counts(client: Client) -> tuple[int, int, int]:
+    found = client.get_queue("jobs").counts
+    return found.ready, found.leased, found.delayed
+
+
+# send
+
+
+def test_send_prints_the_id_of_what_it_has_sent(spoolrack: Spoolrack, client: Client) -> None:
+    sent = spoolrack("send", "jobs", "hello")
+    assert (sent.code, sent.err) == (0, "")
+    assert client.queue("jobs").get(sent.out.strip()).body == b"hello"
+
+
+def test_send_takes_attributes_and_a_delay(spoolrack: Spoolrack, client: Client) -> None:
+    sent = spoolrack("send", "jobs", "x", "-a", "kind=a=b", "-a", "n=", "--delay", "1h", "--quiet")
+    assert sent.out == ""
+    (message,) = client.queue("jobs").peek()
+    assert message.attributes == {"kind": "a=b", "n": ""}
+    assert counts(client) == (0, 0, 1)
+
+
+def test_send_takes_any_bytes_of_a_file(spoolrack: Spoolrack, client: Client, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 100
+    (tmp_path / "body").write_bytes(content)
+    assert spoolrack("send", "jobs", "--file", str(tmp_path / "body")).code == 0
+    (message,) = client.queue("jobs").receive()
+    assert message.body == content
+
+
+@pytest.mark.parametrize("arguments", [[], ["-"], ["--file", "-"]])
+def test_send_takes_standard_input_as_it_is(start: Start, client: Client, arguments: list[str]) -> None:
+    process = start("send", "jobs", *arguments)
+    process.communicate(b"\x00two\nlines\n")
+    assert process.returncode == 0
+    (message,) = client.queue("jobs").receive()
+    assert message.body == b"\x00two\nlines\n"
+
+
+def test_send_can_create_the_queue(spoolrack: Spoolrack, client: Client) -> None:
+    assert spoolrack("send", "new", "x").code == 1
+    assert spoolrack("send", "new", "x", "--create").code == 0
+    assert spoolrack("send", "new", "y", "--create").code == 0
+    assert [message.body for message in client.queue("new").receive(10)] == [b"x", b"y"]
+
+
+def test_a_body_that_is_too_large_is_refused_in_the_servers_words(
+    spoolrack: Spoolrack, tmp_path: Path
+) -> None:
+    (tmp_path / "large").write_bytes(bytes(2_000_000))
+    refused = spoolrack("send", "jobs", "--file", str(tmp_path / "large"))
+    assert refused.code == 65
+    assert "2000000 bytes" in refused.err
+    assert "max_message_size" in refused.err
+
+
+def test_a_body_that_no_queue_takes_is_not_even_sent(spoolrack: Spoolrack, tmp_path: Path) -> None:
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(1 << 30)
+    refused = spoolrack("send", "jobs", "--file", str(tmp_path / "huge"))
+    assert refused.code == 65
+    assert "64 MiB" in refused.err
+
+
+# receive
+
+
+def test_receive_prints_bodies_a_line_each_in_order(spoolrack: Spoolrack, client: Client) -> None:
+    client.queue("jobs").send_many(["one", "two", "three"])
+    received = spoolrack("receive", "jobs", "--max", "2")
+    assert (received.code, received.out, received.err) == (0, "one\ntwo\n", "")
+
+
+def test_receive_without_delete_only_leases(spoolrack: Spoolrack, client: Client) -> None:
+    client.queue("jobs").send_many(["one", "two"])
+    assert spoolrack("receive", "jobs").out == "one\n"
+    assert counts(client) == (1, 1, 0)
+
+
+def test_receive_with_delete_deletes_what_it_has_printed(spoolrack: Spoolrack, client: Client) -> None:
+    client.queue("jobs").send_many(map(str, range(1200)))
+    received = spoolrack("receive", "jobs", "--max", "0", "--delete")
+    assert received.out.split() == [str(number) for number in range(1200)]
+    assert counts(client) == (0, 0, 0)
+
+
+def test_receive_exits_with_1_when_there_is_nothing(spoolrack: Spoolrack) -> None:
+    nothing = spoolrack("receive", "jobs", "--max", "5", "--wait", "10ms")
+    assert (nothing.code, nothing.out, nothing.err) == (1, "", "")
+
+
+def test_receive_waits_for_what_comes_later(start: Start, client: Client) -> None:
+    process = start("receive", "jobs", "--wait", "1h", "--delete")
+    client.queue("jobs").send("at last")
+    out, _ = process.communicate()
+    assert (process.returncode, out) == (0, b"at last\n")
+
+
+def test_receive_prints_json_with_all_that_is_known(spoolrack: Spoolrack, client: Client) -> None:
+    attributes: dict[str, str | bytes] = {"text": "ä", "raw": b"\xff"}
+    client.queue("jobs").send_many([Outgoing(body="ü\n", attributes=attributes), b"\xff"])
+    received = spoolrack("receive", "jobs", "--max", "0", "--json")
+    first, second = map(json.loads, received.out.splitlines())
+    assert (first["body"], first["attributes"]) == ("ü\n", {"text": "ä"})
+    assert first["binary_attributes"] == {"raw": "/w=="}
+    assert (second["body_base64"], "body" in second) == ("/w==", False)
+    assert first["receive_count"] == 1
+    assert spoolrack("delete", "jobs", first["receipt"]).code == 0
+    assert counts(client) == (0, 1, 0)
+
+
+def test_receive_can_lease_for_another_time(spoolrack: Spoolrack, client: Client) -> None:
+    client.queue("jobs").send("x")
+    spoolrack("receive", "jobs", "--visibility-timeout", "6h")
+    (message,) = client.queue("jobs").peek()
+    assert message.lease_end is not None
+    assert message.first_receive_time is not None
+    assert (message.lease_end - message.first_receive_time).total_seconds() == 6 * 3600
+
+
+def test_receive_follows_through_a_restart_of_the_server(
+    start: Start, client: Client, server: RunningServer
+) -> None:
+    process = start("receive", "jobs", "--follow", "--max", "2", "--delete")
+    assert process.stdout is not None
+    client.queue("jobs").send("before")
+    assert process.stdout.readline() == b"before\n"
+    server.restart()
+    client.queue("jobs").send("after")
+    assert process.stdout.readline() == b"after\n"
+    assert process.wait() == 0
+
+
+# delete
+
+
+def test_delete_takes_ids_in_any_state(spoolrack: Spoolrack, client: Client) -> None:
+    queue = client.queue("jobs")
+    ids = [queue.send("a"), queue.send("b"), queue.send("c", delay=3600)]
+    queue.receive()
+    deleted = spoolrack("delete", "jobs", *ids)
+    assert (deleted.code, deleted.out) == (0, "")
+    assert "3 messages" in deleted.err
+    assert counts(client) == (0, 0, 0)
+
+
+def test_delete_reads_ids_from_standard_input(start: Start, client: Client) -> None:
+    ids = [client.queue("jobs").send(str(number)) for number in range(3)]
+    process = start("delete", "jobs", "-", "--quiet")
+    out, err = process.communicate("\n".join(ids).encode())
+    assert (process.returncode, out, err) == (0, b"", b"")
+    assert counts(client) == (0, 0, 0)
+
+
+def test_delete_tells_what_is_not_there_and_deletes_the_others(
+    spoolrack: Spoolrack, client: Client
+) -> None:
+    id = client.queue("jobs").send("x")
+    missing = "01890000-0000-7000-8000-000000000000"
+    result = spoolrack("delete", "jobs", missing, "no-id", id)
+    assert result.code == 1
+    assert result.err.splitlines()[0].startswith(f"spoolrack: {missing}: There is no message")
+    assert result.err.splitlines()[1].startswith("spoolrack: no-id: ")
+    assert counts(client) == (0, 0, 0)
+
+
+# peek
+
+
+def test_peek_leases_nothing(spoolrack: Spoolrack, client: Client) -> None:
+    client.queue("jobs").send_many(["one", "two"])
+    table = spoolrack("peek", "jobs")
+    assert table.code == 0
+    assert table.out.splitlines()[0].split() == ["ID", "STATE", "AGE", "RECEIVES", "BYTES", "BODY"]
+    assert table.out.splitlines()[1].endswith("one")
+    assert spoolrack("peek", "jobs", "--raw").out == "one\ntwo\n"
+    assert json.loads(spoolrack("peek", "jobs", "--json", "--max", "1").out)["body"] == "one"
+    assert counts(client) == (2, 0, 0)
+
+
+def test_peek_looks_at_one_state_or_one_message(spoolrack: Spoolrack, client: Client) -> None:
+    queue = client.queue("jobs")
+    ids = [queue.send("leased"), queue.send("ready")]
+    queue.receive()
+    assert spoolrack("peek", "jobs", "--raw", "--state", "leased").out == "leased\n"
+    assert spoolrack("peek", "jobs", "--raw", ids[1]).out == "ready\n"
+    assert spoolrack("peek", "jobs", "--state", "delayed").code == 1
+    assert spoolrack("peek", "jobs", "01890000-0000-7000-8000-000000000000").code == 1
+
+
+def test_peek_does_a_terminal_no_harm(spoolrack: Spoolrack, client: Client) -> None:
+    client.queue("jobs").send(b"\x1b]0;owned\x07\n\xff\x00" + b"long" * 100)
+    table = spoolrack("peek", "jobs")
+    assert table.out.isascii() or "…" in table.out
+    assert "\x1b" not in table.out
+    assert len(table.out.splitlines()) == 2

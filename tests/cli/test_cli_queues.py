@@ -1,0 +1,183 @@
+"""The commands about whole queues: create, list, show, set, delete, purge, and top."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from cli_rig import PROGRAM, Spoolrack
+from spoolrack import Client, QueueCounts, QueueInfo
+from spoolrack.testing import RunningServer
+from spoolrack_server.cli.top import rates_of
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+def test_a_queue_is_created_with_the_settings_that_are_named(
+    spoolrack: Spoolrack, client: Client
+) -> None:
+    spoolrack("queues", "create", "dead")
+    created = spoolrack(
+        *("queues", "create", "jobs", "--visibility-timeout", "5m", "--delivery-delay", "250ms"),
+        *("--max-receives", "3", "--dead-letter-queue", "dead", "--retention", "2d"),
+        *("--max-messages", "1000", "--max-bytes", "1.5G", "--max-message-size", "64k"),
+        *("--lease-durability", "relaxed"),
+    )
+    assert (created.code, created.out, created.err) == (0, "", "")
+    settings = client.get_queue("jobs").settings
+    assert (settings.visibility_timeout, settings.delivery_delay) == (300.0, 0.25)
+    assert (settings.max_receives, settings.dead_letter_queue) == (3, "dead")
+    assert settings.retention == 172_800.0
+    assert (settings.max_messages, settings.max_bytes) == (1000, 3 << 29)
+    assert (settings.max_message_size, settings.lease_durability) == (65536, "relaxed")
+
+
+def test_a_queue_can_be_created_twice_alike_and_not_otherwise(spoolrack: Spoolrack) -> None:
+    assert spoolrack("queues", "create", "jobs").code == 0
+    assert spoolrack("queues", "create", "jobs").code == 0
+    refused = spoolrack("queues", "create", "jobs", "--max-messages", "5")
+    assert refused.code == 1
+    assert "max_messages" in refused.err
+
+
+def test_set_changes_what_is_named_and_resets_what_is_named(
+    spoolrack: Spoolrack, client: Client
+) -> None:
+    client.create_queue("jobs", visibility_timeout=60, max_messages=5)
+    assert spoolrack("queues", "set", "jobs", "--max-messages", "7").code == 0
+    assert client.get_queue("jobs").settings.max_messages == 7
+    assert client.get_queue("jobs").settings.visibility_timeout == 60
+    assert spoolrack("queues", "set", "jobs", "--reset", "visibility_timeout").code == 0
+    assert client.get_queue("jobs").settings.visibility_timeout == 30
+    assert spoolrack("queues", "set", "jobs").code == 2
+
+
+def test_list_shows_the_queues_and_what_is_in_them(spoolrack: Spoolrack, client: Client) -> None:
+    assert spoolrack("queues", "list").code == 1
+    for name in ("jobs", "jobs.dead", "mail"):
+        client.create_queue(name)
+    client.queue("jobs").send_many(["one", "two"])
+    listed = spoolrack("queues", "list", "jobs")
+    header, first, second = listed.out.splitlines()
+    assert header.split() == ["QUEUE", "READY", "LEASED", "DELAYED", "BYTES", "OLDEST"]
+    assert first.split()[:6] == ["jobs", "2", "0", "0", "6", "B"]
+    assert second.split() == ["jobs.dead", "0", "0", "0", "0", "B", "-"]
+    as_json = [json.loads(line) for line in spoolrack("queues", "list", "--json").out.splitlines()]
+    assert [each["name"] for each in as_json] == ["jobs", "jobs.dead", "mail"]
+    assert as_json[0]["counts"]["ready"] == 2
+
+
+def test_show_shows_settings_and_counts(spoolrack: Spoolrack, client: Client) -> None:
+    client.create_queue("jobs", visibility_timeout=90, max_bytes=1 << 20)
+    client.queue("jobs").send("x")
+    shown = spoolrack("queues", "show", "jobs").out
+    lines = {line[:22].strip(): line[22:].strip() for line in shown.splitlines()}
+    assert lines["ready"] == "1"
+    assert lines["visibility timeout"] == "1m 30s"
+    assert lines["max bytes"] == "1.0 MiB"
+    assert lines["max messages"] == "no"
+    assert json.loads(spoolrack("queues", "show", "jobs", "--json").out)["name"] == "jobs"
+
+
+def test_show_names_the_message_that_blocks_the_queue(spoolrack: Spoolrack, client: Client) -> None:
+    client.create_queue("jobs")
+    id = client.queue("jobs").send("poison")
+    for _ in range(3):
+        client.queue("jobs").receive()[0].release()
+    shown = spoolrack("queues", "show", "jobs").out
+    assert f"Blocked by message {id}" in shown
+    assert f"spoolrack delete jobs {id}" in shown
+    assert spoolrack("queues", "list").out.endswith("blocked\n")
+
+
+def test_delete_and_purge_do_so_and_say_how_many(spoolrack: Spoolrack, client: Client) -> None:
+    client.create_queue("jobs")
+    client.queue("jobs").send_many(["one", "two"])
+    client.queue("jobs").receive()
+    purged = spoolrack("queues", "purge", "jobs")
+    assert (purged.code, purged.out) == (0, "")
+    assert "deleted 2 messages" in purged.err
+    assert spoolrack("queues", "delete", "jobs").code == 0
+    assert spoolrack("queues", "delete", "jobs").code == 1
+
+
+def at_a_terminal(server: RunningServer, *arguments: str, typed: bytes = b"") -> tuple[int, bytes]:
+    """The exit code of a command with a terminal, and all that it wrote there."""
+    master, slave = pty.openpty()
+    environment = {**os.environ, "SPOOLRACK_URL": server.url, "TERM": "xterm", "COLUMNS": "120"}
+    process = subprocess.Popen(
+        [*PROGRAM, *arguments], stdin=slave, stdout=slave, stderr=slave, env=environment
+    )
+    os.close(slave)
+    os.write(master, typed)
+    seen = b""
+    interrupted = False
+    try:
+        while True:
+            seen += os.read(master, 65536)
+            if b"CHANGE/S" in seen and not interrupted:
+                process.send_signal(signal.SIGINT)
+                interrupted = True
+    except OSError:
+        pass  # The other end is closed: the process has ended.
+    os.close(master)
+    return process.wait(), seen
+
+
+@pytest.mark.parametrize(("typed", "code", "left"), [(b"n\n", 130, 1), (b"y\n", 0, 0)])
+def test_at_a_terminal_a_delete_asks_first(
+    server: RunningServer, client: Client, typed: bytes, code: int, left: int
+) -> None:
+    client.create_queue("jobs")
+    client.queue("jobs").send("x")
+    ended, seen = at_a_terminal(server, "queues", "delete", "jobs", typed=typed)
+    assert b"Delete the queue jobs, with 1 message in it?" in seen
+    assert ended == code
+    assert len(list(client.queues())) == left
+
+
+def test_top_redraws_until_ctrl_c(server: RunningServer, client: Client) -> None:
+    client.create_queue("jobs")
+    client.queue("jobs").send("x")
+    code, seen = at_a_terminal(server, "top", "--interval", "100ms")
+    assert code == 0
+    assert b"jobs" in seen
+    assert b"1 queue, 1 message" in seen
+    assert b"Traceback" not in seen
+
+
+def test_a_progress_bar_is_shown_at_a_terminal_only(
+    server: RunningServer, client: Client, tmp_path: object
+) -> None:
+    client.create_queue("jobs")
+    path = f"{tmp_path}/lines"
+    with open(path, "w") as file:
+        file.write("line\n" * 2_000)
+    code, seen = at_a_terminal(server, "send", "jobs", "--lines", path)
+    assert code == 0
+    assert b"Sending to jobs" in seen
+    assert b"sent 2,000 messages to jobs" in seen
+
+
+def test_top_prints_one_table_where_nobody_watches(spoolrack: Spoolrack, client: Client) -> None:
+    assert spoolrack("top", "--once").code == 1
+    client.create_queue("jobs")
+    for arguments in (["top"], ["top", "--once"]):
+        shown = spoolrack(*arguments)
+        assert (shown.code, len(shown.out.splitlines())) == (0, 2)
+
+
+def test_rates_are_of_all_states_together() -> None:
+    def info(name: str, ready: int, leased: int) -> QueueInfo:
+        counts = QueueCounts(ready=ready, leased=leased)
+        return QueueInfo(name=name, counts=counts, create_time=datetime.now(UTC), version=1)
+
+    before = [info("a", 10, 0), info("gone", 1, 0)]
+    after = [info("a", 5, 15), info("new", 1, 0)]
+    assert rates_of(before, after, 2.0) == {"a": 5.0}
