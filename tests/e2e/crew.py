@@ -1,0 +1,201 @@
+"""The processes of a run: a server, senders and consumers, that are killed and started again.
+
+What they tell, a line at a time, is what the test waits for. Each is ended by its own pid, with the
+crew at the latest. A process that ends without having been killed fails the test, with its last words.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import IO, Final
+
+HERE: Final = Path(__file__).parent
+SILENCE: Final = 120.0
+"""Seconds without a word from anybody, after which a run is stuck: only a defect takes so long."""
+STARTS: Final = 10
+_LAST_WORDS: Final = 40
+
+
+class Member:
+    """One process."""
+
+    def __init__(self, name: str, process: subprocess.Popen[str]) -> None:
+        self.name = name
+        self.process = process
+        self.wanted_dead = False
+        self.last_words: deque[str] = deque(maxlen=_LAST_WORDS)
+
+    def __repr__(self) -> str:
+        return f"{self.name} (pid {self.process.pid}, {self.process.poll()})"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A line from a process; None when it will tell nothing any more."""
+
+    member: Member
+    line: str | None
+    is_log: bool
+
+
+class Crew:
+    """All processes of one run, and what they tell."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ledgers = folder / "ledgers"
+        self.ledgers.mkdir()
+        self._told: SimpleQueue[Told] = SimpleQueue()
+        self._members: list[Member] = []
+        self._listeners: list[threading.Thread] = []
+
+    def start(self, name: str, program: str, *arguments: object) -> Member:
+        """Start a program of this folder, or `-m` a module."""
+        path = program if program == "-m" else str(HERE / program)
+        process = subprocess.Popen(
+            [sys.executable, path, *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+        member = Member(name, process)
+        self._members.append(member)
+        for stream, is_log in ((process.stdout, False), (process.stderr, True)):
+            assert stream is not None
+            listener = threading.Thread(
+                target=self._listen, args=(member, stream, is_log), name=f"hears {name}", daemon=True
+            )
+            self._listeners.append(listener)
+            listener.start()
+        return member
+
+    def _listen(self, member: Member, stream: IO[str], is_log: bool) -> None:
+        with stream:
+            for line in stream:
+                member.last_words.append(line.rstrip("\n"))
+                self._told.put(Told(member, line.rstrip("\n"), is_log))
+        self._told.put(Told(member, None, is_log))
+
+    def kill(self, member: Member, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal that may end it; return at once."""
+        member.wanted_dead = True
+        # The pid is its own until somebody has waited for it.
+        if member.process.poll() is None:
+            os.kill(member.process.pid, number)
+
+    def bury(self, member: Member) -> int:
+        """Kill it, if it isn't dead, and return its exit code."""
+        self.kill(member)
+        return member.process.wait(SILENCE)
+
+    def told(self, until: float | None = None) -> Iterator[Told]:
+        """What is told, as it comes: without end, or until that moment of the monotonic clock.
+
+        Raises if a process has ended that nobody wanted to end, or if there is silence.
+        """
+        while until is None or time.monotonic() < until:
+            silence = SILENCE if until is None else max(0.0, until - time.monotonic())
+            try:
+                told = self._told.get(timeout=silence)
+            except Empty:
+                assert until is not None, f"silence for {SILENCE:.0f} s: {self._members}"
+                return
+            self._check(told)
+            yield told
+
+    def _check(self, told: Told) -> None:
+        member = told.member
+        if told.line is None and not told.is_log and not member.wanted_dead:
+            code = member.process.wait(SILENCE)
+            words = "\n".join(member.last_words)
+            assert code == 0, f"{member.name} has ended with {code}:\n{words}"
+
+    def hear(self, member: Member, words: str) -> str:
+        """The next line of a process that holds these words."""
+        for told in self.told():
+            if told.member is member and told.line is not None and words in told.line:
+                return told.line
+            if told.member is member and told.line is None and not told.is_log:
+                raise AssertionError(f"{member.name} has ended:\n" + "\n".join(member.last_words))
+        raise AssertionError("unreachable: what is told has no end")
+
+    def end(self) -> None:
+        """Kill all that are alive."""
+        for member in self._members:
+            self.bury(member)
+        for listener in self._listeners:
+            listener.join(SILENCE)
+
+
+class Served:
+    """A root and the server over it, which is started any number of times at the same port."""
+
+    def __init__(self, crew: Crew, root: Path) -> None:
+        self.root = root
+        self.member: Member
+        self._crew = crew
+        self.port = 0
+        self.http_port = 0
+        self.restart()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def kill(self) -> None:
+        """SIGKILL; return once the process is dead."""
+        assert self._crew.bury(self.member) == -signal.SIGKILL
+
+    def kill_in_drain(self) -> None:
+        """SIGKILL in the middle of a drain; return once the process is dead."""
+        self._crew.kill(self.member, signal.SIGTERM)
+        self._crew.hear(self.member, "draining")
+        self._crew.bury(self.member)
+
+    def stop(self) -> None:
+        """SIGTERM; return once the process has drained and ended."""
+        self._crew.kill(self.member, signal.SIGTERM)
+        assert self.member.process.wait(SILENCE) == 0, self.member.last_words
+
+    def begin_restart(self) -> None:
+        """Start it again, and don't wait for anything."""
+        at = ("--grpc", self.address, "--http", f"127.0.0.1:{self.http_port}")
+        self.member = self._crew.start(
+            "server", "-m", "spoolrack_server", "serve", "--data", self.root, *at
+        )
+
+    def restart(self) -> None:
+        """Start it again; return once it serves."""
+        # A client that knocks at the free port in vain may for a moment be connected to itself,
+        # through that very port.
+        for _ in range(STARTS):
+            self.begin_restart()
+            member = self.member
+            member.wanted_dead = True
+            for told in self._crew.told():
+                if told.member is not member or told.is_log:
+                    continue
+                if told.line is None:
+                    break
+                found = re.fullmatch(r" +(gRPC|HTTP) .*:(\d+)(/.*)?", told.line)
+                if found is not None and found[1] == "gRPC":
+                    self.port = int(found[2])
+                elif found is not None:
+                    self.http_port = int(found[2])
+                    member.wanted_dead = False
+                    return
+            code = member.process.wait(SILENCE)
+            assert code == os.EX_UNAVAILABLE, f"{code}: " + "\n".join(member.last_words)
+        raise AssertionError(f"{self.address} is not to be had")

@@ -1,0 +1,143 @@
+"""A program that sends: each line of a file as a message, or messages of its own without end.
+
+    sender.py URL QUEUE LEDGERS NAME --file LOG [--batch N]
+    sender.py URL QUEUE LEDGERS NAME --seed N [--threads N]
+
+What was not acknowledged is sent again, as another copy. It ends at the end of its file, or on SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+
+import spoolrack
+from ledger import COPY, Ledger, Refused, Sending, Sent, digest_of
+from spoolrack.errors import SpoolrackError
+
+PATIENCE = 120.0
+"""Seconds in which a server that was killed is back."""
+TRIES = 100
+
+
+class Sender:
+    def __init__(self, url: str, queue: str, ledger: Ledger) -> None:
+        # One call for each try, or a copy that the client itself sends again would be nobody's fault.
+        self._client = spoolrack.connect(url, retry=spoolrack.RetryPolicy(attempts=1))
+        self._patient = spoolrack.connect(url, timeout=PATIENCE)
+        self._queue = self._client.queue(queue)
+        self._ledger = ledger
+
+    def send(self, numbered: Sequence[tuple[int, bytes]]) -> None:
+        """Return once each body is acknowledged. They fit in one call."""
+        unsent = list(numbered)
+        for attempt in range(TRIES):
+            unsent = self._try(unsent, attempt)
+            if not unsent:
+                tell(f"sent {len(numbered)}")
+                return
+            self._patient.get_queue(self._queue.name)
+        raise RuntimeError(f"not sent after {TRIES} tries: {unsent[0][0]}")
+
+    def _try(self, numbered: Sequence[tuple[int, bytes]], attempt: int) -> list[tuple[int, bytes]]:
+        """What is not acknowledged after this attempt."""
+        copies = [f"{self._ledger.name}:{number}:{attempt}" for number, _ in numbered]
+        self._ledger.write(
+            Sending({copy: digest_of(body) for copy, (_, body) in zip(copies, numbered, strict=True)})
+        )
+        messages = [
+            spoolrack.Outgoing(body=body, attributes={COPY: copy})
+            for copy, (_, body) in zip(copies, numbered, strict=True)
+        ]
+        try:
+            if len(messages) == 1:
+                ids: list[str | None] = [
+                    self._queue.send(messages[0].body, attributes=messages[0].attributes)
+                ]
+            else:
+                ids = [result.id for result in self._queue.send_many(messages)]
+        except SpoolrackError as error:
+            tell(f"unsent {len(numbered)} {error.reason}")
+            return list(numbered)
+        self._ledger.write(Sent({copy: id for copy, id in zip(copies, ids, strict=True) if id}))
+        refused = [copy for copy, id in zip(copies, ids, strict=True) if not id]
+        if refused:
+            self._ledger.write(Refused(refused))
+        return [each for each, id in zip(numbered, ids, strict=True) if not id]
+
+
+def tell(what: str) -> None:
+    """One line, in one write: threads tell, too."""
+    sys.stdout.write(what + "\n")
+    sys.stdout.flush()
+
+
+def lines_of(log: bytes) -> list[bytes]:
+    """The lines of a file as they are, without their line feeds."""
+    lines = log.split(b"\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def batches(numbered: Iterable[tuple[int, bytes]], size: int) -> Iterator[list[tuple[int, bytes]]]:
+    left = iter(numbered)
+    while batch := list(itertools.islice(left, size)):
+        yield batch
+
+
+def bodies(random: Random) -> Iterator[bytes]:
+    """Bodies of all bytes: most of them short, some empty, some of many blocks."""
+    while True:
+        size = random.choice((0, 1, 20, 100, 100, 300, 1_000, 5_000))
+        yield random.randbytes(size if random.random() < 0.98 else 100_000)
+
+
+def send_file(sender: Sender, path: Path, size: int) -> None:
+    for batch in batches(enumerate(lines_of(path.read_bytes())), size):
+        sender.send(batch)
+
+
+def send_on(sender: Sender, seed: int, threads: int, stopping: threading.Event) -> None:
+    """Send until told to stop: batches of any size, or single messages in many threads."""
+
+    def go_on(thread: int) -> None:
+        random = Random(f"{seed} {thread}")
+        numbered = zip(itertools.count(thread, threads), bodies(random), strict=False)
+        while not stopping.is_set():
+            size = 1 if threads > 1 else random.choice((1, 2, 10, 50, 200))
+            sender.send(list(itertools.islice(numbered, size)))
+
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(go_on, thread) for thread in range(threads)]:
+            done.result()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("queue")
+    parser.add_argument("ledgers", type=Path)
+    parser.add_argument("name")
+    parser.add_argument("--file", type=Path)
+    parser.add_argument("--batch", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    asked = parser.parse_args()
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    sender = Sender(asked.url, asked.queue, Ledger(asked.ledgers, asked.name))
+    tell("started")
+    if asked.file is not None:
+        send_file(sender, asked.file, asked.batch)
+    else:
+        send_on(sender, asked.seed, asked.threads, stopping)
+
+
+if __name__ == "__main__":
+    main()
