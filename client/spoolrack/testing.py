@@ -24,7 +24,7 @@ from .blocking import Client, connect
 
 if TYPE_CHECKING:
     from spoolrack_server.server import Server
-    from spoolrack_store.clock import Clock
+    from spoolrack_store.model.clock import Clock
     from spoolrack_store.testing import ManualClock
 
 START_TIMEOUT = 60.0

@@ -15,11 +15,16 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.clock import HOUR, Millis
-from spoolrack_store.errors import InvalidMessage, InvalidQueueName, InvalidRequest, InvalidSetting
-from spoolrack_store.ids import is_id
-from spoolrack_store.names import is_queue_name
-from spoolrack_store.operations import (
+from spoolrack_store.model.clock import HOUR, Millis
+from spoolrack_store.model.errors import (
+    InvalidMessage,
+    InvalidQueueName,
+    InvalidRequest,
+    InvalidSetting,
+)
+from spoolrack_store.model.ids import is_id
+from spoolrack_store.model.names import is_queue_name
+from spoolrack_store.model.operations import (
     ById,
     ByReceipt,
     Message,
@@ -28,8 +33,8 @@ from spoolrack_store.operations import (
     Target,
     VisibilityChange,
 )
-from spoolrack_store.settings import MAX_DELAY, MAX_VISIBILITY, MIB, QueueSettings
-from spoolrack_store.transitions import State
+from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY, MIB, QueueSettings
+from spoolrack_store.model.transitions import State
 
 MAX_COUNT: Final = 1_000
 """Messages, targets, changes or items of a page in one request."""

@@ -16,7 +16,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from spoolrack.v1 import queue_service_pb2
-from spoolrack_store.errors import Draining, InvalidRequest, StoreError
+from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 
 from .logs import Log
 from .status import INTERNAL, failure_of

@@ -14,8 +14,8 @@ from typing import Final
 
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.errors import StoreError
-from spoolrack_store.operations import Outgoing, Send, Sent
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.operations import Outgoing, Send, Sent
 from spoolrack_store.store import Store
 
 from . import convert

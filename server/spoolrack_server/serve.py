@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from spoolrack_store.errors import (
+from spoolrack_store.model.errors import (
     DamagedSettings,
     RootInUse,
     RootUnusable,

@@ -18,9 +18,9 @@ import grpc
 from aiohttp import web
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
-from spoolrack_store.clock import Clock, SystemClock
-from spoolrack_store.errors import StoreError
-from spoolrack_store.settings import MIB
+from spoolrack_store.model.clock import Clock, SystemClock
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.settings import MIB
 from spoolrack_store.store import Store
 
 from . import http

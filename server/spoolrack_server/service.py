@@ -17,12 +17,12 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store import operations as ops
-from spoolrack_store.clock import Clock
-from spoolrack_store.credits import Credits
-from spoolrack_store.errors import Draining, InvalidRequest, StoreError
+from spoolrack_store.model import operations as ops
+from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.credits import Credits
+from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
+from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
-from spoolrack_store.transitions import State
 
 from . import convert, sending
 from .bell import Bell

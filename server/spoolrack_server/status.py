@@ -18,8 +18,8 @@ from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 from spoolrack.v1 import queue_pb2 as pb
-from spoolrack_store.clock import Millis
-from spoolrack_store.errors import StoreError
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import StoreError
 
 DOMAIN: Final = "spoolrack"
 DETAILS_KEY: Final = "grpc-status-details-bin"

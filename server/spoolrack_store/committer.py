@@ -15,12 +15,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from .clock import Clock, Millis
-from .engine import Engine, Outcome, Work
-from .errors import Draining, OutcomeUnknown, StoreError, StoreFailed
-from .operations import GiveBack, Message, Receive, Request
+from .engine.engine import Engine, Outcome, Work
+from .files.syncer import SyncFailed
+from .model.clock import Clock, Millis
+from .model.errors import Draining, OutcomeUnknown, StoreError, StoreFailed
+from .model.operations import GiveBack, Message, Receive, Request
 from .parking import Parked, Parking
-from .syncer import SyncFailed
 
 log = logging.getLogger(__name__)
 

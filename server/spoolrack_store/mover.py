@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from .adoption import LOOK_EVERY
-from .clock import Clock, Millis
+from .engine.adoption import LOOK_EVERY
+from .model.clock import Clock, Millis
 
 
 class Mover:

@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import count
 
-from .clock import Millis
-from .operations import Message, Receive
+from .model.clock import Millis
+from .model.operations import Message, Receive
 
 
 @dataclass(slots=True, eq=False)

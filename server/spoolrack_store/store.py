@@ -14,20 +14,20 @@ from concurrent.futures import Future
 from random import Random, SystemRandom
 from typing import Final, TypeVar
 
-from .clock import Clock, Millis, SystemClock
 from .committer import Committer
-from .content import Content
-from .disk import Disk, LocalDisk
-from .engine import Engine
-from .errors import DiskError, MessageDamaged, MessageNotFound, StoreError, StoreFailed
-from .mounts import doubt_about
+from .engine.engine import Engine
+from .engine.views import Sight
+from .files.disk import Disk, LocalDisk
+from .files.mounts import doubt_about
+from .files.opening import Tenancy, make_root, take
+from .files.reader import Damaged, Forbidden, Gone, read_message
+from .files.syncer import SyncFailed
+from .model.clock import Clock, Millis, SystemClock
+from .model.content import Content
+from .model.errors import DiskError, MessageDamaged, MessageNotFound, StoreError, StoreFailed
+from .model.operations import Message, Queue, Request
+from .model.transitions import State
 from .mover import Mover
-from .opening import Tenancy, make_root, take
-from .operations import Message, Queue, Request
-from .reader import Damaged, Forbidden, Gone, read_message
-from .syncer import SyncFailed
-from .transitions import State
-from .views import Sight
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from .clock import Clock, Millis
+from .model.clock import Clock, Millis
 
 _SOME_DAY: Final = Millis(1_700_000_000_000)
 _SOME_UPTIME: Final = Millis(1_000_000)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spoolrack_store.clock import Millis
-from spoolrack_store.names import Batch, Item, parse_filed, parse_item
-from spoolrack_store.operations import ByReceipt, CreateQueue, Delete, Outgoing, Receive, Send
-from spoolrack_store.settings import QueueSettings
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.names import Batch, Item, parse_filed, parse_item
+from spoolrack_store.model.operations import ByReceipt, CreateQueue, Delete, Outgoing, Receive, Send
+from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
 HOUR = Millis(3_600_000)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from fsck_rig import batch, make_root, single
 from spoolrack_store import fsck
-from spoolrack_store.disk import Found, LocalDisk
-from spoolrack_store.inspection import Inspector
-from spoolrack_store.operations import (
+from spoolrack_store.files.disk import Found, LocalDisk
+from spoolrack_store.fsck.inspection import Inspector
+from spoolrack_store.model.operations import (
     ByReceipt,
     ChangeVisibility,
     CreateQueue,
@@ -23,9 +23,9 @@ from spoolrack_store.operations import (
     Send,
     VisibilityChange,
 )
-from spoolrack_store.settings import QueueSettings
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
-from spoolrack_store.transitions import State
 
 TOKEN = "r1,f1700000000000@9999999999999~0123456789abc"
 

@@ -13,12 +13,12 @@ from cli_rig import files_under
 from damages import DAMAGES, Damage
 from fsck_rig import READY, batch, batched, bodies, leased, make_root, single
 from spoolrack_store import fsck
-from spoolrack_store.errors import RootInUse, RootUnusable, UnknownFormat
-from spoolrack_store.findings import Remedy
-from spoolrack_store.operations import CreateQueue, DeleteQueue, Outgoing, Purge, Send
-from spoolrack_store.settings import QueueSettings
+from spoolrack_store.fsck.findings import Remedy
+from spoolrack_store.model.errors import RootInUse, RootUnusable, UnknownFormat
+from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Outgoing, Purge, Send
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
-from spoolrack_store.transitions import State
 
 
 @pytest.fixture

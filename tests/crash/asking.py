@@ -6,8 +6,8 @@ from collections.abc import Callable
 from random import Random
 
 from promises import Promises
-from spoolrack_store.clock import Millis
-from spoolrack_store.operations import (
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.operations import (
     ById,
     ByReceipt,
     ChangeVisibility,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spoolrack_store.names import parse_receipt
-from spoolrack_store.views import Sight
+from spoolrack_store.engine.views import Sight
+from spoolrack_store.model.names import parse_receipt
 
 
 class Broken(AssertionError):

@@ -15,9 +15,10 @@ from engine_rig import EngineRig
 from faulty_disk import FaultyDisk
 from power_disk import Model, PowerDisk
 from promises import Broken, Lease, Promises
-from spoolrack_store.clock import Millis
-from spoolrack_store.errors import StaleReceipt, StoreError
-from spoolrack_store.operations import (
+from spoolrack_store.engine.views import Sight
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import StaleReceipt, StoreError
+from spoolrack_store.model.operations import (
     ById,
     ByReceipt,
     ChangeVisibility,
@@ -33,8 +34,7 @@ from spoolrack_store.operations import (
     Sent,
     VisibilityChange,
 )
-from spoolrack_store.settings import QueueSettings
-from spoolrack_store.views import Sight
+from spoolrack_store.model.settings import QueueSettings
 
 GRAVES = {"a": "b"}
 """The dead-letter queue of each queue that has one."""

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server import convert
-from spoolrack_store.clock import DAY, HOUR, Millis
-from spoolrack_store.errors import (
+from spoolrack_store.model.clock import DAY, HOUR, Millis
+from spoolrack_store.model.errors import (
     InvalidMessage,
     InvalidQueueName,
     InvalidRequest,
     InvalidSetting,
 )
-from spoolrack_store.operations import (
+from spoolrack_store.model.operations import (
     Blocking,
     ById,
     ByReceipt,
@@ -27,8 +27,8 @@ from spoolrack_store.operations import (
     Queue,
     VisibilityChange,
 )
-from spoolrack_store.settings import QueueSettings
-from spoolrack_store.transitions import State
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.transitions import State
 
 ID = "0199a000-0000-7000-8000-000000000000"
 MALFORMED = [

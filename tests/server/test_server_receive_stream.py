@@ -14,8 +14,8 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.logs import make_log
 from spoolrack_server.server import Server
 from spoolrack_server.service import QueueService
-from spoolrack_store.operations import CreateQueue, Outgoing, Receive, Send
-from spoolrack_store.settings import QueueSettings
+from spoolrack_store.model.operations import CreateQueue, Outgoing, Receive, Send
+from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 

@@ -10,8 +10,8 @@ import pytest
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from spoolrack_server import status
-from spoolrack_store import errors
-from spoolrack_store.errors import StoreError
+from spoolrack_store.model import errors
+from spoolrack_store.model.errors import StoreError
 
 KINDS = [
     kind

@@ -7,18 +7,26 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from spoolrack_store import layout
-from spoolrack_store.clock import Millis
-from spoolrack_store.disk import Disk, Kind
-from spoolrack_store.engine import Engine, Outcome, Work
-from spoolrack_store.errors import StoreError
-from spoolrack_store.names import Batch, Entry, moved_out, parse_entry, parse_filed, parse_item
-from spoolrack_store.opening import Tenancy, take
-from spoolrack_store.operations import CreateQueue, Message, Outgoing, Receive, Request, Send, Sent
-from spoolrack_store.settings import QueueSettings
+from spoolrack_store.engine.engine import Engine, Outcome, Work
+from spoolrack_store.engine.views import Sight
+from spoolrack_store.files import layout
+from spoolrack_store.files.disk import Disk, Kind
+from spoolrack_store.files.opening import Tenancy, take
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.names import Batch, Entry, moved_out, parse_entry, parse_filed, parse_item
+from spoolrack_store.model.operations import (
+    CreateQueue,
+    Message,
+    Outgoing,
+    Receive,
+    Request,
+    Send,
+    Sent,
+)
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.transitions import State
 from spoolrack_store.testing import ManualClock
-from spoolrack_store.transitions import State
-from spoolrack_store.views import Sight
 
 Answer = TypeVar("Answer")
 

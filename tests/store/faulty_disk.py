@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from spoolrack_store.disk import Disk, Facts, Found, Lock, Space
+from spoolrack_store.files.disk import Disk, Facts, Found, Lock, Space
 
 Result = TypeVar("Result")
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from spoolrack_store.disk import Facts, Found, Kind, Space
+from spoolrack_store.files.disk import Facts, Found, Kind, Space
 
 ROOM = 1 << 40
 

@@ -6,8 +6,8 @@ import zlib
 from pathlib import Path
 
 from engine_rig import EngineRig
-from spoolrack_store.disk import LocalDisk
-from spoolrack_store.names import Batch, Entry
+from spoolrack_store.files.disk import LocalDisk
+from spoolrack_store.model.names import Batch, Entry
 
 
 def id_of(number: int) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from spoolrack_store.clock import Millis
-from spoolrack_store.ids import sent_at
-from spoolrack_store.operations import (
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.ids import sent_at
+from spoolrack_store.model.operations import (
     ById,
     Message,
     Outgoing,
@@ -20,7 +20,7 @@ from spoolrack_store.operations import (
     Target,
     VisibilityChange,
 )
-from spoolrack_store.settings import MAX_DELAY, MAX_VISIBILITY, QueueSettings
+from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY, QueueSettings
 
 Told = object
 """An answer, or the name of an error's class."""

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from faulty_disk import FaultyDisk
-from spoolrack_store.clock import Millis
-from spoolrack_store.credits import Credits
-from spoolrack_store.disk import LocalDisk
-from spoolrack_store.operations import (
+from spoolrack_store.files.disk import LocalDisk
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.credits import Credits
+from spoolrack_store.model.operations import (
     ByReceipt,
     CreateQueue,
     Delete,
@@ -24,7 +24,7 @@ from spoolrack_store.operations import (
     Send,
     Sent,
 )
-from spoolrack_store.settings import QueueSettings
+from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
-from spoolrack_store.clock import Millis
-from spoolrack_store.operations import Outgoing
-from spoolrack_store.settings import QueueSettings
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.operations import Outgoing
+from spoolrack_store.model.settings import QueueSettings
 
 QUEUES = ("a", "b", "c")
 NEVER_MADE = "00000000-0000-7000-8000-000000000000"

@@ -11,8 +11,8 @@ import pytest
 from engine_rig import EngineRig
 from faulty_disk import FaultyDisk
 from planting import Root
-from spoolrack_store.disk import LocalDisk
-from spoolrack_store.operations import DeleteQueue
+from spoolrack_store.files.disk import LocalDisk
+from spoolrack_store.model.operations import DeleteQueue
 
 
 @pytest.fixture

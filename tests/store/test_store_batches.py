@@ -6,8 +6,8 @@ import pytest
 from engine_rig import EngineRig
 from faulty_disk import Call, FaultyDisk
 from memory_disk import MemoryDisk
-from spoolrack_store.clock import Millis
-from spoolrack_store.operations import (
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.operations import (
     ById,
     ByReceipt,
     ChangeVisibility,

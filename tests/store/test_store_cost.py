@@ -8,7 +8,7 @@ import pytest
 from engine_rig import EngineRig
 from faulty_disk import FaultyDisk
 from memory_disk import MemoryDisk
-from spoolrack_store.operations import ById, ByReceipt, Delete
+from spoolrack_store.model.operations import ById, ByReceipt, Delete
 
 
 def calls_with(backlog: int, *, singles: bool) -> list[Counter[str]]:

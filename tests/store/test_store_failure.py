@@ -7,9 +7,9 @@ import gc
 from pathlib import Path
 
 import pytest
-from spoolrack_store.errors import OutcomeUnknown, StoreError, StoreFailed
-from spoolrack_store.operations import CreateQueue, Delete, Outgoing, Receive, Send
-from spoolrack_store.settings import QueueSettings
+from spoolrack_store.model.errors import OutcomeUnknown, StoreError, StoreFailed
+from spoolrack_store.model.operations import CreateQueue, Delete, Outgoing, Receive, Send
+from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from store_rig import GIVE_UP, opened
 

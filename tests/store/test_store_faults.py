@@ -9,10 +9,11 @@ from damage import rot
 from engine_rig import EngineRig
 from faulty_disk import FaultyDisk
 from memory_disk import MemoryDisk
-from spoolrack_store.clock import Millis
-from spoolrack_store.disk import Space
-from spoolrack_store.errors import DiskError, DiskFull, StoreError
-from spoolrack_store.operations import (
+from spoolrack_store.files.disk import Space
+from spoolrack_store.files.syncer import SyncFailed
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import DiskError, DiskFull, StoreError
+from spoolrack_store.model.operations import (
     ById,
     ByReceipt,
     ChangeVisibility,
@@ -25,8 +26,7 @@ from spoolrack_store.operations import (
     UpdateQueue,
     VisibilityChange,
 )
-from spoolrack_store.settings import QueueSettings
-from spoolrack_store.syncer import SyncFailed
+from spoolrack_store.model.settings import QueueSettings
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from planting import Root, batch_of, entry_of, id_of
-from spoolrack_store.disk import LocalDisk
-from spoolrack_store.errors import RootUnusable
-from spoolrack_store.opening import take
+from spoolrack_store.files.disk import LocalDisk
+from spoolrack_store.files.opening import take
+from spoolrack_store.model.errors import RootUnusable
 
 NOW = 1_700_000_000_000
 TOKEN = "0123456789abc"

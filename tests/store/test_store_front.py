@@ -7,9 +7,9 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 
 import pytest
-from spoolrack_store.clock import Millis
-from spoolrack_store.credits import Credits
-from spoolrack_store.errors import (
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.credits import Credits
+from spoolrack_store.model.errors import (
     Draining,
     MessageDamaged,
     MessageNotFound,
@@ -17,7 +17,7 @@ from spoolrack_store.errors import (
     RootInUse,
     StoreError,
 )
-from spoolrack_store.operations import (
+from spoolrack_store.model.operations import (
     ById,
     ChangeVisibility,
     CreateQueue,
@@ -29,9 +29,9 @@ from spoolrack_store.operations import (
     Send,
     VisibilityChange,
 )
-from spoolrack_store.settings import QueueSettings
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
-from spoolrack_store.transitions import State
 from store_rig import GIVE_UP, StoreRig, opened
 
 

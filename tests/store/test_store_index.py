@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from spoolrack_store.clock import Millis
-from spoolrack_store.credits import Credits
-from spoolrack_store.index import Hidden, Index, QueueIndex
-from spoolrack_store.names import Batch, Entry, id_of
-from spoolrack_store.ready import BatchFolder
+from spoolrack_store.index.hidden import Hidden, Index, QueueIndex
+from spoolrack_store.index.ready import BatchFolder
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.credits import Credits
+from spoolrack_store.model.names import Batch, Entry, id_of
 
 picks = st.integers(0, 1_000)
 

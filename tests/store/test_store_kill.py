@@ -14,9 +14,9 @@ import pytest
 from engine_rig import EngineRig, Lying
 from faulty_disk import CHANGES, FaultyDisk, Killed
 from memory_disk import MemoryDisk
-from spoolrack_store.clock import Millis
-from spoolrack_store.disk import Found
-from spoolrack_store.operations import (
+from spoolrack_store.files.disk import Found
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.operations import (
     ById,
     ByReceipt,
     ChangeVisibility,
@@ -32,7 +32,7 @@ from spoolrack_store.operations import (
     UpdateQueue,
     VisibilityChange,
 )
-from spoolrack_store.settings import QueueSettings
+from spoolrack_store.model.settings import QueueSettings
 
 Requests = list[Request[object]]
 

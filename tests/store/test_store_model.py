@@ -15,12 +15,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from memory_disk import MemoryDisk
-from spoolrack_store.clock import Millis
-from spoolrack_store.credits import Credits
-from spoolrack_store.disk import Disk, LocalDisk
-from spoolrack_store.engine import Work
-from spoolrack_store.errors import StoreError
-from spoolrack_store.operations import (
+from spoolrack_store.engine.engine import Work
+from spoolrack_store.files.disk import Disk, LocalDisk
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.credits import Credits
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.operations import (
     ById,
     ByReceipt,
     ChangeVisibility,
@@ -37,7 +37,7 @@ from spoolrack_store.operations import (
     UpdateQueue,
     VisibilityChange,
 )
-from spoolrack_store.settings import QueueSettings
+from spoolrack_store.model.settings import QueueSettings
 from store_model import StoreModel
 from story_requests import (
     CONSUMERS,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from spoolrack_store import order
-from spoolrack_store.order import SortedNames
+from spoolrack_store.index import order
+from spoolrack_store.index.order import SortedNames
 
 some_names = st.integers(0, 60).map(lambda number: f"{number:02}")
 """Of one length, as ids are: none is the beginning of another."""

@@ -6,9 +6,9 @@ from concurrent.futures import Future
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from spoolrack_store.clock import Millis
-from spoolrack_store.credits import Credits
-from spoolrack_store.operations import Receive
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.credits import Credits
+from spoolrack_store.model.operations import Receive
 from spoolrack_store.parking import Parked, Parking
 
 queues = st.sampled_from(["a", "b", "c"])

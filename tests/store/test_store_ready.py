@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from spoolrack_store.names import Batch, Entry, id_of
-from spoolrack_store.ready import BatchFolder, Place, Ready
+from spoolrack_store.index.ready import BatchFolder, Place, Ready
+from spoolrack_store.model.names import Batch, Entry, id_of
 
 numbers = st.integers(0, 40)
 

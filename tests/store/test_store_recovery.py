@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from planting import Root, batch_of, entry_of, id_of
-from spoolrack_store.clock import DAY, HOUR
-from spoolrack_store.operations import ByReceipt, CreateQueue, Delete, Receive
-from spoolrack_store.settings import MAX_DELAY, MAX_VISIBILITY, QueueSettings
+from spoolrack_store.model.clock import DAY, HOUR
+from spoolrack_store.model.operations import ByReceipt, CreateQueue, Delete, Receive
+from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY, QueueSettings
 
 NOW = 1_700_000_000_000
 TOKEN = "0123456789abc"

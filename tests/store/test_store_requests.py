@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from engine_rig import EngineRig
 from memory_disk import MemoryDisk
-from spoolrack_store.clock import Millis
-from spoolrack_store.errors import InvalidRequest, StaleReceipt
-from spoolrack_store.operations import (
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import InvalidRequest, StaleReceipt
+from spoolrack_store.model.operations import (
     ByReceipt,
     ChangeVisibility,
     Delete,

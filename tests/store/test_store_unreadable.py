@@ -9,9 +9,9 @@ from damage import rot
 from engine_rig import EngineRig
 from faulty_disk import FaultyDisk
 from memory_disk import File, MemoryDisk
-from spoolrack_store.credits import Credits
-from spoolrack_store.errors import DiskError
-from spoolrack_store.operations import (
+from spoolrack_store.model.credits import Credits
+from spoolrack_store.model.errors import DiskError
+from spoolrack_store.model.operations import (
     Outgoing,
     Receive,
     Send,

@@ -30,34 +30,20 @@ class Floor:
     """Floors and third parties that it may import inside a function only."""
 
 
-def store(*modules: str) -> tuple[str, ...]:
-    return tuple(f"spoolrack_store.{module}" for module in modules)
-
-
 FLOORS = {
-    # The store: the standard library only. Every module of it is named.
-    "pure": Floor(
-        holds=store(
-            *("clock", "ids", "names", "transitions", "errors", "settings", "content", "operations"),
-            *("credits", "rules", "index", "order", "ready", "receipts", "parking"),
-            *("findings", "doubles"),
-        ),
-    ),
-    "disk": Floor(
-        holds=store("disk", "layout", "syncer", "folders", "reader", "mounts", "opening"),
-        sees=("pure",),
-    ),
-    "parts": Floor(
-        holds=store(
-            *("root", "catalog", "sender", "leaser", "requeuer", "remover", "letters", "recovery"),
-            *("adoption", "views", "mover", "reaper", "reaping"),
-            *("listing", "registry", "asides", "inspection", "mending"),
-        ),
-        sees=("disk", "pure"),
-    ),
+    # The store: the standard library only, a folder for each floor.
+    "model": Floor(holds=("spoolrack_store.model.*",)),
+    "index": Floor(holds=("spoolrack_store.index.*",), sees=("model",)),
+    "files": Floor(holds=("spoolrack_store.files.*",), sees=("model",)),
+    "engine": Floor(holds=("spoolrack_store.engine.*",), sees=("files", "index", "model")),
+    "fsck": Floor(holds=("spoolrack_store.fsck.*",), sees=("files", "model")),
     "store": Floor(
-        holds=("spoolrack_store", *store("engine", "committer", "store", "fsck", "testing")),
-        sees=("parts", "disk", "pure"),
+        holds=(
+            "spoolrack_store",
+            *("spoolrack_store.store", "spoolrack_store.committer", "spoolrack_store.parking"),
+            *("spoolrack_store.mover", "spoolrack_store.testing"),
+        ),
+        sees=("engine", "files", "index", "model"),
     ),
     # What goes over the wire.
     "stubs": Floor(
@@ -71,7 +57,7 @@ FLOORS = {
     ),
     "server": Floor(
         holds=("spoolrack_server.*",),
-        sees=("stubs", "store", "pure"),
+        sees=("stubs", "store", "model"),
         third_party=(
             *("grpc", "grpc_health", "grpc_reflection", "google.protobuf", "google.rpc"),
             *("aiohttp", "structlog"),
@@ -80,22 +66,22 @@ FLOORS = {
     # The top: what people start.
     "cli": Floor(
         holds=("spoolrack_server.cli.*", "spoolrack_server.__main__"),
-        sees=("server", "store", "pure", "client", "stubs"),
+        sees=("server", "store", "fsck", "model", "client", "stubs"),
         third_party=("click", "rich", "grpc", "structlog"),
     ),
     "testing": Floor(
         holds=("spoolrack.testing.*",),
         sees=("client", "stubs"),
-        sees_later=("server", "store", "pure", "pytest"),
+        sees_later=("server", "store", "model", "pytest"),
     ),
 }
 
 # Who, of the store, may touch the world. The rest gets the disk and the clock as arguments.
 WORLD = {
-    "spoolrack_store.disk": {"os", "io", "fcntl", "ctypes", "mmap", "pathlib", "shutil"},
-    "spoolrack_store.mounts": {"os", "pathlib"},
-    "spoolrack_store.opening": {"os", "pathlib", "socket"},
-    "spoolrack_store.clock": {"time"},
+    "spoolrack_store.files.disk": {"os", "io", "fcntl", "ctypes", "mmap", "pathlib", "shutil"},
+    "spoolrack_store.files.mounts": {"os", "pathlib"},
+    "spoolrack_store.files.opening": {"os", "pathlib", "socket"},
+    "spoolrack_store.model.clock": {"time"},
     "nobody": {"asyncio", "datetime", "glob", "multiprocessing", "signal", "subprocess", "tempfile"},
 }
 HARMLESS = {"os.PathLike", "os.fspath"}
@@ -173,7 +159,7 @@ def complaints(module: str, source: str, *, package: bool = False) -> list[str]:
         for imported in imports(module, tree, package=package)
         if (why := objection(module, floor, imported)) and not is_harmless(imported, tree)
     ]
-    if below(module, "spoolrack_store") and module != "spoolrack_store.disk":
+    if below(module, "spoolrack_store") and module != "spoolrack_store.files.disk":
         found += [
             f"{module}:{node.lineno} opens a file: only the disk does"
             for node in ast.walk(tree)
@@ -246,24 +232,24 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("spoolrack_store.names", "from .disk import Disk"),
-        ("spoolrack_store.names", "from . import disk"),
-        ("spoolrack_store.names", "def later():\n    import spoolrack_store.disk"),
+        ("spoolrack_store.model.names", "from ..files.disk import Disk"),
+        ("spoolrack_store.model.names", "from ..files import disk"),
+        ("spoolrack_store.model.names", "def later():\n    import spoolrack_store.files.disk"),
         ("spoolrack_store.rules", "import os.path"),
         ("spoolrack_store.store", "import os\nroot: os.PathLike[str] = os.getcwd()"),
         ("spoolrack_store.rules", "from time import time"),
-        ("spoolrack_store.layout", "from pathlib import Path"),
-        ("spoolrack_store.layout", "open('x')"),
+        ("spoolrack_store.files.layout", "from pathlib import Path"),
+        ("spoolrack_store.files.layout", "open('x')"),
         ("spoolrack_store.store", "import grpc"),
         ("spoolrack_store.store", "from spoolrack.v1 import queue_pb2"),
         ("spoolrack_store.invented", ""),
-        ("spoolrack", "from spoolrack_store.names import Entry"),
+        ("spoolrack", "from spoolrack_store.model.names import Entry"),
         ("spoolrack", "from .testing import server"),
         ("spoolrack.aio", "import structlog"),
-        ("spoolrack.testing", "from spoolrack_store.clock import Clock"),
+        ("spoolrack.testing", "from spoolrack_store.model.clock import Clock"),
         ("spoolrack_server.service", "from spoolrack import connect"),
         ("spoolrack_server.service", "from .cli import main"),
-        ("spoolrack_server.service", "from spoolrack_store.disk import Disk"),
+        ("spoolrack_server.service", "from spoolrack_store.files.disk import Disk"),
         ("spoolrack_server.service", "import requests"),
     ],
 )
@@ -274,16 +260,16 @@ def test_an_import_that_points_up_is_caught(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("spoolrack_store.names", "import re\nfrom .clock import Millis"),
-        ("spoolrack_store.disk", "import os, fcntl"),
-        ("spoolrack_store.store", "from os import PathLike\nfrom .disk import Disk"),
+        ("spoolrack_store.model.names", "import re\nfrom .clock import Millis"),
+        ("spoolrack_store.files.disk", "import os, fcntl"),
+        ("spoolrack_store.store", "from os import PathLike\nfrom .files.disk import Disk"),
         ("spoolrack_store.store", "import os\nroot: os.PathLike[str]"),
         (
             "spoolrack.aio",
             "import os\nfrom google.rpc import error_details_pb2\nfrom .v1 import queue_pb2",
         ),
-        ("spoolrack.testing", "def server():\n    from spoolrack_store.clock import Clock"),
-        ("spoolrack_server.service", "import grpc\nfrom spoolrack_store.operations import Send"),
+        ("spoolrack.testing", "def server():\n    from spoolrack_store.model.clock import Clock"),
+        ("spoolrack_server.service", "import grpc\nfrom spoolrack_store.model.operations import Send"),
         ("spoolrack_server.cli", "import click\nfrom spoolrack import connect"),
     ],
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from spoolrack_store.names import (
+from spoolrack_store.model.names import (
     NotAName,
     is_queue_name,
     parse_entry,

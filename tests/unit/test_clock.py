@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from spoolrack_store.clock import DAY, HOUR, MINUTE, SECOND, Millis, SystemClock
+from spoolrack_store.model.clock import DAY, HOUR, MINUTE, SECOND, Millis, SystemClock
 
 
 def test_the_units_are_milliseconds() -> None:

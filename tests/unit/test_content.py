@@ -9,7 +9,7 @@ import zlib
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from spoolrack_store.content import (
+from spoolrack_store.model.content import (
     MAX_ATTRIBUTE_NAME,
     Attributes,
     Content,
@@ -19,9 +19,9 @@ from spoolrack_store.content import (
     parse,
     trailer_of,
 )
-from spoolrack_store.errors import AttributesTooLarge, InvalidMessage, MessageTooLarge
-from spoolrack_store.names import Entry
-from spoolrack_store.settings import MAX_ATTRIBUTES_SIZE, MAX_MESSAGE_SIZE
+from spoolrack_store.model.errors import AttributesTooLarge, InvalidMessage, MessageTooLarge
+from spoolrack_store.model.names import Entry
+from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MAX_MESSAGE_SIZE
 
 ID = "0190b0c0-1234-7abc-8def-0123456789ab"
 

@@ -11,8 +11,14 @@ from string import Formatter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spoolrack_store import errors
-from spoolrack_store.errors import LONGEST_FACT, InvalidReceipt, QueueFull, QueueNotFound, StoreError
+from spoolrack_store.model import errors
+from spoolrack_store.model.errors import (
+    LONGEST_FACT,
+    InvalidReceipt,
+    QueueFull,
+    QueueNotFound,
+    StoreError,
+)
 
 KINDS = [
     kind

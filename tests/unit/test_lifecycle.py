@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from spoolrack_store.transitions import LEGAL, Move, State
+from spoolrack_store.model.transitions import LEGAL, Move, State
 
 README = Path(__file__).parents[2] / "README.md"
 ROW = re.compile(r"^\| (?P<move>[a-z]+) \| (?P<sources>[a-z, ]+) \| (?P<target>[a-z]+) \|", re.M)

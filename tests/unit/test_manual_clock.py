@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from spoolrack_store.clock import Clock, Millis
+from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.testing import ManualClock
 
 GIVE_UP = 60.0

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from spoolrack_store.clock import Millis
-from spoolrack_store.names import (
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.names import (
     MAX_NAME_BYTES,
     MAX_RECEIVES,
     Batch,
@@ -27,7 +27,7 @@ from spoolrack_store.names import (
     parse_receipt,
     unleased,
 )
-from spoolrack_store.settings import MAX_MESSAGE_SIZE
+from spoolrack_store.model.settings import MAX_MESSAGE_SIZE
 
 ID = "0190b0c0-1234-7abc-8def-0123456789ab"
 LONGEST_QUEUE = "Q" * 80

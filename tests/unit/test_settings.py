@@ -8,10 +8,10 @@ from dataclasses import asdict, fields
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from spoolrack_store import settings as module
-from spoolrack_store.clock import DAY, HOUR, Millis
-from spoolrack_store.errors import DamagedSettings, InvalidSetting
-from spoolrack_store.settings import QueueSettings, Record, decode, encode
+from spoolrack_store.model import settings as module
+from spoolrack_store.model.clock import DAY, HOUR, Millis
+from spoolrack_store.model.errors import DamagedSettings, InvalidSetting
+from spoolrack_store.model.settings import QueueSettings, Record, decode, encode
 
 BOUNDS: dict[str, tuple[int, int]] = {
     "visibility_timeout": (1, 12 * HOUR),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from spoolrack_store.transitions import FOLDERS, LATER, LEGAL, Move, State, is_legal
+from spoolrack_store.model.transitions import FOLDERS, LATER, LEGAL, Move, State, is_legal
 
 LIFE = {
     State.SENT: {State.SENT, State.READY, State.DELAYED, State.REMOVED, State.QUARANTINED},

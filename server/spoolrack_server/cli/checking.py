@@ -14,8 +14,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from spoolrack_store import fsck
-from spoolrack_store.findings import Mended, Problem, Remedy, Report
-from spoolrack_store.transitions import State
+from spoolrack_store.fsck.findings import Mended, Problem, Remedy, Report
+from spoolrack_store.model.transitions import State
 
 from .output import columns
 from .plain import option

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from spoolrack import SpoolrackError, errors
-from spoolrack_store import errors as store
 from spoolrack_store.fsck import NotRestorable
+from spoolrack_store.model import errors as store
 
 OK: Final = os.EX_OK
 NOTHING: Final = 1

@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from . import layout
+from ..files import layout
+from ..files.disk import Disk, Found, Kind
+from ..files.reader import Damaged, Forbidden, Gone, read_message
+from ..model.errors import DiskError
+from ..model.ids import is_id
+from ..model.names import Batch, Entry, NotAName, id_of, is_owner, is_queue_name, moved_out, parse_item
+from ..model.transitions import State
 from .asides import read_asides
-from .disk import Disk, Found, Kind
 from .doubles import Place, problems_of
-from .errors import DiskError
 from .findings import Leftover, Problem, Remedy, Report, Tally
-from .ids import is_id
 from .listing import Filed, Seen, count_in, filed_of
-from .names import Batch, Entry, NotAName, id_of, is_owner, is_queue_name, moved_out, parse_item
-from .reader import Damaged, Forbidden, Gone, read_message
 from .registry import Registry
-from .transitions import State
 
 ROUNDS: Final = 4
 """How often what has moved on is looked for."""

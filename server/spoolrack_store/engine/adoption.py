@@ -11,16 +11,16 @@ import logging
 import zlib
 from typing import Final
 
-from . import layout
+from ..files import layout
+from ..files.disk import Facts, Kind
+from ..files.folders import explained
+from ..model.clock import SECOND, Millis
+from ..model.errors import StoreError
+from ..model.names import Entry, NotAName, parse_filed
+from ..model.transitions import Move, State
 from .catalog import Catalog
-from .clock import SECOND, Millis
-from .disk import Facts, Kind
-from .errors import StoreError
-from .folders import explained
-from .names import Entry, NotAName, parse_filed
 from .root import Root, path_in
 from .sender import Sender, Written
-from .transitions import Move, State
 
 log = logging.getLogger(__name__)
 

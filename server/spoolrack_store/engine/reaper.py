@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from . import layout
-from .disk import Disk, Kind
-from .names import NotAName, id_of, parse_filed
+from ..files import layout
+from ..files.disk import Disk, Kind
+from ..model.names import NotAName, id_of, parse_filed
 
 log = logging.getLogger(__name__)
 

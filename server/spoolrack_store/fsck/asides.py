@@ -11,8 +11,8 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-from . import layout
-from .disk import Disk
+from ..files import layout
+from ..files.disk import Disk
 from .findings import Aside
 
 NOTE: Final = ".why"

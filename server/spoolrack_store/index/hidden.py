@@ -11,12 +11,12 @@ import heapq
 from collections.abc import Iterable, Iterator
 from itertools import count
 
-from .clock import Millis
-from .credits import Credits
-from .ids import sent_at
-from .names import id_of
+from ..model.clock import Millis
+from ..model.credits import Credits
+from ..model.ids import sent_at
+from ..model.names import id_of
+from ..model.transitions import State
 from .ready import BatchFolder, Ready, length_of
-from .transitions import State
 
 
 class Hidden:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..model.transitions import LATER, State
 from .findings import Problem
-from .transitions import LATER, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

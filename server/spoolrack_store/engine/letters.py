@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import logging
 
-from . import layout
+from ..files import layout
+from ..index.ready import BatchFolder
+from ..model.errors import StoreError
+from ..model.ids import sent_at
+from ..model.names import forgotten, moved_out, parse_entry
+from ..model.transitions import Move, State
 from .catalog import Catalog, Live
-from .errors import StoreError
-from .ids import sent_at
-from .names import forgotten, moved_out, parse_entry
-from .ready import BatchFolder
 from .root import Root, place_of_ready
-from .transitions import Move, State
 
 log = logging.getLogger(__name__)
 

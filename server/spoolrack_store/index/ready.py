@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import islice
 
-from .ids import is_id
-from .names import Batch, parse_entry
+from ..model.ids import is_id
+from ..model.names import Batch, parse_entry
 from .order import SortedNames
 
 

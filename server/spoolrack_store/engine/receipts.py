@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .errors import InvalidReceipt, StaleReceipt
-from .index import Hidden, QueueIndex
-from .names import NotAName, Receipt, parse_receipt
+from ..index.hidden import Hidden, QueueIndex
+from ..model.errors import InvalidReceipt, StaleReceipt
+from ..model.names import NotAName, Receipt, parse_receipt
 
 
 def parse(queue: str, text: str) -> Receipt:

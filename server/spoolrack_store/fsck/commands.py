@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random, SystemRandom
 
-from . import layout
-from .clock import Clock, SystemClock
-from .disk import Disk, LocalDisk
-from .errors import RootUnusable, StoreFailed, UnknownFormat
+from ..files import layout
+from ..files.disk import Disk, LocalDisk
+from ..files.folders import Folders
+from ..files.opening import take
+from ..files.syncer import Syncer, SyncFailed
+from ..model.clock import Clock, SystemClock
+from ..model.errors import RootUnusable, StoreFailed, UnknownFormat
+from ..model.ids import IdMaker
 from .findings import Mended, Problem, Report
-from .folders import Folders
-from .ids import IdMaker
 from .inspection import Inspector, Progress
 from .mending import NotRestorable, mend
 from .mending import restore as _restore
-from .opening import take
-from .syncer import Syncer, SyncFailed
 
 __all__ = ["NotRestorable", "Progress", "check", "repair", "restore"]
 

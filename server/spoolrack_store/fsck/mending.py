@@ -11,19 +11,28 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from . import layout
+from ..files import layout
+from ..files.disk import Disk, Kind
+from ..files.folders import Folders
+from ..files.reader import Damaged, Forbidden, Gone, read_message
+from ..files.syncer import Syncer
+from ..model.clock import Clock
+from ..model.errors import DiskError, StoreError
+from ..model.names import (
+    Batch,
+    Item,
+    NotAName,
+    id_of,
+    is_queue_name,
+    parse_entry,
+    parse_filed,
+    parse_item,
+)
+from ..model.settings import QueueSettings, Record, encode
 from .asides import NOTE, read_asides
-from .clock import Clock
-from .disk import Disk, Kind
-from .errors import DiskError, StoreError
 from .findings import Aside, Mended, Problem, Remedy
-from .folders import Folders
 from .inspection import Inspector
-from .names import Batch, Item, NotAName, id_of, is_queue_name, parse_entry, parse_filed, parse_item
-from .reader import Damaged, Forbidden, Gone, read_message
 from .registry import Registry
-from .settings import QueueSettings, Record, encode
-from .syncer import Syncer
 
 
 class NotRestorable(Exception):

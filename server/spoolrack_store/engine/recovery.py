@@ -13,20 +13,30 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from . import layout
+from ..files import layout
+from ..files.disk import Found, Kind
+from ..files.reader import Damaged, Forbidden, Gone, read_message
+from ..files.syncer import SyncFailed
+from ..index.hidden import Hidden, QueueIndex
+from ..index.ready import BatchFolder, length_of
+from ..model.clock import Millis
+from ..model.errors import StoreError
+from ..model.names import (
+    Batch,
+    Entry,
+    Filed,
+    Item,
+    NotAName,
+    id_of,
+    parse_entry,
+    parse_filed,
+    parse_item,
+)
+from ..model.settings import MAX_DELAY, MAX_VISIBILITY
+from ..model.transitions import Move, State
 from .catalog import Catalog, Live
-from .clock import Millis
-from .disk import Found, Kind
-from .errors import StoreError
-from .index import Hidden, QueueIndex
-from .names import Batch, Entry, Filed, Item, NotAName, id_of, parse_entry, parse_filed, parse_item
-from .reader import Damaged, Forbidden, Gone, read_message
-from .ready import BatchFolder, length_of
 from .root import Root, path_in
 from .sender import Sender, Written
-from .settings import MAX_DELAY, MAX_VISIBILITY
-from .syncer import SyncFailed
-from .transitions import Move, State
 
 log = logging.getLogger(__name__)
 

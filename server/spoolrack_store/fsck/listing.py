@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import layout
-from .disk import Found
-from .names import Item, parse_filed, parse_item
-from .transitions import State
+from ..files import layout
+from ..files.disk import Found
+from ..model.names import Item, parse_filed, parse_item
+from ..model.transitions import State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from . import layout
-from .clock import Millis
-from .disk import Kind
-from .errors import (
+from ..files import layout
+from ..files.disk import Kind
+from ..files.folders import explained
+from ..index.hidden import QueueIndex
+from ..model.clock import Millis
+from ..model.errors import (
     DamagedSettings,
     InvalidQueueName,
     InvalidSetting,
@@ -25,11 +27,9 @@ from .errors import (
     QueueNotFound,
     StoreError,
 )
-from .folders import explained
-from .index import QueueIndex
-from .names import QUEUE_NAME, is_queue_name
+from ..model.names import QUEUE_NAME, is_queue_name
+from ..model.settings import QueueSettings, Record, decode, encode
 from .root import Root
-from .settings import QueueSettings, Record, decode, encode
 
 log = logging.getLogger(__name__)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from . import layout
-from .disk import Disk, Kind
-from .errors import DamagedSettings
+from ..files import layout
+from ..files.disk import Disk, Kind
+from ..model.errors import DamagedSettings
+from ..model.names import QUEUE_NAME
+from ..model.settings import Record, decode
 from .findings import Leftover, Problem, Remedy
-from .names import QUEUE_NAME
-from .settings import Record, decode
 
 SETTINGS_FILE: Final = re.compile(
     rf"(?P<queue>{QUEUE_NAME.pattern})\.(?P<version>[1-9][0-9]{{0,14}})\.json"

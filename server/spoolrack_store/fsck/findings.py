@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from .transitions import State
+from ..model.transitions import State
 
 
 class Remedy(Enum):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import errno
 from typing import Final
 
-from .content import Content, NotTheContent, parse
+from ..model.content import Content, NotTheContent, parse
+from ..model.errors import DiskError
+from ..model.names import Entry
 from .disk import Disk
-from .errors import DiskError
-from .names import Entry
 
 _OUT_OF_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM})

@@ -10,16 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from . import layout
-from .clock import Clock, Millis
-from .disk import Disk
-from .errors import StoreError
-from .folders import Folders
-from .ids import IdMaker
-from .index import Hidden, Index
-from .names import Item, parse_item
-from .ready import BatchFolder
-from .syncer import Syncer
+from ..files import layout
+from ..files.disk import Disk
+from ..files.folders import Folders
+from ..files.syncer import Syncer
+from ..index.hidden import Hidden, Index
+from ..index.ready import BatchFolder
+from ..model.clock import Clock, Millis
+from ..model.errors import StoreError
+from ..model.ids import IdMaker
+from ..model.names import Item, parse_item
 
 log = logging.getLogger(__name__)
 

@@ -9,16 +9,16 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from . import layout
+from ..files import layout
+from ..index.hidden import Hidden
+from ..index.ready import BatchFolder
+from ..model.clock import SECOND
+from ..model.errors import StoreError
+from ..model.names import moved_out, parse_entry, unleased
+from ..model.transitions import Move, State
 from .catalog import Catalog, Live
-from .clock import SECOND
-from .errors import StoreError
-from .index import Hidden
 from .letters import Letters
-from .names import moved_out, parse_entry, unleased
-from .ready import BatchFolder
 from .root import Root, path_in
-from .transitions import Move, State
 
 log = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from .clock import Millis
-from .names import Filed, Item
-from .transitions import FOLDERS, State
+from ..model.clock import Millis
+from ..model.names import Filed, Item
+from ..model.transitions import FOLDERS, State
 
 FORMAT: Final = "FORMAT"
 FORMAT_CONTENT: Final = "spoolrack 1\n"

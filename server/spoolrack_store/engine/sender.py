@@ -12,23 +12,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from . import content, layout
-from .catalog import Catalog, Live
-from .clock import Millis
-from .errors import (
+from ..files import layout
+from ..index.hidden import Hidden
+from ..index.ready import BatchFolder
+from ..model import content
+from ..model.clock import Millis
+from ..model.errors import (
     DiskFull,
     InvalidMessage,
     QueueFull,
     StoreError,
 )
-from .ids import sent_at
-from .index import Hidden
-from .names import Batch, Entry
-from .operations import Outgoing, Send, Sent
-from .ready import BatchFolder
+from ..model.ids import sent_at
+from ..model.names import Batch, Entry
+from ..model.operations import Outgoing, Send, Sent
+from ..model.settings import MAX_DELAY
+from ..model.transitions import Move, State
+from .catalog import Catalog, Live
 from .root import Root, path_in
-from .settings import MAX_DELAY
-from .transitions import Move, State
 
 log = logging.getLogger(__name__)
 

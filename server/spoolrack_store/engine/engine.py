@@ -19,18 +19,15 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from . import layout
-from .adoption import Adoption
-from .catalog import Catalog
-from .clock import Clock, Millis
-from .disk import Disk, Kind
-from .errors import StoreError
-from .folders import Folders
-from .ids import IdMaker
-from .index import Index
-from .leaser import Leaser
-from .letters import Letters
-from .operations import (
+from ..files import layout
+from ..files.disk import Disk, Kind
+from ..files.folders import Folders
+from ..files.syncer import Commit, Syncer
+from ..index.hidden import Index
+from ..model.clock import Clock, Millis
+from ..model.errors import StoreError
+from ..model.ids import IdMaker
+from ..model.operations import (
     ChangeVisibility,
     CreateQueue,
     Delete,
@@ -42,13 +39,16 @@ from .operations import (
     Send,
     UpdateQueue,
 )
+from .adoption import Adoption
+from .catalog import Catalog
+from .leaser import Leaser
+from .letters import Letters
 from .reaper import Reaper
 from .recovery import Recovery
 from .remover import Remover
 from .requeuer import Requeuer
 from .root import Root
 from .sender import Sender
-from .syncer import Commit, Syncer
 from .views import Views
 
 log = logging.getLogger(__name__)

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from ..index.hidden import Hidden
+from ..index.ready import BatchFolder
+from ..model.clock import Millis
+from ..model.content import Content
+from ..model.errors import InvalidRequest, MessageNotFound
+from ..model.ids import is_id, sent_at
+from ..model.names import Entry, id_of, moved_out, parse_entry
+from ..model.operations import Blocking, Counts, Message, Queue
+from ..model.transitions import State
 from .catalog import Catalog, Live
-from .clock import Millis
-from .content import Content
-from .errors import InvalidRequest, MessageNotFound
-from .ids import is_id, sent_at
-from .index import Hidden
-from .names import Entry, id_of, moved_out, parse_entry
-from .operations import Blocking, Counts, Message, Queue
-from .ready import BatchFolder
 from .root import Root, path_in, place_of_ready
-from .transitions import State
 
 MANY_RECEIVES: Final = 3
 """The oldest message is said to block its queue after so many receives."""

@@ -8,10 +8,10 @@ import socket
 from pathlib import Path
 from random import Random
 
+from ..model.errors import RootInUse, RootUnusable, UnknownFormat
+from ..model.names import is_owner, make_token
 from . import layout
 from .disk import FOLDER_MODE, Disk, Kind, Lock
-from .errors import RootInUse, RootUnusable, UnknownFormat
-from .names import is_owner, make_token
 
 log = logging.getLogger(__name__)
 

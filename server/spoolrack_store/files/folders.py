@@ -12,12 +12,12 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from ..model.errors import DiskError, DiskFull, StoreError
+from ..model.ids import IdMaker
+from ..model.transitions import Move, State, is_legal
 from . import layout
 from .disk import Disk, Found, Kind, Space
-from .errors import DiskError, DiskFull, StoreError
-from .ids import IdMaker
 from .syncer import Syncer
-from .transitions import Move, State, is_legal
 
 log = logging.getLogger(__name__)
 

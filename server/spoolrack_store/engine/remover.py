@@ -8,18 +8,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from . import layout, receipts
+from ..files import layout
+from ..files.disk import Kind
+from ..index.hidden import Hidden, QueueIndex
+from ..index.ready import BatchFolder
+from ..model.errors import InvalidRequest, MessageNotFound, StaleReceipt, StoreError
+from ..model.ids import is_id, sent_at
+from ..model.names import Batch, NotAName, id_of, parse_filed
+from ..model.operations import ByReceipt, Delete, Target
+from ..model.transitions import Move, State
+from . import receipts
 from .catalog import Catalog, Live
-from .disk import Kind
-from .errors import InvalidRequest, MessageNotFound, StaleReceipt, StoreError
-from .ids import is_id, sent_at
-from .index import Hidden, QueueIndex
 from .letters import Letters
-from .names import Batch, NotAName, id_of, parse_filed
-from .operations import ByReceipt, Delete, Target
-from .ready import BatchFolder
 from .root import Root, item_of, path_in, place_of_ready
-from .transitions import Move, State
 
 log = logging.getLogger(__name__)
 

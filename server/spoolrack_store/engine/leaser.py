@@ -10,23 +10,24 @@ from __future__ import annotations
 import logging
 from typing import Final, NoReturn
 
-from . import layout, receipts
+from ..files import layout
+from ..files.reader import Damaged, Forbidden, Gone, read_message
+from ..index.hidden import Hidden
+from ..index.ready import BatchFolder, length_of
+from ..model.clock import Millis
+from ..model.credits import Credits
+from ..model.errors import InvalidRequest, StaleReceipt, StoreError
+from ..model.ids import sent_at
+from ..model.names import Receipt, id_of, leased, make_token, moved_out, parse_entry
+from ..model.operations import ChangeVisibility, GiveBack, Message, Receive
+from ..model.settings import MAX_VISIBILITY
+from ..model.transitions import Move, State
+from . import receipts
 from .catalog import Catalog, Live
-from .clock import Millis
-from .credits import Credits
-from .errors import InvalidRequest, StaleReceipt, StoreError
-from .ids import sent_at
-from .index import Hidden
 from .letters import Letters
-from .names import Receipt, id_of, leased, make_token, moved_out, parse_entry
-from .operations import ChangeVisibility, GiveBack, Message, Receive
-from .reader import Damaged, Forbidden, Gone, read_message
-from .ready import BatchFolder, length_of
 from .remover import Remover
 from .requeuer import Requeuer
 from .root import Root, item_of, path_in, place_of_ready
-from .settings import MAX_VISIBILITY
-from .transitions import Move, State
 
 log = logging.getLogger(__name__)
 
