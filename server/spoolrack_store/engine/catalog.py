@@ -28,7 +28,7 @@ from ..model.errors import (
     StoreError,
 )
 from ..model.names import QUEUE_NAME, is_queue_name
-from ..model.settings import QueueSettings, Record, decode, encode
+from ..model.settings import SPANS, QueueSettings, Record, decode, encode
 from .root import Root
 
 log = logging.getLogger(__name__)
@@ -225,5 +225,11 @@ class Catalog:
 def _differing(one: QueueSettings, other: QueueSettings) -> str:
     mine, theirs = asdict(one), asdict(other)
     return ", ".join(
-        f"{key} is {mine[key]!r}, not {theirs[key]!r}" for key in mine if mine[key] != theirs[key]
+        f"{key} is {_shown(key, mine[key])}, not {_shown(key, theirs[key])}"
+        for key in mine
+        if mine[key] != theirs[key]
     )
+
+
+def _shown(name: str, value: object) -> str:
+    return f"{value} ms" if name in SPANS else repr(value)

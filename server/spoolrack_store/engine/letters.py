@@ -30,6 +30,8 @@ class Letters:
         self._catalog = catalog
         self._moving: set[str] = set()
         """Ids of messages that are in no queue's index, until the sync of their histories."""
+        self._alarmed: set[str] = set()
+        """Queues whose dead-letter queue is missing, which is said once."""
 
     def is_moving(self, id: str) -> bool:
         return id in self._moving
@@ -47,15 +49,18 @@ class Letters:
             return False
         target_queue = live.settings.dead_letter_queue
         if target_queue not in self._catalog.queues:
-            log.error(
-                "message %s of the queue %s was received %d times, and its dead-letter queue %s "
-                "is missing: create it; until then the message is delivered on",
-                entry.id,
-                live.name,
-                entry.receives,
-                target_queue,
-            )
+            if live.name not in self._alarmed:
+                self._alarmed.add(live.name)
+                log.error(
+                    "message %s of the queue %s was received %d times, and its dead-letter queue %s "
+                    "is missing: create it; until then such messages are delivered on",
+                    entry.id,
+                    live.name,
+                    entry.receives,
+                    target_queue,
+                )
             return False
+        self._alarmed.discard(live.name)
         root = self._root
         # Out of its batch folder first, which may move on before the history is durable.
         source = place_of_ready(live.name, name, folder)

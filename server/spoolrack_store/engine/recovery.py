@@ -85,7 +85,10 @@ class Recovery:
             self._root.ids.rise_above(filed.item.id)
             self._removed.add(filed.item.id)
             if found.kind is Kind.FOLDER:
-                self._removed.update(id_of(entry.name) for entry in self._scan(path))
+                try:
+                    self._removed.update(self._root.folders.ids_inside(path))
+                except StoreError as error:
+                    log.error("%a can't be read, and stays for now: %s", path, error)
             self._root.folders.was_removed(path)
 
     # What is leased or delayed.

@@ -133,8 +133,7 @@ class Remover:
                 continue
             ids.add(item.id)
             if found.kind is Kind.FOLDER:
-                inside = self._root.folders.scan(path_in(layout.REMOVE, found.name))
-                ids.update(id_of(entry.name) for entry in inside)
+                ids.update(self._root.folders.ids_inside(path_in(layout.REMOVE, found.name)))
         return ids
 
     def _remove(

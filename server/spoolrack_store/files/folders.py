@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ..model.errors import DiskError, DiskFull, StoreError
 from ..model.ids import IdMaker
+from ..model.names import id_of
 from ..model.transitions import Move, State, is_legal
 from . import layout
 from .disk import Disk, Found, Kind, Space
@@ -148,6 +149,13 @@ class Folders:
             return []
         except OSError as error:
             raise explained(error) from error
+
+    def ids_inside(self, folder: str) -> Iterator[str]:
+        """The ids of all that lies in a deleted batch, or in a purged queue's folder, batches too."""
+        for found in self.scan(folder):
+            yield id_of(found.name)
+            if found.kind is Kind.FOLDER:
+                yield from self.ids_inside(f"{folder}/{found.name}")
 
     def space(self) -> Space:
         """What room is left."""

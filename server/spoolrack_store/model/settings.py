@@ -23,6 +23,8 @@ MAX_ATTRIBUTES_SIZE: Final = 64 * 1024
 """Bytes of all attribute names and values of a message together, as sent."""
 MAX_COUNT: Final = 1_000_000_000
 MAX_BYTES: Final = 1 << 50
+SPANS: Final = frozenset({"visibility_timeout", "delivery_delay", "retention"})
+"""The settings that are spans of time, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,44 @@
+"""What the store says, and what it remembers of the deleted."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from engine_rig import EngineRig
+from memory_disk import MemoryDisk
+from spoolrack_store.model.errors import QueueExists
+from spoolrack_store.model.operations import ById, CreateQueue, Delete, DeleteQueue, Purge
+from spoolrack_store.model.settings import QueueSettings
+
+
+def test_a_delete_finds_what_a_purge_has_deleted_also_inside_a_batch_folder() -> None:
+    rig = EngineRig(MemoryDisk())
+    rig.create()
+    ids = [*rig.send(b"alone"), *rig.send(b"one", b"two")]
+    assert rig.ask(Purge(queue="q")) == 3
+    assert rig.ask(Delete(queue="q", targets=[ById(id) for id in ids])) == [None, None, None]
+
+
+def test_other_settings_are_told_with_their_units() -> None:
+    rig = EngineRig(MemoryDisk())
+    rig.create(visibility_timeout=5_000)
+    with pytest.raises(QueueExists, match="visibility_timeout is 5000 ms, not 30000 ms"):
+        rig.ask(CreateQueue(name="q", settings=QueueSettings()))
+
+
+def test_a_missing_dead_letter_queue_is_told_once_and_loses_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = EngineRig(MemoryDisk())
+    rig.create("grave")
+    rig.create(max_receives=1, dead_letter_queue="grave")
+    rig.ask(DeleteQueue(name="grave"))
+    (id,) = rig.send(b"undying")
+    with caplog.at_level(logging.ERROR):
+        for _ in range(4):
+            assert [message.id for message in rig.receive(visibility=1_000)] == [id]
+            rig.clock.advance(1_000)
+    assert [record.message for record in caplog.records if "grave is missing" in record.message] == [
+        caplog.records[0].message
+    ]
