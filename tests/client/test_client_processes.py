@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +13,9 @@ import pytest
 from spoolrack.testing import RunningServer, running_server
 
 TIMEOUT = 60
+ENVIRONMENT = {**os.environ, "PYTHONMALLOC": "pymalloc"}
+"""`-X dev` would choose the debugging allocator, under which one program in six that was interrupted in
+a stream crashed inside gRPC as CPython 3.11.2 ended; with the usual allocator, none of 240 did."""
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +30,19 @@ def program(server: RunningServer, script: str) -> list[str]:
 
 
 def result_of(server: RunningServer, script: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(program(server, script), capture_output=True, text=True, timeout=TIMEOUT)
+    return subprocess.run(
+        program(server, script), capture_output=True, text=True, timeout=TIMEOUT, env=ENVIRONMENT
+    )
 
 
 def interrupt(server: RunningServer, script: str, number: signal.Signals) -> tuple[str, str, int]:
     """Run a program, and send it a signal once it has said something."""
     with subprocess.Popen(
-        program(server, script), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        program(server, script),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
     ) as child:
         try:
             assert child.stdout is not None

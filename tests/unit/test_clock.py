@@ -60,3 +60,17 @@ def test_a_notification_ends_a_wait_however_far_its_moment_is(until: Millis | No
         condition.notify()
     assert woken.wait(60)
     thread.join(60)
+
+
+@pytest.mark.parametrize("phase", [0, 1, 300_000, 999_999])
+def test_the_milliseconds_of_both_clocks_begin_together(
+    phase: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0
+    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_000_000_000 + now)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: 5_000_000_000 + phase + now)
+    clock = SystemClock()
+    ahead = clock.wall() - clock.monotonic()
+    for moment in range(0, 5_000_000, 50_000):
+        now = moment
+        assert clock.wall() - clock.monotonic() == ahead

@@ -66,6 +66,8 @@ class Folders:
                 return False
             # It is the queue's folder that somebody took away.
             self.make(layout.folder_of(target))
+            # Durable first: a crash must not keep the move and forget where it went.
+            self.settle(layout.QUEUES)
             if not self._rename(source, target):
                 return False
         self._syncer.folder_changed(layout.folder_of(source))

@@ -24,6 +24,10 @@ LAST_MOMENT = Millis(10**13 - 1)
 """The last Unix time that a name has room for, in the year 2286."""
 
 
+_NANOS = 1_000_000
+"""In a millisecond."""
+
+
 class Clock(Protocol):
     """What tells the time and waits for it. Thread-safe."""
 
@@ -41,13 +45,23 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The machine's own clocks, whose milliseconds begin together.
+
+    A lease ends at a wall time that its consumer was told and, in memory, at a monotonic time. If one
+    clock's millisecond began in the midst of the other's, the lease could end a little before the
+    time that was told, and two consumers would hold one message for that moment.
+    """
+
+    def __init__(self) -> None:
+        # In this order: the monotonic clock may lag by what lies between the calls, and never lead.
+        wall = time.time_ns()
+        self._phase = (wall - time.monotonic_ns()) % _NANOS
 
     def wall(self) -> Millis:
-        return Millis(time.time_ns() // 1_000_000)
+        return Millis(time.time_ns() // _NANOS)
 
     def monotonic(self) -> Millis:
-        return Millis(time.monotonic_ns() // 1_000_000)
+        return Millis((time.monotonic_ns() + self._phase) // _NANOS)
 
     def wait(self, condition: threading.Condition, until: Millis | None) -> None:
         if until is None:
