@@ -111,9 +111,12 @@ class Asking:
         queue = self._queue()
         if not self.fates.alive:
             return None
-        ids = self.random.sample(sorted(self.fates.alive), 1)
+        alive = sorted(self.fates.alive)
+        # Neighbours, so that it happens that they are all that is left in their batch folder.
+        first = self.random.randrange(len(alive))
+        ids = alive[first : first + self.random.choice((1, 1, 2, 3, 6))]
         self.fates.dying.update(ids)
-        self._note(f"delete {ids} of {queue} by id")
+        self._note(f"delete {len(ids)} of {queue} by id, from {ids[0]}")
         return Delete(queue=queue, targets=[ById(id) for id in ids])
 
     def _change(self) -> Request[object] | None:
