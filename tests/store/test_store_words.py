@@ -41,10 +41,12 @@ class Kept(logging.Handler):
 
 @pytest.fixture
 def said() -> Iterator[list[str]]:
-    """What is said of dead letters, wherever a server in this process has turned the store's log."""
+    """What is said of dead letters, whatever another test has done to the store's log."""
     kept = Kept()
     LETTERS.addHandler(kept)
+    LETTERS.setLevel(logging.ERROR)
     yield kept.said
+    LETTERS.setLevel(logging.NOTSET)
     LETTERS.removeHandler(kept)
 
 
