@@ -58,6 +58,7 @@ class Committer:
         """Guards what follows."""
         self._waiting: list[_Waiting] = []
         self._ticks: list[Future[Millis | None]] = []
+        self._news: list[Future[None]] = []
         self._left: deque[Parked] = deque()
         """Parked receives whose callers have cancelled them."""
         self._draining = False
@@ -92,6 +93,17 @@ class Committer:
                 future.set_result(None)
             else:
                 self._ticks.append(future)
+                self._wakened.notify()
+        return future
+
+    def heed(self) -> Future[None]:
+        """Take in what others have done; answers when that is done."""
+        future: Future[None] = Future()
+        with self._wakened:
+            if self._stopped or self._failure is not None:
+                future.set_result(None)
+            else:
+                self._news.append(future)
                 self._wakened.notify()
         return future
 
@@ -140,7 +152,7 @@ class Committer:
         """Return when there is something to do; False when there never will be."""
         with self._wakened:
             while True:
-                if self._waiting or self._ticks or self._left:
+                if self._waiting or self._ticks or self._news or self._left:
                     return True
                 if self._draining and self._parking:
                     return True
@@ -167,7 +179,14 @@ class Committer:
         with self._wakened:
             waiting, self._waiting = self._waiting, []
             ticks, self._ticks = self._ticks, []
+            news, self._news = self._news, []
             draining = self._draining
+        if news:
+            # Before it is decided whose receives are worth a try.
+            with self._changing:
+                self._engine.heed()
+            for heard in news:
+                heard.set_result(None)
         while self._left:
             self._parking.leave(self._left.popleft())
         if draining:
@@ -266,6 +285,7 @@ class Committer:
             self._failure = failure
             waiting, self._waiting = self._waiting, []
             later, self._ticks = self._ticks, []
+            news, self._news = self._news, []
             callbacks, self._on_failure = self._on_failure, []
         for each in begun:
             _fail(each.future, OutcomeUnknown(detail=detail))
@@ -275,6 +295,8 @@ class Committer:
             _fail(parked.future, failure)
         for tick in [*ticks, *later]:
             tick.set_result(None)
+        for heard in news:
+            heard.set_result(None)
         for callback in callbacks:
             callback(failure)
 

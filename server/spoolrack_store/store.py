@@ -23,9 +23,18 @@ from .files.mounts import doubt_about
 from .files.opening import Tenancy, make_root, take
 from .files.reader import Damaged, Forbidden, Gone, open_message, read_message
 from .files.syncer import SyncFailed
-from .model.clock import Clock, Millis, SystemClock
+from .files.watcher import Watcher
+from .listener import Ear, Listener
+from .model.clock import SECOND, Clock, Millis, SystemClock
 from .model.content import Content
-from .model.errors import DiskError, MessageDamaged, MessageNotFound, StoreError, StoreFailed
+from .model.errors import (
+    DiskError,
+    MessageDamaged,
+    MessageNotFound,
+    RootInUse,
+    StoreError,
+    StoreFailed,
+)
 from .model.operations import Message, OpenMessage, Queue, Request
 from .model.transitions import State
 from .mover import Mover
@@ -38,6 +47,9 @@ _ANY_STATE: Final = frozenset({State.READY, State.LEASED, State.DELAYED})
 _LOOKS: Final = 5
 """A message that moves while it is looked at is looked for so often."""
 _PAGE_BYTES: Final = 4 * 1024 * 1024
+_PATIENCE: Final = Millis(30 * SECOND)
+"""How long a start waits for another one to get done, which may have millions of names to read."""
+_KNOCKS_EVERY: Final = Millis(20)
 
 
 class Store:
@@ -51,51 +63,55 @@ class Store:
         clock: Clock | None = None,
         random: Random | None = None,
         disk: Disk | None = None,
+        ear: Ear | None = None,
     ) -> Store:
         """Open the folder `root`, or make it one, and finish what a crash left there.
 
-        Raises `RootUnusable`, `RootInUse` or `UnknownFormat`, and `StoreFailed` if what was found
-        can't be made durable.
+        Others may have it open, too, and come and go: no message is in two hands for that. Raises
+        `RootUnusable` or `UnknownFormat`; `RootInUse` if somebody mends it, or doesn't get done with
+        starting; `StoreFailed` if what was found can't be made durable. A `disk` of one's own has no
+        others but for those that `ear` tells of.
         """
         make_root(root)
         clock = clock if clock is not None else SystemClock()
         random = random if random is not None else SystemRandom()
-        disk = disk if disk is not None else LocalDisk(root)
-        tenancy = take(disk, os.fspath(root), random)
+        if disk is None:
+            disk, ear = LocalDisk(root), Watcher(root)
+        tenancy = _enter(disk, os.fspath(root), random, clock)
         doubt = doubt_about(root)
         if doubt is not None:
             log.warning("%s", doubt)
-        engine = Engine(disk, clock=clock, random=random, owner=tenancy.owner)
+        engine = Engine(disk, clock=clock, random=random, owner=tenancy.owner, watch=ear)
         try:
-            recovery = engine.recover()
-        except SyncFailed as error:
+            _begin(engine, tenancy)
+        except BaseException as error:
             tenancy.end()
-            raise StoreFailed(detail=str(error)) from error
-        except BaseException:
-            tenancy.end()
+            if ear is not None:
+                ear.close()
+            if isinstance(error, SyncFailed):
+                raise StoreFailed(detail=str(error)) from error
             raise
-        if recovery.delivered or recovery.undone:
-            log.info(
-                "recovered: %d sent messages delivered, %d unfinished sends undone",
-                recovery.delivered,
-                recovery.undone,
-            )
-        return cls(engine, disk, tenancy, clock)
+        return cls(engine, disk, tenancy, clock, ear)
 
-    def __init__(self, engine: Engine, disk: Disk, tenancy: Tenancy, clock: Clock) -> None:
-        """For `open`: `engine` has recovered."""
+    def __init__(
+        self, engine: Engine, disk: Disk, tenancy: Tenancy, clock: Clock, ear: Ear | None
+    ) -> None:
+        """For `open`: `engine` has recovered, or joined others."""
         self._engine = engine
         self._disk = disk
         self._tenancy = tenancy
         self._changing = threading.RLock()
         self._committer = Committer(engine, clock, self._changing, self._tell_due)
         self._mover = Mover(clock, lambda: self._committer.tick().result())
+        self._listener = None if ear is None else Listener(ear, lambda: self._committer.heed().result())
         self._reaper = engine.reaper
         self._closing = threading.Lock()
         self._closed = False
         self._committer.start()
         self._mover.start()
         self._reaper.start()
+        if self._listener is not None:
+            self._listener.start()
 
     def _tell_due(self, moment: Millis) -> None:
         self._mover.due_at(moment)
@@ -188,6 +204,8 @@ class Store:
             self._closed = True
             self._mover.stop()
             self._committer.stop()
+            if self._listener is not None:
+                self._listener.stop()
             self._reaper.stop()
             self._tenancy.end()
 
@@ -246,3 +264,32 @@ def _told(sight: Sight) -> Iterator[None]:
         raise MessageDamaged(queue=sight.queue, id=id, why=str(error)) from error
     except Forbidden as error:
         raise DiskError(detail=str(error)) from error
+
+
+def _enter(disk: Disk, root: str, random: Random, clock: Clock) -> Tenancy:
+    """Become an owner, after whoever is starting just now."""
+    until = clock.monotonic() + _PATIENCE
+    gate = threading.Condition()
+    while True:
+        try:
+            return take(disk, root, random)
+        except RootInUse:
+            now = clock.monotonic()
+            if now >= until:
+                raise
+            with gate:
+                clock.wait(gate, Millis(now + _KNOCKS_EVERY))
+
+
+def _begin(engine: Engine, tenancy: Tenancy) -> None:
+    if tenancy.is_alone:
+        recovery = engine.recover()
+        if recovery.delivered or recovery.undone:
+            log.info(
+                "recovered: %d sent messages delivered, %d unfinished sends undone",
+                recovery.delivered,
+                recovery.undone,
+            )
+    else:
+        engine.join()
+    tenancy.admit()

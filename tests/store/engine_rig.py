@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
 from spoolrack_store.engine.engine import Engine, Outcome, Work
+from spoolrack_store.engine.peers import Watch
 from spoolrack_store.engine.views import Sight
 from spoolrack_store.files import layout
 from spoolrack_store.files.disk import Disk, Kind
@@ -44,12 +46,21 @@ class Lying:
 
 
 class EngineRig:
-    """One root, served by one engine after the other."""
+    """One root, served by one engine after the other; by several at once, if each has a `watch`."""
 
-    def __init__(self, disk: Disk, *, seed: int = 1, wall: int = 1_700_000_000_000) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        seed: int = 1,
+        wall: int = 1_700_000_000_000,
+        watch: Callable[[], Watch] | None = None,
+        clock: ManualClock | None = None,
+    ) -> None:
         self.disk = disk
         self.random = Random(seed)
-        self.clock = ManualClock(wall=Millis(wall))
+        self.watch = watch
+        self.clock = ManualClock(wall=Millis(wall)) if clock is None else clock
         self.tenancy: Tenancy | None = None
         self.engine = self._start()
 
@@ -57,16 +68,26 @@ class EngineRig:
 
     def _start(self) -> Engine:
         tenancy = take(self.disk, "the root", self.random)
-        engine = Engine(self.disk, clock=self.clock, random=self.random, owner=tenancy.owner)
+        engine = Engine(
+            self.disk,
+            clock=self.clock,
+            random=self.random,
+            owner=tenancy.owner,
+            watch=None if self.watch is None else self.watch(),
+        )
         self.tenancy = tenancy
-        self.recovery = engine.recover()
+        if tenancy.is_alone:
+            self.recovery = engine.recover()
+        else:
+            engine.join()
+        tenancy.admit()
         return engine
 
     def die(self) -> None:
         """As kill -9: the locks go, and nothing else happens."""
         assert self.tenancy is not None
         self.tenancy._owner_lock.release()
-        self.tenancy._root.release()
+        self.tenancy._gate.release()
 
     def restart(self, *, monotonic: int = 77) -> None:
         """Die, and start again, at another monotonic time, as after a boot."""

@@ -16,6 +16,7 @@ from itertools import count
 from typing import BinaryIO
 
 from spoolrack_store.files.disk import Facts, Found, Kind, Space
+from spoolrack_store.files.watcher import Change
 
 ROOM = 1 << 40
 
@@ -50,6 +51,38 @@ class MemoryLock:
             self._file.lock = None
 
 
+class MemoryWatch:
+    """What has happened in some folders of a disk in memory."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self._disk = disk
+        self._folders: set[str] = set()
+        self._changes: list[Change] = []
+        self.hears_all = True
+        self.has_lost = False
+        """Set it, and the next who asks is told to list."""
+
+    def watch(self, folder: str) -> None:
+        self._folders.add(folder)
+
+    def unwatch(self, folder: str) -> None:
+        self._folders.discard(folder)
+
+    def hear(self, path: str, *, appeared: bool) -> None:
+        folder, _, name = path.rpartition("/")
+        if folder in self._folders:
+            self._changes.append(Change(folder, name, appeared))
+
+    def changes(self) -> list[Change] | None:
+        changes, self._changes = self._changes, []
+        lost, self.has_lost = self.has_lost, False
+        return None if lost else changes
+
+    def close(self) -> None:
+        if self in self._disk._watches:
+            self._disk._watches.remove(self)
+
+
 def fails(code: int, path: str) -> OSError:
     return OSError(code, os.strerror(code), path)
 
@@ -62,6 +95,17 @@ class MemoryDisk:
         self.root = Folder()
         self.room = Space(bytes=ROOM, files=1 << 30, unlimited=False)
         self._ticks = count(1)
+        self._watches: list[MemoryWatch] = []
+
+    def watch(self) -> MemoryWatch:
+        """Tells what happens in folders from now on, as inotify(7) does."""
+        watch = MemoryWatch(self)
+        self._watches.append(watch)
+        return watch
+
+    def _tell(self, path: str, *, appeared: bool) -> None:
+        for watch in self._watches:
+            watch.hear(path, appeared=appeared)
 
     # Disk.
 
@@ -70,12 +114,14 @@ class MemoryDisk:
         if name in parent.entries:
             raise fails(errno.EEXIST, path)
         parent.entries[name] = Folder()
+        self._tell(path, appeared=True)
 
     def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
         parent, name = self._parent(path)
         if name in parent.entries:
             raise fails(errno.EEXIST, path)
         parent.entries[name] = File(b"".join(parts), next(self._ticks))
+        self._tell(path, appeared=True)
 
     def read(self, path: str, limit: int | None = None) -> bytes:
         node = self.node(path)
@@ -119,6 +165,8 @@ class MemoryDisk:
         into.entries[new_name] = node
         if isinstance(node, File):
             node.changed = next(self._ticks)
+        self._tell(source, appeared=False)
+        self._tell(target, appeared=True)
 
     def unlink(self, path: str) -> None:
         parent, name = self._parent(path)
@@ -128,12 +176,14 @@ class MemoryDisk:
         if isinstance(node, Folder):
             raise fails(errno.EISDIR, path)
         del parent.entries[name]
+        self._tell(path, appeared=False)
 
     def remove_folder(self, path: str) -> None:
         parent, name = self._parent(path)
         if self._folder(path).entries:
             raise fails(errno.ENOTEMPTY, path)
         del parent.entries[name]
+        self._tell(path, appeared=False)
 
     def sync_file(self, path: str) -> None:
         self.node(path)

@@ -14,11 +14,11 @@ from spoolrack_store.model.errors import (
     MessageDamaged,
     MessageNotFound,
     QueueNotFound,
-    RootInUse,
     StoreError,
 )
 from spoolrack_store.model.operations import (
     ById,
+    ByReceipt,
     ChangeVisibility,
     CreateQueue,
     Delete,
@@ -227,11 +227,21 @@ def test_what_was_submitted_before_the_end_is_answered(tmp_path: Path) -> None:
         assert rig.store.queue("q").counts.ready == 200
 
 
-def test_a_root_is_served_by_one_store_at_a_time(rig: StoreRig) -> None:
-    with pytest.raises(RootInUse, match="pid"):
-        Store.open(rig.path)
-    rig.store.close()
-    Store.open(rig.path).close()
+def test_several_stores_share_a_root_and_hear_of_each_other(rig: StoreRig) -> None:
+    with Store.open(rig.path) as other:
+        sent = rig.send(b"x")
+        (message,) = other.submit(Receive(queue="q", wait=None)).result()
+        assert [message.id] == sent
+        deleted = rig.store.submit(Delete(queue="q", targets=[ByReceipt(str(message.receipt))]))
+        assert deleted.result() == [None]
+        assert rig.store.queue("q").counts.leased == 0
+
+
+def test_a_waiting_receive_is_answered_by_what_another_store_takes_in(rig: StoreRig) -> None:
+    with Store.open(rig.path) as other:
+        waiting = other.submit(Receive(queue="q", wait=None))
+        rig.send(b"x")
+        assert [message.body for message in waiting.result()] == [b"x"]
 
 
 # Questions.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import zlib
+from dataclasses import replace
 from typing import Final
 
 from ..files import layout
@@ -85,7 +86,7 @@ class Adoption:
                 return
             root.disk.sync_file(path)
             entry = Entry(id=root.ids.make(), size=len(body), crc=zlib.crc32(body))
-            target = layout.sent(queue, entry)
+            target = layout.sent(queue, replace(entry, owner=root.owner))
             moved = root.folders.move(Move.ADOPT, State.SENT, path, State.SENT, target)
         except OSError as error:
             log.error("%a can't be adopted: %s", path, explained(error))

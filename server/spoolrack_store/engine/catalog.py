@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Final, TypeVar
 
 from ..files import layout
 from ..files.disk import Kind
-from ..files.folders import explained
+from ..files.folders import NameTaken, explained
 from ..index.hidden import QueueIndex
 from ..model.clock import Millis
 from ..model.errors import (
@@ -33,6 +34,10 @@ from .root import Root
 
 log = logging.getLogger(__name__)
 
+Changed = TypeVar("Changed")
+
+_RIVALS: Final = 3
+"""So many times somebody else may be faster with the next version of a queue's settings."""
 _FILE = re.compile(rf"(?P<queue>{QUEUE_NAME.pattern})\.(?P<version>[1-9][0-9]{{0,14}})\.json")
 
 
@@ -44,6 +49,16 @@ class Live:
     settings: QueueSettings
     version: int
     created_at: Millis
+    written_ns: int
+    """When the file of this version was written, as the file system says: it tells a queue from one
+    that was made again."""
+
+    def goes_on_as(self, version: int, created_at: Millis) -> bool:
+        """Whether another version, which isn't this one, is a later one of the same queue.
+
+        A queue that is made again may begin in the same millisecond, but not above this version.
+        """
+        return version > self.version and created_at == self.created_at
 
 
 class Catalog:
@@ -54,6 +69,7 @@ class Catalog:
         self.queues: dict[str, Live] = {}
         self.doomed: dict[str, int] = {}
         """Deleted queues that aren't emptied yet, with their tombstones' versions."""
+        self._made: set[str] = set()
 
     def require(self, name: str) -> Live:
         """The queue `name`; raises `InvalidQueueName` or `QueueNotFound`."""
@@ -62,6 +78,10 @@ class Catalog:
             return live
         if not is_queue_name(name):
             raise InvalidQueueName(name=name)
+        if self._root.is_shared:
+            self.refresh()  # Somebody else may have made it a moment ago.
+            if name in self.queues:
+                return self.queues[name]
         raise QueueNotFound(queue=name)
 
     def require_open(self, name: str) -> Live:
@@ -74,6 +94,9 @@ class Catalog:
     def create(self, name: str, settings: QueueSettings) -> Live:
         if not is_queue_name(name):
             raise InvalidQueueName(name=name)
+        return self._unrivalled(lambda: self._create(name, settings))
+
+    def _create(self, name: str, settings: QueueSettings) -> Live:
         if name in self.doomed:
             raise QueueBeingDeleted(queue=name)
         there = self.queues.get(name)
@@ -82,43 +105,59 @@ class Catalog:
                 raise QueueExists(queue=name, differing=_differing(there.settings, settings))
             return there
         self._check_target(name, settings)
-        live = Live(name=name, settings=settings, version=1, created_at=self._root.clock.wall())
         # The folder first: one without settings is nothing, and settings without one are a queue.
         made = self._root.folders.make(layout.queue_folder(name))
+        created_at = self._root.clock.wall()
         try:
-            self._write(live.name, live.version, live.settings, live.created_at)
+            written_ns = self._write(name, 1, settings, created_at)
         except StoreError:
             if made:
                 self._root.folders.drop_folder(layout.queue_folder(name))
             raise
+        live = Live(
+            name=name, settings=settings, version=1, created_at=created_at, written_ns=written_ns
+        )
         self._root.index.queues[name] = QueueIndex()
         self.queues[name] = live
         return live
 
     def update(self, name: str, changes: Mapping[str, object]) -> Live:
+        return self._unrivalled(lambda: self._update(name, changes))
+
+    def _update(self, name: str, changes: Mapping[str, object]) -> Live:
         there = self.require(name)
         settings = there.settings.changed(changes)
         if settings == there.settings:
             return there
         self._check_target(name, settings)
-        live = Live(
-            name=name,
-            settings=settings,
-            version=there.version + 1,
-            created_at=there.created_at,
-        )
-        self._write(live.name, live.version, live.settings, live.created_at)
+        version = there.version + 1
+        written_ns = self._write(name, version, settings, there.created_at)
+        live = replace(there, settings=settings, version=version, written_ns=written_ns)
         self.queues[name] = live
         self._root.after_sync.append(lambda: self._drop(name, there.version))
         return live
 
     def doom(self, name: str) -> None:
         """Write the tombstone. Once it is durable, the queue is deleted."""
+        self._unrivalled(lambda: self._doom(name))
+
+    def _doom(self, name: str) -> None:
         live = self.require(name)
         self._write(name, live.version + 1, None, live.created_at)
         del self.queues[name]
         self.doomed[name] = live.version + 1
         self._root.after_sync.append(lambda: self._drop(name, live.version))
+
+    def _unrivalled(self, change: Callable[[], Changed]) -> Changed:
+        """Make a change that rests on the newest version, whoever wrote it."""
+        for _ in range(_RIVALS):
+            if self._root.is_shared:
+                self.refresh()
+            try:
+                return change()
+            except NameTaken:
+                log.info("somebody else changed the same queue first")
+        return change()
 
     def bury_tombstone(self, name: str) -> None:
         """Forget the doomed queue `name`, of which nothing is left but the tombstone."""
@@ -158,12 +197,86 @@ class Catalog:
                 self._write(name, version + 1, record.settings, record.created_at)
                 self._take(name, version + 1, record)
 
+    # What others do.
+
+    def is_current(self, live: Live) -> bool:
+        """Whether `live` is still the newest that is known of the queue, by anybody.
+
+        Who deletes a queue writes the tombstone first, and then looks for what is in `new/`. Who sends
+        writes into `new/` first, and then asks this. So one of them sees the other.
+        """
+        return (
+            self._written_ns(live.name, live.version + 1) is None
+            and self._written_ns(live.name, live.version) == live.written_ns
+        )
+
+    def refresh(self) -> None:
+        """Learn what others have written into `config/`; queues that are new are in `take_made`."""
+        newest: dict[str, int] = {}
+        for found in self._root.folders.scan(layout.CONFIG):
+            match = _FILE.fullmatch(found.name)
+            if match is not None and found.kind is Kind.FILE:
+                name = match["queue"]
+                newest[name] = max(int(match["version"]), newest.get(name, 0))
+        for name in (self.queues.keys() | self.doomed.keys()) - newest.keys():
+            self.queues.pop(name, None)
+            self.doomed.pop(name, None)
+            index = self._root.index.queues.pop(name, None)
+            if index is not None:
+                index.forget_all()
+        for name, version in sorted(newest.items()):
+            self._learn(name, version)
+
+    def take_made(self) -> set[str]:
+        """The queues that others have made since the last call: what is in them isn't known yet."""
+        made, self._made = self._made, set()
+        return made
+
+    def _learn(self, name: str, version: int) -> None:
+        """Take in the newest version of one queue."""
+        live = self.queues.get(name)
+        if self.doomed.get(name) == version:
+            return
+        written_ns = self._written_ns(name, version)
+        if live is not None and (live.version, live.written_ns) == (version, written_ns):
+            return
+        try:
+            record = decode(self._root.disk.read(layout.config(name, version)), name)
+        except FileNotFoundError:
+            return  # Superseded: what came after it will be heard of.
+        except (OSError, DamagedSettings) as error:
+            log.warning("new settings of the queue %s can't be read yet: %s", name, error)
+            return
+        if live is None or not live.goes_on_as(version, record.created_at):
+            # What was known under this name was another queue's.
+            before = self._root.index.queues.get(name)
+            if before is not None:
+                before.forget_all()
+            self._root.index.queues[name] = QueueIndex()
+            self._made.add(name)
+        if record.settings is None:
+            self.queues.pop(name, None)
+            self.doomed[name] = version
+            return
+        self.doomed.pop(name, None)
+        self.queues[name] = Live(
+            name=name,
+            settings=record.settings,
+            version=version,
+            created_at=record.created_at,
+            written_ns=written_ns or 0,
+        )
+
     def _take(self, name: str, version: int, record: Record) -> None:
         if record.settings is None:
             self.doomed[name] = version
             return
         self.queues[name] = Live(
-            name=name, settings=record.settings, version=version, created_at=record.created_at
+            name=name,
+            settings=record.settings,
+            version=version,
+            created_at=record.created_at,
+            written_ns=self._written_ns(name, version) or 0,
         )
         self._root.index.queues[name] = QueueIndex()
         self._root.folders.make(layout.queue_folder(name))
@@ -191,9 +304,20 @@ class Catalog:
 
     def _write(
         self, name: str, version: int, settings: QueueSettings | None, created_at: Millis
-    ) -> None:
+    ) -> int:
+        """Create the file of a version; when it was written."""
         content = encode(Record(settings=settings, created_at=created_at))
         self._root.folders.write(layout.config(name, version), [content], sync=True)
+        return self._written_ns(name, version) or 0
+
+    def _written_ns(self, name: str, version: int) -> int | None:
+        """When the file of a version was written; None if it isn't there."""
+        try:
+            return self._root.disk.facts(layout.config(name, version)).changed_ns
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise explained(error) from error
 
     def _drop(self, name: str, version: int) -> None:
         try:

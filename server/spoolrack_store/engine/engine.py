@@ -43,12 +43,14 @@ from .adoption import Adoption
 from .catalog import Catalog
 from .leaser import Leaser
 from .letters import Letters
+from .peers import Peers, Watch
 from .reaper import Reaper
 from .recovery import Recovery
 from .remover import Remover
 from .requeuer import Requeuer
 from .root import Root
 from .sender import Sender
+from .succession import Succession
 from .views import Views
 
 log = logging.getLogger(__name__)
@@ -74,7 +76,16 @@ class Work:
 class Engine:
     """Not thread-safe, but for `sync`, during which reads may go on."""
 
-    def __init__(self, disk: Disk, *, clock: Clock, random: Random, owner: str) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        clock: Clock,
+        random: Random,
+        owner: str,
+        watch: Watch | None = None,
+    ) -> None:
+        """`watch` tells what others do who have the root open, too; without it, there are none."""
         syncer = Syncer(disk)
         ids = IdMaker(clock, random)
         self._root = root = Root(
@@ -89,13 +100,19 @@ class Engine:
         )
         self.catalog = Catalog(root)
         self._letters = Letters(root, self.catalog)
-        self._remover = Remover(root, self.catalog, self._letters)
+        self.peers = Peers(root, self.catalog, watch)
+        self._remover = Remover(root, self.catalog, self._letters, self.peers.seek)
         self._requeuer = Requeuer(root, self.catalog, self._letters)
         self._sender = Sender(root, self.catalog)
-        self._leaser = Leaser(root, self.catalog, self._letters, self._remover, self._requeuer)
+        self._may_be_shared = watch is not None
+        self._succession = Succession(root, self.catalog, self._sender)
+        self._leaser = Leaser(
+            root, self.catalog, self._letters, self._remover, self._requeuer, self.peers.seek
+        )
         self._adoption = Adoption(root, self.catalog, self._sender)
         self.views = Views(root, self.catalog)
         self.reaper = Reaper(disk, root.histories)
+        root.folders.is_queue = self._is_queue
         self._is_recovering = False
 
     def recover(self) -> Recovery:
@@ -116,6 +133,32 @@ class Engine:
         self._is_recovering = False
         return recovery
 
+    def join(self) -> None:
+        """Begin beside others, who have read the folders and mended what there was to mend."""
+        self._root.histories.update(found.name for found in self._root.folders.scan(layout.HISTORY))
+        self.peers.attach()
+
+    def heed(self) -> None:
+        """Take in what others have done, and who has come or gone."""
+        self.peers.listen()
+        if self.peers.has_news:
+            self._meet()
+
+    def _meet(self) -> None:
+        """Find out who else is there, and take over what the dead have left."""
+        self.peers.has_news = False
+        if not self._may_be_shared:
+            return
+        try:
+            others = self._succession.look()
+        except OSError as error:
+            log.warning("who else has the root open can't be told for now: %s", error)
+            return
+        if others and not self._root.is_shared:
+            self.peers.attach()
+        elif not others:
+            self.peers.detach()
+
     def _require_durable(self) -> None:
         """What a former process did, and was just read, may never have been synced."""
         if self._root.disk.can_sync_all:
@@ -132,6 +175,7 @@ class Engine:
     def apply(self, requests: Sequence[Request[Any]]) -> Work:
         """Do what `requests` ask, as far as it can be done before the sync."""
         outcomes: list[Outcome] = [None] * len(requests)
+        self.peers.listen()
         self._requeuer.requeue_due()
         self._run(requests, outcomes, CreateQueue, self._create)
         self._run(requests, outcomes, UpdateQueue, self._update)
@@ -173,6 +217,8 @@ class Engine:
 
     def tick(self) -> None:
         """Do what time has brought about; `apply` follows."""
+        self.peers.listen()
+        self._meet()
         self._requeuer.requeue_due()
         self._sender.retry()
         try:
@@ -201,6 +247,12 @@ class Engine:
         return self._root.folders.quarantined
 
     # The requests.
+
+    def _is_queue(self, name: str) -> bool:
+        """Whether there is such a queue now, whoever made or deleted it."""
+        if self._root.is_shared:
+            self.catalog.refresh()
+        return name in self.catalog.queues
 
     def _create(self, request: CreateQueue) -> Outcome:
         return self.views.queue(self.catalog.create(request.name, request.settings))

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 
 from ..files import layout
 from ..files.reader import Damaged, Forbidden, Gone, read_message
-from ..index.hidden import Hidden
+from ..index.hidden import Hidden, QueueIndex
 from ..index.ready import BatchFolder, length_of
 from ..model.clock import Millis
 from ..model.credits import Credits
@@ -25,7 +25,7 @@ from ..model.transitions import Move, State
 from . import receipts
 from .catalog import Catalog, Live
 from .letters import Letters
-from .remover import Remover
+from .remover import Remover, Seek
 from .requeuer import Requeuer
 from .root import Root, item_of, path_in, place_of_ready
 
@@ -52,12 +52,15 @@ class Leaser:
         letters: Letters,
         remover: Remover,
         requeuer: Requeuer,
+        seek: Seek,
     ) -> None:
+        """`seek` looks for a message, by queue and id, that others may have moved."""
         self._root = root
         self._catalog = catalog
         self._letters = letters
         self._remover = remover
         self._requeuer = requeuer
+        self._seek = seek
 
     def receive(self, request: Receive) -> list[Message]:
         """Lease what is next; empty if nothing is ready, or no credit is free."""
@@ -116,7 +119,7 @@ class Leaser:
                     # up again, or the second would hit whatever else lies in the same folder.
                     self._change_together(live, together, results)
                     together, wanted = {}, {}
-                hidden, name = receipts.find_lease(index, receipt)
+                hidden, name = self._find(live, index, receipt)
             except StoreError as error:
                 results[at] = error
                 continue
@@ -131,11 +134,49 @@ class Leaser:
             outcome: Millis | StoreError | None
             try:
                 outcome = self._end_at(live, hidden, list(names), visibility)
+            except StaleReceipt:
+                self._change_singly(live, hidden, visibility, names, results)
+                continue
             except StoreError as error:
                 outcome = error
             for places in names.values():
                 for at in places:
                     results[at] = outcome
+
+    def _change_singly(
+        self,
+        live: Live,
+        lost: Hidden,
+        visibility: Millis,
+        names: dict[str, list[int]],
+        results: Ends,
+    ) -> None:
+        """The lease isn't where it was: others may have moved it, or some of what was in it."""
+        assert lost.token is not None
+        for name, places in names.items():
+            receipt = Receipt(queue=live.name, id=id_of(name), token=lost.token)
+            outcome: Millis | StoreError | None
+            try:
+                index = self._root.index.queues[live.name]
+                outcome = self._end_at(live, *self._only(self._find(live, index, receipt)), visibility)
+            except StoreError as error:
+                outcome = error
+            for at in places:
+                results[at] = outcome
+
+    def _only(self, found: tuple[Hidden, str]) -> tuple[Hidden, list[str]]:
+        hidden, name = found
+        return hidden, [name]
+
+    def _find(self, live: Live, index: QueueIndex, receipt: Receipt) -> tuple[Hidden, str]:
+        """The lease that `receipt` proves; others may have moved it from where it is believed to be."""
+        try:
+            return receipts.find_lease(index, receipt)
+        except StaleReceipt:
+            if not self._root.is_shared:
+                raise
+        self._seek(live.name, receipt.id)
+        return receipts.find_lease(index, receipt)
 
     def give_back(self, request: GiveBack) -> None:
         """Undo leases that no consumer saw; one that is over already is what was wanted."""
@@ -144,7 +185,7 @@ class Leaser:
         together: dict[Hidden, dict[str, None]] = {}
         for text in request.receipts:
             try:
-                hidden, name = receipts.find_lease(index, receipts.parse(live.name, text))
+                hidden, name = self._find(live, index, receipts.parse(live.name, text))
             except StaleReceipt:
                 continue
             together.setdefault(hidden, {})[name] = None
@@ -294,7 +335,9 @@ class Leaser:
     ) -> Millis | None:
         """Let the lease on `names` end so long after now; the Unix time, None for a release."""
         if visibility == 0:
-            self._requeuer.requeue(live, hidden, names, undo=False)
+            first = names[0]
+            if not self._requeuer.requeue(live, hidden, names, undo=False) and self._root.is_shared:
+                raise StaleReceipt(id=id_of(first))
             return None
         root, queue = self._root, live.name
         due, due_monotonic = root.due_after(visibility)

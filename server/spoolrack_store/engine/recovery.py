@@ -9,21 +9,17 @@ is the true one. What isn't ours is put into quarantine and never stops a start.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
 from ..files import layout
 from ..files.disk import Found, Kind
-from ..files.reader import Damaged, Forbidden, Gone, read_message
-from ..files.syncer import SyncFailed
 from ..index.hidden import Hidden, QueueIndex
 from ..index.ready import BatchFolder, length_of
 from ..model.clock import Millis
 from ..model.errors import StoreError
 from ..model.names import (
     Batch,
-    Entry,
     Filed,
     Item,
     NotAName,
@@ -33,10 +29,10 @@ from ..model.names import (
     parse_item,
 )
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
-from ..model.transitions import Move, State
 from .catalog import Catalog, Live
+from .heir import Heir
 from .root import Root, path_in
-from .sender import Sender, Written
+from .sender import Sender
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +45,6 @@ class Recovery:
     def __init__(self, root: Root, catalog: Catalog, sender: Sender) -> None:
         self._root = root
         self._catalog = catalog
-        self._sender = sender
         self._removed: set[str] = set()
         """The ids in `remove/`."""
         self._batches: set[str] = set()
@@ -58,10 +53,17 @@ class Recovery:
         """The ids found in `new/` so far."""
         self._superseded: dict[str, int] = {}
         """How many entries were dropped, by folder, because they are in a later state elsewhere."""
-        self.delivered = 0
+        self._heir = Heir(root, sender)
+
+    @property
+    def delivered(self) -> int:
         """Messages found whole in `new/`."""
-        self.undone = 0
+        return self._heir.delivered
+
+    @property
+    def undone(self) -> int:
         """Files and folders in `new/` that were never written whole."""
+        return self._heir.undone
 
     def run(self) -> None:
         """Read every folder, the later states first."""
@@ -231,68 +233,7 @@ class Recovery:
                 continue
             item = self._item(found, path, filed.item, index, also_ready=True)
             if item is not None:
-                self._finish_send(found, path, filed, item)
-
-    def _finish_send(self, found: Found, path: str, filed: Filed, item: str | BatchFolder) -> None:
-        try:
-            self._check(path, filed.item, item)
-        except Damaged as error:
-            if error.torn:
-                # It was being written when the process died: nobody was told that it is sent.
-                self._undo_send(found, path, filed)
-            else:
-                self._quarantine(path, str(error))
-            return
-        except (Gone, Forbidden, StoreError) as error:
-            log.error("%a can't be read, and is not delivered before the next start: %s", path, error)
-            return
-        names = [item] if isinstance(item, str) else item.names
-        self.delivered += len(names)
-        left = 0 if filed.due is None else min(filed.due - self._root.clock.wall(), MAX_DELAY)
-        written = Written(
-            queue=filed.queue,
-            item=replace(filed.item, owner=None),
-            names=[str(replace(parse_entry(name), owner=None)) for name in names],
-            bytes=sum(map(length_of, names)),
-            path=path,
-            due=filed.due,
-            due_monotonic=Millis(self._root.clock.monotonic() + left),
-        )
-        # Only once what was read is durable: the crash may have come before the sync.
-        self._root.after_sync.append(lambda: self._sender.publish(written))
-
-    def _undo_send(self, found: Found, path: str, filed: Filed) -> None:
-        self.undone += 1
-        target = layout.removed(filed.queue, filed.item)
-        is_folder = found.kind is Kind.FOLDER
-        try:
-            self._root.folders.move(
-                Move.DELETE, State.SENT, path, State.REMOVED, target, is_folder=is_folder
-            )
-        except StoreError as error:
-            log.error("%a was never sent, and can't be removed: %s", path, error)
-
-    def _check(self, path: str, item: Item, read: str | BatchFolder) -> None:
-        """Raise `Damaged` if what lies in `new/` isn't, whole, what was sent."""
-        if isinstance(read, str):
-            self._check_file(path, parse_entry(read))
-            return
-        assert isinstance(item, Batch)
-        there = len(read) + self._superseded.get(path, 0)
-        if there < item.count:
-            raise Damaged(f"{there} of its {item.count} messages are there", torn=True)
-        for name in read.names:
-            self._check_file(path_in(path, name), parse_entry(name))
-
-    def _check_file(self, path: str, entry: Entry) -> None:
-        disk = self._root.disk
-        read_message(disk, path, entry)
-        if not disk.can_sync_all:
-            # Else the sync that ends the recovery covers it.
-            try:
-                disk.sync_file(path)
-            except OSError as error:
-                raise SyncFailed(str(error)) from error
+                self._heir.take_over(path, filed, item, superseded=self._superseded.get(path, 0))
 
     # What all of them need.
 

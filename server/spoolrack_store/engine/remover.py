@@ -6,15 +6,18 @@ A queue is deleted when its tombstone is durable; emptying it follows, and recov
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from ..files import layout
-from ..files.disk import Kind
+from ..files.disk import Found, Kind
+from ..files.owners import is_living
 from ..index.hidden import Hidden, QueueIndex
 from ..index.ready import BatchFolder
 from ..model.errors import InvalidRequest, MessageNotFound, StaleReceipt, StoreError
 from ..model.ids import is_id, sent_at
-from ..model.names import Batch, NotAName, id_of, parse_filed
+from ..model.names import Batch, Filed, NotAName, id_of, parse_filed, parse_receipt
 from ..model.operations import ByReceipt, Delete, Target
 from ..model.transitions import Move, State
 from . import receipts
@@ -27,33 +30,53 @@ log = logging.getLogger(__name__)
 Results = list[StoreError | None]
 Container = Hidden | BatchFolder | None
 """What an entry lies in: a lease or delay, a ready batch folder, or nothing but its queue."""
+Seek = Callable[[str, str], None]
+_LOOKS: Final = 3
+"""A message that others move while it is deleted is looked for so often."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One target of a delete, and where its result goes."""
+
+    live: Live
+    target: Target
+    results: Results
+    at: int
+
+    def fail(self, error: StoreError) -> None:
+        self.results[self.at] = error
+
+
+_Names = dict[str, list[_Asked]]
 
 
 class _Removals:
     """The deletes of one commit by what the entries lie in: a folder that they empty moves whole."""
 
     def __init__(self) -> None:
-        self.by_container: dict[tuple[str, Container], dict[str, list[tuple[Results, int]]]] = {}
+        self.by_container: dict[tuple[str, Container], _Names] = {}
 
-    def add(self, queue: str, container: Container, name: str, results: Results, at: int) -> None:
-        names = self.by_container.setdefault((queue, container), {})
-        names.setdefault(name, []).append((results, at))
+    def add(self, asked: _Asked, container: Container, name: str) -> None:
+        names = self.by_container.setdefault((asked.live.name, container), {})
+        names.setdefault(name, []).append(asked)
 
 
 class Remover:
     """Not thread-safe."""
 
-    def __init__(self, root: Root, catalog: Catalog, letters: Letters) -> None:
+    def __init__(self, root: Root, catalog: Catalog, letters: Letters, seek: Seek) -> None:
+        """`seek` looks for a message, by queue and id, that others may have moved."""
         self._root = root
         self._catalog = catalog
         self._letters = letters
+        self._seek = seek
 
     # Messages.
 
     def delete(self, requests: Sequence[Delete]) -> list[Results | StoreError]:
         outcomes: list[Results | StoreError] = []
-        removals = _Removals()
-        unknown: list[tuple[str, str, Results, int]] = []
+        asked: list[_Asked] = []
         for request in requests:
             try:
                 live = self._catalog.require(request.queue)
@@ -62,20 +85,48 @@ class Remover:
                 continue
             results: Results = [None] * len(request.targets)
             outcomes.append(results)
-            for at, target in enumerate(request.targets):
-                try:
-                    place = self._find(live, target)
-                except StoreError as error:
-                    results[at] = error
-                    continue
-                if place is not None:
-                    removals.add(live.name, *place, results, at)
-                elif not isinstance(target, ByReceipt):
-                    unknown.append((live.name, target.id, results, at))
+            asked.extend(_Asked(live, target, results, at) for at, target in enumerate(request.targets))
+        unknown: list[_Asked] = []
+        for _ in range(_LOOKS):
+            if asked:
+                asked = self._delete(asked, unknown)
+        for one in asked:
+            one.fail(StaleReceipt(id=_id_of(one.target)))
         self._look_in_remove(unknown)
-        for (queue, container), names in removals.by_container.items():
-            self._remove(queue, container, names)
         return outcomes
+
+    def _delete(self, asked: Sequence[_Asked], unknown: list[_Asked]) -> list[_Asked]:
+        """Delete what can be found; what turned out to be elsewhere is to be asked again."""
+        removals = _Removals()
+        for one in asked:
+            try:
+                place = self._find_again(one)
+            except StoreError as error:
+                one.fail(error)
+                continue
+            if place is not None:
+                removals.add(one, *place)
+            elif not isinstance(one.target, ByReceipt):
+                unknown.append(one)
+        missed: list[_Asked] = []
+        for (queue, container), names in removals.by_container.items():
+            missed += self._remove(queue, container, names)
+        for one in missed:
+            self._seek(one.live.name, _id_of(one.target))
+        return missed
+
+    def _find_again(self, asked: _Asked) -> tuple[Container, str] | None:
+        """Where the target lies; others may have moved it from where it is believed to be."""
+        try:
+            place = self._find(asked.live, asked.target)
+        except StaleReceipt:
+            if not self._root.is_shared:
+                raise
+            place = None
+        if place is None and self._root.is_shared:
+            self._seek(asked.live.name, _id_of(asked.target))
+            place = self._find(asked.live, asked.target)
+        return place
 
     def _find(self, live: Live, target: Target) -> tuple[Container, str] | None:
         """Where the target lies; None if it isn't in the queue."""
@@ -110,19 +161,20 @@ class Remover:
             name = target.settings.dead_letter_queue if target is not None else ""
         return False
 
-    def _look_in_remove(self, unknown: list[tuple[str, str, Results, int]]) -> None:
+    def _look_in_remove(self, unknown: Sequence[_Asked]) -> None:
         """To delete what is deleted already succeeds, as long as it can be seen."""
         if not unknown:
             return
         try:
             removed = self._removed_ids()
         except StoreError as error:
-            for _, _, results, at in unknown:
-                results[at] = error
+            for one in unknown:
+                one.fail(error)
             return
-        for queue, id, results, at in unknown:
+        for one in unknown:
+            id = _id_of(one.target)
             if id not in removed:
-                results[at] = MessageNotFound(queue=queue, id=id)
+                one.fail(MessageNotFound(queue=one.live.name, id=id))
 
     def _removed_ids(self) -> set[str]:
         ids = set()
@@ -136,39 +188,49 @@ class Remover:
                 ids.update(self._root.folders.ids_inside(path_in(layout.REMOVE, found.name)))
         return ids
 
-    def _remove(
-        self, queue: str, container: Container, names: dict[str, list[tuple[Results, int]]]
-    ) -> None:
-        """Move `names` to `remove/`, with the folder they lie in if nothing else is left there."""
-        folder = container.item if isinstance(container, Hidden) else container
-        if isinstance(folder, BatchFolder) and len(names) == len(folder):
-            try:
-                self._remove_folder(queue, container, folder)
-            except StoreError as error:
-                for places in names.values():
-                    _fail(places, error)
-            return
-        for name, places in names.items():
-            try:
-                self._remove_single(queue, container, name)
-            except StoreError as error:
-                _fail(places, error)
+    def _remove(self, queue: str, container: Container, names: _Names) -> list[_Asked]:
+        """Move `names` to `remove/`, with the folder they lie in if nothing else is left there.
 
-    def _remove_folder(self, queue: str, container: Container, folder: BatchFolder) -> None:
+        Answers with those that aren't there any more, and may be elsewhere.
+        """
+        folder = container.item if isinstance(container, Hidden) else container
+        missed: list[_Asked] = []
+        if isinstance(folder, BatchFolder) and len(names) == len(folder):
+            everybody = [one for asked in names.values() for one in asked]
+            try:
+                if not self._remove_folder(queue, container, folder):
+                    missed += everybody
+            except StoreError as error:
+                for one in everybody:
+                    one.fail(error)
+        else:
+            for name, asked in names.items():
+                try:
+                    if not self._remove_single(queue, container, name):
+                        missed += asked
+                except StoreError as error:
+                    for one in asked:
+                        one.fail(error)
+        # With nobody else there, somebody has taken the file away by hand: that is as good as deleted.
+        return missed if self._root.is_shared else []
+
+    def _remove_folder(self, queue: str, container: Container, folder: BatchFolder) -> bool:
         root, index = self._root, self._root.index.queues[queue]
         if isinstance(container, Hidden):
             source, state = root.path_of(queue, container), container.state
         else:
             source, state = layout.ready(queue, folder.batch), State.READY
         target = layout.removed(queue, folder.batch)
-        if not root.folders.move(Move.DELETE, state, source, State.REMOVED, target, is_folder=True):
-            log.warning("%s was taken away by somebody else", source)
+        moved = root.folders.move(Move.DELETE, state, source, State.REMOVED, target, is_folder=True)
+        if not moved:
+            log.info("%s was taken away by somebody else", source)
         if isinstance(container, Hidden):
             index.unhide(container)
         else:
             index.ready.remove_folder(folder)
+        return moved
 
-    def _remove_single(self, queue: str, container: Container, name: str) -> None:
+    def _remove_single(self, queue: str, container: Container, name: str) -> bool:
         root, index = self._root, self._root.index.queues[queue]
         if isinstance(container, Hidden):
             source, state = root.path_of(queue, container), container.state
@@ -177,12 +239,14 @@ class Remover:
         else:
             source, state = place_of_ready(queue, name, container), State.READY
         target = layout.removed(queue, name)
-        if not root.folders.move(Move.DELETE, state, source, State.REMOVED, target):
-            log.warning("%s was taken away by somebody else", source)
+        moved = root.folders.move(Move.DELETE, state, source, State.REMOVED, target)
+        if not moved:
+            log.info("%s was taken away by somebody else", source)
         if isinstance(container, Hidden):
             index.unhide(container, [name] if container.is_folder else None)
         else:
             index.ready.remove(name, container)
+        return moved
 
     # Messages that are too old.
 
@@ -237,9 +301,13 @@ class Remover:
         if index is None:
             return
         try:
-            self._remove_sent(queue)
+            sent = self._remove_sent(queue)
             self._remove_hidden(queue, index)
             self._remove_queue_folder(queue, index)
+            # Others may not have heard of the deletion. What they lease or extend while this looks, the
+            # next look finds: only one that finds nothing is the last.
+            if root.is_shared and (sent or self._sweep(queue)):
+                return
         except StoreError as error:
             log.warning("the deleted queue %s can't be emptied yet: %s", queue, error)
             return
@@ -272,24 +340,48 @@ class Remover:
             is_folder=True,
         )
 
-    def _remove_sent(self, queue: str) -> None:
-        """What of the doomed queue is still in `new/`."""
-        for found in self._root.folders.scan(layout.NEW):
+    def _remove_sent(self, queue: str) -> int:
+        """What of the doomed queue is still in `new/`; how much there was.
+
+        What a living process is writing it takes back itself.
+        """
+        count = 0
+        for found, filed in self._filed_in(layout.NEW, queue):
+            count += 1
+            owner = filed.item.owner
+            if owner not in (None, self._root.owner) and is_living(self._root.disk, owner):
+                continue
+            self._delete_filed(layout.NEW, found, filed, State.SENT)
+        return count
+
+    def _sweep(self, queue: str) -> int:
+        """What others have put into `delay/` of the doomed queue; how much there was."""
+        count = 0
+        for found, filed in self._filed_in(layout.DELAY, queue):
+            count += 1
+            state = State.DELAYED if filed.token is None else State.LEASED
+            self._delete_filed(layout.DELAY, found, filed, state)
+        return count
+
+    def _filed_in(self, folder: str, queue: str) -> Iterator[tuple[Found, Filed]]:
+        for found in self._root.folders.scan(folder):
             try:
                 filed = parse_filed(found.name)
             except NotAName:
                 continue
             if filed.queue == queue:
-                self._root.folders.move(
-                    Move.DELETE,
-                    State.SENT,
-                    path_in(layout.NEW, found.name),
-                    State.REMOVED,
-                    layout.removed(queue, filed.item),
-                    is_folder=found.kind is Kind.FOLDER,
-                )
+                yield found, filed
+
+    def _delete_filed(self, folder: str, found: Found, filed: Filed, state: State) -> None:
+        self._root.folders.move(
+            Move.DELETE,
+            state,
+            path_in(folder, found.name),
+            State.REMOVED,
+            layout.removed(filed.queue, filed.item),
+            is_folder=found.kind is Kind.FOLDER,
+        )
 
 
-def _fail(places: list[tuple[Results, int]], error: StoreError) -> None:
-    for results, at in places:
-        results[at] = error
+def _id_of(target: Target) -> str:
+    return parse_receipt(target.receipt).id if isinstance(target, ByReceipt) else target.id

@@ -50,13 +50,15 @@ class Requeuer:
                 _, hidden.due_monotonic = root.due_after(RETRY_AFTER)
                 root.index.reschedule(queue, hidden)
 
-    def requeue(self, live: Live, hidden: Hidden, names: Sequence[str], *, undo: bool) -> None:
-        """Make `names` of `hidden` ready again; with `undo` as if that lease had never been."""
+    def requeue(self, live: Live, hidden: Hidden, names: Sequence[str], *, undo: bool) -> bool:
+        """Make `names` of `hidden` ready again; with `undo` as if that lease had never been.
+
+        False if somebody else was faster with any of them; then they are forgotten.
+        """
         if hidden.is_folder and len(names) == len(hidden.names):
-            self._folder(live, hidden, undo=undo)
-            return
-        for name in list(names):
-            self._single(live, hidden, name, undo=undo)
+            return self._folder(live, hidden, undo=undo)
+        moved = [self._single(live, hidden, name, undo=undo) for name in list(names)]
+        return all(moved)
 
     def forget(self, queue: str, hidden: Hidden, name: str) -> None:
         """The entry `name` has left `hidden`; a batch folder that is empty now is removed."""
@@ -69,7 +71,7 @@ class Requeuer:
         if not hidden.names:
             self._root.drop_after_sync(folder)
 
-    def _single(self, live: Live, hidden: Hidden, name: str, *, undo: bool) -> None:
+    def _single(self, live: Live, hidden: Hidden, name: str, *, undo: bool) -> bool:
         root, queue = self._root, live.name
         entry = parse_entry(name)
         source = root.path_of(queue, hidden)
@@ -83,12 +85,18 @@ class Requeuer:
         )
         self.forget(queue, hidden, name)
         if not moved:
-            log.warning("%s was taken away by somebody else", source)
-            return
+            self._tell_lost(source)
+            return False
         root.index.queues[queue].ready.add(str(entry))
         self._letters.bury_ready(live, str(entry), None)
+        return True
 
-    def _folder(self, live: Live, hidden: Hidden, *, undo: bool) -> None:
+    def _tell_lost(self, source: str) -> None:
+        # With others there it is what happens every day.
+        level = logging.DEBUG if self._root.is_shared else logging.WARNING
+        log.log(level, "%s was taken away by somebody else", source)
+
+    def _folder(self, live: Live, hidden: Hidden, *, undo: bool) -> bool:
         root, queue, folder = self._root, live.name, hidden.item
         assert isinstance(folder, BatchFolder)
         index = root.index.queues[queue]
@@ -104,13 +112,14 @@ class Requeuer:
         )
         index.unhide(hidden)
         if not moved:
-            log.warning("%s was taken away by somebody else", source)
-            return
+            self._tell_lost(source)
+            return False
         folder.batch = batch
         index.ready.add_folder(folder)
         for name in list(folder.names):
             if not self._letters.bury_ready(live, name, folder):
                 break  # They share one count: what holds for one holds for all.
+        return True
 
 
 def _move(hidden: Hidden) -> Move:

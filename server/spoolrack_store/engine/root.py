@@ -37,6 +37,8 @@ class Root:
     """The name under which this process writes; its lock in `owners/` says that it lives."""
     histories: set[str] = field(default_factory=set)
     """What lies in `history/`: few messages have one, and the reaper unlinks it with the message."""
+    is_shared: bool = False
+    """Whether other processes have the root open, too."""
     after_sync: list[Callable[[], None]] = field(default_factory=list)
     """To be done once all that was done before is durable. May not raise a `StoreError`."""
 

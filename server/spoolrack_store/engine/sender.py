@@ -21,6 +21,7 @@ from ..model.errors import (
     DiskFull,
     InvalidMessage,
     QueueFull,
+    QueueNotFound,
     StoreError,
 )
 from ..model.ids import sent_at
@@ -167,11 +168,27 @@ class Sender:
         try:
             self._require_room(group)
             written = self._write_files(group, sync)
+            if self._root.is_shared:
+                self._require_queue(group, written)
         except StoreError as error:
             self._leave(group)
             group.fail(error)
             return
         self._root.after_sync.append(lambda: self._entered(group, written))
+
+    def _require_queue(self, group: _Group, written: Written) -> None:
+        """Somebody else may have deleted the queue: then nothing of it is sent."""
+        before = self._catalog.require(group.queue)
+        if self._catalog.is_current(before):
+            return
+        self._catalog.refresh()
+        try:
+            now = self._catalog.require_open(group.queue)
+            if not before.goes_on_as(now.version, now.created_at):
+                raise QueueNotFound(queue=group.queue)
+        except StoreError:
+            self._withdraw(written)
+            raise
 
     def _require_room(self, group: _Group) -> None:
         space = self._root.folders.space()
@@ -248,12 +265,31 @@ class Sender:
         self._leave(group)
         self.publish(written)
 
+    def _withdraw(self, written: Written) -> None:
+        """The queue was deleted meanwhile, with all that was on its way to it.
+
+        Whoever deletes it waits for this, if it was another process.
+        """
+        try:
+            self._root.folders.move(
+                Move.DELETE,
+                State.SENT,
+                written.path,
+                State.REMOVED,
+                layout.removed(written.queue, written.item),
+                is_folder=isinstance(written.item, Batch),
+            )
+        except StoreError as error:
+            log.warning("%s is deleted with its queue, and stays for now: %s", written.path, error)
+            self._unpublished.append(written)
+
     def publish(self, written: Written) -> None:
         """Move what is durable to where consumers find it."""
         root, queue = self._root, written.queue
         index = root.index.queues.get(queue)
-        if index is None:
-            return  # The queue was deleted meanwhile, with all that was on its way.
+        if index is None or queue in self._catalog.doomed:
+            self._withdraw(written)
+            return
         is_folder = isinstance(written.item, Batch)
         if written.due is None:
             move, state = Move.PUBLISH, State.READY
@@ -268,6 +304,9 @@ class Sender:
         except StoreError as error:
             log.warning("%s is stored, and not yet in its queue: %s", written.path, error)
             self._unpublished.append(written)
+            return
+        if not moved and queue not in self._catalog.queues:
+            self._withdraw(written)
             return
         if not moved:
             log.warning("%s was taken away by somebody else", written.path)

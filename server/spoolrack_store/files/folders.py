@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from ..model.errors import DiskError, DiskFull, StoreError
@@ -25,9 +25,15 @@ log = logging.getLogger(__name__)
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
+class NameTaken(DiskError):
+    """The disk refused an operation: {detail}."""
+
+
 def explained(error: OSError) -> StoreError:
     """The store's error for what the system said."""
     detail = str(error)
+    if isinstance(error, FileExistsError):
+        return NameTaken(detail=detail)
     return DiskFull(detail=detail) if error.errno in _NO_ROOM else DiskError(detail=detail)
 
 
@@ -41,6 +47,8 @@ class Folders:
         self.quarantined = 0
         """Files and folders put into quarantine since the start."""
         self._removed: list[str] = []
+        self.is_queue: Callable[[str], bool] = lambda queue: True
+        """Asked before a queue's folder that is missing is made again: it may be deleted."""
 
     def move(
         self,
@@ -64,8 +72,11 @@ class Folders:
         if not self._rename(source, target):
             if target_state is not State.READY or not self._is_there(source):
                 return False
-            # It is the queue's folder that somebody took away.
-            self.make(layout.folder_of(target))
+            # It is the queue's folder that somebody took away, for a purge or with the queue.
+            folder = layout.folder_of(target)
+            if not self.is_queue(layout.name_of(folder)):
+                return False
+            self.make(folder)
             # Durable first: a crash must not keep the move and forget where it went.
             self.settle(layout.QUEUES)
             if not self._rename(source, target):
@@ -112,7 +123,10 @@ class Folders:
         self._syncer.settle(folder)
 
     def write(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
-        """Create a file; its content waits for the next commit unless `sync` makes it durable now."""
+        """Create a file; its content waits for the next commit unless `sync` makes it durable now.
+
+        Raises `NameTaken` if there is one, `DiskFull` or `DiskError`.
+        """
         sync = sync or not self._disk.can_sync_all
         try:
             self._disk.create(path, parts, sync=sync)

@@ -1,4 +1,9 @@
-"""Makes a folder a root, or recognises one, and takes its lock."""
+"""Makes a folder a root, or recognises one, and makes this process one of its owners.
+
+Several processes may share a root. Each has a file in `owners/`, locked as long as it lives. The lock
+on FORMAT is the gate: whoever starts, or mends, holds it until it is done, so that only one at a time
+finds out whether it is alone, and does what only somebody who is alone may do.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,10 @@ from pathlib import Path
 from random import Random
 
 from ..model.errors import RootInUse, RootUnusable, UnknownFormat
-from ..model.names import is_owner, make_token
+from ..model.names import make_token
 from . import layout
 from .disk import FOLDER_MODE, Disk, Kind, Lock
+from .owners import is_living, owners_of
 
 log = logging.getLogger(__name__)
 
@@ -24,11 +30,17 @@ _FORMAT = layout.FORMAT_CONTENT.encode()
 class Tenancy:
     """One process's right to write in a root. It ends with the process, however that ends."""
 
-    def __init__(self, disk: Disk, root: Lock, owner: str, owner_lock: Lock) -> None:
+    def __init__(self, disk: Disk, gate: Lock, owner: str, owner_lock: Lock, *, is_alone: bool) -> None:
         self.owner = owner
+        self.is_alone = is_alone
+        """Whether nobody else has the root open. As long as the gate is held, that stays so."""
         self._disk = disk
-        self._root = root
+        self._gate = gate
         self._owner_lock = owner_lock
+
+    def admit(self) -> None:
+        """Open the gate: others may start from now on."""
+        self._gate.release()
 
     def end(self) -> None:
         """Leave the root to others."""
@@ -38,7 +50,7 @@ class Tenancy:
             # The next start forgets the dead.
             log.warning("%s stays behind: %s", layout.owner(self.owner), error)
         self._owner_lock.release()
-        self._root.release()
+        self._gate.release()
 
 
 def make_root(root: str | os.PathLike[str]) -> None:
@@ -50,15 +62,16 @@ def make_root(root: str | os.PathLike[str]) -> None:
 
 
 def take(disk: Disk, root: str, random: Random) -> Tenancy:
-    """Prepare the folder under `disk` and take its lock.
+    """Prepare the folder under `disk`, close the gate behind us, and become an owner.
 
-    Raises `RootUnusable`, `UnknownFormat` or `RootInUse`; `root` is what these call it.
+    Raises `RootUnusable`, `UnknownFormat`, or `RootInUse` if somebody else is at the gate; `root` is
+    what these call it.
     """
     try:
         _prepare(disk, root)
         lock = _whole_format(disk, disk.lock(layout.FORMAT))
         if lock is None:
-            raise RootInUse(root=root, holder=_holder(disk))
+            raise RootInUse(root=root, holder=holder(disk))
         try:
             return _become_owner(disk, lock, random)
         except BaseException:
@@ -68,15 +81,20 @@ def take(disk: Disk, root: str, random: Random) -> Tenancy:
         raise RootUnusable(root=root, why=str(error)) from error
 
 
-def _become_owner(disk: Disk, lock: Lock, random: Random) -> Tenancy:
-    _forget_the_dead(disk)
+def _become_owner(disk: Disk, gate: Lock, random: Random) -> Tenancy:
+    known = owners_of(disk)
+    is_alone = not any(is_living(disk, owner) for owner in known)
+    if is_alone:
+        # The recovery that follows looks at all that they left.
+        for owner in known:
+            disk.unlink(layout.owner(owner))
     owner = make_token(random)[:_OWNER_LENGTH]
     path = layout.owner(owner)
     about = f"pid {os.getpid()} on {socket.gethostname()}\n".encode()
     disk.create(path, [about], sync=False)
     owner_lock = disk.lock(path)
     assert owner_lock is not None
-    return Tenancy(disk, lock, owner, owner_lock)
+    return Tenancy(disk, gate, owner, owner_lock, is_alone=is_alone)
 
 
 def _prepare(disk: Disk, root: str) -> None:
@@ -123,24 +141,14 @@ def _whole_format(disk: Disk, lock: Lock | None) -> Lock | None:
         lock.release()
 
 
-def _holder(disk: Disk) -> str:
-    """Who holds the root's lock, as far as it says."""
-    for found in disk.scan(layout.OWNERS):
+def holder(disk: Disk, but: str = "") -> str:
+    """Who has the root open, as far as it says, but for the owner `but`."""
+    for owner in owners_of(disk):
+        if owner == but:
+            continue
         try:
-            about = disk.read(layout.owner(found.name), 200)
+            about = disk.read(layout.owner(owner), 200)
         except OSError:
             continue  # It has just left.
         return f" ({about.decode(errors='replace').strip()})"
     return ""
-
-
-def _forget_the_dead(disk: Disk) -> None:
-    """Remove what owners have left that died: their locks are free."""
-    for found in disk.scan(layout.OWNERS):
-        if found.kind is not Kind.FILE or not is_owner(found.name):
-            continue  # It was never an owner's, and is no reason not to start.
-        path = layout.owner(found.name)
-        lock = disk.lock(path)
-        if lock is not None:
-            disk.unlink(path)
-            lock.release()

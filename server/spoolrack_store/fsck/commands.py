@@ -13,10 +13,10 @@ from random import Random, SystemRandom
 from ..files import layout
 from ..files.disk import Disk, LocalDisk
 from ..files.folders import Folders
-from ..files.opening import take
+from ..files.opening import holder, take
 from ..files.syncer import Syncer, SyncFailed
 from ..model.clock import Clock, SystemClock
-from ..model.errors import RootUnusable, StoreFailed, UnknownFormat
+from ..model.errors import RootInUse, RootUnusable, StoreFailed, UnknownFormat
 from ..model.ids import IdMaker
 from .findings import Mended, Problem, Report
 from .inspection import Inspector, Progress
@@ -102,6 +102,8 @@ def _taken(disk: Disk, root: str | os.PathLike[str], random: Random) -> Iterator
     """With the root's lock held, whoever mends it."""
     tenancy = take(disk, os.fspath(root), random)
     try:
+        if not tenancy.is_alone:
+            raise RootInUse(root=os.fspath(root), holder=holder(disk, tenancy.owner))
         yield Syncer(disk)
     except SyncFailed as error:
         raise StoreFailed(detail=str(error)) from error

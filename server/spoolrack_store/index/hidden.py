@@ -68,6 +68,8 @@ class QueueIndex:
         self.ready = Ready()
         self._hidden: dict[str, Hidden] = {}
         """By message id; the entries of a folder share one."""
+        self._batches: dict[str, Hidden] = {}
+        """The folders, by the batch's id."""
         self.leased = 0
         self.delayed = 0
         self._hidden_bytes = 0
@@ -83,6 +85,8 @@ class QueueIndex:
         names = hidden.names
         for name in names:
             self._hidden[id_of(name)] = hidden
+        if not isinstance(hidden.item, str):
+            self._batches[hidden.item.batch.id] = hidden
         self._count(hidden, len(names), sum(map(length_of, names)))
         if hidden.credits is not None:
             hidden.credits.charge(len(names))
@@ -96,6 +100,8 @@ class QueueIndex:
         for name in leaving:
             del self._hidden[id_of(name)]
         self._count(hidden, -len(leaving), -sum(map(length_of, leaving)))
+        if not isinstance(hidden.item, str) and len(leaving) == len(hidden.item):
+            self._batches.pop(hidden.item.batch.id, None)
         if names is not None and not isinstance(hidden.item, str):
             for name in leaving:
                 hidden.item.remove(name)
@@ -109,10 +115,21 @@ class QueueIndex:
         """
         assert isinstance(hidden.item, BatchFolder)
         hidden.item.remove(name)
+        if not hidden.item.names:
+            self._batches.pop(hidden.item.batch.id, None)
         self._hidden[id_of(name)] = alone
 
     def find_hidden(self, id: str) -> Hidden | None:
         return self._hidden.get(id)
+
+    def forget_all(self) -> None:
+        """The queue is gone with all that was in it; credits come back."""
+        for hidden in list(self.hidden()):
+            self.unhide(hidden)
+
+    def find_hidden_batch(self, id: str) -> Hidden | None:
+        """The lease or delay of the whole batch folder `id`."""
+        return self._batches.get(id)
 
     def hidden(self) -> Iterator[Hidden]:
         """Each lease and delay once."""

@@ -61,6 +61,8 @@ class Ready:
         """The first name in each batch folder."""
         self._folders: dict[str, BatchFolder] = {}
         """By that first name."""
+        self._by_id: dict[str, BatchFolder] = {}
+        """By the batch's id."""
         self._overlapping = False
         """Whether the ranges of ids of two batch folders ever overlapped: only peers, delays and
         hands do that."""
@@ -145,8 +147,12 @@ class Ready:
         return None
 
     def folder(self, batch_id: str) -> BatchFolder | None:
-        """The batch folder with this id; takes a look at each, so not for a hot path."""
-        return next((f for f in self._folders.values() if f.batch.id == batch_id), None)
+        """The batch folder with this id."""
+        return self._by_id.get(batch_id)
+
+    def singles(self) -> Iterator[str]:
+        """The names of all entries that lie in no batch folder, in order."""
+        return iter(self._singles)
 
     def since(self, id: str) -> Iterator[Place]:
         """All entries above `id`, in order. Nothing may change meanwhile."""
@@ -181,10 +187,12 @@ class Ready:
     def _place(self, folder: BatchFolder) -> None:
         self._firsts.add(folder.first)
         self._folders[folder.first] = folder
+        self._by_id[folder.batch.id] = folder
 
     def _unplace(self, folder: BatchFolder) -> None:
         self._firsts.remove(folder.first)
         del self._folders[folder.first]
+        del self._by_id[folder.batch.id]
 
 
 _ABOVE_ID = "~"

@@ -1,0 +1,222 @@
+"""What is believed of the messages that others move: where each one lies, and for how long.
+
+It changes the index as what is heard or found demands, and keeps that an id is in one place only. What
+is known already is left as it is, with the credits of our own leases.
+
+What appears in another process's name may not be durable. Before anything of ours that builds on it is
+answered, the folders that it may have come from are synced, too.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..files import layout
+from ..files.disk import Kind
+from ..index.hidden import Hidden, QueueIndex
+from ..index.ready import BatchFolder, length_of
+from ..model.clock import Millis
+from ..model.names import Batch, Filed, Item, NotAName, id_of, parse_entry, parse_filed, parse_item
+from ..model.settings import MAX_DELAY, MAX_VISIBILITY
+from .root import Root
+
+MARGIN: Final = Millis(1_000)
+"""What others have leased or delayed is brought back so long after it is due: they come first, and
+their clocks may differ by as much."""
+
+
+class Beliefs:
+    """Not thread-safe."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._leaving: dict[str, BatchFolder] = {}
+        """Batch folders, by id, of which only the departure is known so far."""
+        self.staying: set[tuple[str, str]] = set()
+        """Leases that are still there after what is heard, perhaps with other dues."""
+
+    def settle(self) -> None:
+        """All that was heard or found together has been told."""
+        self._leaving.clear()
+        self.staying.clear()
+
+    def hidden_is(self, name: str, *, appeared: bool) -> None:
+        filed = filed_as(name)
+        index = None if filed is None else self._root.index.queues.get(filed.queue)
+        if filed is None or filed.due is None or index is None:
+            return
+        if appeared:
+            self._hidden(index, filed, filed.due)
+            return
+        hidden = self._known(index, filed.item)
+        if hidden is None or (hidden.due, hidden.token) != (filed.due, filed.token):
+            return
+        if lease_in(name) in self.staying:
+            return  # Extended, by whomever: it goes on as the same lease.
+        if isinstance(hidden.item, BatchFolder):
+            self._leaving[hidden.item.batch.id] = hidden.item
+        index.unhide(hidden)
+
+    def has_left_batch(self, queue: str, id: str) -> None:
+        """The entry was seen outside of its batch folder, so it isn't in it any more."""
+        for leaving in self._leaving.values():
+            there = leaving.find(id)
+            if there is not None:
+                leaving.remove(there)
+        index = self._root.index.queues.get(queue)
+        if index is None:
+            return
+        hidden = index.find_hidden(id)
+        place = index.ready.find(id)
+        if (hidden is not None and hidden.is_folder) or (place is not None and place[1] is not None):
+            self.vacate(queue, index, id)
+
+    def ready(self, queue: str, index: QueueIndex, name: str) -> None:
+        try:
+            item = parse_item(name)
+        except NotAName:
+            return  # A peer's own business, or nobody's: a start without peers puts it aside.
+        if isinstance(item, Batch):
+            self._ready_folder(queue, index, item)
+            return
+        if not item.is_tagged:
+            return
+        there = index.ready.find(item.id)
+        if there == (name, None):
+            return
+        self.vacate(queue, index, item.id)
+        index.ready.add(name)
+        self._doubt(layout.queue_folder(queue))
+
+    def _ready_folder(self, queue: str, index: QueueIndex, batch: Batch) -> None:
+        there = index.ready.folder(batch.id)
+        if there is not None and there.batch == batch:
+            return
+        folder = self._vacated(index, batch)
+        if folder is None:
+            folder = self._listed(queue, layout.ready(queue, batch), batch, index)
+        if folder is None:
+            return
+        index.ready.add_folder(folder)
+        self._doubt(layout.queue_folder(queue))
+        self._root.syncer.published(layout.ready(queue, batch))
+
+    def not_ready(self, index: QueueIndex, name: str) -> None:
+        there = index.ready.find(id_of(name))
+        if there == (name, None):
+            index.ready.remove(name, None)
+            return
+        folder = index.ready.folder(id_of(name))
+        if folder is not None and str(folder.batch) == name:
+            index.ready.remove_folder(folder)
+            self._leaving[folder.batch.id] = folder
+
+    def _hidden(self, index: QueueIndex, filed: Filed, due: Millis) -> None:
+        root = self._root
+        most = MAX_DELAY if filed.token is None else MAX_VISIBILITY
+        left = min(due - root.clock.wall(), most) + MARGIN
+        known = self._known(index, filed.item)
+        if known is not None and known.token == filed.token:
+            if known.due != due:
+                # A lease that was extended elsewhere goes on here as the same one.
+                known.due, known.due_monotonic = due, Millis(root.clock.monotonic() + left)
+                root.index.reschedule(filed.queue, known)
+            return
+        item: str | BatchFolder | None
+        if isinstance(filed.item, Batch):
+            item = self._vacated(index, filed.item)
+            if item is None:
+                path = layout.hidden(filed.queue, filed.item, due, filed.token)
+                item = self._listed(filed.queue, path, filed.item, index)
+        else:
+            item = str(filed.item)
+        if item is None:
+            return
+        due_monotonic = Millis(root.clock.monotonic() + left)
+        hidden = Hidden(item, due=due, due_monotonic=due_monotonic, token=filed.token)
+        self._doubt(layout.DELAY)
+        whole = index.find_hidden(filed.item.id)
+        if whole is not None and whole.is_folder and whole.token == filed.token:
+            # One entry's lease was extended, apart from its neighbours'.
+            hidden.credits = whole.credits
+            index.split(whole, whole.name_of(filed.item.id), hidden)
+            root.index.reschedule(filed.queue, hidden)
+            return
+        if isinstance(item, str):
+            self.vacate(filed.queue, index, filed.item.id)
+        root.index.hide(filed.queue, hidden)
+
+    def _known(self, index: QueueIndex, item: Item) -> Hidden | None:
+        """The lease or delay under which this very item is believed to be."""
+        if isinstance(item, Batch):
+            return index.find_hidden_batch(item.id)
+        hidden = index.find_hidden(item.id)
+        return None if hidden is None or hidden.is_folder else hidden
+
+    def vacate(self, queue: str, index: QueueIndex, id: str) -> None:
+        """The entry has left the place where it was believed to be."""
+        hidden = index.find_hidden(id)
+        if hidden is not None:
+            path = self._root.path_of(queue, hidden)
+            index.unhide(hidden, [hidden.name_of(id)] if hidden.is_folder else None)
+            if hidden.is_folder and not hidden.names:
+                self.drop(path)
+        place = index.ready.find(id)
+        if place is not None:
+            index.ready.remove(*place)
+            if place[1] is not None and not place[1].names:
+                self.drop(layout.ready(queue, place[1].batch))
+
+    def drop(self, folder: str) -> None:
+        """All that was in a batch folder has left it: whoever saw that first removes it."""
+        self._doubt(folder)
+        self._root.drop_after_sync(folder)
+
+    def _vacated(self, index: QueueIndex, batch: Batch) -> BatchFolder | None:
+        """The batch has moved from where it was believed to be, with what is left in it."""
+        folder = index.ready.folder(batch.id)
+        if folder is not None:
+            index.ready.remove_folder(folder)
+        elif (hidden := index.find_hidden_batch(batch.id)) is not None:
+            assert isinstance(hidden.item, BatchFolder)
+            folder = hidden.item
+            index.unhide(hidden)
+        else:
+            folder = self._leaving.pop(batch.id, None)
+        if folder is None:
+            return None
+        folder.batch = batch
+        return folder if folder.names else None
+
+    def _listed(self, queue: str, path: str, batch: Batch, index: QueueIndex) -> BatchFolder | None:
+        names: list[str] = []
+        for found in self._root.folders.scan(path):
+            try:
+                entry = parse_entry(found.name)
+            except NotAName:
+                continue
+            if found.kind is Kind.FILE and entry.is_tagged:
+                self.vacate(queue, index, entry.id)
+                names.append(found.name)
+        if not names:
+            return None  # It has moved on, or is empty and about to be removed.
+        return BatchFolder(batch, names, sum(map(length_of, names)))
+
+    def _doubt(self, folder: str) -> None:
+        """Something came to `folder` from who knows where, and may not be durable there."""
+        syncer = self._root.syncer
+        for dirty in (folder, layout.NEW, layout.DELAY, layout.REMOVE):
+            syncer.folder_changed(dirty)
+
+
+def filed_as(name: str) -> Filed | None:
+    try:
+        return parse_filed(name)
+    except NotAName:
+        return None
+
+
+def lease_in(name: str) -> tuple[str, str]:
+    """What of a name in `delay/` an extension leaves as it is: the item, and the lease's token."""
+    item, _, rest = name.partition("@")
+    return item, rest.rpartition("~")[2]

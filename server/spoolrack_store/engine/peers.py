@@ -1,0 +1,303 @@
+"""The others: processes that have the same root open, and move the same files.
+
+Nobody owns the index alone. What others do is heard from a watch, or found by listing, and only changes
+what this process believes; who gets a message is decided by the rename alone. All that is heard is
+applied in order, our own renames too: the last one that names an entry says where it is, so that the
+belief is true again as soon as all has been heard. What is believed, and what follows from it for the
+index, is in `beliefs`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import Final, Protocol
+
+from ..files import layout
+from ..files.watcher import Change
+from ..index.ready import BatchFolder
+from ..model.errors import StoreError
+from ..model.names import Batch, id_of
+from .beliefs import Beliefs, filed_as, lease_in
+from .catalog import Catalog
+from .root import Root
+
+log = logging.getLogger(__name__)
+_LOOKS: Final = 2
+"""So many listings must miss a message before it is believed to be gone: one may miss what moves."""
+
+
+_SHARED: Final = (layout.CONFIG, layout.QUEUES, layout.DELAY, layout.REMOVE)
+"""The folders in which the others are heard, besides those of the queues."""
+
+
+class Watch(Protocol):
+    """What must be told of folders under the root; `Watcher` does it for a real one."""
+
+    @property
+    def hears_all(self) -> bool: ...
+
+    def watch(self, folder: str) -> None: ...
+
+    def unwatch(self, folder: str) -> None: ...
+
+    def changes(self) -> list[Change] | None: ...
+
+
+class Peers:
+    """Not thread-safe."""
+
+    def __init__(self, root: Root, catalog: Catalog, watch: Watch | None) -> None:
+        """Without a `watch` there are no others."""
+        self._root = root
+        self._catalog = catalog
+        self._watch = watch
+        self._beliefs = Beliefs(root)
+        self._has_missed = False
+        """Whether something was heard that could not be taken in."""
+        self.has_news = False
+        """Whether somebody has come or gone since this was last set to False."""
+        if watch is not None:
+            watch.watch(layout.OWNERS)
+
+    def attach(self) -> None:
+        """Others have the root open: listen from now on, and look at everything once."""
+        assert self._watch is not None
+        self._root.is_shared = True
+        # Listening comes first: what happens during the look is heard afterwards.
+        for folder in _SHARED:
+            self._watch.watch(folder)
+        self.look()
+
+    def detach(self) -> None:
+        """Nobody else is there any more: what they have done last is heard, and then nothing."""
+        if self._watch is None or not self._root.is_shared:
+            return
+        self.listen()
+        self._root.is_shared = False
+        for folder in _SHARED:
+            self._watch.unwatch(folder)
+        for queue in self._root.index.queues:
+            self._watch.unwatch(layout.queue_folder(queue))
+
+    def listen(self) -> None:
+        """Take in what was done since the last call."""
+        if self._watch is None:
+            return
+        changes = self._watch.changes()
+        if changes is None or self._has_missed:
+            changes, self._has_missed = None, False
+        if changes is None or any(change.folder == layout.OWNERS for change in changes):
+            self.has_news = True
+        if not self._root.is_shared:
+            return
+        try:
+            if changes is None:
+                self.look()
+            else:
+                self._take_in(changes)
+                self._look_at_what_was_made()
+        except StoreError as error:
+            # What was believed is as good as before: a claim is decided by its rename.
+            log.warning("what others do can't be seen for now: %s", error)
+            self._has_missed = True
+
+    def _take_in(self, changes: Collection[Change]) -> None:
+        """Believe what is true after all of `changes`, of which many are our own.
+
+        Only the last one for each name counts: an older one would for a moment undo what we did since.
+        """
+        last: dict[tuple[str, str], bool] = {}
+        for change in changes:
+            last[change.folder, change.name] = change.appeared
+        self._beliefs.staying = {
+            lease_in(name)
+            for (folder, name), appeared in last.items()
+            if appeared and folder == layout.DELAY
+        }
+        for (folder, name), appeared in last.items():
+            if not appeared:
+                self._hear(folder, name, appeared=False)
+        for change in changes:
+            if change.appeared:
+                self._hear_alone(change.folder, change.name)
+        for (folder, name), appeared in last.items():
+            if appeared:
+                self._hear(folder, name, appeared=True)
+        self._beliefs.settle()
+
+    def _hear_alone(self, folder: str, name: str) -> None:
+        """What was seen outside of its batch folder, even for a moment, isn't in it any more."""
+        if folder in (layout.DELAY, layout.REMOVE):
+            filed = filed_as(name)
+            if filed is not None and not isinstance(filed.item, Batch):
+                self._beliefs.has_left_batch(filed.queue, filed.item.id)
+        elif folder.startswith(f"{layout.QUEUES}/"):
+            self._beliefs.has_left_batch(layout.name_of(folder), id_of(name))
+
+    def look(self) -> None:
+        """List everything, and believe what is there."""
+        assert self._watch is not None
+        self._look_at_config()
+        for queue in self._root.index.queues:
+            self._watch.watch(layout.queue_folder(queue))
+        self._look_at(list(self._root.index.queues))
+        # What moved while this looked is heard now.
+        self._take_in(self._watch.changes() or ())
+
+    # What is heard.
+
+    def _hear(self, folder: str, name: str, *, appeared: bool) -> None:
+        if folder == layout.DELAY:
+            self._beliefs.hidden_is(name, appeared=appeared)
+        elif folder == layout.REMOVE:
+            if appeared:
+                self._hear_removed(name)
+        elif folder == layout.OWNERS:
+            pass  # `has_news` says so.
+        elif folder == layout.CONFIG:
+            self._look_at_config()
+        elif folder == layout.QUEUES:
+            self._hear_queue_folder(name, appeared=appeared)
+        else:
+            queue = layout.name_of(folder)
+            index = self._root.index.queues.get(queue)
+            if index is None:
+                return
+            if not name:
+                self._look_at([queue])
+            elif appeared:
+                self._beliefs.ready(queue, index, name)
+            else:
+                self._beliefs.not_ready(index, name)
+
+    def _hear_queue_folder(self, queue: str, *, appeared: bool) -> None:
+        """A purge takes a queue's folder away and makes another."""
+        if queue not in self._root.index.queues or self._watch is None:
+            return
+        if appeared:
+            self._watch.watch(layout.queue_folder(queue))
+        self._look_at([queue])
+
+    def _hear_removed(self, name: str) -> None:
+        """A single entry has left whatever it lay in: for a folder, its own departure is heard."""
+        filed = filed_as(name)
+        index = None if filed is None else self._root.index.queues.get(filed.queue)
+        if filed is not None and index is not None and not isinstance(filed.item, Batch):
+            self._beliefs.vacate(filed.queue, index, filed.item.id)
+
+    # What is found.
+
+    def _look_at_config(self) -> None:
+        self._catalog.refresh()
+        self._look_at_what_was_made()
+
+    def _look_at_what_was_made(self) -> None:
+        assert self._watch is not None
+        made = self._catalog.take_made() & self._root.index.queues.keys()
+        for queue in made:
+            self._watch.watch(layout.queue_folder(queue))
+        if made:
+            self._look_at(made)
+
+    def _look_for_leases(self, queue: str) -> None:
+        """Believe what `delay/` shows of one queue."""
+        prefix = f"{queue}:"
+        scanned = self._root.folders.scan(layout.DELAY)
+        hidden = {found.name for found in scanned if found.name.startswith(prefix)}
+        self._forget_hidden(queue, hidden)
+        for name in hidden:
+            self._beliefs.hidden_is(name, appeared=True)
+        self._beliefs.settle()
+
+    def _look_at(self, queues: Collection[str]) -> None:
+        """Believe what the folders show of `queues`: first forget what isn't there, then learn."""
+        scan = self._root.folders.scan
+        hidden: dict[str, set[str]] = {queue: set() for queue in queues}
+        for found in scan(layout.DELAY):
+            queue = found.name.partition(":")[0]
+            if queue in hidden:
+                hidden[queue].add(found.name)
+        ready = {queue: {f.name for f in scan(layout.queue_folder(queue))} for queue in queues}
+        for queue in queues:
+            self._forget_hidden(queue, hidden[queue])
+            self._forget_ready(queue, ready[queue])
+        for queue in queues:
+            index = self._root.index.queues[queue]
+            for name in hidden[queue]:
+                self._beliefs.hidden_is(name, appeared=True)
+            for name in ready[queue]:
+                self._beliefs.ready(queue, index, name)
+        self._beliefs.settle()
+
+    def _forget_ready(self, queue: str, there: set[str]) -> None:
+        """Forget what isn't in the queue's folder; what is known already leaves `there`."""
+        index = self._root.index.queues[queue]
+        for name in list(index.ready.singles()):
+            if name in there:
+                there.discard(name)
+            else:
+                index.ready.remove(name, None)
+        for folder in list(index.ready.folders()):
+            path = layout.ready(queue, folder.batch)
+            index.ready.remove_folder(folder)
+            if layout.name_of(path) not in there:
+                continue
+            self._prune(path, folder)
+            if folder.names:
+                index.ready.add_folder(folder)
+                there.discard(layout.name_of(path))
+            else:
+                self._beliefs.drop(path)
+
+    def _forget_hidden(self, queue: str, there: set[str]) -> None:
+        """Forget what isn't in `delay/`; what is known already leaves `there`.
+
+        A lease that was extended in the meantime stays under its new name.
+        """
+        index = self._root.index.queues[queue]
+        names = {lease_in(name): name for name in there}
+        for hidden in list(index.hidden()):
+            name = layout.name_of(self._root.path_of(queue, hidden))
+            now = names.get(lease_in(name))
+            if now is None:
+                index.unhide(hidden)
+            elif isinstance(hidden.item, BatchFolder):
+                path = f"{layout.DELAY}/{now}"
+                left = {found.name for found in self._root.folders.scan(path)}
+                gone = [inside for inside in hidden.names if inside not in left]
+                index.unhide(hidden, gone)
+                if not hidden.names:
+                    self._beliefs.drop(path)
+            there.discard(name)
+
+    def _prune(self, path: str, folder: BatchFolder) -> None:
+        """Forget what has left the batch folder, which is in no index now."""
+        left = {found.name for found in self._root.folders.scan(path)}
+        for name in [name for name in folder.names if name not in left]:
+            folder.remove(name)
+
+    # What is believed.
+
+    # What is asked again.
+
+    def seek(self, queue: str, id: str) -> None:
+        """Look for a message that is not where it was believed to be, or nowhere: listen, then list.
+
+        Afterwards the index knows where it was at this moment, if it was anywhere.
+        """
+        if self._watch is None or not self._root.is_shared:
+            return
+        self.listen()
+        for _ in range(_LOOKS):
+            index = self._root.index.queues.get(queue)
+            if index is None or index.find_hidden(id) is not None or index.ready.find(id) is not None:
+                return
+            try:
+                if self._watch.hears_all:
+                    self._look_for_leases(queue)
+                else:
+                    self._look_at([queue])
+            except StoreError as error:
+                log.warning("message %s can't be looked for: %s", id, error)
+                return

@@ -1,0 +1,118 @@
+"""What is left by processes that have died, while others live on.
+
+A process writes into `new/` under its own name, and nobody touches that as long as it lives. Whether
+it does, its lock in `owners/` says; behind the gate nobody can be about to take that lock. Then what it
+left in `new/` is delivered or undone, what it did last is made durable, and what it had deleted is
+given to the reaper.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ..files import layout
+from ..files.disk import Found, Kind
+from ..files.owners import is_living, owners_of
+from ..index.ready import BatchFolder, length_of
+from ..model.errors import StoreError
+from ..model.names import Batch, Filed, NotAName, parse_entry, parse_filed
+from .catalog import Catalog
+from .heir import Heir
+from .root import Root, path_in
+from .sender import Sender
+
+log = logging.getLogger(__name__)
+
+
+class Succession:
+    """Not thread-safe."""
+
+    def __init__(self, root: Root, catalog: Catalog, sender: Sender) -> None:
+        self._root = root
+        self._catalog = catalog
+        self._sender = sender
+
+    def look(self) -> bool:
+        """Take over what the dead have left; whether anybody else lives.
+
+        Raises `OSError` as the disk does.
+        """
+        disk, me = self._root.disk, self._root.owner
+        owners = {owner for owner in owners_of(disk) if owner != me}
+        living = {owner for owner in owners if is_living(disk, owner)}
+        dead = owners - living
+        left = self._left_in_new(living | {me})
+        if dead or left:
+            gate = disk.lock(layout.FORMAT)
+            if gate is None:
+                return True  # Somebody is starting: the next look will tell.
+            try:
+                self._take_over(dead, left)
+            finally:
+                gate.release()
+        return bool(living)
+
+    def _left_in_new(self, living: set[str]) -> dict[str, tuple[Found, Filed]]:
+        """What in `new/` belongs to nobody of the living, by path."""
+        left = {}
+        for found in self._root.folders.scan(layout.NEW):
+            try:
+                filed = parse_filed(found.name)
+            except NotAName:
+                continue
+            item = filed.item
+            if item.owner in living or not (isinstance(item, Batch) or item.is_tagged):
+                continue
+            if filed.queue in self._catalog.queues:
+                left[path_in(layout.NEW, found.name)] = (found, filed)
+        return left
+
+    def _take_over(self, dead: set[str], left: dict[str, tuple[Found, Filed]]) -> None:
+        root = self._root
+        heir = Heir(root, self._sender)
+        gone = {owner for owner in dead if not is_living(root.disk, owner)}
+        for path, (found, filed) in left.items():
+            owner = filed.item.owner
+            if owner is not None and is_living(root.disk, owner):
+                continue  # It was just about to start.
+            item = self._item(path, found, filed)
+            if item is not None:
+                heir.take_over(path, filed, item)
+        if gone:
+            # What they did last may not be durable: only then may what they deleted be unlinked.
+            root.syncer.file_written()
+            root.after_sync.append(lambda: self._bury(gone))
+        if heir.delivered or heir.undone:
+            log.info(
+                "taken over from %s: %d sent messages delivered, %d unfinished sends undone",
+                ", ".join(sorted(gone)) or "nobody known",
+                heir.delivered,
+                heir.undone,
+            )
+
+    def _item(self, path: str, found: Found, filed: Filed) -> str | BatchFolder | None:
+        """What lies there, as far as it is ours."""
+        if not isinstance(filed.item, Batch):
+            return str(filed.item) if found.kind is Kind.FILE else None
+        names = []
+        for inside in self._root.folders.scan(path):
+            try:
+                if inside.kind is Kind.FILE and parse_entry(inside.name).is_tagged:
+                    names.append(inside.name)
+            except NotAName:
+                continue
+        return BatchFolder(filed.item, names, sum(map(length_of, names)))
+
+    def _bury(self, owners: set[str]) -> None:
+        try:
+            removed = self._root.folders.scan(layout.REMOVE)
+        except StoreError as error:
+            log.warning("what dead processes deleted is not unlinked for now: %s", error)
+            return
+        for found in removed:
+            self._root.folders.was_removed(path_in(layout.REMOVE, found.name))
+        for owner in owners:
+            try:
+                self._root.folders.drop(layout.owner(owner))
+            except StoreError as error:
+                log.warning("the dead owner %s stays for now: %s", owner, error)
