@@ -64,13 +64,15 @@ class Store:
         random: Random | None = None,
         disk: Disk | None = None,
         ear: Ear | None = None,
+        peers: int = 0,
     ) -> Store:
         """Open the folder `root`, or make it one, and finish what a crash left there.
 
         Others may have it open, too, and come and go: no message is in two hands for that. Raises
         `RootUnusable` or `UnknownFormat`; `RootInUse` if somebody mends it, or doesn't get done with
         starting; `StoreFailed` if what was found can't be made durable. A `disk` of one's own has no
-        others but for those that `ear` tells of.
+        others but for those that `ear` tells of. With so many `peers` a receive takes any of the oldest
+        `peers` + 1, so that they lose fewer races, and the order is no longer exact.
         """
         make_root(root)
         clock = clock if clock is not None else SystemClock()
@@ -81,7 +83,9 @@ class Store:
         doubt = doubt_about(root)
         if doubt is not None:
             log.warning("%s", doubt)
-        engine = Engine(disk, clock=clock, random=random, owner=tenancy.owner, watch=ear)
+        engine = Engine(
+            disk, clock=clock, random=random, owner=tenancy.owner, watch=ear, choice=peers + 1
+        )
         try:
             _begin(engine, tenancy)
         except BaseException as error:

@@ -84,6 +84,7 @@ class Engine:
         random: Random,
         owner: str,
         watch: Watch | None = None,
+        choice: int = 1,
     ) -> None:
         """`watch` tells what others do who have the root open, too; without it, there are none."""
         syncer = Syncer(disk)
@@ -97,6 +98,7 @@ class Engine:
             random=random,
             ids=ids,
             owner=owner,
+            choice=choice,
         )
         self.catalog = Catalog(root)
         self._letters = Letters(root, self.catalog)

@@ -11,19 +11,18 @@ import logging
 from typing import Final, NoReturn
 
 from ..files import layout
-from ..files.reader import Damaged, Forbidden, Gone, read_message
 from ..index.hidden import Hidden, QueueIndex
-from ..index.ready import BatchFolder, length_of
+from ..index.ready import BatchFolder, Place, Ready, length_of
 from ..model.clock import Millis
 from ..model.credits import Credits
 from ..model.errors import InvalidRequest, StaleReceipt, StoreError
-from ..model.ids import sent_at
 from ..model.names import Receipt, id_of, leased, make_token, moved_out, parse_entry
 from ..model.operations import ChangeVisibility, GiveBack, Message, Receive
 from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import Move, State
 from . import receipts
 from .catalog import Catalog, Live
+from .delivery import Delivery
 from .letters import Letters
 from .remover import Remover, Seek
 from .requeuer import Requeuer
@@ -60,6 +59,7 @@ class Leaser:
         self._letters = letters
         self._remover = remover
         self._requeuer = requeuer
+        self._delivery = Delivery(root, requeuer)
         self._seek = seek
 
     def receive(self, request: Receive) -> list[Message]:
@@ -75,7 +75,7 @@ class Leaser:
         taken: list[Message] = []
         bytes_left = request.max_bytes
         passed_over = 0
-        while room > 0 and passed_over < MOST_PASSED_OVER and (head := ready.head()) is not None:
+        while room > 0 and passed_over < MOST_PASSED_OVER and (head := self._next(ready)) is not None:
             name, folder = head
             size = length_of(name)
             if taken and size > bytes_left:
@@ -87,7 +87,7 @@ class Leaser:
                 if (
                     folder is not None
                     and folder.batch.receives < WHOLE_LEASES
-                    and ready.is_apart(folder, room, bytes_left)
+                    and self._fits(ready, folder, room, bytes_left)
                 ):
                     size = folder.bytes
                     messages = self._lease_folder(live, folder, visibility, request.credits)
@@ -102,6 +102,19 @@ class Leaser:
             bytes_left -= size
         taken.sort(key=lambda message: message.id)
         return taken
+
+    def _next(self, ready: Ready) -> Place | None:
+        """What to lease: the oldest, or with peers one of the oldest."""
+        if self._root.choice == 1:
+            return ready.head()
+        heads = ready.heads(self._root.choice)
+        return self._root.random.choice(heads) if heads else None
+
+    def _fits(self, ready: Ready, folder: BatchFolder, room: int, bytes: int) -> bool:
+        """Whether the folder may be leased whole. With a choice there is no order to keep."""
+        if self._root.choice == 1:
+            return ready.is_apart(folder, room, bytes)
+        return len(folder) <= room and folder.bytes <= bytes
 
     def change(self, request: ChangeVisibility) -> Ends:
         """Extend or release; leases of one batch folder that get the same end move as one."""
@@ -224,7 +237,7 @@ class Leaser:
             log.warning("%s was taken away by somebody else", source)
             return []
         root.index.hide(queue, hidden)
-        return self._read(live, hidden)
+        return self._delivery.read(live, hidden)
 
     def _lease_folder(
         self, live: Live, folder: BatchFolder, visibility: Millis, credits: Credits | None
@@ -242,93 +255,12 @@ class Leaser:
             return []
         folder.batch = after
         root.index.hide(queue, hidden)
-        return self._read(live, hidden)
+        return self._delivery.read(live, hidden)
 
     def _hidden(self, item: str | BatchFolder, visibility: Millis, credits: Credits | None) -> Hidden:
         due, due_monotonic = self._root.due_after(visibility)
         token = make_token(self._root.random)
         return Hidden(item, due=due, due_monotonic=due_monotonic, token=token, credits=credits)
-
-    def _read(self, live: Live, hidden: Hidden) -> list[Message]:
-        """The messages under a new lease. One that can't be read costs itself only."""
-        messages = []
-        for name in list(hidden.names):
-            try:
-                message = self._read_one(live.name, hidden, name)
-            except StoreError:
-                self._requeuer.requeue(live, hidden, hidden.names, undo=True)
-                raise
-            if message is not None:
-                messages.append(message)
-        return messages
-
-    def _read_one(self, queue: str, hidden: Hidden, name: str) -> Message | None:
-        entry = parse_entry(name)
-        batch, path = None, self._root.path_of(queue, hidden)
-        if isinstance(hidden.item, BatchFolder):
-            batch, path = hidden.item.batch, path_in(path, name)
-        try:
-            found = read_message(self._root.disk, path, entry)
-        except Gone:
-            log.warning("%s was taken away by somebody else", path)
-            self._requeuer.forget(queue, hidden, name)
-            return None
-        except Forbidden as error:
-            log.error("%s can't be read, and stays hidden until it is due: %s", path, error)
-            self._withhold(queue, hidden, name)
-            return None
-        except Damaged as error:
-            try:
-                self._root.folders.quarantine(path, str(error))
-            except StoreError as refusal:
-                log.error("%s can't be put aside, and stays hidden until it is due: %s", path, refusal)
-                self._withhold(queue, hidden, name)
-                return None
-            self._requeuer.forget(queue, hidden, name)
-            return None
-        assert hidden.token is not None
-        shown = entry if batch is None else moved_out(entry, batch)
-        receipt = Receipt(
-            queue=queue,
-            id=entry.id,
-            token=hidden.token,
-            batch=None if batch is None else batch.id,
-        )
-        return Message(
-            queue=queue,
-            id=entry.id,
-            state=State.LEASED,
-            body=found.body,
-            attributes=found.attributes,
-            size=len(found.body),
-            sent_at=sent_at(entry.id),
-            receives=shown.receives,
-            first_receive=shown.first_receive,
-            due=hidden.due,
-            receipt=str(receipt),
-        )
-
-    def _withhold(self, queue: str, hidden: Hidden, name: str) -> None:
-        """Nobody is given the message: it stays hidden until it is due, at no consumer's expense."""
-        credits = hidden.credits
-        if isinstance(hidden.item, BatchFolder) and len(hidden.names) > 1:
-            entry = moved_out(parse_entry(name), hidden.item.batch)
-            alone = Hidden(
-                str(entry),
-                due=hidden.due,
-                due_monotonic=hidden.due_monotonic,
-                token=hidden.token,
-            )
-            source = path_in(self._root.path_of(queue, hidden), name)
-            if not self._extend(source, self._root.path_of(queue, alone), is_folder=False):
-                self._requeuer.forget(queue, hidden, name)
-                return
-            self._root.index.queues[queue].split(hidden, name, alone)
-            self._root.index.reschedule(queue, alone)
-        else:
-            hidden.credits = None
-        if credits is not None:
-            credits.give_back(1)
 
     def _end_at(
         self, live: Live, hidden: Hidden, names: list[str], visibility: Millis
@@ -344,7 +276,7 @@ class Leaser:
         if len(names) == len(hidden.names):
             source = root.path_of(queue, hidden)
             target = layout.hidden(queue, item_of(hidden.item), due, hidden.token)
-            if not self._extend(source, target, is_folder=hidden.is_folder):
+            if not root.folders.extend(source, target, is_folder=hidden.is_folder):
                 self._lost(queue, hidden, names)
             hidden.due, hidden.due_monotonic = due, due_monotonic
             root.index.reschedule(queue, hidden)
@@ -360,16 +292,11 @@ class Leaser:
                 credits=hidden.credits,
             )
             source = path_in(root.path_of(queue, hidden), name)
-            if not self._extend(source, root.path_of(queue, alone), is_folder=False):
+            if not root.folders.extend(source, root.path_of(queue, alone), is_folder=False):
                 self._lost(queue, hidden, [name])
             root.index.queues[queue].split(hidden, name, alone)
             root.index.reschedule(queue, alone)
         return due
-
-    def _extend(self, source: str, target: str, *, is_folder: bool) -> bool:
-        return self._root.folders.move(
-            Move.EXTEND, State.LEASED, source, State.LEASED, target, is_folder=is_folder
-        )
 
     def _lost(self, queue: str, hidden: Hidden, names: list[str]) -> NoReturn:
         """Somebody took the files away: there is no lease any more."""

@@ -35,6 +35,8 @@ class Root:
     ids: IdMaker
     owner: str
     """The name under which this process writes; its lock in `owners/` says that it lives."""
+    choice: int = 1
+    """A receive takes any of so many of the oldest messages, to keep peers out of each other's way."""
     histories: set[str] = field(default_factory=set)
     """What lies in `history/`: few messages have one, and the reaper unlinks it with the message."""
     is_shared: bool = False

@@ -91,6 +91,10 @@ class Folders:
             self._removed.append(target)
         return True
 
+    def extend(self, source: str, target: str, *, is_folder: bool) -> bool:
+        """Give what is leased another due; False if it isn't there any more."""
+        return self.move(Move.EXTEND, State.LEASED, source, State.LEASED, target, is_folder=is_folder)
+
     def _rename(self, source: str, target: str) -> bool:
         try:
             self._disk.rename(source, target)

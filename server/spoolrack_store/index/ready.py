@@ -120,6 +120,13 @@ class Ready:
             return first, self._folders[first]
         return None if single is None else (single, None)
 
+    def heads(self, count: int) -> list[Place]:
+        """The oldest `count` singles and batch folders, each folder by its first entry."""
+        singles = [(name, None) for name in islice(self._singles, count)]
+        folders = [(name, self._folders[name]) for name in islice(self._firsts, count)]
+        every: list[Place] = [*singles, *folders]
+        return sorted(every, key=_name_of)[:count]
+
     def is_apart(self, folder: BatchFolder, room: int, bytes: int) -> bool:
         """Whether `folder`, standing first, can be taken whole without overtaking.
 
