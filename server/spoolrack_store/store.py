@@ -53,8 +53,8 @@ class Store:
     ) -> Store:
         """Open the folder `root`, or make it one, and finish what a crash left there.
 
-        Raises `RootUnusable`, `RootInUse` or `UnknownFormat`, and `StoreFailed` if what was found
-        can't be made durable.
+        Raises `RootUnusable`, `RootInUse` or `UnknownFormat`; `StoreFailed` if what was found can't be
+        made durable; `DiskError` or `DiskFull` if the settings of the queues can't be read or mended.
         """
         make_root(root)
         clock = clock if clock is not None else SystemClock()

@@ -16,6 +16,7 @@ from functools import partial
 from ..files import layout
 from ..files.disk import Kind
 from ..files.folders import explained
+from ..files.syncer import SyncFailed
 from ..index.hidden import QueueIndex
 from ..model.clock import Millis
 from ..model.errors import (
@@ -54,6 +55,10 @@ class Catalog:
         self.queues: dict[str, Live] = {}
         self.doomed: dict[str, int] = {}
         """Deleted queues that aren't emptied yet, with their tombstones' versions."""
+        self._left: dict[str, set[int]] = {}
+        """Versions that don't count, and could not be unlinked."""
+        self._tried: dict[str, int] = {}
+        """The last version that was begun to be written: none is written twice."""
 
     def require(self, name: str) -> Live:
         """The queue `name`; raises `InvalidQueueName` or `QueueNotFound`."""
@@ -82,7 +87,8 @@ class Catalog:
                 raise QueueExists(queue=name, differing=_differing(there.settings, settings))
             return there
         self._check_target(name, settings)
-        live = Live(name=name, settings=settings, version=1, created_at=self._root.clock.wall())
+        version = self._next_version(name, 0)
+        live = Live(name=name, settings=settings, version=version, created_at=self._root.clock.wall())
         # The folder first: one without settings is nothing, and settings without one are a queue.
         made = self._root.folders.make(layout.queue_folder(name))
         try:
@@ -104,7 +110,7 @@ class Catalog:
         live = Live(
             name=name,
             settings=settings,
-            version=there.version + 1,
+            version=self._next_version(name, there.version),
             created_at=there.created_at,
         )
         self._write(live.name, live.version, live.settings, live.created_at)
@@ -115,16 +121,35 @@ class Catalog:
     def doom(self, name: str) -> None:
         """Write the tombstone. Once it is durable, the queue is deleted."""
         live = self.require(name)
-        self._write(name, live.version + 1, None, live.created_at)
+        version = self._next_version(name, live.version)
+        self._write(name, version, None, live.created_at)
         del self.queues[name]
-        self.doomed[name] = live.version + 1
+        self.doomed[name] = version
         self._root.after_sync.append(lambda: self._drop(name, live.version))
 
     def bury_tombstone(self, name: str) -> None:
-        """Forget the doomed queue `name`, of which nothing is left but the tombstone."""
-        version = self.doomed.pop(name, None)
-        if version is not None:
-            self._drop(name, version)
+        """Forget the doomed queue `name`, of which nothing is left but files of its settings.
+
+        The tombstone goes last: without it, an older version would count again, and beside it no newer
+        one would. As long as one of them can't be unlinked, the queue is doomed, and the next tick
+        tries again.
+        """
+        if name not in self.doomed:
+            return
+        left = self._left.pop(name, None)
+        if left is not None:
+            for version in left:
+                self._drop(name, version)
+            # What could be unlinked now must be so durably before the tombstone goes.
+            if name not in self._left:
+                self._root.after_sync.append(lambda: self.bury_tombstone(name))
+            return
+        self._drop(name, self.doomed[name])
+        if name not in self._left:
+            del self.doomed[name]
+            self._tried.pop(name, None)
+        else:
+            del self._left[name]  # The tombstone isn't superseded yet.
 
     def load(self) -> None:
         """Read `config/`: the newest readable version of each queue counts."""
@@ -146,6 +171,7 @@ class Catalog:
             found.setdefault(name, {})[version] = record
         for name, versions in sorted(found.items()):
             newest = max(versions)
+            self._require_durable(layout.config(name, newest))
             for version in versions.keys() - {newest}:
                 # Not before the newest is durable: the crash may have come before its sync.
                 self._root.after_sync.append(partial(self._drop, name, version))
@@ -166,7 +192,10 @@ class Catalog:
             name=name, settings=record.settings, version=version, created_at=record.created_at
         )
         self._root.index.queues[name] = QueueIndex()
-        self._root.folders.make(layout.queue_folder(name))
+        try:
+            self._root.folders.make(layout.queue_folder(name))
+        except StoreError as error:
+            log.warning("the folder of %s is made with its next message: %s", name, error)
 
     def _put_aside(self, path: str, why: str) -> None:
         try:
@@ -181,6 +210,19 @@ class Catalog:
         except OSError as error:
             raise explained(error) from error
 
+    def _require_durable(self, path: str) -> None:
+        """Sync settings that a process which was killed may have written and not synced.
+
+        What they supersede is dropped for them.
+        """
+        disk = self._root.disk
+        if disk.can_sync_all:
+            return  # The sync that ends the recovery covers it.
+        try:
+            disk.sync_file(path)
+        except OSError as error:
+            raise SyncFailed(str(error)) from error
+
     def _has_messages(self, name: str) -> bool:
         scan = self._root.folders.scan
         return bool(scan(layout.queue_folder(name))) or any(
@@ -189,18 +231,31 @@ class Catalog:
             for found in scan(folder)
         )
 
+    def _next_version(self, name: str, version: int) -> int:
+        """The version after `version`, above those of which a part may still be there."""
+        return max(version, self._tried.get(name, 0)) + 1
+
     def _write(
         self, name: str, version: int, settings: QueueSettings | None, created_at: Millis
     ) -> None:
         content = encode(Record(settings=settings, created_at=created_at))
-        self._root.folders.write(layout.config(name, version), [content], sync=True)
+        self._tried[name] = version
+        # A tombstone makes room.
+        urgent = settings is None
+        try:
+            self._root.folders.write(layout.config(name, version), [content], sync=True, urgent=urgent)
+        except StoreError:
+            # A part of it may be there still.
+            self._left.setdefault(name, set()).add(version)
+            raise
 
     def _drop(self, name: str, version: int) -> None:
+        """Unlink a version that is superseded; if that fails, remember it."""
         try:
             self._root.folders.drop(layout.config(name, version))
         except StoreError as error:
-            # Superseded by what is newer: the next start drops it.
-            log.warning("an old version of the settings of %s stays for now: %s", name, error)
+            log.warning("settings of %s that no longer count stay for now: %s", name, error)
+            self._left.setdefault(name, set()).add(version)
 
     def _check_target(self, name: str, settings: QueueSettings) -> None:
         """A dead-letter queue must exist and must not lead back here."""

@@ -235,6 +235,8 @@ class Remover:
         root = self._root
         index = root.index.queues.get(queue)
         if index is None:
+            # It is empty: only files of its settings could not be unlinked.
+            root.after_sync.append(lambda: self._catalog.bury_tombstone(queue))
             return
         try:
             self._remove_sent(queue)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from ..model.errors import DiskError, DiskFull, StoreError
@@ -17,18 +17,26 @@ from ..model.ids import IdMaker
 from ..model.names import id_of
 from ..model.transitions import Move, State, is_legal
 from . import layout
-from .disk import Disk, Found, Kind, Space
-from .syncer import Syncer
+from .disk import Disk, Found, Kind, NotSynced, Space
+from .reserve import NO_ROOM, Reserve
+from .syncer import Syncer, SyncFailed
 
 log = logging.getLogger(__name__)
 
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_LOST: Final = frozenset({errno.ENOENT, errno.EIO, errno.ESTALE})
+"""What looking at a file of every root is refused with when nothing can be kept there any more."""
 
 
 def explained(error: OSError) -> StoreError:
-    """The store's error for what the system said."""
+    """The store's error for what the system said.
+
+    Raises `SyncFailed` if the file system has turned read-only: it does so when it has met an error,
+    and what it then holds only a restart can tell.
+    """
+    if error.errno == errno.EROFS:
+        raise SyncFailed(str(error)) from error
     detail = str(error)
-    return DiskFull(detail=detail) if error.errno in _NO_ROOM else DiskError(detail=detail)
+    return DiskFull(detail=detail) if error.errno in NO_ROOM else DiskError(detail=detail)
 
 
 class Folders:
@@ -38,6 +46,7 @@ class Folders:
         self._disk = disk
         self._syncer = syncer
         self._ids = ids
+        self._reserve = Reserve(disk)
         self.quarantined = 0
         """Files and folders put into quarantine since the start."""
         self._removed: list[str] = []
@@ -65,7 +74,7 @@ class Folders:
             if target_state is not State.READY or not self._is_there(source):
                 return False
             # It is the queue's folder that somebody took away.
-            self.make(layout.folder_of(target))
+            self.make(layout.folder_of(target), urgent=True)
             # Durable first: a crash must not keep the move and forget where it went.
             self.settle(layout.QUEUES)
             if not self._rename(source, target):
@@ -82,12 +91,38 @@ class Folders:
 
     def _rename(self, source: str, target: str) -> bool:
         try:
-            self._disk.rename(source, target)
+            self._attempt(lambda: self._disk.rename(source, target), urgent=True)
         except FileNotFoundError:
             return False
         except OSError as error:
             raise explained(error) from error
         return True
+
+    def _attempt(self, change: Callable[[], None], *, urgent: bool) -> None:
+        """Do `change`; on a full disk, with room from the reserve if it is `urgent`."""
+        while True:
+            try:
+                return change()
+            except NotSynced as error:
+                raise SyncFailed(str(error)) from error
+            except OSError as error:
+                if error.errno == errno.EIO:
+                    self._syncer.doubt()
+                if not urgent or error.errno not in NO_ROOM or not self._reserve.give():
+                    raise
+
+    def require_root(self) -> None:
+        """Raise `SyncFailed` if the root was removed, or its file system was shut down."""
+        try:
+            self._disk.facts(layout.FORMAT)
+        except OSError as error:
+            if error.errno in _LOST:
+                raise SyncFailed(f"the root is lost: {error}") from error
+            log.warning("the root can't be looked at: %s", error)
+
+    def fill_reserve(self) -> None:
+        """Keep back again what was given up to moves on a full disk, if there is room."""
+        self._reserve.fill()
 
     def _is_there(self, path: str) -> bool:
         try:
@@ -111,27 +146,34 @@ class Folders:
         """Make all moves out of `folder` durable, so that it may be taken away."""
         self._syncer.settle(folder)
 
-    def write(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
-        """Create a file; its content waits for the next commit unless `sync` makes it durable now."""
+    def write(self, path: str, parts: Sequence[bytes], *, sync: bool, urgent: bool = False) -> None:
+        """Create a file; its content waits for the next commit unless `sync` makes it durable now.
+
+        What is `urgent` may use the reserve of a full disk.
+        """
         sync = sync or not self._disk.can_sync_all
+
         try:
-            self._disk.create(path, parts, sync=sync)
+            self._attempt(lambda: self._disk.create(path, parts, sync=sync), urgent=urgent)
         except OSError as error:
             raise explained(error) from error
         if not sync:
             self._syncer.file_written()
         self._syncer.folder_changed(layout.folder_of(path))
 
-    def make(self, path: str) -> bool:
-        """Make a folder; False if it is there. What stands there and is none is put aside."""
+    def make(self, path: str, *, urgent: bool = False) -> bool:
+        """Make a folder; False if it is there. What stands there and is none is put aside.
+
+        What is `urgent` may use the reserve of a full disk.
+        """
         try:
-            self._disk.make_folder(path)
+            self._attempt(lambda: self._disk.make_folder(path), urgent=urgent)
         except FileExistsError:
             if self._is_folder(path):
                 return False
             # A link would lead what is moved there out of the root.
             self.quarantine(path, "it stood where a folder must be")
-            return self.make(path)
+            return self.make(path, urgent=urgent)
         except OSError as error:
             raise explained(error) from error
         self._syncer.folder_changed(layout.folder_of(path))

@@ -6,16 +6,10 @@ read for a reason outside it (permissions, no more handles) is left alone.
 
 from __future__ import annotations
 
-import errno
-from typing import Final
-
 from ..model.content import Content, NotTheContent, parse
 from ..model.errors import DiskError
 from ..model.names import Entry
-from .disk import Disk
-
-_OUT_OF_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-_FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM})
+from .disk import FORBIDDEN, OUT_OF_HANDLES, Disk
 
 
 class Damaged(Exception):
@@ -49,8 +43,8 @@ def read_message(disk: Disk, path: str, entry: Entry) -> Content:
     except NotTheContent as error:
         raise Damaged(str(error), torn=error.torn) from error
     except OSError as error:
-        if error.errno in _OUT_OF_HANDLES:
+        if error.errno in OUT_OF_HANDLES:
             raise DiskError(detail=str(error)) from error
-        if error.errno in _FORBIDDEN:
+        if error.errno in FORBIDDEN:
             raise Forbidden(str(error)) from error
         raise Damaged(str(error)) from error
