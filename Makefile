@@ -5,10 +5,11 @@
 #   make test ARGS="-k lease"             more arguments for pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-all setup format stubs clean
+.PHONY: help serve test test-all torture mutants system-tools setup format stubs clean
 
 DATA ?= ./data
 ARGS ?=
+MINUTES ?= 30
 export PYTHON
 
 help: ## List the targets.
@@ -25,6 +26,17 @@ test: ## Run every quick test; what was skipped, and why, is listed at the end.
 test-all: ## Run every test, the slow ones too.
 	@scripts/set-up dev
 	@exec .venv/bin/python -m pytest --slow $(ARGS)
+
+torture: ## Crash, kill and unplug for MINUTES, and count what was lost; as root on real disks, too.
+	@scripts/set-up dev
+	@exec env PYTHONPATH=tests/disks:tests/torture .venv/bin/python tests/torture/torture.py --minutes $(MINUTES) $(ARGS)
+
+mutants: ## Plant each known bug in a copy of the store, and show which test catches it.
+	@scripts/set-up dev
+	@exec .venv/bin/python tests/mutants/plant.py $(ARGS)
+
+system-tools: ## Install what the tests of real disks need, as root: mkfs, mount, strace.
+	@scripts/install-system-tools
 
 setup: ## Set up .venv for development; `make test` does so by itself.
 	@scripts/set-up dev

@@ -2,7 +2,8 @@
 
 All leases of one stream are extended together, in one call, at a random fraction of the visibility
 timeout, so that many consumers don't all come at once. What can fail: an extension that comes too
-late; the message is then lost to this consumer and is not handed out any more.
+late, or not at all while the program is stopped or the server away; the message is then lost to this
+consumer and is not handed out any more.
 """
 
 from __future__ import annotations
@@ -32,29 +33,38 @@ class Leases:
         self._queue = queue
         self._visibility_timeout = visibility_timeout
         self._lock = calling.runtime.lock()
-        self._held: dict[str, None] = {}
+        self._held: dict[str, float] = {}
+        """Receipts, with the moment at which each lease was last known to hold."""
         self._lost: set[str] = set()
         self._stopped = calling.runtime.signal()
         self._keeper: Started | None = None
 
     def add(self, envelopes: Iterable[Envelope]) -> None:
+        now = self._calling.runtime.monotonic()
         with self._lock:
-            self._held.update((envelope.receipt, None) for envelope in envelopes)
+            self._held.update((envelope.receipt, now) for envelope in envelopes)
             if self._keeper is None and not self._stopped.is_set():
                 self._keeper = self._calling.runtime.start(self._keep(), "spoolrack-leases")
 
     def drop(self, receipt: str) -> bool:
         """Extend a lease no more; False if it was lost already."""
         with self._lock:
+            lost = self._is_lost(receipt)
             self._held.pop(receipt, None)
-            if receipt in self._lost:
-                self._lost.discard(receipt)
-                return False
-            return True
+            self._lost.discard(receipt)
+            return not lost
 
     def is_lost(self, receipt: str) -> bool:
         with self._lock:
+            return self._is_lost(receipt)
+
+    def _is_lost(self, receipt: str) -> bool:
+        """With the lock held."""
+        known = self._held.get(receipt)
+        if known is None or self._visibility_timeout is None:
             return receipt in self._lost
+        # A program that was stopped for so long has heard of no failure, and yet the lease is over.
+        return self._calling.runtime.monotonic() - known >= self._visibility_timeout
 
     def stop(self) -> None:
         """Extend nothing more. Any number of times."""
@@ -67,6 +77,7 @@ class Leases:
         except SpoolrackError as error:
             log.warning("the leases of %s are not extended: %s", self._queue, error)
             return
+        self._visibility_timeout = visibility
         while not await self._stopped.wait(next_round(visibility, random)):
             await self.extend_all(visibility)
 
@@ -93,6 +104,7 @@ class Leases:
     async def _extend(self, receipts: Sequence[str], visibility: float) -> None:
         calling = self._calling
         changes = [VisibilityChange(receipt, visibility) for receipt in receipts]
+        asked = calling.runtime.monotonic()
         results = await calling.ask(
             lambda left: calling.transport.change_visibility(self._queue, changes, timeout=left),
             # Retried for no longer than until the next round is due.
@@ -100,8 +112,11 @@ class Leases:
         )
         with self._lock:
             for receipt, result in zip(receipts, results, strict=True):
-                # What is not held any more was settled while the call was under way.
-                if result.error is not None and receipt in self._held:
+                if receipt not in self._held:
+                    continue  # Settled while the call was under way.
+                if result.error is None:
+                    self._held[receipt] = asked
+                else:
                     del self._held[receipt]
                     self._lost.add(receipt)
                     log.info("a lease of %s is lost: %s", self._queue, result.error)

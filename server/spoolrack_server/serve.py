@@ -15,6 +15,8 @@ from typing import Final
 
 from spoolrack_store.model.errors import (
     DamagedSettings,
+    DiskError,
+    DiskFull,
     RootInUse,
     RootUnusable,
     StoreFailed,
@@ -31,6 +33,8 @@ EXIT_CODES: Final[dict[type[Exception], int]] = {
     UnknownFormat: os.EX_DATAERR,
     DamagedSettings: os.EX_DATAERR,
     StoreFailed: os.EX_IOERR,
+    DiskFull: os.EX_IOERR,
+    DiskError: os.EX_IOERR,
     OSError: os.EX_IOERR,
 }
 """What the process ends with when it can't start, as in sysexits.h."""

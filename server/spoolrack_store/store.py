@@ -68,11 +68,13 @@ class Store:
     ) -> Store:
         """Open the folder `root`, or make it one, and finish what a crash left there.
 
-        Others may have it open, too, and come and go: no message is in two hands for that. Raises
-        `RootUnusable` or `UnknownFormat`; `RootInUse` if somebody mends it, or doesn't get done with
-        starting; `StoreFailed` if what was found can't be made durable. A `disk` of one's own has no
-        others but for those that `ear` tells of. With so many `peers` a receive takes any of the oldest
-        `peers` + 1, so that they lose fewer races, and the order is no longer exact.
+        Others may have it open, too, and come and go: no message is in two hands for that. A `disk` of
+        one's own has no others but for those that `ear` tells of. With so many `peers` a receive takes
+        any of the oldest `peers` + 1, so that they lose fewer races, and the order is no longer exact.
+
+        Raises `RootUnusable` or `UnknownFormat`; `RootInUse` if somebody mends it, or doesn't get done
+        with starting; `StoreFailed` if what was found can't be made durable; `DiskError` or `DiskFull`
+        if the settings of the queues can't be read or mended.
         """
         make_root(root)
         clock = clock if clock is not None else SystemClock()

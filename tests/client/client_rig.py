@@ -18,10 +18,24 @@ QUICK = RetryPolicy(first=0.0, most=0.0)
 LOOKS = 10_000
 
 
+class MemoryTime(Threads):
+    """Threads whose monotonic clock is the memory's: it stands still until a test moves it."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def monotonic(self) -> float:
+        return self._memory.now_ms / 1_000
+
+
 def memory_client(
-    memory: Memory, *, retry: RetryPolicy = QUICK, timeout: float = 30.0
+    memory: Memory,
+    *,
+    retry: RetryPolicy = QUICK,
+    timeout: float = 30.0,
+    runtime: Threads | None = None,
 ) -> spoolrack.Client:
-    runtime = Threads()
+    runtime = Threads() if runtime is None else runtime
     transport = MemoryTransport(memory, runtime)
     return spoolrack.Client(
         aio.Client(transport, runtime, timeout=timeout, retry=retry, random=Random(1))

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 import spoolrack
-from client_rig import memory_client, until
+from client_rig import MemoryTime, memory_client, until
 from hypothesis import given
 from hypothesis import strategies as st
 from memory import Memory
@@ -105,9 +105,39 @@ def test_a_message_that_waited_too_long_in_a_stream_is_not_handed_out() -> None:
             assert [(message.text, message.receive_count) for message in seen] == [("a", 2), ("b", 2)]
 
 
+def test_what_waited_in_a_program_that_was_stopped_is_not_handed_out_when_its_lease_is_over() -> None:
+    memory = Memory()
+    with memory_client(memory, runtime=MemoryTime(memory)) as client:
+        client.create_queue("jobs")
+        jobs = client.queue("jobs")
+        jobs.send_many(["a", "b"])
+        with jobs.messages(max_in_flight=2, visibility_timeout=30) as stream:
+            next(stream)
+            # No round of extensions has failed: there was none.
+            memory.advance(30_000)
+            seen = [next(stream), next(stream)]
+            assert [(message.text, message.receive_count) for message in seen] == [("a", 2), ("b", 2)]
+
+
+def test_an_extended_lease_holds_for_as_long_as_a_new_one(memory: Memory) -> None:
+    runtime = MemoryTime(memory)
+    leases = Leases(Calling(MemoryTransport(memory, runtime), runtime), "jobs", 30.0)
+    (held,) = memory.lease("jobs", 1, 30)
+    leases.add([held])
+    memory.advance(20_000)
+    run(leases.extend_all(30.0))
+    leases.stop()
+    memory.advance(29_000)
+    assert not leases.is_lost(held.receipt)
+    memory.advance(1_000)
+    assert leases.is_lost(held.receipt)
+    assert not leases.drop(held.receipt)
+    assert leases.drop(held.receipt), "it is forgotten"
+
+
 def test_a_worker_keeps_the_lease_of_a_message_for_as_long_as_its_handler_runs() -> None:
     memory = Memory()
-    with memory_client(memory) as client:
+    with memory_client(memory, runtime=MemoryTime(memory)) as client:
         client.create_queue("jobs")
         jobs = client.queue("jobs")
         jobs.send("a")

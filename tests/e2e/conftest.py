@@ -1,12 +1,15 @@
-"""A crew and a server for each test, which end with it."""
+"""A crew, a server and a load for each test, which end with it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random, randrange
 
 import pytest
 from crew import Crew, Served
+from load import Load
 
 
 @pytest.fixture
@@ -19,3 +22,15 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
 @pytest.fixture
 def served(crew: Crew, tmp_path: Path) -> Served:
     return Served(crew, tmp_path / "root")
+
+
+@pytest.fixture
+def random() -> Random:
+    seed = os.environ.get("SPOOLRACK_TEST_SEED") or str(randrange(1 << 32))
+    print(f"SPOOLRACK_TEST_SEED={seed}")
+    return Random(seed)
+
+
+@pytest.fixture
+def load(crew: Crew, served: Served, random: Random) -> Load:
+    return Load(crew, served, random)

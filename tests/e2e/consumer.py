@@ -25,7 +25,7 @@ from typing import Final
 import spoolrack
 from ledger import Deleted, Deleting, Kept, Ledger, Received, Releasing, delivery_of, now_ms
 from sender import PATIENCE, tell
-from spoolrack.errors import SpoolrackError, StaleReceipt
+from spoolrack.errors import OutcomeUnknown, SpoolrackError, StaleReceipt
 
 AT_ONCE: Final = 500
 THREADS: Final = 8
@@ -197,7 +197,12 @@ def main() -> None:
     ledger = Ledger(asked.ledgers, asked.name)
     consumer = Consumer(asked.url, asked.queue, ledger, asked.seed, asked.mischief)
     tell("started")
-    getattr(consumer, f"by_{asked.manner}")()
+    while True:
+        try:
+            getattr(consumer, f"by_{asked.manner}")()
+        except OutcomeUnknown as error:
+            # The disk failed under a receive. What it may have leased comes again: ask once more.
+            tell(f"unreceived {error.reason}")
 
 
 if __name__ == "__main__":

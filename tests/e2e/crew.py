@@ -1,4 +1,4 @@
-"""The processes of a run: a server, senders and consumers, that are killed and started again.
+"""The processes of a run: a server, senders and consumers, that are killed, stopped and started again.
 
 What they tell, a line at a time, is what the test waits for. Each is ended by its own pid, with the
 crew at the latest. A process that ends without having been killed fails the test, with its last words.
@@ -6,6 +6,7 @@ crew at the latest. A process that ends without having been killed fails the tes
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -34,6 +35,8 @@ class Member:
         self.name = name
         self.process = process
         self.wanted_dead = False
+        self.has_spoken = threading.Event()
+        """It has told its first line: its handlers of signals are in place."""
         self.last_words: deque[str] = deque(maxlen=_LAST_WORDS)
 
     def __repr__(self) -> str:
@@ -64,7 +67,7 @@ class Crew:
         path = program if program == "-m" else str(HERE / program)
         process = subprocess.Popen(
             [sys.executable, path, *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -85,6 +88,8 @@ class Crew:
         with stream:
             for line in stream:
                 member.last_words.append(line.rstrip("\n"))
+                if not is_log:
+                    member.has_spoken.set()
                 self._told.put(Told(member, line.rstrip("\n"), is_log))
         self._told.put(Told(member, None, is_log))
 
@@ -94,6 +99,21 @@ class Crew:
         # The pid is its own until somebody has waited for it.
         if member.process.poll() is None:
             os.kill(member.process.pid, number)
+
+    def say(self, member: Member, line: str) -> None:
+        """Write a line to its standard input; one that is stopped reads it when it goes on."""
+        assert member.process.stdin is not None
+        member.process.stdin.write(line + "\n")
+        member.process.stdin.flush()
+
+    def freeze(self, member: Member) -> None:
+        """SIGSTOP; return once all its threads stand still."""
+        os.kill(member.process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, member.process.pid, os.WSTOPPED)
+
+    def thaw(self, member: Member) -> None:
+        """SIGCONT."""
+        os.kill(member.process.pid, signal.SIGCONT)
 
     def bury(self, member: Member) -> int:
         """Kill it, if it isn't dead, and return its exit code."""
@@ -135,6 +155,9 @@ class Crew:
         """Kill all that are alive."""
         for member in self._members:
             self.bury(member)
+            assert member.process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                member.process.stdin.close()
         for listener in self._listeners:
             listener.join(SILENCE)
 
@@ -144,6 +167,8 @@ class Served:
 
     def __init__(self, crew: Crew, root: Path) -> None:
         self.root = root
+        self.program: Sequence[str] = ("-m", "spoolrack_server")
+        """What begins the command of the next server: a module or a file, and arguments."""
         self.member: Member
         self._crew = crew
         self.port = 0
@@ -158,11 +183,18 @@ class Served:
         """SIGKILL; return once the process is dead."""
         assert self._crew.bury(self.member) == -signal.SIGKILL
 
-    def kill_in_drain(self) -> None:
-        """SIGKILL in the middle of a drain; return once the process is dead."""
+    def kill_in_recovery(self, after: float) -> None:
+        """Start it again, and SIGKILL so many seconds later, when it may serve already or not."""
+        self.begin_restart()
+        for _ in self._crew.told(time.monotonic() + after):
+            pass
+        self.kill()
+
+    def kill_in_drain(self) -> bool:
+        """SIGKILL in the middle of a drain; False if the drain had ended before."""
         self._crew.kill(self.member, signal.SIGTERM)
         self._crew.hear(self.member, "draining")
-        self._crew.bury(self.member)
+        return self._crew.bury(self.member) == -signal.SIGKILL
 
     def stop(self) -> None:
         """SIGTERM; return once the process has drained and ended."""
@@ -172,9 +204,7 @@ class Served:
     def begin_restart(self) -> None:
         """Start it again, and don't wait for anything."""
         at = ("--grpc", self.address, "--http", f"127.0.0.1:{self.http_port}")
-        self.member = self._crew.start(
-            "server", "-m", "spoolrack_server", "serve", "--data", self.root, *at
-        )
+        self.member = self._crew.start("server", *self.program, "serve", "--data", self.root, *at)
 
     def restart(self) -> None:
         """Start it again; return once it serves."""

@@ -1,7 +1,7 @@
 """A program that sends: each line of a file as a message, or messages of its own without end.
 
     sender.py URL QUEUE LEDGERS NAME --file LOG [--batch N]
-    sender.py URL QUEUE LEDGERS NAME --seed N [--threads N]
+    sender.py URL QUEUE LEDGERS NAME --seed N [--threads N] [--size BYTES]
 
 What was not acknowledged is sent again, as another copy. It ends at the end of its file, or on SIGTERM.
 """
@@ -13,6 +13,7 @@ import itertools
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +26,8 @@ from spoolrack.errors import SpoolrackError
 PATIENCE = 120.0
 """Seconds in which a server that was killed is back."""
 TRIES = 100
+PAUSE = 0.05
+"""Seconds between two of them."""
 
 
 class Sender:
@@ -44,6 +47,8 @@ class Sender:
                 tell(f"sent {len(numbered)}")
                 return
             self._patient.get_queue(self._queue.name)
+            # A server whose disk is dead still answers that, and refuses to store: give it time to die.
+            time.sleep(PAUSE)
         raise RuntimeError(f"not sent after {TRIES} tries: {unsent[0][0]}")
 
     def _try(self, numbered: Sequence[tuple[int, bytes]], attempt: int) -> list[tuple[int, bytes]]:
@@ -103,12 +108,21 @@ def send_file(sender: Sender, path: Path, size: int) -> None:
         sender.send(batch)
 
 
-def send_on(sender: Sender, seed: int, threads: int, stopping: threading.Event) -> None:
+def bodies_of(size: int, random: Random) -> Iterator[bytes]:
+    """Bodies of one size, that differ."""
+    while True:
+        yield random.randbytes(min(size, 32)).ljust(size, b"x")
+
+
+def send_on(
+    sender: Sender, seed: int, threads: int, stopping: threading.Event, size_of_all: int | None
+) -> None:
     """Send until told to stop: batches of any size, or single messages in many threads."""
 
     def go_on(thread: int) -> None:
         random = Random(f"{seed} {thread}")
-        numbered = zip(itertools.count(thread, threads), bodies(random), strict=False)
+        made = bodies(random) if size_of_all is None else bodies_of(size_of_all, random)
+        numbered = zip(itertools.count(thread, threads), made, strict=False)
         while not stopping.is_set():
             size = 1 if threads > 1 else random.choice((1, 2, 10, 50, 200))
             sender.send(list(itertools.islice(numbered, size)))
@@ -116,6 +130,23 @@ def send_on(sender: Sender, seed: int, threads: int, stopping: threading.Event) 
     with ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(go_on, thread) for thread in range(threads)]:
             done.result()
+
+
+def told_to_stop() -> threading.Event:
+    """Set on SIGTERM. To be called before there are any other threads.
+
+    A handler wouldn't do: the kernel may choose any thread for the signal, above all when this process
+    has just stood still, and the main one, which alone runs handlers, waits for the others.
+    """
+    stopping = threading.Event()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def wait() -> None:
+        signal.sigwait({signal.SIGTERM})
+        stopping.set()
+
+    threading.Thread(target=wait, name="stops on SIGTERM", daemon=True).start()
+    return stopping
 
 
 def main() -> None:
@@ -128,15 +159,15 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--size", type=int, help="of every body; without it, of all sizes")
     asked = parser.parse_args()
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    stopping = told_to_stop()
     sender = Sender(asked.url, asked.queue, Ledger(asked.ledgers, asked.name))
     tell("started")
     if asked.file is not None:
         send_file(sender, asked.file, asked.batch)
     else:
-        send_on(sender, asked.seed, asked.threads, stopping)
+        send_on(sender, asked.seed, asked.threads, stopping, asked.size)
 
 
 if __name__ == "__main__":

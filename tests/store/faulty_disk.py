@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, TypeVar
 
-from spoolrack_store.files.disk import Disk, Facts, Found, Lock, Space
+from spoolrack_store.files.disk import Disk, Facts, Found, Lock, NotSynced, Space
 
 Result = TypeVar("Result")
 
@@ -19,6 +19,7 @@ CHANGES = frozenset(
         "rename",
         "unlink",
         "remove_folder",
+        "set_aside",
         "sync_file",
         "sync_folder",
         "sync_all",
@@ -133,6 +134,11 @@ class FaultyDisk:
                 content = b"".join(parts)
                 self.disk.create(path, [content[: len(content) // 2]], sync=False)
             raise
+        if sync:
+            try:
+                self._do("sync_new", path)
+            except OSError as error:
+                raise NotSynced(*error.args) from error
         self.disk.create(path, parts, sync=sync)
 
     def read(self, path: str, limit: int | None = None) -> bytes:
@@ -178,6 +184,10 @@ class FaultyDisk:
     def space(self) -> Space:
         self._do("space")
         return self.disk.space()
+
+    def set_aside(self, path: str, size: int) -> None:
+        self._do("set_aside", path)
+        self.disk.set_aside(path, size)
 
     def lock(self, path: str) -> Lock | None:
         self._do("lock", path)

@@ -197,6 +197,10 @@ class MemoryDisk:
     def space(self) -> Space:
         return self.room
 
+    def set_aside(self, path: str, size: int) -> None:
+        parent, name = self._parent(path)
+        parent.entries[name] = File(bytes(size), next(self._ticks))
+
     def lock(self, path: str) -> MemoryLock | None:
         node = self.node(path)
         if not isinstance(node, File):
@@ -225,11 +229,11 @@ class MemoryDisk:
                 continue
             if not isinstance(node, Folder):
                 raise fails(errno.ENOTDIR, path)
-            if name not in node.entries:
-                raise fails(errno.ENOENT, path)
-            if len(os.fsencode(name)) > 255:
-                raise fails(errno.ENAMETOOLONG, path)
-            node = node.entries[name]
+            there = node.entries.get(name)
+            if there is None:
+                code = errno.ENAMETOOLONG if len(os.fsencode(name)) > 255 else errno.ENOENT
+                raise fails(code, path)
+            node = there
         return node
 
     def _folder(self, path: str) -> Folder:
@@ -240,7 +244,8 @@ class MemoryDisk:
 
     def _parent(self, path: str) -> tuple[Folder, str]:
         folder, _, name = path.rpartition("/")
-        if len(os.fsencode(name)) > 255:
+        # Most names are short: a character has four bytes at most.
+        if len(name) > 63 and len(os.fsencode(name)) > 255:
             raise fails(errno.ENAMETOOLONG, path)
         return self._folder(folder), name
 

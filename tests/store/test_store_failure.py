@@ -7,8 +7,18 @@ import gc
 from pathlib import Path
 
 import pytest
-from spoolrack_store.model.errors import OutcomeUnknown, StoreError, StoreFailed
-from spoolrack_store.model.operations import CreateQueue, Delete, Outgoing, Receive, Send
+from faulty_disk import CHANGES
+from spoolrack_store.model.errors import DiskError, OutcomeUnknown, StoreError, StoreFailed
+from spoolrack_store.model.operations import (
+    CreateQueue,
+    Delete,
+    DeleteQueue,
+    Outgoing,
+    Purge,
+    Receive,
+    Request,
+    Send,
+)
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from store_rig import GIVE_UP, opened
@@ -49,6 +59,63 @@ def test_after_a_failed_sync_everything_is_refused_and_a_restart_recovers(
         assert rig.store.failure is None
         # A retry of what was unknown may be a duplicate: it had taken place.
         assert [message.body for message in rig.receive(10)] == [b"kept", b"unknown", b"too"]
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Send(queue="q", messages=[Outgoing(body=b"x")]),
+        CreateQueue(name="n", settings=QueueSettings()),
+        DeleteQueue(name="q"),
+    ],
+)
+def test_a_new_file_whose_own_sync_fails_fails_the_store(
+    tmp_path: Path, request_: Request[object], code: int
+) -> None:
+    with opened(tmp_path / "root") as rig:
+        rig.create()
+        rig.disk.fail(code, "sync_new", times=1)
+        with pytest.raises(OutcomeUnknown):
+            rig.ask(request_)
+        with pytest.raises(StoreFailed):
+            rig.send(b"x")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Send(queue="q", messages=[Outgoing(body=b"x")]),
+        Send(queue="q", messages=[Outgoing(body=b"x")] * 20),
+        Receive(queue="q"),
+        Purge(queue="q"),
+        CreateQueue(name="n", settings=QueueSettings()),
+    ],
+)
+def test_a_disk_that_refuses_the_very_first_change_and_can_sync_nothing_fails_the_store(
+    tmp_path: Path, request_: Request[object]
+) -> None:
+    with opened(tmp_path / "root") as rig:
+        rig.create()
+        rig.send(b"leased", b"ready")
+        rig.receive()  # Its commit leaves nothing to be synced.
+        # As after a shutdown of ext4: what is cached can be read, and nothing can be changed.
+        rig.disk.fail(errno.EIO, *CHANGES)
+        with pytest.raises(OutcomeUnknown):
+            rig.ask(request_)
+        assert isinstance(rig.store.failure, StoreFailed)
+
+
+def test_a_disk_that_refuses_a_change_and_still_syncs_costs_only_that_call(tmp_path: Path) -> None:
+    with opened(tmp_path / "root") as rig:
+        rig.create()
+        rig.disk.fail(errno.EIO, *CHANGES - set(SYNCS))
+        (refused,) = rig.ask(Send(queue="q", messages=[Outgoing(body=b"refused")]))
+        assert isinstance(refused, DiskError)
+        rig.disk.heal()
+        rig.send(b"taken")
+        assert rig.store.failure is None
+        assert [message.body for message in rig.receive(10)] == [b"taken"]
 
 
 def test_all_that_shared_the_failed_sync_get_an_unknown_outcome(tmp_path: Path) -> None:

@@ -12,13 +12,14 @@ from memory_disk import MemoryDisk
 from spoolrack_store.files.disk import Space
 from spoolrack_store.files.syncer import SyncFailed
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import DiskError, DiskFull, StoreError
+from spoolrack_store.model.errors import DiskError, DiskFull, QueueBeingDeleted, StoreError
 from spoolrack_store.model.operations import (
     ById,
     ByReceipt,
     ChangeVisibility,
     CreateQueue,
     Delete,
+    DeleteQueue,
     Outgoing,
     Purge,
     Send,
@@ -334,3 +335,54 @@ def test_create_and_delete_are_answered_after_their_sync(rig: EngineRig, disk: F
     rig.ask(CreateQueue(name="new", settings=QueueSettings()))
     names = [call.name for call in disk.calls]
     assert names.index("create") < names.index("sync_folder" if "sync_folder" in names else "sync_all")
+
+
+# Settings files that can't be unlinked.
+
+
+@pytest.mark.parametrize("undropped", ["q.1.json", "q.2.json", "q.3.json"])
+def test_a_deleted_queue_stays_deleted_though_a_file_of_its_settings_cannot_be_unlinked(
+    rig: EngineRig, disk: FaultyDisk, undropped: str
+) -> None:
+    disk.fail(errno.EIO, "unlink", path=undropped)
+    rig.ask(UpdateQueue(name="q", changes={"visibility_timeout": 5_000}))
+    rig.ask(DeleteQueue(name="q"))
+    rig.restart()
+    assert "q" not in rig.engine.catalog.queues
+    disk.heal()
+    rig.tick()
+    rig.restart()
+    assert "q" not in rig.engine.catalog.queues
+    assert not [found.name for found in disk.scan("config") if found.name.startswith("q.")]
+
+
+def test_a_queue_made_again_keeps_its_messages_though_the_tombstone_stayed_for_a_while(
+    rig: EngineRig, disk: FaultyDisk
+) -> None:
+    disk.fail(errno.EIO, "unlink", path="q.2.json")
+    rig.ask(DeleteQueue(name="q"))
+    with pytest.raises(QueueBeingDeleted):
+        rig.create()
+    disk.heal()
+    rig.tick()
+    rig.create()
+    rig.send(b"kept")
+    rig.restart()
+    assert rig.bodies() == [b"kept"]
+
+
+def test_settings_can_be_written_though_a_part_of_an_attempt_is_still_there(
+    rig: EngineRig, disk: FaultyDisk, memory: MemoryDisk
+) -> None:
+    for number, request in enumerate(
+        [UpdateQueue(name="q", changes={"visibility_timeout": 5_000}), DeleteQueue(name="q")]
+    ):
+        disk.fail(errno.EIO, "create", path="config/q", times=1)
+        (outcome,) = rig.commit(request)
+        assert isinstance(outcome, DiskError)
+        # Unlinking it failed, too.
+        memory.create(f"config/q.{2 + 2 * number}.json", [b"{"], sync=False)
+        disk.heal()
+        rig.ask(request)
+    rig.tick()
+    assert not [found.name for found in disk.scan("config") if found.name.startswith("q.")]

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 from ..files import layout
 from ..files.disk import Kind
 from ..files.folders import NameTaken, explained
+from ..files.syncer import SyncFailed
 from ..index.hidden import QueueIndex
 from ..model.clock import Millis
 from ..model.errors import (
@@ -70,6 +71,10 @@ class Catalog:
         self.doomed: dict[str, int] = {}
         """Deleted queues that aren't emptied yet, with their tombstones' versions."""
         self._made: set[str] = set()
+        self._left: dict[str, set[int]] = {}
+        """Versions that don't count, and could not be unlinked."""
+        self._tried: dict[str, int] = {}
+        """The last version that was begun to be written: none is written twice."""
 
     def require(self, name: str) -> Live:
         """The queue `name`; raises `InvalidQueueName` or `QueueNotFound`."""
@@ -105,17 +110,18 @@ class Catalog:
                 raise QueueExists(queue=name, differing=_differing(there.settings, settings))
             return there
         self._check_target(name, settings)
+        version = self._next_version(name, 0)
         # The folder first: one without settings is nothing, and settings without one are a queue.
         made = self._root.folders.make(layout.queue_folder(name))
         created_at = self._root.clock.wall()
         try:
-            written_ns = self._write(name, 1, settings, created_at)
+            written_ns = self._write(name, version, settings, created_at)
         except StoreError:
             if made:
                 self._root.folders.drop_folder(layout.queue_folder(name))
             raise
         live = Live(
-            name=name, settings=settings, version=1, created_at=created_at, written_ns=written_ns
+            name=name, settings=settings, version=version, created_at=created_at, written_ns=written_ns
         )
         self._root.index.queues[name] = QueueIndex()
         self.queues[name] = live
@@ -130,7 +136,7 @@ class Catalog:
         if settings == there.settings:
             return there
         self._check_target(name, settings)
-        version = there.version + 1
+        version = self._next_version(name, there.version)
         written_ns = self._write(name, version, settings, there.created_at)
         live = replace(there, settings=settings, version=version, written_ns=written_ns)
         self.queues[name] = live
@@ -143,9 +149,10 @@ class Catalog:
 
     def _doom(self, name: str) -> None:
         live = self.require(name)
-        self._write(name, live.version + 1, None, live.created_at)
+        version = self._next_version(name, live.version)
+        self._write(name, version, None, live.created_at)
         del self.queues[name]
-        self.doomed[name] = live.version + 1
+        self.doomed[name] = version
         self._root.after_sync.append(lambda: self._drop(name, live.version))
 
     def _unrivalled(self, change: Callable[[], Changed]) -> Changed:
@@ -160,10 +167,28 @@ class Catalog:
         return change()
 
     def bury_tombstone(self, name: str) -> None:
-        """Forget the doomed queue `name`, of which nothing is left but the tombstone."""
-        version = self.doomed.pop(name, None)
-        if version is not None:
-            self._drop(name, version)
+        """Forget the doomed queue `name`, of which nothing is left but files of its settings.
+
+        The tombstone goes last: without it, an older version would count again, and beside it no newer
+        one would. As long as one of them can't be unlinked, the queue is doomed, and the next tick
+        tries again.
+        """
+        if name not in self.doomed:
+            return
+        left = self._left.pop(name, None)
+        if left is not None:
+            for version in left:
+                self._drop(name, version)
+            # What could be unlinked now must be so durably before the tombstone goes.
+            if name not in self._left:
+                self._root.after_sync.append(lambda: self.bury_tombstone(name))
+            return
+        self._drop(name, self.doomed[name])
+        if name not in self._left:
+            del self.doomed[name]
+            self._tried.pop(name, None)
+        else:
+            del self._left[name]  # The tombstone isn't superseded yet.
 
     def load(self) -> None:
         """Read `config/`: the newest readable version of each queue counts."""
@@ -185,6 +210,7 @@ class Catalog:
             found.setdefault(name, {})[version] = record
         for name, versions in sorted(found.items()):
             newest = max(versions)
+            self._require_durable(layout.config(name, newest))
             for version in versions.keys() - {newest}:
                 # Not before the newest is durable: the crash may have come before its sync.
                 self._root.after_sync.append(partial(self._drop, name, version))
@@ -205,8 +231,10 @@ class Catalog:
         Who deletes a queue writes the tombstone first, and then looks for what is in `new/`. Who sends
         writes into `new/` first, and then asks this. So one of them sees the other.
         """
+        # A version whose writing failed may have been passed over.
+        newer = (live.version + 1, live.version + 2)
         return (
-            self._written_ns(live.name, live.version + 1) is None
+            all(self._written_ns(live.name, version) is None for version in newer)
             and self._written_ns(live.name, live.version) == live.written_ns
         )
 
@@ -279,7 +307,10 @@ class Catalog:
             written_ns=self._written_ns(name, version) or 0,
         )
         self._root.index.queues[name] = QueueIndex()
-        self._root.folders.make(layout.queue_folder(name))
+        try:
+            self._root.folders.make(layout.queue_folder(name))
+        except StoreError as error:
+            log.warning("the folder of %s is made with its next message: %s", name, error)
 
     def _put_aside(self, path: str, why: str) -> None:
         try:
@@ -294,6 +325,19 @@ class Catalog:
         except OSError as error:
             raise explained(error) from error
 
+    def _require_durable(self, path: str) -> None:
+        """Sync settings that a process which was killed may have written and not synced.
+
+        What they supersede is dropped for them.
+        """
+        disk = self._root.disk
+        if disk.can_sync_all:
+            return  # The sync that ends the recovery covers it.
+        try:
+            disk.sync_file(path)
+        except OSError as error:
+            raise SyncFailed(str(error)) from error
+
     def _has_messages(self, name: str) -> bool:
         scan = self._root.folders.scan
         return bool(scan(layout.queue_folder(name))) or any(
@@ -302,12 +346,26 @@ class Catalog:
             for found in scan(folder)
         )
 
+    def _next_version(self, name: str, version: int) -> int:
+        """The version after `version`, above those of which a part may still be there."""
+        return max(version, self._tried.get(name, 0)) + 1
+
     def _write(
         self, name: str, version: int, settings: QueueSettings | None, created_at: Millis
     ) -> int:
         """Create the file of a version; when it was written."""
         content = encode(Record(settings=settings, created_at=created_at))
-        self._root.folders.write(layout.config(name, version), [content], sync=True)
+        self._tried[name] = version
+        # A tombstone makes room.
+        urgent = settings is None
+        try:
+            self._root.folders.write(layout.config(name, version), [content], sync=True, urgent=urgent)
+        except NameTaken:
+            raise
+        except StoreError:
+            # A part of it may be there still.
+            self._left.setdefault(name, set()).add(version)
+            raise
         return self._written_ns(name, version) or 0
 
     def _written_ns(self, name: str, version: int) -> int | None:
@@ -320,11 +378,12 @@ class Catalog:
             raise explained(error) from error
 
     def _drop(self, name: str, version: int) -> None:
+        """Unlink a version that is superseded; if that fails, remember it."""
         try:
             self._root.folders.drop(layout.config(name, version))
         except StoreError as error:
-            # Superseded by what is newer: the next start drops it.
-            log.warning("an old version of the settings of %s stays for now: %s", name, error)
+            log.warning("settings of %s that no longer count stay for now: %s", name, error)
+            self._left.setdefault(name, set()).add(version)
 
     def _check_target(self, name: str, settings: QueueSettings) -> None:
         """A dead-letter queue must exist and must not lead back here."""

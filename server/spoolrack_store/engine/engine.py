@@ -133,6 +133,7 @@ class Engine:
             self.sync(work)
             self.finish(work)
         self._is_recovering = False
+        self._root.folders.fill_reserve()
         return recovery
 
     def join(self) -> None:
@@ -191,7 +192,8 @@ class Engine:
         root = self._root
         removed = root.folders.take_removed()
         after_sync, root.after_sync = root.after_sync, []
-        durable = bool(removed or after_sync or self._is_recovering) or any(
+        in_need = removed or after_sync or self._is_recovering or root.syncer.is_in_doubt
+        durable = bool(in_need) or any(
             self._is_promised(request, outcome)
             for request, outcome in zip(requests, outcomes, strict=True)
         )
@@ -218,7 +220,10 @@ class Engine:
     # What is to be done without being asked.
 
     def tick(self) -> None:
-        """Do what time has brought about; `apply` follows."""
+        """Do what time has brought about; `apply` follows. Raises `SyncFailed` if the root is gone."""
+        folders = self._root.folders
+        folders.require_root()
+        folders.fill_reserve()
         self.peers.listen()
         self._meet()
         self._requeuer.requeue_due()

@@ -86,18 +86,17 @@ class Remover:
             results: Results = [None] * len(request.targets)
             outcomes.append(results)
             asked.extend(_Asked(live, target, results, at) for at, target in enumerate(request.targets))
-        unknown: list[_Asked] = []
         for _ in range(_LOOKS):
             if asked:
-                asked = self._delete(asked, unknown)
+                asked = self._delete(asked)
         for one in asked:
             one.fail(StaleReceipt(id=_id_of(one.target)))
-        self._look_in_remove(unknown)
         return outcomes
 
-    def _delete(self, asked: Sequence[_Asked], unknown: list[_Asked]) -> list[_Asked]:
+    def _delete(self, asked: Sequence[_Asked]) -> list[_Asked]:
         """Delete what can be found; what turned out to be elsewhere is to be asked again."""
         removals = _Removals()
+        unknown: list[_Asked] = []
         for one in asked:
             try:
                 place = self._find_again(one)
@@ -108,6 +107,7 @@ class Remover:
                 removals.add(one, *place)
             elif not isinstance(one.target, ByReceipt):
                 unknown.append(one)
+        self._look_in_remove(unknown)
         missed: list[_Asked] = []
         for (queue, container), names in removals.by_container.items():
             missed += self._remove(queue, container, names)
@@ -299,6 +299,8 @@ class Remover:
         root = self._root
         index = root.index.queues.get(queue)
         if index is None:
+            # It is empty: only files of its settings could not be unlinked.
+            root.after_sync.append(lambda: self._catalog.bury_tombstone(queue))
             return
         try:
             sent = self._remove_sent(queue)

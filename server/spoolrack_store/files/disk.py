@@ -26,6 +26,12 @@ from typing import BinaryIO, Final, Protocol, cast
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
+OUT_OF_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""What opening a file is refused with when the system, and not the disk, has no more to give."""
+FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM})
+"""What opening a file is refused with when its permissions are not what we gave it."""
+_BLOCK: Final = 512
+"""Bytes in what stat(2) counts as a block, whatever the file system does."""
 
 
 class Kind(Enum):
@@ -60,6 +66,10 @@ class Space:
     unlimited: bool
 
 
+class NotSynced(OSError):
+    """The sync of a new file failed. The file is gone, but the disk has failed to keep what it took."""
+
+
 class Lock(Protocol):
     def release(self) -> None:
         """Give the lock back. The system does so when the process dies, however it dies."""
@@ -76,7 +86,8 @@ class Disk(Protocol):
         """Make a file that doesn't exist yet, with `parts` as its content.
 
         With `sync` the content is on stable media at return; its name only after `sync_folder`.
-        On an error no file is left behind, unless removing it failed too.
+        On an error no file is left behind, unless removing it failed too. Raises `NotSynced` if it is
+        the sync that failed.
         """
 
     def read(self, path: str, limit: int | None = None) -> bytes:
@@ -109,9 +120,12 @@ class Disk(Protocol):
         """Return once the folder's names are on stable media."""
 
     def sync_all(self) -> None:
-        """Return once everything in the root's file system is on stable media."""
+        """Return once everything in the root's file system is on stable media. Needs no handle."""
 
     def space(self) -> Space: ...
+
+    def set_aside(self, path: str, size: int) -> None:
+        """Let the file at `path`, made if it isn't there, take up `size` bytes of room, and no more."""
 
     def lock(self, path: str) -> Lock | None:
         """An exclusive lock on an existing file, or None if another process holds it."""
@@ -143,7 +157,7 @@ class LocalDisk:
                 for part in parts:
                     _write(file, part)
                 if sync:
-                    os.fsync(file)
+                    _sync_new(file, path)
             finally:
                 os.close(file)
         except BaseException:
@@ -240,6 +254,19 @@ class LocalDisk:
             unlimited=found.f_files == 0,
         )
 
+    def set_aside(self, path: str, size: int) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(path, flags, FILE_MODE, dir_fd=self._root)
+        try:
+            facts = os.fstat(file)
+            if size < facts.st_size:
+                os.ftruncate(file, size)
+            elif facts.st_blocks * _BLOCK < size:
+                # Also where the size is right: a copy of the root may have holes.
+                os.posix_fallocate(file, 0, size)
+        finally:
+            os.close(file)
+
     def lock(self, path: str) -> Lock | None:
         file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._root)
         try:
@@ -270,6 +297,13 @@ def _write(file: int, content: bytes) -> None:
     left = memoryview(content)
     while left:
         left = left[os.write(file, left) :]
+
+
+def _sync_new(file: int, path: str) -> None:
+    try:
+        os.fsync(file)
+    except OSError as error:
+        raise NotSynced(error.errno, error.strerror, path) from error
 
 
 def _kind_of(entry: os.DirEntry[str]) -> Kind:

@@ -17,12 +17,14 @@ from ..model.ids import IdMaker
 from ..model.names import id_of
 from ..model.transitions import Move, State, is_legal
 from . import layout
-from .disk import Disk, Found, Kind, Space
-from .syncer import Syncer
+from .disk import Disk, Found, Kind, NotSynced, Space
+from .reserve import NO_ROOM, Reserve
+from .syncer import Syncer, SyncFailed
 
 log = logging.getLogger(__name__)
 
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_LOST: Final = frozenset({errno.ENOENT, errno.EIO, errno.ESTALE})
+"""What looking at a file of every root is refused with when nothing can be kept there any more."""
 
 
 class NameTaken(DiskError):
@@ -30,11 +32,17 @@ class NameTaken(DiskError):
 
 
 def explained(error: OSError) -> StoreError:
-    """The store's error for what the system said."""
+    """The store's error for what the system said.
+
+    Raises `SyncFailed` if the file system has turned read-only: it does so when it has met an error,
+    and what it then holds only a restart can tell.
+    """
+    if error.errno == errno.EROFS:
+        raise SyncFailed(str(error)) from error
     detail = str(error)
     if isinstance(error, FileExistsError):
         return NameTaken(detail=detail)
-    return DiskFull(detail=detail) if error.errno in _NO_ROOM else DiskError(detail=detail)
+    return DiskFull(detail=detail) if error.errno in NO_ROOM else DiskError(detail=detail)
 
 
 class Folders:
@@ -44,6 +52,7 @@ class Folders:
         self._disk = disk
         self._syncer = syncer
         self._ids = ids
+        self._reserve = Reserve(disk)
         self.quarantined = 0
         """Files and folders put into quarantine since the start."""
         self._removed: list[str] = []
@@ -76,7 +85,7 @@ class Folders:
             folder = layout.folder_of(target)
             if not self.is_queue(layout.name_of(folder)):
                 return False
-            self.make(folder)
+            self.make(folder, urgent=True)
             # Durable first: a crash must not keep the move and forget where it went.
             self.settle(layout.QUEUES)
             if not self._rename(source, target):
@@ -97,12 +106,38 @@ class Folders:
 
     def _rename(self, source: str, target: str) -> bool:
         try:
-            self._disk.rename(source, target)
+            self._attempt(lambda: self._disk.rename(source, target), urgent=True)
         except FileNotFoundError:
             return False
         except OSError as error:
             raise explained(error) from error
         return True
+
+    def _attempt(self, change: Callable[[], None], *, urgent: bool) -> None:
+        """Do `change`; on a full disk, with room from the reserve if it is `urgent`."""
+        while True:
+            try:
+                return change()
+            except NotSynced as error:
+                raise SyncFailed(str(error)) from error
+            except OSError as error:
+                if error.errno == errno.EIO:
+                    self._syncer.doubt()
+                if not urgent or error.errno not in NO_ROOM or not self._reserve.give():
+                    raise
+
+    def require_root(self) -> None:
+        """Raise `SyncFailed` if the root was removed, or its file system was shut down."""
+        try:
+            self._disk.facts(layout.FORMAT)
+        except OSError as error:
+            if error.errno in _LOST:
+                raise SyncFailed(f"the root is lost: {error}") from error
+            log.warning("the root can't be looked at: %s", error)
+
+    def fill_reserve(self) -> None:
+        """Keep back again what was given up to moves on a full disk, if there is room."""
+        self._reserve.fill()
 
     def _is_there(self, path: str) -> bool:
         try:
@@ -126,30 +161,35 @@ class Folders:
         """Make all moves out of `folder` durable, so that it may be taken away."""
         self._syncer.settle(folder)
 
-    def write(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+    def write(self, path: str, parts: Sequence[bytes], *, sync: bool, urgent: bool = False) -> None:
         """Create a file; its content waits for the next commit unless `sync` makes it durable now.
 
-        Raises `NameTaken` if there is one, `DiskFull` or `DiskError`.
+        What is `urgent` may use the reserve of a full disk. Raises `NameTaken` if there is one,
+        `DiskFull` or `DiskError`.
         """
         sync = sync or not self._disk.can_sync_all
+
         try:
-            self._disk.create(path, parts, sync=sync)
+            self._attempt(lambda: self._disk.create(path, parts, sync=sync), urgent=urgent)
         except OSError as error:
             raise explained(error) from error
         if not sync:
             self._syncer.file_written()
         self._syncer.folder_changed(layout.folder_of(path))
 
-    def make(self, path: str) -> bool:
-        """Make a folder; False if it is there. What stands there and is none is put aside."""
+    def make(self, path: str, *, urgent: bool = False) -> bool:
+        """Make a folder; False if it is there. What stands there and is none is put aside.
+
+        What is `urgent` may use the reserve of a full disk.
+        """
         try:
-            self._disk.make_folder(path)
+            self._attempt(lambda: self._disk.make_folder(path), urgent=urgent)
         except FileExistsError:
             if self._is_folder(path):
                 return False
             # A link would lead what is moved there out of the root.
             self.quarantine(path, "it stood where a folder must be")
-            return self.make(path)
+            return self.make(path, urgent=urgent)
         except OSError as error:
             raise explained(error) from error
         self._syncer.folder_changed(layout.folder_of(path))

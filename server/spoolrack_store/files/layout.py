@@ -10,6 +10,8 @@ from ..model.transitions import FOLDERS, State
 
 FORMAT: Final = "FORMAT"
 FORMAT_CONTENT: Final = "spoolrack 1\n"
+RESERVE: Final = "RESERVE"
+"""Takes up room and holds nothing: see `reserve`."""
 
 CONFIG: Final = "config"
 OWNERS: Final = "owners"

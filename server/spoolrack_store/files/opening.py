@@ -18,11 +18,13 @@ from ..model.names import make_token
 from . import layout
 from .disk import FOLDER_MODE, Disk, Kind, Lock
 from .owners import is_living, owners_of
+from .reserve import NO_ROOM, Reserve
+from .syncer import SyncFailed
 
 log = logging.getLogger(__name__)
 
-_ALSO_ALLOWED = frozenset({"lost+found"})
-"""What lies in the root of a new file system without being anybody's."""
+_ALSO_ALLOWED = frozenset({"lost+found", layout.RESERVE})
+"""What lies in the root of a new file system without being anybody's, and what holds nothing."""
 _OWNER_LENGTH = 8
 _FORMAT = layout.FORMAT_CONTENT.encode()
 
@@ -77,7 +79,7 @@ def take(disk: Disk, root: str, random: Random) -> Tenancy:
         except BaseException:
             lock.release()
             raise
-    except OSError as error:
+    except (OSError, SyncFailed) as error:
         raise RootUnusable(root=root, why=str(error)) from error
 
 
@@ -91,10 +93,22 @@ def _become_owner(disk: Disk, gate: Lock, random: Random) -> Tenancy:
     owner = make_token(random)[:_OWNER_LENGTH]
     path = layout.owner(owner)
     about = f"pid {os.getpid()} on {socket.gethostname()}\n".encode()
-    disk.create(path, [about], sync=False)
+    _create_also_when_full(disk, path, about)
     owner_lock = disk.lock(path)
     assert owner_lock is not None
     return Tenancy(disk, gate, owner, owner_lock, is_alone=is_alone)
+
+
+def _create_also_when_full(disk: Disk, path: str, content: bytes) -> None:
+    """What makes room on a full disk, deletes, needs a store that opens there."""
+    while True:
+        try:
+            disk.create(path, [content], sync=False)
+        except OSError as error:
+            if error.errno not in NO_ROOM or not Reserve(disk).give():
+                raise
+        else:
+            return
 
 
 def _prepare(disk: Disk, root: str) -> None:

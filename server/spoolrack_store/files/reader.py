@@ -6,7 +6,6 @@ read for a reason outside it (permissions, no more handles) is left alone.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Final
@@ -15,10 +14,8 @@ from zlib import crc32
 from ..model.content import Attributes, Content, NotTheContent, attributes_in, check_sums, parse
 from ..model.errors import DiskError
 from ..model.names import Entry
-from .disk import Disk
+from .disk import FORBIDDEN, OUT_OF_HANDLES, Disk
 
-_OUT_OF_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-_FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM})
 _PIECE: Final = 1024 * 1024
 
 
@@ -87,8 +84,8 @@ def _told(path: str) -> Iterator[None]:
     except NotTheContent as error:
         raise Damaged(str(error), torn=error.torn) from error
     except OSError as error:
-        if error.errno in _OUT_OF_HANDLES:
+        if error.errno in OUT_OF_HANDLES:
             raise DiskError(detail=str(error)) from error
-        if error.errno in _FORBIDDEN:
+        if error.errno in FORBIDDEN:
             raise Forbidden(str(error)) from error
         raise Damaged(str(error)) from error

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from .disk import Disk
+from .disk import FORBIDDEN, OUT_OF_HANDLES, Disk
 
 FEW_FOLDERS: Final = 8
 """Up to so many folders are synced one by one; above, one sync of the file system is cheaper."""
+
+_ROOT: Final = "."
 
 
 class SyncFailed(Exception):
@@ -30,6 +32,8 @@ class Syncer:
         self._dirty: dict[str, None] = {}
         self._fresh: dict[str, None] = {}
         self._files_unsynced = False
+        self.is_in_doubt = False
+        """The next commit must sync, whether or not anybody waits for it."""
 
     def folder_changed(self, folder: str) -> None:
         self._dirty[folder] = None
@@ -37,6 +41,15 @@ class Syncer:
     def file_written(self) -> None:
         """A file was written and not synced: only a sync of the whole file system will do."""
         self._files_unsynced = True
+
+    def doubt(self) -> None:
+        """A change was refused with an I/O error: of one place, or of a disk that is dead.
+
+        A dead disk that refuses the first change of all would never be found out, because nothing is
+        left to be synced; so the next commit asks it for the sync of a folder that always exists.
+        """
+        self._dirty[_ROOT] = None
+        self.is_in_doubt = True
 
     def folder_moved(self, source: str, target: str) -> None:
         """A folder's dirt goes with it to its new path."""
@@ -79,6 +92,7 @@ class Syncer:
         self._dirty.clear()
         self._fresh.clear()
         self._files_unsynced = False
+        self.is_in_doubt = False
         return commit
 
     def _sync(self, folders: list[str], whole: bool) -> None:
@@ -101,6 +115,11 @@ class Syncer:
                 self._disk.sync_all()
             else:
                 self._disk.sync_folder(folder.rpartition("/")[0])
+        except OSError as error:
+            # The folder couldn't be opened, so no sync has failed; and `sync_all` opens nothing.
+            if error.errno not in OUT_OF_HANDLES | FORBIDDEN or not self._disk.can_sync_all:
+                raise
+            self._disk.sync_all()
 
 
 class Commit:

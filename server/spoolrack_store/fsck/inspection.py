@@ -27,7 +27,7 @@ from .registry import Registry
 
 ROUNDS: Final = 4
 """How often what has moved on is looked for."""
-_ALSO_ALLOWED: Final = frozenset({layout.FORMAT, "lost+found"})
+_ALSO_ALLOWED: Final = frozenset({layout.FORMAT, layout.RESERVE, "lost+found"})
 _NOT_OURS: Final = "its name is not one of ours"
 
 Progress = Callable[[int, int], None]

@@ -1,0 +1,83 @@
+"""Room that is kept back for the moves of messages, when somebody has filled the disk to its last byte.
+
+A rename may need a block more for the folder that it leads into. On a full file system it would be
+refused, and with it every receive and every delete: the very thing that makes room. So a file without
+content takes up some room from the start. It is given up bit by bit, as moves need it, and filled up
+again when there is room. Its loss is no harm, and only its size counts.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from typing import Final
+
+from . import layout
+from .disk import Disk
+from .syncer import SyncFailed
+
+log = logging.getLogger(__name__)
+
+RESERVE_BYTES: Final = 4 * 1024 * 1024
+"""Room for the names of more than 10,000 messages. Whatever is deleted makes more."""
+BIT: Final = 256 * 1024
+"""Given up at once: who fills the disk goes on doing so, and must not get all of it."""
+_LEFT_FREE: Final = 1024 * 1024
+"""Not taken for the reserve, so that it isn't filled up just to be given up again."""
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Reserve:
+    """The reserve of one root. What it holds is read from the disk."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._is_whole = False
+        self._complaint = ""
+        """What was said last, so that it isn't said with every look."""
+
+    def fill(self) -> None:
+        """Take up what is missing, if there is room. Without it, all works but on a full disk."""
+        if self._is_whole:
+            return
+        missing = RESERVE_BYTES - self._held()
+        try:
+            if missing <= 0 or self._disk.space().bytes - missing >= _LEFT_FREE:
+                self._disk.set_aside(layout.RESERVE, RESERVE_BYTES)
+                self._is_whole = True
+        except OSError as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                log.warning("no room can be kept back for a full disk: %s", error)
+
+    def give(self) -> bool:
+        """Give up a bit, and at last the file itself, which is an inode; False if nothing is left.
+
+        Raises `SyncFailed`: until a sync, the disk may keep what was given up to itself.
+        """
+        self._is_whole = False
+        held = self._held()
+        try:
+            if held > 0:
+                self._disk.set_aside(layout.RESERVE, max(0, held - BIT))
+            else:
+                self._disk.unlink(layout.RESERVE)
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                log.warning("what is kept back for a full disk can't be given up: %s", error)
+            return False
+        log.warning("the disk is full: %d bytes of %s are given up", min(held, BIT), layout.RESERVE)
+        try:
+            if held > 0:
+                self._disk.sync_file(layout.RESERVE)
+            else:
+                self._disk.sync_folder(".")
+        except OSError as error:
+            raise SyncFailed(str(error)) from error
+        return True
+
+    def _held(self) -> int:
+        try:
+            return self._disk.facts(layout.RESERVE).size
+        except OSError:
+            return 0  # Not there, or nothing that can be given.

@@ -1,0 +1,259 @@
+"""Holds a server's system calls against what it may do, and what it may say, at which moment.
+
+Three kinds of rule. A body is written once, unlinked once, and otherwise only moved. A step that rests
+on an earlier one waits until that is durable: what is published was synced, what is unlinked was
+durably deleted. And no answer leaves before the syncs that it depends on; `answers` knows those.
+
+A finding names the line of the trace. Pure: text comes in, findings come out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from answers import Answers
+from shadow import Node, Shadow, Sync
+from steps import id_of, is_message, may_make, may_move, may_remove, may_remove_folder, queue_of
+from system_calls import Call, read_calls
+
+SYSTEM_CALLS: Final = (
+    *("openat", "open", "creat", "openat2", "write", "writev", "pwrite64", "pwritev", "pwritev2"),
+    *("truncate", "ftruncate", "fallocate", "copy_file_range", "sendfile"),
+    *("fsync", "fdatasync", "syncfs", "sync", "sync_file_range", "mmap"),
+    *("rename", "renameat", "renameat2", "unlink", "unlinkat", "rmdir", "mkdir", "mkdirat"),
+    *("link", "linkat", "symlink", "symlinkat"),
+    *("sendmsg", "sendto", "sendmmsg", "recvmsg"),
+)
+"""What must be recorded."""
+
+_NEVER: Final = frozenset(
+    {
+        *("creat", "writev", "pwrite64", "pwritev", "pwritev2", "truncate", "ftruncate", "fallocate"),
+        *("copy_file_range", "sendfile", "link", "linkat", "symlink", "symlinkat", "openat2"),
+    }
+)
+"""What none of the root's files ever sees."""
+_WRITING: Final = ("O_WRONLY", "O_RDWR", "O_TRUNC", "O_CREAT", "O_APPEND")
+_LOCKED: Final = re.compile(r"FORMAT|owners/\w+")
+"""Opened for writing because flock(2) over a network wants that, and never written again."""
+_ROOM: Final = "RESERVE"
+"""It takes up room on the disk, and holds nothing that anybody was promised."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a trace held: an audit that has seen nothing proves nothing."""
+
+    answers: int = 0
+    answers_alone: int = 0
+    """Those that left while nobody else waited for one."""
+    syncs: int = 0
+    bodies: int = 0
+    unlinked: int = 0
+    moves: int = 0
+
+
+@dataclass(slots=True)
+class Report:
+    findings: list[str] = field(default_factory=list)
+    seen: Seen = field(default_factory=Seen)
+
+
+def audit(lines: Iterable[str], root: str) -> Report:
+    """The report on a server that was traced from its first start in `root`, an absolute path."""
+    auditor = _Auditor(root)
+    for call in read_calls(lines):
+        if call.ended:
+            auditor.ends(call)
+        else:
+            auditor.begins(call)
+    return auditor.finish()
+
+
+class _Auditor:
+    def __init__(self, root: str) -> None:
+        self.report = Report()
+        self._root = root.rstrip("/")
+        self._shadow = Shadow()
+        self._relaxed: set[str] = set()
+        self._syncs: dict[int, Sync] = {}
+        """Those under way, by thread."""
+        self._excused: dict[int, bool] = {}
+        """Whether the change under way is, by thread."""
+        self._answers = Answers(self._shadow, self._finds)
+
+    def finish(self) -> Report:
+        self.report.seen.answers = self._answers.count
+        self.report.seen.answers_alone = self._answers.alone
+        return self.report
+
+    def _finds(self, line: int, what: str) -> None:
+        self.report.findings.append(f"line {line}: {what}")
+
+    # A call begins: what was durable by then decides whether it may.
+
+    def begins(self, call: Call) -> None:
+        match call.name:
+            case "fsync" | "fdatasync":
+                path = self._within(call.descriptors[0])
+                if path is not None:
+                    self._syncs[call.thread] = self._shadow.begin_sync(path)
+            case "syncfs" | "sync":
+                self._syncs[call.thread] = self._shadow.begin_sync(None)
+            case "rename" | "renameat" | "renameat2":
+                self._rename_begins(call)
+            case "unlink" | "unlinkat" | "rmdir":
+                self._removal_begins(call)
+            case "sendmsg" | "sendto":
+                self._answers.send_begins(call)
+            case _:
+                pass
+
+    def _rename_begins(self, call: Call) -> None:
+        source, target = self._two_paths(call)
+        if source is None or target is None:
+            if (source is None) != (target is None):
+                self._finds(call.line, f"a move across the root: {call.name}({call.arguments})")
+            return
+        node = self._shadow.find(source)
+        if node is None:
+            return  # It will fail.
+        verdict = may_move(self._shadow, node, source, target, self._relaxed)
+        self._excused[call.thread] = verdict.excused
+        for why in verdict.faults:
+            self._finds(call.line, f"{source} is moved to {target}, and {why}")
+
+    def _removal_begins(self, call: Call) -> None:
+        path = self._path(call)
+        if path is None:
+            return
+        node = self._shadow.find(path)
+        if node is None:
+            self._finds(call.line, f"{path} is removed a second time")
+            return
+        verdict = (may_remove_folder if node.is_folder else may_remove)(self._shadow, node, path)
+        self._excused[call.thread] = verdict.excused
+        for why in verdict.faults:
+            self._finds(call.line, f"{path} is removed, and {why}")
+
+    # A call has ended: it counts if it has succeeded.
+
+    def ends(self, call: Call) -> None:
+        if call.name in ("sendmsg", "sendto"):
+            self._answers.send_ends(call)
+            return
+        sync = self._syncs.pop(call.thread, None)
+        excused = self._excused.pop(call.thread, False)
+        if not call.succeeded:
+            return
+        if sync is not None:
+            self._shadow.end_sync(sync)
+            self.report.seen.syncs += 1
+        match call.name:
+            case "recvmsg":
+                self._answers.received(call)
+            case "open" | "openat":
+                self._opened(call)
+            case "write":
+                self._wrote(call)
+            case "mkdir" | "mkdirat":
+                path = self._path(call)
+                if path:
+                    self._shadow.make(path, call.line, is_folder=True)
+            case "rename" | "renameat" | "renameat2":
+                source, target = self._two_paths(call)
+                if source is not None and target is not None:
+                    self._shadow.rename(source, target, call.line).excused = excused
+                    self.report.seen.moves += 1
+            case "unlink" | "unlinkat" | "rmdir":
+                self._removed(call, excused)
+            case "mmap":
+                if call.has("PROT_WRITE") and call.has("MAP_SHARED") and self._mentions(call):
+                    self._finds(call.line, f"a file is mapped for writing: {call.arguments[:200]}")
+            case name if name in _NEVER and self._mentions(call):
+                self._finds(call.line, f"{name} in the root: {', '.join(self._mentions(call))}")
+            case _:
+                pass
+
+    def _opened(self, call: Call) -> None:
+        path = self._path(call)
+        if path is None or not any(map(call.has, _WRITING)):
+            return
+        if not (call.has("O_CREAT") and call.has("O_EXCL")):
+            if call.has("O_TRUNC") or call.has("O_CREAT") or not _LOCKED.fullmatch(path):
+                self._finds(call.line, f"{path} is opened for writing without being made anew")
+            if self._shadow.find(path) is None:
+                self._shadow.make(path, call.line, is_folder=False)
+            return
+        node = self._shadow.make(path, call.line, is_folder=False)
+        for why in may_make(path, self._answers.bodies):
+            self._finds(call.line, f"{path} is made, and {why}")
+        if path.startswith("owners/"):
+            self._shadow.pending[-1].excused = True  # A lock, which dies with its process.
+        id = id_of(node.name)
+        if is_message(node) and id is not None:
+            self._answers.bodies[id] = node
+            self.report.seen.bodies += 1
+
+    def _wrote(self, call: Call) -> None:
+        path = self._within(call.descriptors[0]) if call.descriptors else None
+        if not path:
+            return
+        if path.startswith("owners/"):
+            return  # A lock; what it says is for people.
+        node = self._shadow.find(path)
+        assert node is not None, f"line {call.line}: {path} was never made"
+        if is_message(node) and not path.startswith("new/"):
+            self._finds(call.line, f"{path} is written after it was published")
+        self._shadow.write(node, call.strings[0][: call.result])
+        if path.startswith("config/"):
+            self._take_settings(node, path)
+
+    def _take_settings(self, node: Node, path: str) -> None:
+        queue = queue_of(path)
+        if re.search(rb'"relaxed_leases": *true', node.content):
+            self._relaxed.add(queue)
+        else:
+            self._relaxed.discard(queue)
+
+    def _removed(self, call: Call, excused: bool) -> None:
+        path = self._path(call)
+        node = None if path is None else self._shadow.find(path)
+        if node is None or path is None:
+            return
+        self.report.seen.unlinked += is_message(node)
+        self._shadow.remove(path, call.line).excused = excused
+
+    # Paths.
+
+    def _within(self, absolute: str) -> str | None:
+        """The path from the root, "" for the root itself; None for what is no concern of ours."""
+        if absolute == self._root:
+            return ""
+        path = absolute.removeprefix(f"{self._root}/")
+        return None if path in (absolute, _ROOM) else path
+
+    def _path(self, call: Call) -> str | None:
+        """What the call names."""
+        folders, names = call.descriptors, call.strings
+        folder = folders[0] if call.name.endswith("at") and folders else ""
+        return self._joined(folder, names[0].decode(errors="surrogateescape"))
+
+    def _two_paths(self, call: Call) -> tuple[str | None, str | None]:
+        one, other = (name.decode(errors="surrogateescape") for name in call.strings[:2])
+        folders = call.descriptors if call.name != "rename" else ["", ""]
+        return self._joined(folders[0], one), self._joined(folders[1], other)
+
+    def _joined(self, folder: str, name: str) -> str | None:
+        return self._within(name if name.startswith("/") else f"{folder}/{name}")
+
+    def _mentions(self, call: Call) -> list[str]:
+        """What lies in the root, of all that the call names."""
+        named = [self._within(path) for path in call.descriptors]
+        if call.name in ("creat", "truncate", "openat2") or "link" in call.name:
+            folder = (call.descriptors or [""])[-1]
+            named += [self._joined(folder, name.decode(errors="replace")) for name in call.strings]
+        return [path for path in named if path]

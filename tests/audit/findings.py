@@ -1,0 +1,18 @@
+"""What the auditor says about a trace that was written by hand."""
+
+from __future__ import annotations
+
+from audit import Report, audit
+from trace_text import ROOT, TraceText
+
+
+def report(trace: TraceText) -> Report:
+    return audit(trace.lines, ROOT)
+
+
+def finding(trace: TraceText) -> str:
+    """What the last line of the trace, and no other, is blamed for."""
+    findings = report(trace).findings
+    assert findings, "the auditor has found nothing"
+    assert {each.partition(":")[0] for each in findings} == {f"line {len(trace.lines)}"}, findings
+    return "\n".join(findings)

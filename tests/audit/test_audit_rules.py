@@ -1,0 +1,220 @@
+"""The auditor finds a step that is taken too early, and a body that is touched again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from findings import finding
+from trace_text import (
+    ENTRY,
+    LEASED,
+    READY,
+    REMOVED,
+    ROOT,
+    SENT,
+    TraceText,
+    entry_of,
+    id_of,
+    opened,
+    root,
+    text,
+)
+
+
+def test_a_publication_before_the_body_is_synced_is_found(trace: TraceText) -> None:
+    trace.make(SENT, synced=False)
+    trace.sync("new")
+    trace.rename(SENT, READY)
+
+    assert "isn't durable yet" in finding(trace)
+
+
+def test_a_publication_of_a_batch_before_all_of_it_is_synced_is_found(trace: TraceText) -> None:
+    batch = f"new/q:{id_of(9)},n1"
+    trace.make_folder(batch)
+    trace.make(f"{batch}/{ENTRY}")
+    trace.sync("new")
+    trace.rename(batch, f"queues/q/{id_of(9)},n1")
+
+    assert "isn't durable yet" in finding(trace)
+
+
+def test_a_move_that_replaces_a_message_is_found(trace: TraceText) -> None:
+    trace.send(1)
+    trace.send(2)
+    trace.sync_all()
+    trace.rename(READY, f"queues/q/{entry_of(2)}")
+
+    assert "replaces" in finding(trace)
+
+
+def test_a_message_that_leaves_a_batch_before_its_publication_is_durable_is_found(
+    trace: TraceText,
+) -> None:
+    batch = trace.send_batch(9, 1, 2, settled=False)
+    trace.rename(f"{batch}/{ENTRY}", LEASED)
+
+    assert "has not durably left new/" in finding(trace)
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_a_folder_that_goes_before_what_has_left_it_is_durable_is_found(
+    trace: TraceText, removed: bool
+) -> None:
+    batch = trace.send_batch(9, 1, 2)
+    trace.rename(f"{batch}/{ENTRY}", LEASED)
+    if removed:
+        trace.rename(f"{batch}/{entry_of(2)}", f"remove/q:{entry_of(2)}")
+        trace.sync("delay", "remove")
+        trace.remove_folder(batch)
+    else:
+        trace.rename(batch, f"remove/q:{id_of(9)},n2")
+
+    assert "could be lost with it" in finding(trace)
+
+
+def test_an_unlink_before_the_delete_is_durable_is_found(trace: TraceText) -> None:
+    trace.send(1)
+    trace.lease()
+    trace.rename(LEASED, REMOVED)
+    trace.sync("delay")
+    trace.unlink(REMOVED)
+
+    assert "has not durably been deleted" in finding(trace)
+
+
+def test_a_dead_letter_that_moves_before_its_history_is_durable_is_found(trace: TraceText) -> None:
+    trace.queue("graves")
+    trace.send(1)
+    trace.make(f"history/graves:{id_of(1)}", b"[]")
+    trace.rename(READY, f"queues/graves/{ENTRY}")
+
+    assert "its history isn't durable" in finding(trace)
+
+
+def test_a_dead_letter_without_a_history_is_found(trace: TraceText) -> None:
+    trace.queue("graves")
+    trace.send(1)
+    trace.rename(READY, f"queues/graves/{ENTRY}")
+
+    assert "has no history" in finding(trace)
+
+
+def test_a_queue_that_is_emptied_before_its_end_is_durable_is_found(trace: TraceText) -> None:
+    trace.send(1)
+    trace.sync_all()
+    trace.make("config/q.2.json", b'{"deleted": true}')
+    trace.rename(READY, f"remove/q:{ENTRY}")
+
+    assert "isn't durably deleted" in finding(trace)
+
+
+def test_a_tombstone_that_goes_before_its_queue_is_found(trace: TraceText) -> None:
+    trace.send(1)
+    trace.make("config/q.2.json", b'{"deleted": true}')
+    trace.sync_all()
+    trace.rename(READY, f"remove/q:{ENTRY}")
+    trace.unlink("config/q.2.json")
+
+    assert "isn't all that is left" in finding(trace)
+
+
+def test_settings_that_go_before_the_newer_are_durable_are_found(trace: TraceText) -> None:
+    trace.make("config/q.2.json", b"{}")
+    trace.unlink("config/q.1.json")
+
+    assert "the newer isn't durable" in finding(trace)
+
+
+# One body, written once and unlinked once.
+
+
+def open_again(trace: TraceText) -> None:
+    trace.open(READY, "O_WRONLY|O_CLOEXEC")
+
+
+def truncate(trace: TraceText) -> None:
+    trace.call("ftruncate", f"{opened(READY)}, 0")
+
+
+def truncate_by_name(trace: TraceText) -> None:
+    trace.call("truncate", f"{text(f'{ROOT}/{READY}')}, 0")
+
+
+def write_on(trace: TraceText) -> None:
+    trace.write(READY, b"more")
+
+
+def write_in_place(trace: TraceText) -> None:
+    trace.call("pwrite64", f"{opened(READY)}, {text('b')}, 1, 0", 1)
+
+
+def link(trace: TraceText) -> None:
+    trace.call("linkat", f"{root()}, {text(READY)}, {root()}, {text(REMOVED)}, 0")
+
+
+def make_anew(trace: TraceText) -> None:
+    trace.open(f"new/q:{ENTRY},r1", "O_WRONLY|O_CREAT|O_EXCL")
+
+
+def make_elsewhere(trace: TraceText) -> None:
+    trace.open(f"queues/q/{entry_of(2)}", "O_WRONLY|O_CREAT|O_EXCL")
+
+
+def make_without_asking(trace: TraceText) -> None:
+    trace.open(f"new/q:{entry_of(2)}", "O_WRONLY|O_CREAT")
+
+
+def move_out(trace: TraceText) -> None:
+    trace.call("rename", f"{text(f'{ROOT}/{READY}')}, {text('/elsewhere')}")
+
+
+def unlink_unseen(trace: TraceText) -> None:
+    trace.unlink(READY)
+
+
+@pytest.mark.parametrize(
+    "sin",
+    [
+        open_again,
+        truncate,
+        truncate_by_name,
+        write_on,
+        write_in_place,
+        link,
+        make_anew,
+        make_elsewhere,
+        make_without_asking,
+        move_out,
+        unlink_unseen,
+    ],
+)
+def test_a_body_that_is_touched_again_is_found(
+    trace: TraceText, sin: Callable[[TraceText], None]
+) -> None:
+    trace.send(1)
+    trace.sync_all()
+    sin(trace)
+
+    assert finding(trace)
+
+
+def test_a_body_that_is_written_twice_over_is_found(trace: TraceText) -> None:
+    trace.make(SENT, synced=False)
+    trace.write(SENT, b"body")
+    trace.sync(SENT, "new")
+    trace.rename(SENT, READY)
+
+    assert "8 bytes were written to it in place of 4" in finding(trace)
+
+
+def test_a_body_that_is_unlinked_twice_is_found(trace: TraceText) -> None:
+    trace.send(1)
+    trace.lease()
+    trace.rename(LEASED, REMOVED)
+    trace.sync("delay", "remove")
+    trace.unlink(REMOVED)
+    trace.unlink(REMOVED, result=-2)
+
+    assert "a second time" in finding(trace)

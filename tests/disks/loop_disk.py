@@ -1,0 +1,121 @@
+"""A small disk of its own: an image file, a loop device, a real file system that can lose its power.
+
+It needs root, loop devices and the file system's mkfs. `why_not` says what is missing, so that a test
+can skip with a reason that says what to do. The power is cut by FS_IOC_SHUTDOWN (ext4: kernel commit
+783d94854499, XFS: its own since 2001) without a flush of the log: what was neither synced nor written
+back by then is gone, as when the plug is pulled. Btrfs refuses that call.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+KINDS: Final = ("ext4", "xfs")
+MEBIBYTE: Final = 1 << 20
+_SHUTDOWN: Final = 0x8004587D
+"""_IOR('X', 125, __u32): FS_IOC_SHUTDOWN, in Linux's include/uapi/linux/fs.h since 6.8."""
+_WITHOUT_LOG_FLUSH: Final = 2
+_SMALLEST: Final = {"ext4": 64 * MEBIBYTE, "xfs": 300 * MEBIBYTE}
+_MAKE: Final = {
+    "ext4": ("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"),
+    "xfs": ("mkfs.xfs", "-q", "-f"),
+}
+
+
+@cache
+def why_not(kind: str) -> str | None:
+    """What keeps this machine from having such a disk; None if nothing does."""
+    if os.geteuid() != 0:
+        return "needs root, to mount file systems: run it as root, or in CI"
+    if not Path("/dev/loop-control").exists():
+        return "needs loop devices: this container or kernel has none"
+    maker = _MAKE[kind][0]
+    if shutil.which(maker) is None:
+        return f"needs {maker}: make system-tools installs it"
+    return None
+
+
+class LoopDisk:
+    """Use as a context manager: at its end nothing stays mounted, and no loop device is left."""
+
+    def __init__(
+        self,
+        kind: str,
+        folder: Path,
+        *,
+        size: int = 0,
+        options: str = "",
+        making: Sequence[str] = (),
+    ) -> None:
+        """Make the image in `folder` and mount it; `size` in bytes, the smallest sensible if 0.
+
+        `options` are mount's, `making` those of the file system's mkfs.
+        """
+        self.kind = kind
+        self.image = folder / f"{kind}.img"
+        self.mount_point = folder / kind
+        self._options = options
+        self._device: str | None = None
+        self.is_mounted = False
+        folder.mkdir(parents=True, exist_ok=True)
+        self.mount_point.mkdir()
+        with self.image.open("xb") as image:
+            # Written and not sparse, so that the disk below never runs out of room in the middle.
+            os.posix_fallocate(image.fileno(), 0, size or _SMALLEST[kind])
+        _run(*_MAKE[kind], *making, str(self.image))
+        self.mount()
+
+    def __enter__(self) -> LoopDisk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def mount(self) -> None:
+        if self._device is None:
+            self._device = _run("losetup", "--find", "--show", str(self.image)).strip()
+        options = ("-o", self._options) if self._options else ()
+        _run("mount", "-t", self.kind, *options, self._device, str(self.mount_point))
+        self.is_mounted = True
+
+    def unmount(self) -> None:
+        """Every process that has a file open there must have ended."""
+        _run("umount", str(self.mount_point))
+        self.is_mounted = False
+
+    def remount(self, options: str) -> None:
+        """Such as "ro" or "rw"."""
+        _run("mount", "-o", f"remount,{options}", str(self.mount_point))
+
+    def cut_power(self) -> None:
+        """From now on nothing reaches the disk, and every call that needs it fails."""
+        folder = os.open(self.mount_point, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.ioctl(folder, _SHUTDOWN, struct.pack("I", _WITHOUT_LOG_FLUSH))
+        finally:
+            os.close(folder)
+
+    def close(self) -> None:
+        """Unmount and remove it all. Can be repeated."""
+        if self.is_mounted:
+            self.unmount()
+        if self._device is not None:
+            _run("losetup", "--detach", self._device)
+            self._device = None
+        self.image.unlink(missing_ok=True)
+        self.mount_point.rmdir()
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise OSError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()}")
+    return done.stdout

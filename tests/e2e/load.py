@@ -1,0 +1,135 @@
+"""Senders and consumers of all manners at one queue, any of which is killed or stopped on the way.
+
+One that was killed is replaced by another in the same role. A sender's successor has a name of its own:
+what the killed one had under way is unknown, and nobody may send it again as the same copy.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+import spoolrack
+from crew import SILENCE, Crew, Member, Served
+from fates import Verdict, judge
+from ledger import read_ledgers
+
+VISIBILITY: Final = 2.0
+QUEUE: Final = "load"
+MISCHIEF: Final = 0.02
+LOOK: Final = 0.2
+"""Seconds between two looks at a queue that is being emptied."""
+
+
+@dataclass(slots=True)
+class Role:
+    """What one process after the other does."""
+
+    name: str
+    program: str
+    arguments: Sequence[object]
+    generation: int = 0
+    member: Member = field(init=False)
+
+
+class Load:
+    """All that is done to one queue, and what came of it."""
+
+    def __init__(
+        self, crew: Crew, served: Served, random: Random, *, visibility: float = VISIBILITY
+    ) -> None:
+        self._crew = crew
+        self._random = random
+        self._where = (served.address, QUEUE, crew.ledgers)
+        self.client = spoolrack.connect(served.address, timeout=SILENCE)
+        self.client.create_queue(QUEUE, visibility_timeout=visibility)
+        self.senders = [
+            Role(name, "sender.py", ("--threads", threads))
+            for name, threads in (("many", 1), ("single", 6))
+        ]
+        self.consumers = [
+            Role(manner, "consumer.py", ("--manner", manner, "--mischief", MISCHIEF))
+            for manner in ("batches", "contexts", "calls")
+        ]
+        for role in (*self.senders, *self.consumers):
+            self._start(role)
+
+    def add_sender(self, name: str, *arguments: object) -> None:
+        role = Role(name, "sender.py", arguments)
+        self.senders.append(role)
+        self._start(role)
+
+    def _start(self, role: Role) -> None:
+        role.generation += 1
+        name = f"{role.name}-{role.generation}"
+        seed = self._random.randrange(1 << 32)
+        role.member = self._crew.start(
+            name, role.program, *self._where, name, "--seed", seed, *role.arguments
+        )
+
+    def replace(self, role: Role) -> None:
+        """SIGKILL, and another one in its place; returns at once."""
+        assert self._crew.bury(role.member) == -signal.SIGKILL, role.member.last_words
+        self._start(role)
+
+    def stop_consuming(self) -> None:
+        """SIGKILL for all consumers."""
+        for role in self.consumers:
+            self._crew.bury(role.member)
+
+    def begin_consuming(self) -> None:
+        """Other consumers in the place of those that were killed."""
+        for role in self.consumers:
+            self._start(role)
+
+    def go_on(self, least: float, most: float) -> None:
+        """Let all go on until something was sent and deleted, and then up to a random moment."""
+        missing = {"sent", "deleted"}
+        for told in self._crew.told():
+            missing -= {(told.line or "").split(" ")[0]}
+            if not missing:
+                break
+        for _ in self._crew.told(time.monotonic() + self._random.uniform(least, most)):
+            pass
+
+    def stop_sending(self) -> None:
+        """Let the senders finish what they have begun; return once they have ended."""
+        members = [role.member for role in self.senders]
+        for member in members:
+            assert member.has_spoken.wait(SILENCE), f"{member} has never begun"
+            member.process.terminate()
+        for member in members:
+            assert member.process.wait(SILENCE) == 0, member.last_words
+
+    def finish(self) -> Verdict:
+        """Send no more, receive what is there, and judge."""
+        self.stop_sending()
+        heard = time.monotonic()
+        while True:
+            for _ in self._crew.told(time.monotonic() + LOOK):
+                heard = time.monotonic()
+            if self._is_empty():
+                break
+            assert time.monotonic() < heard + SILENCE, f"{self.client.get_queue(QUEUE).counts} are left"
+        return self.judge()
+
+    def judge(self) -> Verdict:
+        """End all processes, and say what became of every message."""
+        left = [message.id for message in self.client.queue(QUEUE).peek()]
+        self.client.close()
+        self._crew.end()
+        return judge(read_ledgers(self._crew.ledgers), left=left)
+
+    def _is_empty(self) -> bool:
+        counts = self.client.get_queue(QUEUE).counts
+        return counts.ready + counts.leased + counts.delayed == 0
+
+
+def check(verdict: Verdict) -> None:
+    print(verdict)
+    assert not verdict.faults, str(verdict)
+    assert verdict.delivered

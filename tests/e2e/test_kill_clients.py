@@ -1,0 +1,38 @@
+"""kill -9 of senders and consumers at random moments, alone and together with the server's.
+
+What a killed sender had not been answered is unknown: it may be there, once, or not. What a killed
+consumer held comes to another one when its lease is over.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from crew import Served
+from load import Load, check
+
+ROUNDS = 2
+
+
+def test_nothing_is_undone_by_kills_of_senders_and_consumers(load: Load, random: Random) -> None:
+    for _ in range(ROUNDS):
+        for role in random.sample([*load.senders, *load.consumers], 5):
+            load.go_on(0.0, 0.3)
+            load.replace(role)
+    check(load.finish())
+
+
+def test_nothing_is_undone_by_kills_of_everybody_in_turn(
+    load: Load, served: Served, random: Random
+) -> None:
+    for role in random.sample([*load.senders, *load.consumers], 5):
+        load.go_on(0.0, 0.3)
+        if random.random() < 0.5:
+            # In the same moment: a client that is killed while it waits for a server that is dead.
+            served.kill()
+            load.replace(role)
+        else:
+            load.replace(role)
+            served.kill()
+        served.restart()
+    check(load.finish())

@@ -1,0 +1,151 @@
+"""The checker finds what somebody does to the folders behind the server's back, in a run under load.
+
+Were it blind to that, its silence about kills would mean nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import zlib
+from pathlib import Path
+from typing import Final
+
+import pytest
+import spoolrack
+from crew import Crew, Served
+from fates import FAULTS
+from ledger import (
+    COPY,
+    Deleted,
+    Deleting,
+    Ledger,
+    Received,
+    Sending,
+    Sent,
+    delivery_of,
+    digest_of,
+    now_ms,
+)
+from load import QUEUE, Load
+
+LONG_MS: Final = 600_000
+"""A lease that outlasts the test."""
+
+
+class Planter:
+    """A client that keeps a ledger, and an intruder in the folders, who does not."""
+
+    def __init__(self, queue: spoolrack.Queue, ledgers: Path, root: Path) -> None:
+        self._queue = queue
+        self._ledger = Ledger(ledgers, "planter")
+        self._root = root
+        self._ready = root / "queues" / QUEUE
+
+    # The client.
+
+    def send(self, body: bytes) -> str:
+        copy = f"planter:{body.decode()}:0"
+        self._ledger.write(Sending({copy: digest_of(body)}))
+        id = self._queue.send(body, attributes={COPY: copy})
+        self._ledger.write(Sent({copy: id}))
+        return id
+
+    def receive(self) -> str:
+        (message,) = self._queue.receive(wait=30, visibility_timeout=LONG_MS / 1_000)
+        self._ledger.write(Received([delivery_of(message, LONG_MS)]))
+        return message.id
+
+    def delete(self, id: str) -> None:
+        self._ledger.write(Deleting("planter", [id]))
+        self._queue.delete_by_id(id)
+        self._ledger.write(Deleted("planter", [id], now_ms()))
+
+    # The intruder.
+
+    def file_of(self, id: str, state: str) -> Path:
+        """Where a message lies, by itself or in a batch; it is in this folder of the root."""
+        (path,) = (found for found in (self._root / state).rglob(f"*{id},s*") if found.is_file())
+        return path
+
+    def lose(self, id: str) -> None:
+        self.file_of(id, "queues").unlink()
+
+    def bring_back(self, id: str, copy: Path) -> None:
+        """Into its queue, from a copy of its file, as if it had never been deleted."""
+        for deleted in (self._root / "remove").rglob(f"*{id},s*"):
+            deleted.unlink()
+        shutil.copy(copy, self._ready / copy.name)
+
+    def end_lease(self, id: str) -> None:
+        leased = self.file_of(id, "delay")
+        entry = leased.name.removeprefix(f"{QUEUE}:").partition("@")[0]
+        leased.rename(self._ready / entry)
+
+    def double(self, id: str) -> str:
+        """A second message with the same content; returns its id."""
+        path = self.file_of(id, "queues")
+        twin = sibling(id)
+        shutil.copy(path, self._ready / path.name.replace(id, twin))
+        return twin
+
+    def alter(self, id: str) -> None:
+        """Another body of the same length, under a name that vouches for it."""
+        path = self.file_of(id, "queues")
+        content = b"X" + path.read_bytes()[1:]
+        path.write_bytes(content)
+        path.rename(path.with_name(re.sub(",c[0-9a-f]{8}", f",c{zlib.crc32(content):08x}", path.name)))
+
+    def invent(self, id: str) -> str:
+        """A message that nobody has sent; returns its id, which is near to that one."""
+        id = sibling(id)
+        (self._ready / f"{id},s5,c{zlib.crc32(b'hello'):08x}").write_bytes(b"hello")
+        return id
+
+
+def sibling(id: str) -> str:
+    return id[:-1] + ("0" if id[-1] != "0" else "1")
+
+
+@pytest.fixture
+def planter(crew: Crew, served: Served, load: Load) -> Planter:
+    return Planter(load.client.queue(QUEUE), crew.ledgers, served.root)
+
+
+def test_the_checker_finds_exactly_the_faults_that_were_planted_in_a_real_run(
+    served: Served, load: Load, planter: Planter, tmp_path: Path
+) -> None:
+    load.go_on(0.0, 0.3)
+    load.stop_consuming()
+    # A server that never knew the consumers leases nothing to them: what is sent now stays ready.
+    served.kill()
+    served.restart()
+    doubled = planter.receive()
+    lost, deleted, copied, altered, near = map(
+        planter.send, (b"lost", b"deleted", b"copied", b"altered", b"near")
+    )
+    copy = tmp_path / planter.file_of(deleted, "queues").name
+    shutil.copy(planter.file_of(deleted, "queues"), copy)
+    planter.delete(deleted)
+
+    planter.lose(lost)
+    served.kill()
+    planter.bring_back(deleted, copy)
+    planter.end_lease(doubled)
+    twin = planter.double(copied)
+    planter.alter(altered)
+    invented = planter.invent(near)
+    served.restart()
+    load.begin_consuming()
+
+    verdict = load.finish()
+    print(verdict)
+    assert verdict.faults == {
+        "lost": [lost],
+        "resurrected": [deleted],
+        "doubled": [doubled],
+        "invented": [invented],
+        "copied": sorted([copied, twin]),
+        "altered": [altered],
+    }
+    assert set(verdict.faults) == set(FAULTS)

@@ -1,0 +1,110 @@
+"""A server that has used up its file handles goes on with what needs none, and heals by itself."""
+
+from __future__ import annotations
+
+import resource
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import spoolrack
+from real_server import STUCK, WELL, RealServer
+from spoolrack.errors import DiskError
+
+Serve = Callable[..., RealServer]
+
+
+@contextmanager
+def connecting(server: RealServer) -> Iterator[Any]:
+    """A connection that is on its way; done when it is made."""
+    # Else gRPC gives us one that this process has already.
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel(f"127.0.0.1:{server.port}", options) as channel:
+        yield grpc.channel_ready_future(channel)
+
+
+def handles(server: RealServer) -> set[int]:
+    return {int(handle.name) for handle in Path(f"/proc/{server.pid}/fd").iterdir()}
+
+
+@contextmanager
+def no_more_handles(server: RealServer) -> Iterator[None]:
+    """The process has what it has opened, and gets nothing more."""
+    before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+    free = 0
+    while free < len(handles(server)) and set(range(free + 1)) <= handles(server):
+        free += 1  # The limit is the lowest number that it hasn't.
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, before)
+
+
+def test_a_server_without_handles_refuses_what_needs_one_and_goes_on_afterwards(serve: Serve) -> None:
+    server = serve()
+    queue = server.queue()
+    server.client.create_queue("q", visibility_timeout=1)
+    sent = [queue.send(f"{number}") for number in range(6)]
+    sent += [result.id or "" for result in queue.send_many(["a", "batch"])]
+    (held,) = queue.receive(1, visibility_timeout=600)
+    late = ExitStack()
+    with no_more_handles(server):
+        with pytest.raises(DiskError) as refused:
+            queue.send("never")
+        assert refused.value.retryable
+        results = queue.send_many(["never"] * 3)
+        assert {type(result.error) for result in results} == {DiskError}
+        with pytest.raises(DiskError):
+            queue.receive(1)
+        with pytest.raises(DiskError):
+            server.client.create_queue("never")
+        # What needs none goes on, its sync too.
+        held.extend(600)
+        held.delete()
+        queue.delete_by_id(sent[5])
+        stranger = late.enter_context(connecting(server))
+        with pytest.raises(grpc.FutureTimeoutError):
+            stranger.result(0.5)
+    stranger.result(STUCK)
+    late.close()
+    assert server.health() == WELL
+    left = [*sent[1:5], *sent[6:]]
+    assert [message.id for message in queue.peek()] == left
+    # What a receive had taken and couldn't read comes back.
+    received: list[spoolrack.Message] = []
+    while len(received) < len(left):
+        received += queue.receive(10, wait=20, visibility_timeout=600)
+    assert sorted(message.id for message in received) == left
+    queue.send("works again")
+    server.restart()
+    assert [message.id for message in server.queue().peek()][:-1] == left
+
+
+def test_connections_that_take_all_handles_cost_nobody_a_message(serve: Serve) -> None:
+    server = serve()
+    server.client.create_queue("q")
+    queue = server.queue()
+    sent = [queue.send("first")]
+    _, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+    limit = len(handles(server)) + 10
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (limit, hard))
+    with ExitStack() as crowd:
+        for _ in range(30):
+            crowd.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+        while len(handles(server)) < limit:
+            pass
+        with pytest.raises(DiskError) as refused:
+            queue.send("never")
+        assert refused.value.retryable
+        assert [message.id for message in queue.peek(max_body_bytes=0)] == sent
+        queue.delete_by_id(sent.pop())
+    with server.connect() as patient:
+        sent.append(patient.queue("q").send("third"))
+    assert server.health() == WELL
+    server.restart()
+    assert [message.id for message in server.queue().peek()] == sent

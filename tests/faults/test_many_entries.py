@@ -1,0 +1,127 @@
+"""A folder of very many entries: what a receive, a send, a delete and a start ask of the system.
+
+Counted in calls and not in seconds: a start lists each folder once and reads no message, and nothing
+else lists anything.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from faulty_disk import Call
+from loop_disk import KINDS, MEBIBYTE
+from planting import id_of
+from real_server import STUCK, MakeDisk, RealServer
+from spoolrack_store.model.names import Entry
+from store_rig import StoreRig, opened
+
+MANY = 100_000
+VERY_MANY = 1_000_000
+MAKING = {"ext4": ("-N", "1100000"), "xfs": ("-i", "maxpct=90")}
+SIZE = {"ext4": 800 * MEBIBYTE, "xfs": 1400 * MEBIBYTE}
+
+
+def prepare(root: Path, count: int) -> None:
+    """A queue of so many ready messages, without bodies."""
+    with opened(root) as rig:
+        rig.create()
+    folder = os.open(root / "queues/q", os.O_RDONLY | os.O_DIRECTORY)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    for number in range(count):
+        name = str(Entry(id=id_of(number), size=0, crc=0))
+        os.close(os.open(name, flags, 0o600, dir_fd=folder))
+    os.close(folder)
+
+
+def asked(rig: StoreRig) -> Counter[str]:
+    """What was asked of the disk since the last time, but for what the mover and the reaper do."""
+    calls = rig.disk.calls.copy()
+    rig.disk.forget()
+    return Counter(call.name for call in calls if not is_of_the_background(call))
+
+
+def is_of_the_background(call: Call) -> bool:
+    if call.name in ("facts", "space") or (call.name, call.paths) == ("scan", ("new",)):
+        return True
+    return any("remove/" in path for path in call.paths)
+
+
+def use(root: Path) -> list[Counter[str]]:
+    """What a start and one of each operation ask of the disk."""
+    costs: list[Counter[str]] = []
+    with opened(root) as rig:
+        costs.append(asked(rig))
+        held = rig.receive(1)
+        assert [message.id for message in held] == [id_of(0)]
+        costs.append(asked(rig))
+        rig.delete(*held)
+        costs.append(asked(rig))
+        rig.send(b"one")
+        costs.append(asked(rig))
+        rig.send(b"a", b"batch")
+        costs.append(asked(rig))
+        several = rig.receive(10)
+        assert [message.id for message in several] == [id_of(number) for number in range(1, 11)]
+        costs.append(asked(rig))
+    return costs
+
+
+def check(few: Path, many: Path, count: int) -> None:
+    prepare(few, 20)
+    prepare(many, count)
+    costs = use(many)
+    assert costs == use(few), "it costs more with more that waits"
+    start, *operations = costs
+    assert start["scan"] < 20
+    assert start["read"] <= 3, "its settings, and no message"
+    assert all(cost["scan"] == 0 for cost in operations)
+    with opened(many) as rig:
+        counts = rig.store.queue("q").counts
+        assert (counts.ready, counts.leased) == (count - 11 + 3, 10)
+
+
+def test_nothing_costs_more_with_a_hundred_thousand_entries(tmp_path: Path) -> None:
+    many = tmp_path / "many"
+    try:
+        check(tmp_path / "few", many, MANY)
+    finally:
+        shutil.rmtree(many)  # Else pytest keeps it for three runs.
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_costs_more_with_a_million_entries(kind: str, disk: MakeDisk) -> None:
+    made = disk(kind, size=SIZE[kind], making=MAKING[kind])
+    check(made.mount_point / "few", made.mount_point / "many", VERY_MANY)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_over_a_million_entries_serves_and_starts_again(
+    kind: str, disk: MakeDisk, serve: Callable[..., RealServer]
+) -> None:
+    made = disk(kind, size=SIZE[kind], making=MAKING[kind])
+    root = made.mount_point / "root"
+    prepare(root, VERY_MANY)
+    server = serve(root)
+    for _ in range(2):
+        queue = server.queue()
+        held = queue.receive(100, visibility_timeout=600)
+        assert len(held) == 100
+        queue.delete_many(held[:50])
+        queue.send("more")
+        server.kill()
+        server.start()
+    counts = server.client.get_queue("q", timeout=STUCK).counts
+    assert (counts.ready, counts.leased) == (VERY_MANY - 200 + 2, 100)
+    assert server.client.purge_queue("q") == VERY_MANY - 100 + 2
+    server.kill()
+    server.start()
+    assert server.client.get_queue("q").counts.ready == 0

@@ -1,0 +1,191 @@
+"""Foreign things of every kind in every folder of a root, before a start and under a server at work."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+from real_server import WELL, RealServer
+from spoolrack.errors import DiskError, OutcomeUnknown
+
+Serve = Callable[..., RealServer]
+FOLDERS = (
+    *(".", "config", "owners", "new", "queues", "queues/q", "delay", "remove"),
+    *("staged", "published", "history", "quarantine"),
+)
+MINE = b"not a message"
+
+
+def make_file(path: Path) -> None:
+    path.write_bytes(MINE + path.name.encode())
+
+
+def make_folder(path: Path) -> None:
+    path.mkdir()
+    (path / "inside").write_bytes(MINE + path.name.encode())
+
+
+def make_link(path: Path) -> None:
+    path.symlink_to("/etc/passwd")
+
+
+def make_folder_link(path: Path) -> None:
+    path.symlink_to("/etc")
+
+
+def make_hard_link(path: Path) -> None:
+    source = path.parent / f"{path.name}-source"
+    source.write_bytes(MINE + path.name.encode())
+    os.link(source, path)
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_socket(path: Path) -> None:
+    here = os.getcwd()
+    os.chdir(path.parent)  # A socket's path may have 107 bytes.
+    try:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+KINDS = (make_file, make_folder, make_link, make_folder_link, make_hard_link, make_pipe, make_socket)
+DUE, TOKEN = "1700000000000", "0123456789abc"
+OUR_NAMES = {
+    "new": ("q:{id}", "q:{id},s4,c00000000,oabcdefgh", "q:{id},n2,oabcdefgh", "q:{id},s4,c0@" + DUE),
+    "queues": ("other",),
+    "queues/q": ("{id},s4,c00000000", "{id},n2", "{id}"),
+    "delay": (f"q:{{id}},s4,c00000000@{DUE}~{TOKEN}", f"q:{{id}},n2@{DUE}"),
+    "config": ("other.1.json", "q.7.json"),
+    "owners": ("abcdefgh",),
+    "history": ("q:{id}",),
+}
+"""Names that we might give, for things that are not ours. What has one in remove/ is deleted."""
+
+
+def plant(root: Path) -> None:
+    """Everything of no name of ours, everywhere; and what has one and is no file."""
+    numbers = count()
+    for folder in FOLDERS:
+        for make in KINDS:
+            make(root / folder / f"stranger {make.__name__}")
+        for name in OUR_NAMES.get(folder, ()):
+            for make in KINDS[1:] if "{id}" in name else KINDS[1:2]:
+                make(root / folder / name.format(id=f"01900000-0000-7000-8000-{next(numbers):012}"))
+
+
+def use(server: RealServer, there: list[str]) -> list[str]:
+    """Take messages through every state; the ids of what is in the queue then, in order."""
+    queue = server.queue()
+    sent = [queue.send("alone") for _ in range(4)]
+    sent += [result.id or "" for result in queue.send_many(["in", "a", "batch"])]
+    sent.append(queue.send("delayed", delay=600))
+    held = queue.receive(3, visibility_timeout=600)
+    held[0].extend(900)
+    held[1].release()
+    held[2].delete()
+    queue.delete_by_id(sent[6])
+    server.client.create_queue("short", max_receives=1, dead_letter_queue="dead")
+    short = server.queue("short")
+    buried = short.send("poison")
+    (poison,) = short.receive(1)
+    poison.release()
+    assert [message.id for message in server.queue("dead").receive(1)] == [buried]
+    short.send("purged")
+    assert server.client.purge_queue("short") == 1
+    server.client.delete_queue("short")
+    return [id for id in [*there, *sent] if id not in (held[2].id, sent[6])]
+
+
+def ids_in(server: RealServer) -> list[str]:
+    return [message.id for message in server.queue().peek()]
+
+
+def bystanders(root: Path) -> Counter[bytes]:
+    """Foreign contents that are still somewhere under the root."""
+    return Counter(
+        content
+        for path in root.rglob("*")
+        if path.is_file() and not path.is_symlink() and path.name != "RESERVE"
+        if (content := path.read_bytes()).startswith(MINE)
+    )
+
+
+def test_strangers_everywhere_cost_nobody_a_message_and_are_not_destroyed(serve: Serve) -> None:
+    server = serve()
+    server.client.create_queue("dead")
+    server.client.create_queue("q", visibility_timeout=600)
+    left = use(server, [server.queue().send("before")])
+    # At work: the index is not fed by what lies in the folders.
+    plant(server.root)
+    planted = bystanders(server.root)
+    left = use(server, left)
+    assert ids_in(server) == left
+    assert server.health() == WELL
+    # At a start: put aside, or left where it is.
+    server.restart()
+    assert ids_in(server) == left
+    left = use(server, left)
+    assert ids_in(server) == left
+    assert server.health() == WELL
+    assert bystanders(server.root) == planted, "nothing is destroyed"
+    for folder in ("config", "new", "queues", "queues/q", "delay", "remove"):
+        assert not list((server.root / folder).glob("stranger*")), folder
+    server.restart()
+    assert ids_in(server) == left
+    assert "Traceback" not in server.log
+
+
+@pytest.mark.parametrize("make", [make_file, make_pipe])
+def test_what_comes_to_stand_in_a_queues_place_costs_no_acknowledged_message(
+    make: Callable[[Path], None], serve: Serve
+) -> None:
+    server = serve()
+    server.client.create_queue("q")
+    (server.root / "queues/q").rmdir()
+    make(server.root / "queues/q")
+    sent = send_what_goes(server)
+    server.kill()
+    server.start()
+    assert ids_in(server) == sent
+
+
+def test_a_link_in_a_queues_place_is_noticed_and_what_went_through_it_is_not_destroyed(
+    serve: Serve, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    server = serve()
+    server.client.create_queue("q")
+    (server.root / "queues/q").rename(elsewhere)
+    (server.root / "queues/q").symlink_to(elsewhere)
+    sent = send_what_goes(server)
+    assert sent
+    # The next sync of that folder doesn't follow the link.
+    with pytest.raises(OutcomeUnknown):
+        server.queue().receive(1)
+    server.is_failed()
+    server.kill()
+    (server.root / "queues/q").unlink()
+    elsewhere.rename(server.root / "queues/q")
+    server.start()
+    assert ids_in(server) == sent
+
+
+def send_what_goes(server: RealServer) -> list[str]:
+    """The ids of what was acknowledged."""
+    sent: list[str] = []
+    try:
+        sent.append(server.queue().send("one"))
+        results = server.queue().send_many(["a", "b"])
+    except DiskError:
+        return sent
+    return sent + [result.id for result in results if result.id is not None]

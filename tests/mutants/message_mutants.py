@@ -1,0 +1,294 @@
+"""Planted bugs in what becomes of messages: recovery, leases, deletes and queues."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutant import Edit, Mutant, edit
+
+_STEPS: Final = "tests/store/test_store_order_of_steps.py"
+_ENDS: Final = "tests/store/test_store_ends.py"
+_RECOVERY: Final = "tests/store/test_store_recovery.py"
+_MQ: Final = "softlayer/mq"
+_VSQS: Final = "vsqs"
+
+MESSAGE_MUTANTS: Final = (
+    # What a restart finds.
+    Mutant(
+        name="new-is-not-checked",
+        breaks="what was not written whole is never delivered",
+        edits=edit("engine/recovery.py", "        read_message(disk, path, entry)\n", ""),
+        caught_by=(_RECOVERY,),
+    ),
+    Mutant(
+        name="half-a-batch-is-delivered",
+        breaks="the messages of one send appear all or not at all",
+        edits=edit("engine/recovery.py", "        if there < item.count:", "        if there == 0:"),
+        caught_by=(_RECOVERY,),
+    ),
+    Mutant(
+        name="new-is-stranded-by-a-restart",
+        breaks="what was sent and not yet in its queue is delivered after a restart",
+        edits=edit("engine/recovery.py", "        self._read_sent()\n\n", "\n"),
+        caught_by=(_RECOVERY,),
+        ancestor=_MQ,
+    ),
+    Mutant(
+        name="delay-is-stranded-by-a-restart",
+        breaks="what was leased or delayed comes back when it is due, also after a restart",
+        edits=edit(
+            "engine/recovery.py",
+            "        self._read_hidden()\n        self._read_ready()\n",
+            "        self._read_ready()\n",
+        ),
+        caught_by=(_RECOVERY,),
+        ancestor=_MQ,
+    ),
+    Mutant(
+        name="dues-are-forgotten-by-a-restart",
+        breaks="a lease stands until it is due, also after a restart",
+        edits=edit(
+            "engine/recovery.py",
+            "        left = min(filed.due - clock.wall(), most)\n",
+            "        left = 0\n",
+        ),
+        caught_by=(_RECOVERY,),
+    ),
+    Mutant(
+        name="dues-in-new-are-forgotten-by-a-restart",
+        breaks="a delayed send that a crash has stopped in new/ is still delayed",
+        edits=edit(
+            "engine/recovery.py",
+            "            due=filed.due,\n            due_monotonic=Millis(self",
+            "            due=None,\n            due_monotonic=Millis(self",
+        ),
+        caught_by=(_RECOVERY,),
+    ),
+    Mutant(
+        name="dues-are-not-clamped",
+        breaks="a due beyond the maximum counts as the maximum",
+        edits=edit(
+            "engine/recovery.py",
+            "        left = min(filed.due - clock.wall(), most)\n",
+            "        left = filed.due - clock.wall()\n",
+        ),
+        caught_by=(_RECOVERY,),
+    ),
+    Mutant(
+        name="what-is-in-remove-comes-back",
+        breaks="where a crash left one id in two places, the later state wins",
+        edits=edit(
+            "engine/recovery.py",
+            "            item.id in self._removed\n            or index",
+            "            index",
+        ),
+        caught_by=(_RECOVERY,),
+    ),
+    Mutant(
+        name="ids-start-anew",
+        breaks="new messages stand behind old ones after a restart, whatever the clock did",
+        edits=edit("engine/recovery.py", "        self._root.ids.rise_above(item.id)\n", ""),
+        caught_by=(_RECOVERY,),
+    ),
+    Mutant(
+        name="live-owners-are-removed",
+        breaks="what belongs to a writer is touched by others only when its lock is free",
+        edits=edit(
+            "files/opening.py",
+            "        if lock is not None:\n            disk.unlink(path)\n            lock.release()",
+            "        disk.unlink(path)\n        if lock is not None:\n            lock.release()",
+        ),
+        caught_by=(_STEPS,),
+    ),
+    Mutant(
+        name="a-root-is-shared",
+        breaks="a root is served by one store at a time",
+        edits=edit(
+            "files/opening.py",
+            "        if lock is None:\n            raise RootInUse(root=root, holder=_holder(disk))\n",
+            "        assert lock is None or lock\n",
+        ),
+        caught_by=("tests/store/test_store_front.py",),
+    ),
+    # Order and content.
+    Mutant(
+        name="ids-fall-with-the-clock",
+        breaks="ids rise, also when the clock steps back",
+        edits=edit("model/ids.py", "        if now > self._millis:", "        if now != self._millis:"),
+        caught_by=("tests/unit/test_ids.py",),
+    ),
+    Mutant(
+        name="requeued-at-the-end",
+        breaks="what is due comes back at its old place",
+        edits=edit("index/order.py", "        insort(chunk, name)\n", "        chunk.append(name)\n"),
+        caught_by=("tests/store/test_store_order.py", "tests/store/test_store_ready.py"),
+    ),
+    Mutant(
+        name="checksums-are-not-compared",
+        breaks="bit rot is detected on every read",
+        edits=edit(
+            "model/content.py", "    if zlib.crc32(raw) != entry.crc:", "    if zlib.crc32(raw) < 0:"
+        ),
+        caught_by=("tests/unit/test_content.py",),
+    ),
+    Mutant(
+        name="quarantine-replaces",
+        breaks="what is put aside is never destroyed",
+        edits=edit(
+            "files/folders.py",
+            '        place = f"{layout.QUARANTINE}/{self._ids.make()}"\n',
+            '        place = f"{layout.QUARANTINE}/{self._ids.make()[:0]}aside"\n',
+        ),
+        caught_by=(_STEPS,),
+    ),
+    # Leases.
+    Mutant(
+        name="any-receipt-of-the-message-will-do",
+        breaks="a receipt of an older lease touches nothing",
+        edits=edit("engine/receipts.py", " or hidden.token != receipt.token", ""),
+        caught_by=("tests/store/test_store_requests.py",),
+    ),
+    Mutant(
+        name="a-lost-claim-is-returned",
+        breaks="what somebody else has taken is not delivered",
+        edits=(
+            Edit(
+                file="engine/leaser.py",
+                old="            return []\n        root.index.hide(queue, hidden)\n"
+                "        return self._read(live, hidden)\n\n    def _lease_folder(",
+                new="        root.index.hide(queue, hidden)\n"
+                "        return self._read(live, hidden)\n\n    def _lease_folder(",
+            ),
+            Edit(
+                file="engine/leaser.py",
+                old='            log.warning("%s was taken away by somebody else", path)\n'
+                "            self._requeuer.forget(queue, hidden, name)\n"
+                "            return None\n",
+                new='            found = parse(Entry(id=entry.id, size=0, crc=0), b"")\n',
+            ),
+            Edit(
+                file="engine/leaser.py",
+                old="from ..model.clock import Millis\n",
+                new="from ..model.clock import Millis\nfrom ..model.content import parse\n"
+                "from ..model.names import Entry\n",
+            ),
+        ),
+        caught_by=("tests/store/test_store_faults.py",),
+        ancestor=_MQ,
+    ),
+    Mutant(
+        name="leases-end-with-the-wall-clock",
+        breaks="a step of the clock neither expires nor freezes a lease",
+        edits=edit(
+            "engine/requeuer.py",
+            "        now = root.clock.monotonic()\n"
+            "        while (found := root.index.pop_due(now)) is not None:\n"
+            "            queue, hidden = found\n",
+            "        now = root.clock.wall()\n"
+            "        while (found := root.index.pop_due(now)) is not None:\n"
+            "            queue, hidden = found\n            if hidden.due > now:\n"
+            "                root.index.reschedule(queue, hidden)\n                break\n",
+        ),
+        caught_by=(_RECOVERY,),
+    ),
+    # Deletes.
+    Mutant(
+        name="a-delete-that-finds-no-lease-does-nothing",
+        breaks="a delete that has not deleted says so",
+        edits=edit(
+            "engine/remover.py",
+            "                return receipts.find_lease(index, receipt)\n",
+            "                try:\n                    return receipts.find_lease(index, receipt)\n"
+            "                except StaleReceipt:\n                    return None\n",
+        ),
+        caught_by=("tests/store/test_store_requests.py",),
+        ancestor=_VSQS,
+    ),
+    Mutant(
+        name="delete-by-id-forgets-what-is-hidden",
+        breaks="a message is deleted by its id in any state",
+        edits=edit(
+            "engine/remover.py",
+            "        hidden = index.find_hidden(target.id)\n        if hidden is not None:\n",
+            "        hidden = index.find_hidden(target.id)\n"
+            "        if hidden is not None and hidden.token is not None:\n",
+        ),
+        caught_by=(_ENDS,),
+    ),
+    Mutant(
+        name="purge-forgets-what-is-hidden",
+        breaks="a purge takes leased and delayed messages, too",
+        edits=edit(
+            "engine/remover.py",
+            "        self._remove_hidden(queue, index)\n        if index.ready.count:",
+            "        if index.ready.count:",
+        ),
+        caught_by=(_ENDS,),
+    ),
+    # Queues.
+    Mutant(
+        name="a-queue-made-again-finds-old-leases",
+        breaks="what is in delay/ goes with its queue; one made again is empty",
+        edits=edit(
+            "engine/remover.py",
+            "            self._remove_hidden(queue, index)\n"
+            "            self._remove_queue_folder(queue, index)",
+            "            self._remove_queue_folder(queue, index)",
+        ),
+        caught_by=(_ENDS, _RECOVERY),
+    ),
+    Mutant(
+        name="a-queue-is-made-again-too-early",
+        breaks="create says retry until a deleted queue's messages are put away",
+        edits=edit(
+            "engine/catalog.py",
+            "        if name in self.doomed:\n"
+            "            raise QueueBeingDeleted(queue=name)\n"
+            "        there =",
+            "        there =",
+        ),
+        caught_by=(_ENDS,),
+    ),
+    Mutant(
+        name="a-send-to-no-queue-is-stranded",
+        breaks="a send to a queue that isn't there is refused",
+        edits=(
+            Edit(
+                file="engine/sender.py",
+                old="            except StoreError as error:\n                outcomes.append(error)\n",
+                new="            except StoreError:\n"
+                "                lost = Entry(id=self._root.ids.make(), size=0, crc=0)\n"
+                "                path = layout.sent(request.queue, lost)\n"
+                '                self._root.folders.write(path, [b""], sync=True)\n'
+                "                sent = Sent(id=lost.id, sent_at=sent_at(lost.id))\n"
+                "                outcomes.append([sent for _ in request.messages])\n",
+            ),
+        ),
+        caught_by=(_ENDS,),
+        ancestor=_MQ,
+    ),
+    Mutant(
+        name="every-receive-lists-its-queue",
+        breaks="a receive costs the same with one message waiting and with a million",
+        edits=edit(
+            "engine/leaser.py",
+            "        visibility = _visibility(request, live)\n",
+            "        visibility = _visibility(request, live)\n"
+            "        self._root.folders.scan(layout.queue_folder(live.name))\n",
+        ),
+        caught_by=("tests/store/test_store_cost.py",),
+        ancestor=_VSQS,
+    ),
+    Mutant(
+        name="every-publish-lists-its-queue",
+        breaks="a send costs the same with one message waiting and with a million",
+        edits=edit(
+            "engine/sender.py",
+            "        is_folder = isinstance(written.item, Batch)\n        if written",
+            "        is_folder = isinstance(written.item, Batch)\n"
+            "        root.folders.scan(layout.queue_folder(queue))\n        if written",
+        ),
+        caught_by=("tests/store/test_store_cost.py",),
+        ancestor=_VSQS,
+    ),
+)

@@ -1,0 +1,16 @@
+"""All planted bugs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from message_mutants import MESSAGE_MUTANTS
+from mutant import Mutant
+from sync_mutants import SYNC_MUTANTS
+
+MUTANTS: Final[tuple[Mutant, ...]] = SYNC_MUTANTS + MESSAGE_MUTANTS
+
+
+def mutant_called(name: str) -> Mutant:
+    """The one of this name; raises `KeyError`."""
+    return {mutant.name: mutant for mutant in MUTANTS}[name]
