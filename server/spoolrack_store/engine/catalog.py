@@ -71,6 +71,8 @@ class Catalog:
         self.doomed: dict[str, int] = {}
         """Deleted queues that aren't emptied yet, with their tombstones' versions."""
         self._made: set[str] = set()
+        self._ended: set[str] = set()
+        """Queues of others that were made, or have ended, and whose indexes don't know it yet."""
         self._left: dict[str, set[int]] = {}
         """Versions that don't count, and could not be unlinked."""
         self._tried: dict[str, int] = {}
@@ -239,7 +241,11 @@ class Catalog:
         )
 
     def refresh(self) -> None:
-        """Learn what others have written into `config/`; queues that are new are in `take_made`."""
+        """Learn what others have written into `config/`.
+
+        What is known of the messages stays as it is until `take_made`: this may be called in the midst
+        of an operation on them.
+        """
         newest: dict[str, int] = {}
         for found in self._root.folders.scan(layout.CONFIG):
             match = _FILE.fullmatch(found.name)
@@ -249,16 +255,24 @@ class Catalog:
         for name in (self.queues.keys() | self.doomed.keys()) - newest.keys():
             self.queues.pop(name, None)
             self.doomed.pop(name, None)
-            index = self._root.index.queues.pop(name, None)
-            if index is not None:
-                index.forget_all()
+            self._ended.add(name)
         for name, version in sorted(newest.items()):
             self._learn(name, version)
 
     def take_made(self) -> set[str]:
-        """The queues that others have made since the last call: what is in them isn't known yet."""
+        """The queues that others have made since the last call: what is in them isn't known yet.
+
+        Of those that have ended nothing is known any more, and their credits are back.
+        """
+        indexes = self._root.index.queues
+        for name in self._ended & indexes.keys():
+            indexes.pop(name).forget_all()
+            if name in self.queues or name in self.doomed:
+                indexes[name] = QueueIndex()
+                self._made.add(name)
+        self._ended.clear()
         made, self._made = self._made, set()
-        return made
+        return made & indexes.keys()
 
     def _learn(self, name: str, version: int) -> None:
         """Take in the newest version of one queue."""
@@ -276,12 +290,11 @@ class Catalog:
             log.warning("new settings of the queue %s can't be read yet: %s", name, error)
             return
         if live is None or not live.goes_on_as(version, record.created_at):
-            # What was known under this name was another queue's.
-            before = self._root.index.queues.get(name)
-            if before is not None:
-                before.forget_all()
-            self._root.index.queues[name] = QueueIndex()
-            self._made.add(name)
+            if name in self._root.index.queues:
+                self._ended.add(name)  # What is known under this name is another queue's.
+            else:
+                self._root.index.queues[name] = QueueIndex()
+                self._made.add(name)
         if record.settings is None:
             self.queues.pop(name, None)
             self.doomed[name] = version

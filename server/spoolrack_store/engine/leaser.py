@@ -8,15 +8,16 @@ was leased again, and a restart finds every lease as it was.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from ..files import layout
-from ..index.hidden import Hidden, QueueIndex
+from ..index.hidden import Hidden
 from ..index.ready import BatchFolder, Place, Ready, length_of
 from ..model.clock import Millis
 from ..model.credits import Credits
 from ..model.errors import InvalidRequest, StaleReceipt, StoreError
-from ..model.names import Receipt, id_of, leased, make_token, moved_out, parse_entry
+from ..model.names import id_of, leased, make_token, moved_out, parse_entry
 from ..model.operations import ChangeVisibility, GiveBack, Message, Receive
 from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import Move, State
@@ -119,6 +120,7 @@ class Leaser:
     def change(self, request: ChangeVisibility) -> Ends:
         """Extend or release; leases of one batch folder that get the same end move as one."""
         live = self._catalog.require(request.queue)
+        self._look_for(live, [change.receipt for change in request.changes])
         index = self._root.index.queues[live.name]
         results: Ends = [None] * len(request.changes)
         together: _Together = {}
@@ -132,7 +134,7 @@ class Leaser:
                     # up again, or the second would hit whatever else lies in the same folder.
                     self._change_together(live, together, results)
                     together, wanted = {}, {}
-                hidden, name = self._find(live, index, receipt)
+                hidden, name = receipts.find_lease(index, receipt)
             except StoreError as error:
                 results[at] = error
                 continue
@@ -140,6 +142,7 @@ class Leaser:
             names = together.setdefault((hidden, change.visibility), {})
             names.setdefault(name, []).append(at)
         self._change_together(live, together, results)
+        self._change_again(live, request, results)
         return results
 
     def _change_together(self, live: Live, together: _Together, results: Ends) -> None:
@@ -147,58 +150,52 @@ class Leaser:
             outcome: Millis | StoreError | None
             try:
                 outcome = self._end_at(live, hidden, list(names), visibility)
-            except StaleReceipt:
-                self._change_singly(live, hidden, visibility, names, results)
-                continue
             except StoreError as error:
                 outcome = error
             for places in names.values():
                 for at in places:
                     results[at] = outcome
 
-    def _change_singly(
-        self,
-        live: Live,
-        lost: Hidden,
-        visibility: Millis,
-        names: dict[str, list[int]],
-        results: Ends,
-    ) -> None:
-        """The lease isn't where it was: others may have moved it, or some of what was in it."""
-        assert lost.token is not None
-        for name, places in names.items():
-            receipt = Receipt(queue=live.name, id=id_of(name), token=lost.token)
-            outcome: Millis | StoreError | None
+    def _change_again(self, live: Live, request: ChangeVisibility, results: Ends) -> None:
+        """Others may have moved leases while they were changed: look for those once more."""
+        again = [at for at, result in enumerate(results) if isinstance(result, StaleReceipt)]
+        if not again or not self._root.is_shared:
+            return
+        self._look_for(live, [request.changes[at].receipt for at in again])
+        for at in again:
+            change = request.changes[at]
             try:
-                index = self._root.index.queues[live.name]
-                outcome = self._end_at(live, *self._only(self._find(live, index, receipt)), visibility)
+                receipt = receipts.parse(live.name, change.receipt)
+                hidden, name = receipts.find_lease(self._root.index.queues[live.name], receipt)
+                results[at] = self._end_at(live, hidden, [name], change.visibility)
             except StoreError as error:
-                outcome = error
-            for at in places:
-                results[at] = outcome
+                results[at] = error
 
-    def _only(self, found: tuple[Hidden, str]) -> tuple[Hidden, list[str]]:
-        hidden, name = found
-        return hidden, [name]
+    def _look_for(self, live: Live, texts: Sequence[str]) -> None:
+        """Find out where the leases are, if others may have moved them from where they are believed.
 
-    def _find(self, live: Live, index: QueueIndex, receipt: Receipt) -> tuple[Hidden, str]:
-        """The lease that `receipt` proves; others may have moved it from where it is believed to be."""
-        try:
-            return receipts.find_lease(index, receipt)
-        except StaleReceipt:
-            if not self._root.is_shared:
-                raise
-        self._seek(live.name, receipt.id)
-        return receipts.find_lease(index, receipt)
+        All of it before any is found for good: looking changes what is known.
+        """
+        if not self._root.is_shared:
+            return
+        for text in texts:
+            try:
+                receipt = receipts.parse(live.name, text)
+                receipts.find_lease(self._root.index.queues[live.name], receipt)
+            except StaleReceipt:
+                self._seek(live.name, receipt.id)
+            except StoreError:
+                continue  # It is told so later.
 
     def give_back(self, request: GiveBack) -> None:
         """Undo leases that no consumer saw; one that is over already is what was wanted."""
         live = self._catalog.require(request.queue)
+        self._look_for(live, request.receipts)
         index = self._root.index.queues[live.name]
         together: dict[Hidden, dict[str, None]] = {}
         for text in request.receipts:
             try:
-                hidden, name = self._find(live, index, receipts.parse(live.name, text))
+                hidden, name = receipts.find_lease(index, receipts.parse(live.name, text))
             except StaleReceipt:
                 continue
             together.setdefault(hidden, {})[name] = None

@@ -194,7 +194,7 @@ class Peers:
 
     def _look_at_what_was_made(self) -> None:
         assert self._watch is not None
-        made = self._catalog.take_made() & self._root.index.queues.keys()
+        made = self._catalog.take_made()
         for queue in made:
             self._watch.watch(layout.queue_folder(queue))
         if made:

@@ -95,11 +95,15 @@ class Remover:
 
     def _delete(self, asked: Sequence[_Asked]) -> list[_Asked]:
         """Delete what can be found; what turned out to be elsewhere is to be asked again."""
+        if self._root.is_shared:
+            # All of it before anything is found for good: looking changes what is known.
+            for one in asked:
+                self._look_for(one)
         removals = _Removals()
         unknown: list[_Asked] = []
         for one in asked:
             try:
-                place = self._find_again(one)
+                place = self._find(one.live, one.target)
             except StoreError as error:
                 one.fail(error)
                 continue
@@ -111,22 +115,18 @@ class Remover:
         missed: list[_Asked] = []
         for (queue, container), names in removals.by_container.items():
             missed += self._remove(queue, container, names)
-        for one in missed:
-            self._seek(one.live.name, _id_of(one.target))
         return missed
 
-    def _find_again(self, asked: _Asked) -> tuple[Container, str] | None:
-        """Where the target lies; others may have moved it from where it is believed to be."""
+    def _look_for(self, asked: _Asked) -> None:
+        """Find out where the target is, if others may have moved it from where it is believed to be."""
         try:
-            place = self._find(asked.live, asked.target)
-        except StaleReceipt:
-            if not self._root.is_shared:
-                raise
-            place = None
-        if place is None and self._root.is_shared:
-            self._seek(asked.live.name, _id_of(asked.target))
-            place = self._find(asked.live, asked.target)
-        return place
+            if self._find(asked.live, asked.target) is not None:
+                return
+        except StaleReceipt as error:
+            log.debug("%s: looked for", error)
+        except StoreError:
+            return  # No receipt, or no id: it is told so later.
+        self._seek(asked.live.name, _id_of(asked.target))
 
     def _find(self, live: Live, target: Target) -> tuple[Container, str] | None:
         """Where the target lies; None if it isn't in the queue."""

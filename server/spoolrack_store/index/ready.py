@@ -44,7 +44,10 @@ class BatchFolder:
         return None
 
     def remove(self, name: str) -> None:
-        del self.names[bisect_left(self.names, name)]
+        at = bisect_left(self.names, name)
+        if self.names[at : at + 1] != [name]:
+            raise KeyError(name)
+        del self.names[at]
         self.bytes -= length_of(name)
 
 
