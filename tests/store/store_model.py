@@ -236,8 +236,8 @@ class StoreModel:
         if refusal is not None:
             return refusal
         told: list[object] = []
-        at_once: dict[str, tuple[int, object]] = {}
-        """Repetitions within one call that ask for the same are one."""
+        at_once: dict[str, tuple[int, object, str]] = {}
+        """Repetitions within one call that ask for the same, by the same receipt, are one."""
         for change in changes:
             if not 0 <= change.visibility <= MAX_VISIBILITY:
                 told.append("InvalidRequest")
@@ -247,15 +247,11 @@ class StoreModel:
                 at_once.clear()
             found = self.queues[name].messages.get(id)
             if id in at_once:
-                told.append(
-                    at_once[id][1]
-                    if found is None or found.receipt in (None, change.receipt)
-                    else "StaleReceipt"
-                )
+                told.append(at_once[id][1] if at_once[id][2] == change.receipt else "StaleReceipt")
                 continue
             outcome = self._change(name, found, change)
             if outcome != "StaleReceipt":
-                at_once[id] = (change.visibility, outcome)
+                at_once[id] = (change.visibility, outcome, change.receipt)
             told.append(outcome)
         return told
 
