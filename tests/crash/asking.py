@@ -1,16 +1,17 @@
-"""What a story asks of the store: random requests, noted in `Promises` before they are made."""
+"""Makes requests of acts, and notes in `Promises` what they may do, before they are made."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from random import Random
-
+from acts import Act, Plot
+from holding import Consumer, id_in, round_from
 from promises import Promises
-from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.clock import HOUR, MINUTE, Millis
+from spoolrack_store.model.errors import InvalidSetting
 from spoolrack_store.model.operations import (
     ById,
     ByReceipt,
     ChangeVisibility,
+    CreateQueue,
     Delete,
     DeleteQueue,
     GiveBack,
@@ -22,139 +23,131 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
     VisibilityChange,
 )
+from spoolrack_store.model.settings import QueueSettings
 
-QUEUES = ("a", "b")
-WHOLE_QUEUE = 0.05
-"""How often a commit is about whole queues, which end most of what the story is about."""
+QUEUES = ("r", "q", "d")
+GRAVES = {"q": "d"}
+"""The dead-letter queue of each queue that has one."""
+RETENTION = Millis(90 * MINUTE)
+"""Of the queue `r`; `q` keeps its messages for a day."""
+CONSUMERS = 3
+
+
+def settings_of(queue: str, plot: Plot) -> QueueSettings:
+    changes: dict[str, object] = {"relaxed_leases": plot.relaxed}
+    if queue in GRAVES:
+        changes |= {"max_receives": plot.max_receives, "dead_letter_queue": GRAVES[queue]}
+        changes |= {"retention": Millis(24 * HOUR)}
+    if queue == "r":
+        changes |= {"retention": RETENTION}
+    return QueueSettings().changed(changes)
 
 
 class Asking:
-    def __init__(self, random: Random, fates: Promises, note: Callable[[str], None]) -> None:
-        self.random = random
+    def __init__(self, plot: Plot, fates: Promises) -> None:
+        self.plot = plot
         self.fates = fates
-        self._note = note
-        self._bodies = 0
+        self.consumers = [Consumer() for _ in range(CONSUMERS)]
+        self.bodies = 0
 
-    def some_requests(self, count: int) -> list[Request[object]]:
-        """Up to `count` requests for one commit."""
-        makers: list[Callable[[], Request[object] | None]] = [
-            self._send,
-            self._send,
-            self._send,
-            self._receive,
-            self._receive,
-            self._receive,
-            self._delete,
-            self._delete,
-            self._delete_by_id,
-            self._change,
-            self._change,
-            self._give_back,
-        ]
-        if self.random.random() < WHOLE_QUEUE:
-            makers = [self._purge, self._delete_queue, self._update]
-        return [r for _ in range(count) if (r := self.random.choice(makers)()) is not None]
-
-    def _queue(self) -> str:
-        return self.random.choice(QUEUES)
-
-    def _body(self) -> bytes:
-        self._bodies += 1
-        body = f"{self._bodies}:".encode() + self.random.randbytes(self.random.choice((0, 5, 60)))
+    def body(self, size: int) -> bytes:
+        """A body of its own, of `size` bytes and a few."""
+        self.bodies += 1
+        body = f"{self.bodies}:".encode() + b"x" * size
         self.fates.bodies.add(body)
         return body
 
-    def _send(self) -> Request[object]:
-        queue = self._queue()
-        count = self.random.choice((1, 1, 2, 3, 7))
-        delay = Millis(self.random.choice((0, 0, 0, 10_000)))
-        bodies = [self._body() for _ in range(count)]
-        self.fates.calls.append(bodies)
-        self._note(f"send {count} to {queue}, delay {delay}")
-        messages = [Outgoing(body=body, delay=delay, attributes=self._attributes()) for body in bodies]
+    def request(self, act: Act) -> tuple[Request[object], Consumer | None] | None:
+        """The request, and who makes it; None if there is nothing to ask for."""
+        match act.args:
+            case (str(queue), int(count), int(size), int(delay)) if act.word == "send":
+                return self._send(queue, count, size, Millis(delay)), None
+            case (int(who), str(queue), int(most), int(visibility)) if act.word == "receive":
+                timeout = Millis(visibility) if visibility else None
+                self.fates.open.receiving.add(queue)
+                request = Receive(queue=queue, max_messages=most, visibility=timeout)
+                return request, self.consumers[who % CONSUMERS]
+            case (int(who), str(whose), int(pick), int(count), *rest):
+                consumer = self.consumers[who % CONSUMERS]
+                picked = consumer.pick(whose, pick, count)
+                if picked is None:
+                    return None
+                visibility = int(rest[0]) if rest else 0
+                return self._by_receipt(act.word, *picked, Millis(visibility)), consumer
+            case (str(queue), int(pick), int(count)):
+                return self._delete_by_id(queue, pick, count)
+            case (str(queue),):
+                return self._about_queue(act.word, queue), None
+            case (str(queue), int(timeout)):
+                return self._update(queue, timeout), None
+            case _:
+                raise ValueError(f"no request: {act}")
+
+    def _send(self, queue: str, count: int, size: int, delay: Millis) -> Request[object]:
+        bodies = [self.body(size) for _ in range(count)]
+        self.fates.open.calls.append(bodies)
+        # Now and then, the last one has attributes.
+        attributes: dict[str, str | bytes] = (
+            {"name": "value", "raw": b"\0\xff"} if self.bodies % 4 == 0 else {}
+        )
+        messages = [Outgoing(body=body, delay=delay) for body in bodies[:-1]]
+        messages += [Outgoing(body=body, delay=delay, attributes=attributes) for body in bodies[-1:]]
         return Send(queue=queue, messages=messages)
 
-    def _attributes(self) -> dict[str, str | bytes]:
-        return {"name": "value", "raw": b"\0\xff"} if self.random.random() < 0.2 else {}
+    def _by_receipt(
+        self, word: str, queue: str, receipts: list[str], visibility: Millis
+    ) -> Request[object]:
+        opened = self.fates.open
+        match word:
+            case "delete":
+                opened.dying.update(map(id_in, receipts))
+                return Delete(queue=queue, targets=[ByReceipt(receipt) for receipt in receipts])
+            case "change":
+                opened.changing.update(map(id_in, receipts))
+                changes = [VisibilityChange(receipt, visibility) for receipt in receipts]
+                return ChangeVisibility(queue=queue, changes=changes)
+            case "give-back":
+                opened.changing.update(map(id_in, receipts))
+                return GiveBack(queue=queue, receipts=receipts)
+            case _:
+                raise ValueError(f"no request by receipt: {word}")
 
-    def _receive(self) -> Request[object]:
-        queue = self._queue()
-        most = self.random.choice((1, 2, 3, 10))
-        visibility = self.random.choice((None, Millis(30_000), Millis(5_000)))
-        self._note(f"receive {most} of {queue} for {visibility}")
-        return Receive(queue=queue, max_messages=most, visibility=visibility)
-
-    def _some_leases(self) -> tuple[str, list[str]] | None:
-        """A queue, and ids of which consumers believe that they hold them there."""
-        if not self.fates.leases:
+    def _delete_by_id(
+        self, queue: str, pick: int, count: int
+    ) -> tuple[Request[object], Consumer | None] | None:
+        alive = sorted(id for id, fate in self.fates.alive.items() if fate.queue == queue)
+        if not alive:
             return None
-        first = self.random.choice(sorted(self.fates.leases))
-        queue = self.fates.leases[first].receipt.partition(":")[0]
-        prefix = f"{queue}:"
-        held = [id for id, lease in self.fates.leases.items() if lease.receipt.startswith(prefix)]
-        if self.random.random() < 0.5:
-            # All of one batch, as a consumer does that is done with it.
-            token = self.fates.leases[first].token
-            return queue, [id for id in held if self.fates.leases[id].token == token]
-        return queue, self.random.sample(sorted(held), self.random.randint(1, min(3, len(held))))
-
-    def _delete(self) -> Request[object] | None:
-        some = self._some_leases()
-        if some is None:
-            return None
-        queue, ids = some
-        self.fates.dying.update(ids)
-        self._note(f"delete {len(ids)} of {queue} by receipt")
-        return Delete(queue=queue, targets=[ByReceipt(self.fates.leases[id].receipt) for id in ids])
-
-    def _delete_by_id(self) -> Request[object] | None:
-        queue = self._queue()
-        if not self.fates.alive:
-            return None
-        alive = sorted(self.fates.alive)
         # Neighbours, so that it happens that they are all that is left in their batch folder.
-        first = self.random.randrange(len(alive))
-        ids = alive[first : first + self.random.choice((1, 1, 2, 3, 6))]
-        self.fates.dying.update(ids)
-        self._note(f"delete {len(ids)} of {queue} by id, from {ids[0]}")
-        return Delete(queue=queue, targets=[ById(id) for id in ids])
+        ids = round_from(alive, pick % len(alive), count)
+        self.fates.open.dying.update(ids)
+        return Delete(queue=queue, targets=[ById(id) for id in ids]), None
 
-    def _change(self) -> Request[object] | None:
-        some = self._some_leases()
-        if some is None:
-            return None
-        queue, ids = some
-        visibility = Millis(self.random.choice((0, 60_000)))
-        self.fates.changing.update(ids)
-        self._note(f"change the visibility of {len(ids)} of {queue} to {visibility}")
-        return ChangeVisibility(
-            queue=queue,
-            changes=[VisibilityChange(self.fates.leases[id].receipt, visibility) for id in ids],
-        )
+    def _about_queue(self, word: str, queue: str) -> Request[object]:
+        opened = self.fates.open
+        match word:
+            case "purge":
+                opened.emptied.add(queue)
+                return Purge(queue=queue)
+            case "delete-queue":
+                opened.emptied.add(queue)
+                opened.settings.setdefault(queue, []).append(None)
+                return DeleteQueue(name=queue)
+            case "create":
+                settings = settings_of(queue, self.plot)
+                if queue not in self.fates.queues:
+                    opened.settings.setdefault(queue, []).append(settings)
+                return CreateQueue(name=queue, settings=settings)
+            case _:
+                raise ValueError(f"no request about a queue: {word}")
 
-    def _give_back(self) -> Request[object] | None:
-        some = self._some_leases()
-        if some is None:
-            return None
-        queue, ids = some
-        self.fates.changing.update(ids)
-        self._note(f"give back {len(ids)} of {queue}")
-        return GiveBack(queue=queue, receipts=[self.fates.leases[id].receipt for id in ids])
-
-    def _purge(self) -> Request[object]:
-        queue = self._queue()
-        self.fates.blurred = True
-        self._note(f"purge {queue}")
-        return Purge(queue=queue)
-
-    def _delete_queue(self) -> Request[object]:
-        queue = self._queue()
-        self.fates.blurred = True
-        self._note(f"delete the queue {queue}")
-        return DeleteQueue(name=queue)
-
-    def _update(self) -> Request[object]:
-        queue = self._queue()
-        timeout = self.random.choice((10_000, 30_000, 60_000))
-        self._note(f"set the visibility timeout of {queue} to {timeout}")
-        return UpdateQueue(name=queue, changes={"visibility_timeout": timeout})
+    def _update(self, queue: str, timeout: int) -> Request[object]:
+        changes: dict[str, object] = {"visibility_timeout": Millis(timeout)}
+        for there in (self.fates.queues.get(queue), settings_of(queue, self.plot)):
+            if there is not None:
+                try:
+                    changed = there.changed(changes)
+                except InvalidSetting:
+                    continue
+                self.fates.open.settings.setdefault(queue, []).append(changed)
+        return UpdateQueue(name=queue, changes=changes)

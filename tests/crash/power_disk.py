@@ -1,7 +1,7 @@
 """A disk that can lose power.
 
-It answers like `MemoryDisk` and remembers, of every change, what was synced since. `cut_power` gives
-the disk that might be found afterwards. Nothing that a sync has covered is lost; of the rest:
+It answers like `MemoryDisk` and remembers, of every change, what was synced since. `cut` gives the disk
+that might be found afterwards. Nothing that a sync has covered is lost; of the rest:
 
 - a file that wasn't synced holds any beginning of its content, or zeros;
 - names survive as the file system's journal has them. ORDERED: a prefix of the changes, as with one
@@ -9,22 +9,22 @@ the disk that might be found afterwards. Nothing that a sync has covered is lost
   file system may do that promises no more than fsync(2) does. A rename is one change, and durable when
   both its folders are.
 
-A file that two surviving changes name has two names; a folder has one at most, the last.
+A file that two surviving changes name has two names; a folder has one at most, the last. Which of the
+changes survive, and what is in the files, is said by a `Cut`: see there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
-from random import Random
+from functools import lru_cache
+from itertools import chain, count, repeat
 
+from cuts import Bytes, Cut, Model
 from memory_disk import File, Folder, MemoryDisk, Node
+from spoolrack_store.files.layout import RESERVE
 
-
-class Model(Enum):
-    ORDERED = "ordered"
-    ANY_SUBSET = "any subset"
+__all__ = ["Model", "PowerDisk"]
 
 
 @dataclass(slots=True, eq=False)
@@ -43,11 +43,13 @@ class PowerDisk(MemoryDisk):
 
     def __init__(self, *, can_sync_all: bool = True, model: Model = Model.ANY_SUBSET) -> None:
         super().__init__(can_sync_all=can_sync_all)
-        self._model = model
+        self.model = model
         self._durable: dict[Folder, dict[str, Node]] = {self.root: {}}
         """The names that no power cut can take, but for the changes below."""
         self._changes: list[Change] = []
-        self._unsynced: set[File] = set()
+        self._unsynced: dict[File, None] = {}
+        self._given_up: dict[File, None] = {}
+        """Files whose sync failed: their pages count as clean, and no later sync writes them."""
 
     # Disk.
 
@@ -62,7 +64,7 @@ class PowerDisk(MemoryDisk):
         file = parent.entries[name]
         assert isinstance(file, File)
         if not sync:
-            self._unsynced.add(file)
+            self._unsynced[file] = None
         self._change(file, None, (parent, name))
 
     def rename(self, source: str, target: str) -> None:
@@ -87,14 +89,14 @@ class PowerDisk(MemoryDisk):
     def sync_file(self, path: str) -> None:
         file = self.node(path)
         assert isinstance(file, File)
-        self._unsynced.discard(file)
+        self._unsynced.pop(file, None)
 
     def sync_folder(self, path: str) -> None:
         folder = self._folder(path)
         covered = [change for change in self._changes if folder in change.waits_for]
         for change in covered:
             change.waits_for.discard(folder)
-        if self._model is Model.ORDERED and covered:
+        if self.model is Model.ORDERED and covered:
             # One journal: what came before is on disk as well.
             last = self._changes.index(covered[-1])
             for change in self._changes[: last + 1]:
@@ -108,73 +110,103 @@ class PowerDisk(MemoryDisk):
             change.waits_for.clear()
         self._compact()
 
+    def set_aside(self, path: str, size: int) -> None:
+        """Its loss is no harm, so nothing is noted: a power cut takes it."""
+        parent, name = self._parent(path)
+        parent.entries[name] = File(_zeros(size))
+
+    # What a fault does.
+
+    @property
+    def given_up(self) -> set[bytes]:
+        """What is in the files of which a sync has failed."""
+        return {file.content for file in self._given_up}
+
+    def give_up(self, path: str | None) -> None:
+        """A sync of the file at `path`, or of everything, fails: what it should have written is never
+        written any more, though whoever reads it finds it until the power is cut."""
+        given = list(self._unsynced)
+        if path is not None:
+            node = self.node(path)
+            given = [file for file in given if file is node]
+        for file in given:
+            del self._unsynced[file]
+            self._given_up[file] = None
+
     # The cut.
 
     @property
-    def unsynced_changes(self) -> int:
-        return len(self._changes)
+    def pending(self) -> int:
+        """So many changes of names may be lost."""
+        return sum(1 for change in self._changes if change.waits_for)
 
-    def cut_power(self, random: Random) -> PowerDisk:
+    @property
+    def unsynced_files(self) -> int:
+        """So many files may not hold what was written."""
+        return len(self._unsynced) + len(self._given_up)
+
+    def cut(self, cut: Cut) -> PowerDisk:
         """The disk that is found at the next start; all of it is durable."""
+        kept = cut.kept(self.pending, self.model)
+        numbers = count()
         names = {folder: dict(entries) for folder, entries in self._durable.items()}
-        for change in self._surviving(random):
-            _replay(change, names)
-        found = PowerDisk(can_sync_all=self.can_sync_all, model=self._model)
-        found.root = self._rebuilt(self.root, names, {}, random)
+        for change in self._changes:
+            if not change.waits_for or next(numbers) in kept:
+                _replay(change, names)
+        files = list(chain(self._unsynced, self._given_up))
+        bytes = dict(zip(files, chain(cut.contents(len(files)), repeat(Bytes.WHOLE)), strict=False))
+        found = PowerDisk(can_sync_all=self.can_sync_all, model=self.model)
+        found.room = self.room
+        found.root = _rebuilt(self.root, names, {}, bytes)
         found._durable = {}
         found._take_as_durable(found.root)
         return found
 
-    def kill(self) -> PowerDisk:
-        """The same disk for another process: what the dead one did is there, synced or not."""
-        return self
+    def copy(self) -> PowerDisk:
+        """The same disk once more, with all that isn't durable yet, and nobody's locks."""
+        nodes: dict[Node, Node] = {}
+        other = PowerDisk(can_sync_all=self.can_sync_all, model=self.model)
+        other.room = self.room
+        other.root = _copied_folder(self.root, nodes)
+        other._ticks = count(next(self._ticks))
+        other._durable = {
+            _copied_folder_only(folder, nodes): {
+                name: _copied(node, nodes) for name, node in entries.items()
+            }
+            for folder, entries in self._durable.items()
+        }
+        other._changes = [
+            Change(
+                _copied(change.node, nodes),
+                _copied_place(change.source, nodes),
+                _copied_place(change.target, nodes),
+                {_copied_folder_only(folder, nodes) for folder in change.waits_for},
+            )
+            for change in self._changes
+        ]
+        for mine, others in ((self._unsynced, other._unsynced), (self._given_up, other._given_up)):
+            for file in mine:
+                twin = _copied(file, nodes)
+                assert isinstance(twin, File)
+                others[twin] = None
+        return other
 
-    def _surviving(self, random: Random) -> list[Change]:
-        pending = [change for change in self._changes if change.waits_for]
-        if self._model is Model.ORDERED:
-            keep = random.randint(0, len(pending))
-            kept = set(map(id, pending[:keep]))
-        else:
-            share = random.choice((0.0, 0.5, 0.5, 0.9, 1.0))
-            kept = {id(change) for change in pending if random.random() < share}
-        return [change for change in self._changes if not change.waits_for or id(change) in kept]
+    def signature(self) -> tuple[object, ...]:
+        """Equal for two disks that a start can't tell apart."""
+        seen: dict[Node, int] = {}
 
-    def _rebuilt(
-        self,
-        folder: Folder,
-        names: dict[Folder, dict[str, Node]],
-        done: dict[Node, Node],
-        random: Random,
-    ) -> Folder:
-        copy = Folder()
-        for name, node in names.get(folder, {}).items():
-            if isinstance(node, Folder):
-                copy.entries[name] = self._rebuilt(node, names, done, random)
-            elif isinstance(node, File):
-                if node not in done:
-                    done[node] = File(self._survivor(node, random), node.changed)
+        def of(folder: Folder) -> tuple[object, ...]:
+            parts: list[object] = []
+            for name, node in sorted(folder.entries.items()):
+                if isinstance(node, Folder):
+                    parts.append((name, of(node)))
+                elif isinstance(node, File) and name != RESERVE:
+                    parts.append((name, node.content, seen.setdefault(node, len(seen))))
                 else:
-                    linked = done[node]
-                    assert isinstance(linked, File)
-                    linked.links += 1
-                copy.entries[name] = done[node]
-            else:
-                copy.entries[name] = node
-        return copy
+                    parts.append(name)
+            return tuple(parts)
 
-    def _survivor(self, file: File, random: Random) -> bytes:
-        content = file.content
-        if file not in self._unsynced or not content:
-            return content
-        match random.randrange(4):
-            case 0:
-                return b""
-            case 1:
-                return content[: random.randrange(len(content))]
-            case 2:
-                return bytes(len(content))
-            case _:
-                return content
+        return of(self.root)
 
     def _take_as_durable(self, folder: Folder) -> None:
         self._durable[folder] = dict(folder.entries)
@@ -202,6 +234,33 @@ class PowerDisk(MemoryDisk):
         del self._changes[:done]
 
 
+@lru_cache(64)
+def _zeros(size: int) -> bytes:
+    return bytes(size)
+
+
+def _rebuilt(
+    folder: Folder,
+    names: dict[Folder, dict[str, Node]],
+    done: dict[Node, File],
+    bytes: dict[File, Bytes],
+) -> Folder:
+    copy = Folder()
+    for name, node in names.get(folder, {}).items():
+        if isinstance(node, Folder):
+            copy.entries[name] = _rebuilt(node, names, done, bytes)
+        elif isinstance(node, File):
+            if node in done:
+                done[node].links += 1
+            else:
+                content = bytes[node].of(node.content) if node in bytes else node.content
+                done[node] = File(content, node.changed)
+            copy.entries[name] = done[node]
+        else:
+            copy.entries[name] = node
+    return copy
+
+
 def _replay(change: Change, names: dict[Folder, dict[str, Node]]) -> None:
     node = change.node
     if isinstance(node, Folder):
@@ -217,3 +276,29 @@ def _replay(change: Change, names: dict[Folder, dict[str, Node]]) -> None:
     if change.target is not None:
         folder, name = change.target
         names.setdefault(folder, {})[name] = node
+
+
+def _copied(node: Node, nodes: dict[Node, Node]) -> Node:
+    if node not in nodes:
+        if isinstance(node, Folder):
+            return _copied_folder(node, nodes)
+        nodes[node] = File(node.content, node.changed, node.links) if isinstance(node, File) else node
+    return nodes[node]
+
+
+def _copied_folder(folder: Folder, nodes: dict[Node, Node]) -> Folder:
+    copy = _copied_folder_only(folder, nodes)
+    copy.entries = {name: _copied(node, nodes) for name, node in folder.entries.items()}
+    return copy
+
+
+def _copied_folder_only(folder: Folder, nodes: dict[Node, Node]) -> Folder:
+    copy = nodes.setdefault(folder, Folder())
+    assert isinstance(copy, Folder)
+    return copy
+
+
+def _copied_place(
+    place: tuple[Folder, str] | None, nodes: dict[Node, Node]
+) -> tuple[Folder, str] | None:
+    return None if place is None else (_copied_folder_only(place[0], nodes), place[1])

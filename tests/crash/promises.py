@@ -1,128 +1,349 @@
-"""What a story knows about each message: what was promised, and what was left open by a crash."""
+"""What is known of each message: what was promised about it, and what is open while a commit runs.
+
+A `Promises` knows no disk. A story tells it every answer; in return it says which answers and which
+findings break a promise, and of what kind that is.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
-from spoolrack_store.engine.views import Sight
-from spoolrack_store.model.names import parse_receipt
+from seen import Found, Name
+from spoolrack_store.model.ids import sent_at
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.transitions import State
+
+
+class Kind(Enum):
+    """Of a broken promise, as the tallies count them."""
+
+    LOST = "lost"
+    RESURRECTED = "resurrected"
+    DOUBLED = "doubled"
+    TORN = "torn"
+    INVENTED = "invented"
+    OTHER = "other"
 
 
 class Broken(AssertionError):
     """A promise was broken."""
 
+    def __init__(self, kind: Kind, what: str) -> None:
+        super().__init__(f"{kind.value}: {what}")
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """One message that was promised, as it is by the last answer about it."""
+
+    body: bytes
+    queue: str
+    receives: int = 0
+    token: str | None = None
+    """Of the lease that it is under."""
+    due: int = 0
+    """Unix time at which lease or delay ends; 0 if there is neither."""
+    ends: int = 0
+    """The same on the monotonic clock of the process that knows it."""
+    was: Fate | None = None
+    """What it was before it came back, or was buried, on its own: nobody was told, so a crash may undo
+    that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    wall: int
+    monotonic: int
+
 
 @dataclass(slots=True)
-class Lease:
-    receipt: str
-    due: int
-    """Unix time, as the name on disk has it."""
-    ends: int
-    """The same on the monotonic clock of the process that gave it."""
+class Open:
+    """What the commit under way, or one that failed, may have done or not."""
 
-    @property
-    def token(self) -> str:
-        return parse_receipt(self.receipt).token
+    calls: list[list[bytes]] = field(default_factory=list)
+    """The bodies of each send, by what must appear together."""
+    dying: set[str] = field(default_factory=set)
+    """Ids that may be deleted."""
+    changing: set[str] = field(default_factory=set)
+    """Ids whose leases may be changed, or over."""
+    receiving: set[str] = field(default_factory=set)
+    """Queues of which something may be leased."""
+    emptied: set[str] = field(default_factory=set)
+    """Queues of which anything may be deleted."""
+    settings: dict[str, list[QueueSettings | None]] = field(default_factory=dict)
+    """What the queues may be set to; None: there may be no such queue."""
+
+    def copy(self) -> Open:
+        return Open(
+            list(self.calls),
+            set(self.dying),
+            set(self.changing),
+            set(self.receiving),
+            set(self.emptied),
+            {name: list(settings) for name, settings in self.settings.items()},
+        )
 
 
 @dataclass(slots=True)
 class Promises:
-    alive: dict[str, bytes] = field(default_factory=dict)
-    """Acknowledged, by id, with the body; and not acknowledged as deleted."""
+    graves: Mapping[str, str]
+    """The dead-letter queue of each queue that has one."""
+    alive: dict[str, Fate] = field(default_factory=dict)
+    """Acknowledged, and not acknowledged as deleted."""
+    dead: set[str] = field(default_factory=set)
+    """Acknowledged as deleted, or found to be so."""
+    queues: dict[str, QueueSettings] = field(default_factory=dict)
     bodies: set[bytes] = field(default_factory=set)
     """Everything that anybody ever tried to send."""
-    dead: set[str] = field(default_factory=set)
-    """Acknowledged as deleted, or found to be so by a restart."""
-    leases: dict[str, Lease] = field(default_factory=dict)
-    """What consumers hold by acknowledged leases."""
-    over: list[tuple[str, str]] = field(default_factory=list)
-    """Queue and receipt of leases that have ended."""
+    refused: set[bytes] = field(default_factory=set)
+    """Of these, what was answered with an error, which promises that it had no effect."""
+    by_hand: set[bytes] = field(default_factory=set)
+    """What was put into `new/` by hand, and what a power cut has left of it."""
+    torn_by_hand: set[bytes] = field(default_factory=set)
+    uncertain: set[bytes] = field(default_factory=set)
+    """Sent by a commit whose sync failed: a power cut may damage it, whatever was seen before."""
+    aside: frozenset[str] = frozenset()
+    """Ids that may be in quarantine: the disk failed to read them."""
+    open: Open = field(default_factory=Open)
 
-    # Left open by the commit under way.
-    calls: list[list[bytes]] = field(default_factory=list)
-    """The bodies of each send under way, by what must appear together."""
-    dying: set[str] = field(default_factory=set)
-    """Ids that a delete or a purge under way names."""
-    changing: set[str] = field(default_factory=set)
-    """Ids whose leases are being changed."""
-    blurred: bool = False
-    """Whether a whole queue was being deleted."""
+    def copy(self) -> Promises:
+        return replace(
+            self,
+            alive=dict(self.alive),
+            dead=set(self.dead),
+            queues=dict(self.queues),
+            bodies=set(self.bodies),
+            by_hand=set(self.by_hand),
+            torn_by_hand=set(self.torn_by_hand),
+            open=self.open.copy(),
+        )
 
-    def settle(self) -> None:
-        """The commit under way was acknowledged, and its answers were noted."""
-        self.calls.clear()
-        self.dying.clear()
-        self.changing.clear()
-        self.blurred = False
+    # What is answered.
 
-    def sent(self, id: str, body: bytes) -> None:
+    def sent(self, id: str, fate: Fate) -> None:
         if id in self.alive or id in self.dead:
-            raise Broken(f"the id {id} was given twice")
-        self.alive[id] = body
+            raise Broken(Kind.OTHER, f"the id {id} was given twice")
+        self.alive[id] = fate
 
     def deleted(self, id: str) -> None:
         self.alive.pop(id, None)
-        self.leases.pop(id, None)
         self.dead.add(id)
 
-    def leased(self, id: str, body: bytes, lease: Lease, now: int) -> None:
-        self.seen(id, body)
-        held = self.leases.get(id)
-        if held is not None:
-            if held.ends > now:
-                raise Broken(f"{id} is leased twice at once: until {held.ends}, and again at {now}")
-            self.over.append((held.receipt.partition(":")[0], held.receipt))
-        self.leases[id] = lease
+    def leased(self, id: str, lease: Fate, now: Now) -> None:
+        """A receive has handed out the message, under `lease`."""
+        if lease.body not in self.bodies:
+            raise Broken(self._kind_of(lease.body), f"{id} was delivered as {lease.body[:40]!r}")
+        self.seen(id, lease.body)
+        if self._is_old(id, lease.queue, now):
+            raise Broken(Kind.OTHER, f"{id} is too old, and was delivered")
+        fate = self.alive.get(id)
+        if fate is not None and id not in self.open.changing:
+            if fate.token is not None and fate.ends > now.monotonic:
+                what = f"{id} is leased until {fate.ends}, and again at {now.monotonic}"
+                raise Broken(Kind.DOUBLED, what)
+            if fate.ends > now.monotonic:
+                what = f"{id} is hidden until {fate.ends}, and was delivered at {now.monotonic}"
+                raise Broken(Kind.OTHER, what)
+            before = fate.receives if fate.queue == lease.queue else 0
+            if lease.receives != before + 1 and lease.queue not in self.open.receiving:
+                what = f"{id} was received {before} times, and now {lease.receives} times"
+                raise Broken(Kind.OTHER, what)
+        self.alive[id] = lease
+        self.open.changing.discard(id)
 
-    def released(self, queue: str, id: str) -> None:
-        lease = self.leases.pop(id, None)
-        if lease is not None:
-            self.over.append((queue, lease.receipt))
+    def holds(self, id: str, token: str, now: Now) -> bool | None:
+        """Whether `token` is of the lease that the message is under; None if that isn't known."""
+        if id in self.open.changing or id in self.open.dying or id in self.dead:
+            return None
+        fate = self.alive.get(id)
+        return fate is not None and fate.token == token and fate.ends > now.monotonic
+
+    def released(self, id: str, *, undo: bool) -> None:
+        fate = self.alive.get(id)
+        if fate is not None:
+            receives = fate.receives - undo
+            self.alive[id] = replace(fate, receives=receives, token=None, due=0, ends=0, was=None)
+
+    def extended(self, id: str, due: int, now: Now) -> None:
+        fate = self.alive.get(id)
+        if fate is not None:
+            self.alive[id] = replace(fate, due=due, ends=now.monotonic + due - now.wall, was=None)
+
+    def must_be_in(self, queue: str, id: str, now: Now) -> bool:
+        fate = self.alive.get(id)
+        if fate is None or self._is_blurred(id, fate) or self._may_be_gone(id, fate, now):
+            return False
+        return self._places_of(fate) == {queue}
+
+    def emptied(self, queue: str) -> None:
+        """The queue was purged, or deleted. Of what may just be leaving it, the next look tells."""
+        for id, fate in list(self.alive.items()):
+            if fate.queue == queue and not self._may_be_dead_letter(fate):
+                self.deleted(id)
+            elif queue in self._places_of(fate):
+                self.open.dying.add(id)
 
     def seen(self, id: str, body: bytes) -> None:
         """A message was delivered, or found."""
         if id in self.dead:
-            raise Broken(f"{id} is deleted, and was delivered")
+            raise Broken(Kind.RESURRECTED, f"{id} is deleted, and was found: {body[:40]!r}")
+        fate = self.alive.get(id)
+        if fate is not None and fate.body in self.uncertain:
+            return
+        if fate is not None and fate.body != body:
+            raise Broken(Kind.TORN, f"{id} has another body than was sent: {body[:40]!r}")
         if body not in self.bodies:
-            raise Broken(f"{id} has a body that nobody sent: {body[:40]!r}")
-        if self.alive.get(id, body) != body:
-            raise Broken(f"{id} has another message's body")
+            raise Broken(self._kind_of(body), f"{id} has a body that nobody sent: {body[:40]!r}")
+        if body in self.refused:
+            raise Broken(Kind.INVENTED, f"{id} was refused with an error, and is there: {body[:40]!r}")
 
-    def judge(self, found: dict[str, tuple[bytes, Sight]]) -> None:
-        """After a crash, hold what is there against what was promised."""
-        for id, (body, _) in found.items():
-            self.seen(id, body)
-        missing = self.alive.keys() - found.keys() - self.dying
-        if missing and not self.blurred:
-            raise Broken(f"lost: {sorted(missing)}")
-        there = {body for body, _ in found.values()}
-        for call in self.calls:
-            arrived = [body for body in call if body in there]
-            if arrived and len(arrived) != len(call):
-                raise Broken(f"{len(arrived)} of the {len(call)} messages of one send are there")
+    def _kind_of(self, body: bytes) -> Kind:
+        torn = not any(body) or any(each.startswith(body) for each in self.bodies)
+        return Kind.TORN if torn else Kind.INVENTED
 
-    def judge_leases(self, found: dict[str, tuple[bytes, Sight]], wall: int, monotonic: int) -> None:
-        """After a crash, of strict queues: what was leased is leased, until it is due.
+    # What is found.
 
-        That is past at the Unix time `wall`, or by `monotonic`, the dead process's last.
+    def judge(self, found: Mapping[str, Found], queues: Mapping[str, QueueSettings], now: Now) -> None:
+        """Hold what is there against what was promised.
+
+        `now` is the time in the process that made the promises: when it died, or the present.
         """
-        for id, lease in self.leases.items():
-            if id in self.changing or id in self.dying or self.blurred:
-                continue
-            if lease.due <= wall or lease.ends <= monotonic:
-                continue
-            sight = found[id][1]
-            if lease.token not in sight.path or sight.due != lease.due:
-                raise Broken(f"{id} was leased until {lease.due}, and is {sight.state.value}")
+        self._judge_queues(queues)
+        expected = self.by_hand | self.uncertain | {b for call in self.open.calls for b in call}
+        places: dict[bytes, str] = {}
+        for id, finding in found.items():
+            self.seen(id, finding.body)
+            if id not in self.alive and finding.body not in expected:
+                what = f"{id} is there, and nobody was told of it: {finding.body[:40]!r}"
+                raise Broken(Kind.INVENTED, what)
+            other = places.setdefault(finding.body, id)
+            if other != id and finding.body not in self.torn_by_hand and not finding.is_torn:
+                raise Broken(Kind.DOUBLED, f"one body under two ids: {other}, {id}")
+        for id, fate in self.alive.items():
+            if id not in found and not self._may_be_gone(id, fate, now):
+                raise Broken(Kind.LOST, f"{id} of {fate.queue}, {fate.body[:40]!r}")
+        for call in self.open.calls:
+            arrived = sum(body in places for body in call)
+            if arrived and arrived != len(call):
+                what = f"{arrived} of the {len(call)} messages of one send are there"
+                raise Broken(Kind.INVENTED, what)
 
-    def accept(self, found: dict[str, tuple[bytes, Sight]], wall: int, monotonic: int) -> None:
-        """What a restart found is how it is from now on."""
-        self.dead |= self.alive.keys() - found.keys()
-        self.alive = {id: body for id, (body, _) in found.items()}
-        for id, lease in list(self.leases.items()):
-            if id not in found or lease.token not in found[id][1].path:
-                del self.leases[id]
+    def judge_states(self, found: Mapping[str, Found], now: Now, *, crashed: bool) -> None:
+        """The same for where each message is, under which lease, and how often it was received."""
+        for id, fate in self.alive.items():
+            if id not in found or self._is_blurred(id, fate):
                 continue
-            lease.due = found[id][1].due or 0
-            lease.ends = monotonic + lease.due - wall
-        self.settle()
+            name = found[id].name
+            possible: Fate | None = fate
+            while possible is not None and not self._is_as(possible, name, now, crashed):
+                possible = possible.was if crashed else None
+            if possible is None:
+                raise Broken(
+                    Kind.OTHER,
+                    f"{id} is {name.state.value} in {name.queue} until {name.due}, received "
+                    f"{name.receives} times; at {now} it must be {fate}",
+                )
+
+    def accept(
+        self,
+        found: Mapping[str, Found],
+        queues: Mapping[str, QueueSettings],
+        now: Now,
+        *,
+        crashed: bool,
+    ) -> None:
+        """How it was found is how it is from now on; `now` is of the process that has found it.
+
+        One that has just started has only the wall clock to tell how long a lease lasts.
+        """
+        before = self.alive
+        self.dead |= self.alive.keys() - found.keys()
+        self.alive = {id: _fate(each, now, before.get(id), crashed) for id, each in found.items()}
+        self.queues = dict(queues)
+        self.open = Open()
+
+    def _judge_queues(self, queues: Mapping[str, QueueSettings]) -> None:
+        for name in self.queues.keys() | queues.keys() | self.open.settings.keys():
+            allowed = [self.queues.get(name), *self.open.settings.get(name, ())]
+            if queues.get(name) not in allowed:
+                raise Broken(Kind.OTHER, f"the queue {name} is {queues.get(name)}, not {allowed}")
+
+    def _may_be_gone(self, id: str, fate: Fate, now: Now) -> bool:
+        places = self._places_of(fate)
+        return (
+            id in self.open.dying
+            or id in self.aside
+            or fate.body in self.uncertain
+            or not places.isdisjoint(self.open.emptied)
+            or any(self._is_old(id, queue, now) for queue in places)
+        )
+
+    def _is_old(self, id: str, queue: str, now: Now) -> bool:
+        settings = self.queues.get(queue)
+        retention = settings.retention if settings is not None else 0
+        return bool(retention) and sent_at(id) + retention <= now.wall
+
+    def _places_of(self, fate: Fate) -> set[str]:
+        """The message's queue, and where it would be as a dead letter."""
+        grave = self.graves.get(fate.queue)
+        if grave is None or not self._may_be_dead_letter(fate):
+            return {fate.queue}
+        return {fate.queue, grave}
+
+    def _may_be_dead_letter(self, fate: Fate) -> bool:
+        if fate.queue not in self.graves:
+            return False
+        settings = self.queues.get(fate.queue)
+        # What was leased when the process died may have come back since, once more received.
+        receives = fate.receives + (fate.queue in self.open.receiving)
+        return settings is None or receives >= settings.max_receives
+
+    def _is_blurred(self, id: str, fate: Fate) -> bool:
+        return (
+            id in self.open.changing
+            or id in self.open.dying
+            or fate.body in self.uncertain
+            or not self._places_of(fate).isdisjoint(self.open.emptied)
+        )
+
+    def _is_as(self, fate: Fate, name: Name, now: Now, crashed: bool) -> bool:
+        """Whether the message may be where it was seen."""
+        as_before = name.queue == fate.queue and name.receives == fate.receives
+        is_over = fate.ends <= now.monotonic or (crashed and fate.due <= now.wall)
+        if name.state is not State.READY:
+            if as_before and fate.due == name.due and name.token == fate.token:
+                return True
+            before = fate.receives if name.queue == fate.queue else 0
+            return is_over and self._may_be_received(name, before)
+        if name.queue == fate.queue:
+            # What was leased, and given to nobody because the disk failed, may be back by now.
+            return is_over and (as_before or self._may_be_received(name, fate.receives))
+        buried = name.queue in self._places_of(fate) and not name.receives
+        return is_over and buried
+
+    def _may_be_received(self, name: Name, before: int) -> bool:
+        return name.queue in self.open.receiving and name.receives == before + 1
+
+
+def _fate(found: Found, now: Now, before: Fate | None, crashed: bool) -> Fate:
+    name = found.name
+    due = name.due or 0
+    ends = now.monotonic + due - now.wall if due else 0
+    was = None
+    if before is not None and not crashed:
+        is_same = before.queue == name.queue and before.due == due
+        ends = before.ends if is_same else ends
+        was = before.was if is_same else before
+    return Fate(
+        # It may be damaged where that is nobody's fault.
+        body=found.body if before is None else before.body,
+        queue=name.queue,
+        receives=name.receives,
+        token=name.token,
+        due=due,
+        ends=ends,
+        was=was,
+    )

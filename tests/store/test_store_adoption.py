@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from itertools import product
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,6 +13,7 @@ from engine_rig import EngineRig
 from faulty_disk import FaultyDisk
 from planting import Root
 from spoolrack_store.files.disk import LocalDisk
+from spoolrack_store.files.syncer import SyncFailed
 from spoolrack_store.model.operations import DeleteQueue
 
 
@@ -136,8 +138,13 @@ def test_a_file_on_its_way_into_a_deleted_queue_goes_with_it(root: Root, rig: En
     assert rig.states() == {}
 
 
-@pytest.mark.parametrize("name", ["read", "facts", "sync_file", "rename"])
-@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ENOENT])
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        *product(["read", "facts", "rename"], [errno.EACCES, errno.EIO, errno.ENOENT]),
+        *product(["sync_file"], [errno.EACCES, errno.EMFILE, errno.ENOENT]),
+    ],
+)
 def test_a_file_that_cannot_be_adopted_stops_nothing(root: Root, name: str, code: int) -> None:
     disk = FaultyDisk(LocalDisk(root.path))
     rig = EngineRig(disk)
@@ -150,6 +157,19 @@ def test_a_file_that_cannot_be_adopted_stops_nothing(root: Root, name: str, code
     rest(rig, looks=4)
     assert [message.body for message in rig.receive(5)] == [b"stubborn"]
     rig.check()
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_failed_sync_of_a_file_ends_all_promises_instead_of_being_repeated(
+    root: Root, code: int
+) -> None:
+    disk = FaultyDisk(LocalDisk(root.path))
+    rig = EngineRig(disk)
+    path = put(root, b"not on the disk")
+    disk.fail(code, "sync_file", path=path.name, times=1)
+    with pytest.raises(SyncFailed):
+        rest(rig)
+    assert path.exists()
 
 
 def test_a_kill_after_the_new_name_and_before_the_publication_loses_nothing(

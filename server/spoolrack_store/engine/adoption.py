@@ -7,6 +7,7 @@ message like any other, with the same promises. What isn't a regular file with o
 
 from __future__ import annotations
 
+import errno
 import logging
 import zlib
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Final
 from ..files import layout
 from ..files.disk import Facts, Kind
 from ..files.folders import explained
+from ..files.syncer import SyncFailed
 from ..model.clock import SECOND, Millis
 from ..model.errors import StoreError
 from ..model.names import Entry, NotAName, parse_filed
@@ -27,6 +29,8 @@ log = logging.getLogger(__name__)
 
 UNCHANGED_FOR: Final = Millis(2 * SECOND)
 LOOK_EVERY: Final = Millis(2 * SECOND)
+_FAILED_SYNC: Final = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
+"""What fsync(2) itself says, and open(2) of a file that is there doesn't."""
 
 
 class Adoption:
@@ -40,7 +44,10 @@ class Adoption:
         """What was found untagged in `new/`, and since when it is as it is, monotonic."""
 
     def look(self) -> None:
-        """Adopt what has been unchanged for long enough. The next commit makes it durable."""
+        """Adopt what has been unchanged for long enough. The next commit makes it durable.
+
+        Raises `SyncFailed` if a file can't be made durable.
+        """
         root = self._root
         now = root.clock.monotonic()
         there: dict[str, tuple[Facts, Millis]] = {}
@@ -76,6 +83,16 @@ class Adoption:
             and filed.queue in self._catalog.queues
         )
 
+    def _sync(self, path: str) -> None:
+        """Make the file durable; raises `OSError` if it can't be opened, else `SyncFailed`."""
+        try:
+            self._root.disk.sync_file(path)
+        except OSError as error:
+            if error.errno in _FAILED_SYNC:
+                # The kernel takes it for written now: a repetition would succeed, and prove nothing.
+                raise SyncFailed(str(error)) from error
+            raise
+
     def _adopt(self, path: str, queue: str) -> None:
         root = self._root
         limit = self._catalog.queues[queue].settings.max_message_size
@@ -84,7 +101,7 @@ class Adoption:
             if len(body) > limit:
                 root.folders.quarantine(path, f"more than the {limit} bytes that {queue} takes")
                 return
-            root.disk.sync_file(path)
+            self._sync(path)
             entry = Entry(id=root.ids.make(), size=len(body), crc=zlib.crc32(body))
             target = layout.sent(queue, replace(entry, owner=root.owner))
             moved = root.folders.move(Move.ADOPT, State.SENT, path, State.SENT, target)

@@ -29,6 +29,7 @@ from ..model.errors import (
     QueueNotFound,
     StoreError,
 )
+from ..model.ids import is_id
 from ..model.names import QUEUE_NAME, is_queue_name
 from ..model.settings import SPANS, QueueSettings, Record, decode, encode
 from .root import Root
@@ -152,6 +153,9 @@ class Catalog:
     def _doom(self, name: str) -> None:
         live = self.require(name)
         version = self._next_version(name, live.version)
+        # A dead letter may have just left: a crash that kept the tombstone and not that move would
+        # delete it with the queue.
+        self._root.folders.settle(layout.queue_folder(name))
         self._write(name, version, None, live.created_at)
         del self.queues[name]
         self.doomed[name] = version
@@ -352,9 +356,10 @@ class Catalog:
             raise SyncFailed(str(error)) from error
 
     def _has_messages(self, name: str) -> bool:
-        scan = self._root.folders.scan
+        scan, prefix = self._root.folders.scan, f"{name}:"
+        # What was put into `new/` by hand may be waiting for a queue that never was.
         return bool(scan(layout.queue_folder(name))) or any(
-            found.name.startswith(f"{name}:")
+            found.name.startswith(prefix) and not is_id(found.name.removeprefix(prefix))
             for folder in (layout.DELAY, layout.NEW)
             for found in scan(folder)
         )

@@ -122,5 +122,7 @@ class Letters:
             moved, index = False, None
         if moved and index is not None:
             index.ready.add(buried)
+            # A receipt of it must not outlive the move: also a relaxed receive waits for the sync now.
+            self._root.commit_soon()
         elif index is None and queue in self._root.index.queues:
             self._root.index.queues[queue].ready.add(name)

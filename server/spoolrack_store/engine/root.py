@@ -48,6 +48,10 @@ class Root:
         """Unix time and monotonic time, `span` milliseconds from now."""
         return Millis(self.clock.wall() + span), Millis(self.clock.monotonic() + span)
 
+    def commit_soon(self) -> None:
+        """Let the next commit make durable what was done, whatever is asked of it."""
+        self.after_sync.append(_nothing)
+
     def drop_after_sync(self, folder: str) -> None:
         """Remove the batch folder, which is empty now, once the moves out of it are durable."""
 
@@ -61,6 +65,10 @@ class Root:
 
     def path_of(self, queue: str, hidden: Hidden) -> str:
         return layout.hidden(queue, item_of(hidden.item), hidden.due, hidden.token)
+
+
+def _nothing() -> None:
+    """It is enough that there was a sync."""
 
 
 def item_of(item: str | BatchFolder) -> Item:

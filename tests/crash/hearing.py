@@ -1,0 +1,225 @@
+"""Notes in `Promises` what is answered, and says which answers break a promise by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from acts import Plot
+from holding import Consumer, id_in, token_in
+from promises import Broken, Fate, Kind, Now, Open, Promises
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import DiskError, DiskFull, StoreError
+from spoolrack_store.model.operations import (
+    ById,
+    ByReceipt,
+    ChangeVisibility,
+    CreateQueue,
+    Delete,
+    DeleteQueue,
+    GiveBack,
+    Message,
+    Outgoing,
+    Purge,
+    Queue,
+    Receive,
+    Request,
+    Send,
+    Sent,
+    UpdateQueue,
+    VisibilityChange,
+)
+from spoolrack_store.model.settings import QueueSettings
+from step_disk import Failing, Fault
+
+_ORDER = (
+    CreateQueue,
+    UpdateQueue,
+    DeleteQueue,
+    Purge,
+    Send,
+    Delete,
+    ChangeVisibility,
+    GiveBack,
+    Receive,
+)
+
+
+class Hearing:
+    def __init__(self, fates: Promises, plot: Plot) -> None:
+        self.fates = fates
+        self._plot = plot
+        self._now = Now(0, 0)
+        self._failed = False
+        """Whether a call of the disk failed during the commit that is heard."""
+        self._failing: Failing | None = None
+        self.messages = 0
+        """Acknowledged sends."""
+
+    def hear(
+        self,
+        told: Sequence[tuple[Request[object], Consumer | None, object]],
+        *,
+        before: Open,
+        now: Now,
+        failed: bool,
+        failing: Failing | None,
+    ) -> None:
+        """Take in the answers of one commit; `before` is what was open before it.
+
+        What it opened is closed by that, unless a call of the disk has `failed`.
+        """
+        asked, self.fates.open = self.fates.open, before
+        self._now, self._failed, self._failing = now, failed, failing
+        for request, who, outcome in sorted(told, key=_heard_at):
+            self._check_error(request, outcome)
+            self._hear(request, who, outcome)
+        if failed:
+            before.changing |= asked.changing
+            before.receiving |= asked.receiving
+
+    def _hear(self, request: Request[object], who: Consumer | None, outcome: object) -> None:
+        match request:
+            case Send(queue=queue, messages=messages):
+                self._sent(queue, messages, outcome)
+            case Receive():
+                if isinstance(outcome, list):
+                    assert who is not None
+                    for message in outcome:
+                        self._received(message, who)
+            case Delete(queue=queue, targets=targets):
+                if isinstance(outcome, list):
+                    for target, result in zip(targets, outcome, strict=True):
+                        if isinstance(target, ByReceipt):
+                            self._deleted_by_receipt(target, result, who)
+                        else:
+                            self._deleted_by_id(queue, target, result)
+            case ChangeVisibility(changes=changes):
+                if isinstance(outcome, list):
+                    for change, result in zip(changes, outcome, strict=True):
+                        self._changed(change, result, who)
+            case GiveBack(receipts=receipts):
+                if outcome is None:
+                    for receipt in receipts:
+                        self._given_back(receipt, who)
+            case CreateQueue(name=queue) | UpdateQueue(name=queue):
+                if isinstance(outcome, Queue):
+                    self._set(queue, outcome.settings, request)
+            case DeleteQueue(name=queue):
+                if not isinstance(outcome, StoreError):
+                    self.fates.emptied(queue)
+                    self.fates.queues.pop(queue, None)
+            case Purge(queue=queue):
+                if not isinstance(outcome, StoreError):
+                    self.fates.emptied(queue)
+                elif self._failed:
+                    # It leaves the rest in place.
+                    self.fates.open.emptied.add(queue)
+            case _:
+                raise AssertionError(request)
+
+    def _check_error(self, request: Request[object], outcome: object) -> None:
+        outcomes = outcome if isinstance(outcome, list) else [outcome]
+        errors = [each for each in outcomes if isinstance(each, DiskError | DiskFull)]
+        if errors and not self._failed:
+            raise Broken(Kind.OTHER, f"{request} met {errors[0]}, and nothing failed")
+        if errors and self._is_full and isinstance(request, Delete | Receive):
+            raise Broken(Kind.OTHER, f"on a full disk, {request} met {errors[0]}")
+
+    def _sent(self, queue: str, messages: Sequence[Outgoing], outcome: object) -> None:
+        results = outcome if isinstance(outcome, list) else [outcome] * len(messages)
+        for message, result in zip(messages, results, strict=True):
+            if not isinstance(result, Sent):
+                self.fates.refused.add(message.body)
+                continue
+            self.messages += 1
+            fate = Fate(body=message.body, queue=queue)
+            if message.delay:
+                ends = self._now.monotonic + message.delay
+                fate = replace(fate, due=self._now.wall + message.delay, ends=ends)
+            self.fates.sent(result.id, fate)
+
+    def _received(self, message: Message, who: Consumer) -> None:
+        assert message.receipt is not None
+        assert message.due is not None
+        lease = Fate(
+            body=message.body,
+            queue=message.queue,
+            receives=message.receives,
+            token=token_in(message.receipt),
+            due=message.due,
+            ends=self._now.monotonic + message.due - self._now.wall,
+        )
+        self.fates.leased(message.id, lease, self._now)
+        who.take(message.receipt)
+
+    @property
+    def _is_full(self) -> bool:
+        return self._failing is not None and self._failing.fault is Fault.FULL
+
+    def _holds(self, receipt: str) -> bool | None:
+        """Whether the receipt is good; None if that isn't known."""
+        id, token = id_in(receipt), token_in(receipt)
+        holds = self.fates.holds(id, token, self._now)
+        fate = self.fates.alive.get(id)
+        if holds is False and self._failing is not None and fate is not None and fate.token == token:
+            # The lease is over, but the disk may have refused to bring the message back.
+            return None
+        return holds
+
+    def _deleted_by_receipt(
+        self, target: ByReceipt, result: StoreError | None, who: Consumer | None
+    ) -> None:
+        id, holds = id_in(target.receipt), self._holds(target.receipt)
+        if result is None:
+            if holds is False and id in self.fates.alive:
+                raise Broken(Kind.OTHER, f"the receipt of an old lease deleted {id}")
+            self.fates.deleted(id)
+        elif holds and not self._failed:
+            raise Broken(Kind.OTHER, f"a good receipt didn't delete {id}: {result}")
+        if who is not None and not isinstance(result, DiskError | DiskFull):
+            who.use_up(target.receipt)
+
+    def _deleted_by_id(self, queue: str, target: ById, result: StoreError | None) -> None:
+        if result is None:
+            self.fates.deleted(target.id)
+        elif self._failing is None and self.fates.must_be_in(queue, target.id, self._now):
+            raise Broken(Kind.OTHER, f"{target.id} wasn't found to be deleted: {result}")
+
+    def _changed(
+        self, change: VisibilityChange, result: Millis | StoreError | None, who: Consumer | None
+    ) -> None:
+        id, holds = id_in(change.receipt), self._holds(change.receipt)
+        if isinstance(result, StoreError):
+            if holds and not self._failed:
+                raise Broken(Kind.OTHER, f"a good receipt can't change {id}: {result}")
+        elif holds is False or id in self.fates.dead:
+            raise Broken(Kind.OTHER, f"the receipt of an old lease changed {id}")
+        elif result is None:
+            self.fates.released(id, undo=False)
+        else:
+            self.fates.extended(id, result, self._now)
+        if who is not None and not isinstance(result, int | DiskError | DiskFull):
+            who.use_up(change.receipt)
+
+    def _given_back(self, receipt: str, who: Consumer | None) -> None:
+        holds = self._holds(receipt)
+        if holds:
+            self.fates.released(id_in(receipt), undo=True)
+        elif holds is None:
+            self.fates.open.changing.add(id_in(receipt))
+        if who is not None:
+            who.use_up(receipt)
+
+    def _set(self, queue: str, settings: QueueSettings, request: Request[object]) -> None:
+        if queue not in self.fates.queues and any(
+            fate.queue == queue for fate in self.fates.alive.values()
+        ):
+            raise Broken(Kind.OTHER, f"the queue {queue} is new, and messages of it are owed")
+        self.fates.queues[queue] = settings
+
+
+def _heard_at(told: tuple[Request[object], Consumer | None, object]) -> int:
+    """Answers are heard in the order in which the engine does things: what one consumer has released,
+    another may hold."""
+    return next(at for at, kind in enumerate(_ORDER) if isinstance(told[0], kind))

@@ -1,0 +1,164 @@
+"""Makes up a history from a seed: a few lives of one root, with one to three consumers, and crashes.
+
+Some have a disk that fails, some a clock that is set. Most lines are commits of one to three requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from acts import Act, Crash, Fail, History, Line, Place, Plot
+from asking import CONSUMERS, QUEUES
+from cuts import KILL, Cut, Keep, Model
+from step_disk import Fault, Torn
+
+LINES = 25
+"""So many in each life."""
+FAULTY = 0.3
+"""So many of the histories have a disk that fails."""
+WHOLE_QUEUE = 0.04
+"""So many of the commits are about whole queues, which end most of what the story is about."""
+POWER = 0.8
+"""So many of the crashes take the power, too."""
+
+
+def random_history(seed: int) -> History:
+    return _Inventing(seed).history()
+
+
+def plot_of(random: Random, seed: int) -> Plot:
+    return Plot(
+        seed=seed,
+        model=random.choice(list(Model)),
+        can_sync_all=random.random() < 0.5,
+        relaxed=random.random() < 0.2,
+        max_receives=random.choice((2, 3)),
+    )
+
+
+class _Inventing:
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = random = Random(f"history {seed}")
+        self.plot = plot_of(random, seed)
+        self.queues = QUEUES if random.random() < 0.5 else ("q", "d")
+        self.consumers = random.randint(1, CONSUMERS)
+        self.is_faulty = random.random() < FAULTY
+
+    def history(self) -> History:
+        lines: list[Line] = []
+        for _ in range(self.random.randint(1, 4)):
+            life = [self._line() for _ in range(LINES)]
+            life.insert(self.random.randrange(LINES), self._crash())
+            if self.is_faulty:
+                for _ in range(self.random.randint(1, 3)):
+                    at = self.random.randrange(LINES)
+                    life.insert(at, self._fail())
+                    life.insert(at + self.random.randint(2, 5), (Act("heal"),))
+            lines += life
+        return History(self.plot, tuple(lines))
+
+    def _line(self) -> Line:
+        match self.random.randrange(12):
+            case 0:
+                return (Act("pass", (self._pick(1, 1_000, 29_999, 30_000, 45_000),)),)
+            case 1:
+                return (Act("later", (self._pick(2_000, 30_000, 30_000, 60_000),)),)
+            case 2:
+                return (Act("reap"),) if self.random.random() < 0.7 else (Act("tick"),)
+            case 3 if self.random.random() < 0.3:
+                return (Act("wall", (self._pick(-3_600_000, 3_600_000),)),)
+            case 3 if self.random.random() < 0.5:
+                return (Act("put", (self._queue(), self._pick(0, 5, 60))),)
+            case _:
+                return self._commit()
+
+    def _commit(self) -> Line:
+        makers: list[Callable[[], Act]] = [
+            *[self._send] * 4,
+            *[self._receive] * 4,
+            *[self._delete] * 3,
+            self._delete_by_id,
+            *[self._change] * 2,
+            self._give_back,
+            self._create,
+        ]
+        if self.random.random() < WHOLE_QUEUE:
+            makers = [self._purge, self._delete_queue, self._update]
+        count = self._pick(1, 1, 2, 3)
+        return tuple(self.random.choice(makers)() for _ in range(count))
+
+    def _crash(self) -> Crash:
+        random = self.random
+        torn = random.choice((None, None, *Torn))
+        places = [Place(random.randrange(60), torn, self._cut())]
+        while random.random() < 0.3:
+            # The next start dies as well, or the disk fails during it.
+            if random.random() < 0.8:
+                places.append(Place(random.randrange(16), random.choice((None, *Torn)), self._cut()))
+            elif self.is_faulty:
+                fault = random.choice((Fault.EIO, Fault.ENOSPC, Fault.EMFILE))
+                places.append(Place(random.randrange(30), fault, self._cut()))
+        return Crash(tuple(places))
+
+    def _fail(self) -> Fail:
+        fault = self.random.choice(list(Fault))
+        often = 1 << 20
+        times = often if fault is Fault.FULL else self._pick(1, 1, 1, 2, 5, often)
+        return Fail(fault, self.random.randrange(20), times, self._cut())
+
+    def _cut(self) -> Cut:
+        if self.random.random() >= POWER:
+            return KILL
+        return Cut(Keep.SOME, (self.random.randrange(1 << 30),))
+
+    # The requests.
+
+    def _pick(self, *numbers: int) -> int:
+        return self.random.choice(numbers)
+
+    def _queue(self) -> str:
+        return self.random.choice(self.queues)
+
+    def _some_receipts(self) -> tuple[int, str, int, int]:
+        """Whose, of the good ones or of the used ones, and which."""
+        whose = "held" if self.random.random() < 0.85 else "old"
+        count = self._pick(0, 0, 0, 1, 1, 2, 3)
+        return self._consumer(), whose, self.random.randrange(8), count
+
+    def _consumer(self) -> int:
+        return self.random.randrange(self.consumers)
+
+    def _send(self) -> Act:
+        count, size = self._pick(1, 1, 2, 3, 7), self._pick(0, 5, 60)
+        return Act("send", (self._queue(), count, size, self._pick(0, 0, 0, 10_000)))
+
+    def _receive(self) -> Act:
+        most, visibility = self._pick(1, 2, 3, 10), self._pick(0, 30_000, 5_000)
+        return Act("receive", (self._consumer(), self._queue(), most, visibility))
+
+    def _delete(self) -> Act:
+        return Act("delete", self._some_receipts())
+
+    def _delete_by_id(self) -> Act:
+        args = self._queue(), self.random.randrange(20), self._pick(1, 1, 2, 3, 6)
+        return Act("delete-id", args)
+
+    def _change(self) -> Act:
+        return Act("change", (*self._some_receipts(), self._pick(0, 60_000)))
+
+    def _give_back(self) -> Act:
+        return Act("give-back", self._some_receipts())
+
+    def _create(self) -> Act:
+        return Act("create", (self._queue(),))
+
+    def _purge(self) -> Act:
+        return Act("purge", (self._queue(),))
+
+    def _delete_queue(self) -> Act:
+        return Act("delete-queue", (self._queue(),))
+
+    def _update(self) -> Act:
+        return Act("update", (self._queue(), self._pick(10_000, 30_000, 60_000)))
