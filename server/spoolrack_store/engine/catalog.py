@@ -321,7 +321,7 @@ class Catalog:
             settings=record.settings,
             version=version,
             created_at=record.created_at,
-            written_ns=self._written_ns(name, version) or 0,
+            written_ns=self._noted_ns(name, version),
         )
         self._root.index.queues[name] = QueueIndex()
         try:
@@ -384,7 +384,15 @@ class Catalog:
             # A part of it may be there still.
             self._left.setdefault(name, set()).add(version)
             raise
-        return self._written_ns(name, version) or 0
+        return self._noted_ns(name, version)
+
+    def _noted_ns(self, name: str, version: int) -> int:
+        """When the file of our version was written; 0 if that can't be told, and is asked again."""
+        try:
+            return self._written_ns(name, version) or 0
+        except StoreError as error:
+            log.warning("the settings of %s can't be looked at for now: %s", name, error)
+            return 0
 
     def _written_ns(self, name: str, version: int) -> int | None:
         """When the file of a version was written; None if it isn't there."""
