@@ -210,7 +210,7 @@ SYNC_MUTANTS: Final = (
     Mutant(
         name="adopted-without-a-sync",
         breaks="from its adoption on the promises hold for a file that was moved in by hand",
-        edits=edit("engine/adoption.py", "            root.disk.sync_file(path)\n", ""),
+        edits=edit("engine/adoption.py", "            self._sync(path)\n", ""),
         caught_by=(_STEPS, "tests/store/test_store_adoption.py"),
     ),
     Mutant(
