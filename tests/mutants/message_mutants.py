@@ -17,13 +17,13 @@ MESSAGE_MUTANTS: Final = (
     Mutant(
         name="new-is-not-checked",
         breaks="what was not written whole is never delivered",
-        edits=edit("engine/recovery.py", "        read_message(disk, path, entry)\n", ""),
+        edits=edit("engine/heir.py", "        read_message(disk, path, entry)\n", ""),
         caught_by=(_RECOVERY,),
     ),
     Mutant(
         name="half-a-batch-is-delivered",
         breaks="the messages of one send appear all or not at all",
-        edits=edit("engine/recovery.py", "        if there < item.count:", "        if there == 0:"),
+        edits=edit("engine/heir.py", "        if there < item.count:", "        if there == 0:"),
         caught_by=(_RECOVERY,),
     ),
     Mutant(
@@ -58,7 +58,7 @@ MESSAGE_MUTANTS: Final = (
         name="dues-in-new-are-forgotten-by-a-restart",
         breaks="a delayed send that a crash has stopped in new/ is still delayed",
         edits=edit(
-            "engine/recovery.py",
+            "engine/heir.py",
             "            due=filed.due,\n            due_monotonic=Millis(self",
             "            due=None,\n            due_monotonic=Millis(self",
         ),
@@ -90,26 +90,6 @@ MESSAGE_MUTANTS: Final = (
         edits=edit("engine/recovery.py", "        self._root.ids.rise_above(item.id)\n", ""),
         caught_by=(_RECOVERY,),
     ),
-    Mutant(
-        name="live-owners-are-removed",
-        breaks="what belongs to a writer is touched by others only when its lock is free",
-        edits=edit(
-            "files/opening.py",
-            "        if lock is not None:\n            disk.unlink(path)\n            lock.release()",
-            "        disk.unlink(path)\n        if lock is not None:\n            lock.release()",
-        ),
-        caught_by=(_STEPS,),
-    ),
-    Mutant(
-        name="a-root-is-shared",
-        breaks="a root is served by one store at a time",
-        edits=edit(
-            "files/opening.py",
-            "        if lock is None:\n            raise RootInUse(root=root, holder=_holder(disk))\n",
-            "        assert lock is None or lock\n",
-        ),
-        caught_by=("tests/store/test_store_front.py",),
-    ),
     # Order and content.
     Mutant(
         name="ids-fall-with-the-clock",
@@ -127,7 +107,9 @@ MESSAGE_MUTANTS: Final = (
         name="checksums-are-not-compared",
         breaks="bit rot is detected on every read",
         edits=edit(
-            "model/content.py", "    if zlib.crc32(raw) != entry.crc:", "    if zlib.crc32(raw) < 0:"
+            "model/content.py",
+            '        raise NotTheContent("its checksum differs")\n',
+            "        return\n",
         ),
         caught_by=("tests/unit/test_content.py",),
     ),
@@ -155,21 +137,21 @@ MESSAGE_MUTANTS: Final = (
             Edit(
                 file="engine/leaser.py",
                 old="            return []\n        root.index.hide(queue, hidden)\n"
-                "        return self._read(live, hidden)\n\n    def _lease_folder(",
+                "        return self._delivery.read(live, hidden)\n\n    def _lease_folder(",
                 new="        root.index.hide(queue, hidden)\n"
-                "        return self._read(live, hidden)\n\n    def _lease_folder(",
+                "        return self._delivery.read(live, hidden)\n\n    def _lease_folder(",
             ),
             Edit(
-                file="engine/leaser.py",
+                file="engine/delivery.py",
                 old='            log.warning("%s was taken away by somebody else", path)\n'
                 "            self._requeuer.forget(queue, hidden, name)\n"
                 "            return None\n",
                 new='            found = parse(Entry(id=entry.id, size=0, crc=0), b"")\n',
             ),
             Edit(
-                file="engine/leaser.py",
-                old="from ..model.clock import Millis\n",
-                new="from ..model.clock import Millis\nfrom ..model.content import parse\n"
+                file="engine/delivery.py",
+                old="from ..model.errors import StoreError\n",
+                new="from ..model.content import parse\nfrom ..model.errors import StoreError\n"
                 "from ..model.names import Entry\n",
             ),
         ),

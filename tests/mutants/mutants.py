@@ -6,9 +6,10 @@ from typing import Final
 
 from message_mutants import MESSAGE_MUTANTS
 from mutant import Mutant
+from peer_mutants import PEER_MUTANTS
 from sync_mutants import SYNC_MUTANTS
 
-MUTANTS: Final[tuple[Mutant, ...]] = SYNC_MUTANTS + MESSAGE_MUTANTS
+MUTANTS: Final[tuple[Mutant, ...]] = SYNC_MUTANTS + MESSAGE_MUTANTS + PEER_MUTANTS
 
 
 def mutant_called(name: str) -> Mutant:
