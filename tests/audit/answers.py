@@ -113,8 +113,11 @@ class Answers:
             self._judge_written(line, id)
         for id, token in leased.items():
             self._judge_leased(line, id, token)
-        for id in {each["id"].decode() for each in _RECEIPT.finditer(stream.asked)}:
-            self._judge_done(line, id, stream.since)
+        asked = {
+            each["id"].decode(): each["token"].decode() for each in _RECEIPT.finditer(stream.asked)
+        }
+        for id, token in asked.items():
+            self._judge_done(line, id, token, stream.since)
 
     def _judge_all(self, line: int) -> None:
         for change in self._shadow.pending:
@@ -139,16 +142,22 @@ class Answers:
         else:
             self._say_moved(line, id, body)
 
-    def _judge_done(self, line: int, id: str, since: int) -> None:
-        """A delete, an extension or a release has moved what it names."""
+    def _judge_done(self, line: int, id: str, token: str, since: int) -> None:
+        """A delete, an extension or a release has moved what it names.
+
+        What was released may be leased again, to somebody else, before the release is told.
+        """
         body = self.bodies.get(id)
         if body is None or max(each.last_change for each in body.above()) <= since:
             self._finds(line, f"an answer leaves before anything was done with {id}")
         else:
-            self._say_moved(line, id, body)
+            self._say_moved(line, id, body, own=token)
 
-    def _say_moved(self, line: int, id: str, body: Node) -> None:
-        self._say(line, id, [each for each in self._shadow.pending_of(body) if not each.excused])
+    def _say_moved(self, line: int, id: str, body: Node, own: str | None = None) -> None:
+        late = [each for each in self._shadow.pending_of(body) if not each.excused]
+        if own is not None:
+            late = [each for each in late if "~" not in each.target or f"~{own}" in each.target]
+        self._say(line, id, late)
 
     def _say(self, line: int, id: str, late: list[Change]) -> None:
         for change in late:

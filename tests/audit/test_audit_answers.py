@@ -120,6 +120,21 @@ def test_while_others_wait_an_answer_depends_on_what_it_names(trace: TraceText) 
     assert f"an answer about {id_of(2)}" in finding(trace)
 
 
+def test_a_release_is_told_though_somebody_else_has_leased_the_message_by_then(
+    trace: TraceText,
+) -> None:
+    trace.send(1)
+    trace.lease()
+    trace.ask(5, receipt_of(1))
+    trace.ask(1, "somebody else's", client=2)
+    trace.rename(LEASED, READY)
+    trace.sync("queues/q", "delay")
+    trace.rename(READY, LEASED.replace("~", "~0").removesuffix(LEASED[-1]))
+    trace.answer(5)
+
+    assert report(trace).findings == []
+
+
 def test_a_lease_that_is_told_and_was_never_made_is_found(trace: TraceText) -> None:
     trace.send(1)
     trace.ask(3, "q")
