@@ -173,8 +173,8 @@ SYNC_MUTANTS: Final = (
         breaks="an older version of the settings goes when the newer is durable",
         edits=edit(
             "engine/catalog.py",
-            "        self._root.after_sync.append(lambda: self._drop(name, there.version))",
-            "        self._drop(name, there.version)",
+            "        self._root.after_sync.append(lambda: self._versions.drop(name, there.version))",
+            "        self._versions.drop(name, there.version)",
         ),
         caught_by=(AUDIT,),
     ),

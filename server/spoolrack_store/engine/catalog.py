@@ -17,7 +17,6 @@ from typing import Final, TypeVar
 from ..files import layout
 from ..files.disk import Kind
 from ..files.folders import NameTaken, explained
-from ..files.syncer import SyncFailed
 from ..index.hidden import QueueIndex
 from ..model.clock import Millis
 from ..model.errors import (
@@ -31,8 +30,9 @@ from ..model.errors import (
 )
 from ..model.ids import is_id
 from ..model.names import QUEUE_NAME, is_queue_name
-from ..model.settings import SPANS, QueueSettings, Record, decode, encode
+from ..model.settings import SPANS, QueueSettings, Record, decode
 from .root import Root
+from .versions import Versions
 
 log = logging.getLogger(__name__)
 
@@ -74,10 +74,7 @@ class Catalog:
         self._made: set[str] = set()
         self._ended: set[str] = set()
         """Queues of others that were made, or have ended, and whose indexes don't know it yet."""
-        self._left: dict[str, set[int]] = {}
-        """Versions that don't count, and could not be unlinked."""
-        self._tried: dict[str, int] = {}
-        """The last version that was begun to be written: none is written twice."""
+        self._versions = Versions(root)
 
     def require(self, name: str) -> Live:
         """The queue `name`; raises `InvalidQueueName` or `QueueNotFound`."""
@@ -113,12 +110,12 @@ class Catalog:
                 raise QueueExists(queue=name, differing=_differing(there.settings, settings))
             return there
         self._check_target(name, settings)
-        version = self._next_version(name, 0)
+        version = self._versions.next_version(name, 0)
         # The folder first: one without settings is nothing, and settings without one are a queue.
         made = self._root.folders.make(layout.queue_folder(name))
         created_at = self._root.clock.wall()
         try:
-            written_ns = self._write(name, version, settings, created_at)
+            written_ns = self._versions.write(name, version, settings, created_at)
         except StoreError:
             if made:
                 self._root.folders.drop_folder(layout.queue_folder(name))
@@ -139,11 +136,11 @@ class Catalog:
         if settings == there.settings:
             return there
         self._check_target(name, settings)
-        version = self._next_version(name, there.version)
-        written_ns = self._write(name, version, settings, there.created_at)
+        version = self._versions.next_version(name, there.version)
+        written_ns = self._versions.write(name, version, settings, there.created_at)
         live = replace(there, settings=settings, version=version, written_ns=written_ns)
         self.queues[name] = live
-        self._root.after_sync.append(lambda: self._drop(name, there.version))
+        self._root.after_sync.append(lambda: self._versions.drop(name, there.version))
         return live
 
     def doom(self, name: str) -> None:
@@ -152,14 +149,14 @@ class Catalog:
 
     def _doom(self, name: str) -> None:
         live = self.require(name)
-        version = self._next_version(name, live.version)
+        version = self._versions.next_version(name, live.version)
         # A dead letter may have just left: a crash that kept the tombstone and not that move would
         # delete it with the queue.
         self._root.folders.settle(layout.queue_folder(name))
-        self._write(name, version, None, live.created_at)
+        self._versions.write(name, version, None, live.created_at)
         del self.queues[name]
         self.doomed[name] = version
-        self._root.after_sync.append(lambda: self._drop(name, live.version))
+        self._root.after_sync.append(lambda: self._versions.drop(name, live.version))
 
     def _unrivalled(self, change: Callable[[], Changed]) -> Changed:
         """Make a change that rests on the newest version, whoever wrote it."""
@@ -181,20 +178,17 @@ class Catalog:
         """
         if name not in self.doomed:
             return
-        left = self._left.pop(name, None)
-        if left is not None:
-            for version in left:
-                self._drop(name, version)
+        if self._versions.drop_left(name):
             # What could be unlinked now must be so durably before the tombstone goes.
-            if name not in self._left:
+            if not self._versions.is_left(name):
                 self._root.after_sync.append(lambda: self.bury_tombstone(name))
             return
-        self._drop(name, self.doomed[name])
-        if name not in self._left:
+        self._versions.drop(name, self.doomed[name])
+        gone = not self._versions.is_left(name)
+        if gone:
             del self.doomed[name]
-            self._tried.pop(name, None)
-        else:
-            del self._left[name]  # The tombstone isn't superseded yet.
+        # Otherwise the tombstone is there still, and isn't superseded yet.
+        self._versions.forget(name, gone=gone)
 
     def load(self) -> None:
         """Read `config/`: the newest readable version of each queue counts."""
@@ -216,17 +210,17 @@ class Catalog:
             found.setdefault(name, {})[version] = record
         for name, versions in sorted(found.items()):
             newest = max(versions)
-            self._require_durable(layout.config(name, newest))
+            self._versions.require_durable(layout.config(name, newest))
             for version in versions.keys() - {newest}:
                 # Not before the newest is durable: the crash may have come before its sync.
-                self._root.after_sync.append(partial(self._drop, name, version))
+                self._root.after_sync.append(partial(self._versions.drop, name, version))
             self._take(name, newest, versions[newest])
         for name, version in sorted(damaged.items()):
             # Written half when a crash came, it never counted. With messages, it did.
             if name not in found and self._has_messages(name):
                 log.error("the settings of the queue %s are damaged: it has the defaults now", name)
                 record = Record(settings=QueueSettings(), created_at=self._root.clock.wall())
-                self._write(name, version + 1, record.settings, record.created_at)
+                self._versions.write(name, version + 1, record.settings, record.created_at)
                 self._take(name, version + 1, record)
 
     # What others do.
@@ -240,8 +234,8 @@ class Catalog:
         # A version whose writing failed may have been passed over.
         newer = (live.version + 1, live.version + 2)
         return (
-            all(self._written_ns(live.name, version) is None for version in newer)
-            and self._written_ns(live.name, live.version) == live.written_ns
+            all(self._versions.written_ns(live.name, version) is None for version in newer)
+            and self._versions.written_ns(live.name, live.version) == live.written_ns
         )
 
     def refresh(self) -> None:
@@ -283,7 +277,7 @@ class Catalog:
         live = self.queues.get(name)
         if self.doomed.get(name) == version:
             return
-        written_ns = self._written_ns(name, version)
+        written_ns = self._versions.written_ns(name, version)
         if live is not None and (live.version, live.written_ns) == (version, written_ns):
             return
         try:
@@ -321,7 +315,7 @@ class Catalog:
             settings=record.settings,
             version=version,
             created_at=record.created_at,
-            written_ns=self._noted_ns(name, version),
+            written_ns=self._versions.noted_ns(name, version),
         )
         self._root.index.queues[name] = QueueIndex()
         try:
@@ -342,19 +336,6 @@ class Catalog:
         except OSError as error:
             raise explained(error) from error
 
-    def _require_durable(self, path: str) -> None:
-        """Sync settings that a process which was killed may have written and not synced.
-
-        What they supersede is dropped for them.
-        """
-        disk = self._root.disk
-        if disk.can_sync_all:
-            return  # The sync that ends the recovery covers it.
-        try:
-            disk.sync_file(path)
-        except OSError as error:
-            raise SyncFailed(str(error)) from error
-
     def _has_messages(self, name: str) -> bool:
         scan, prefix = self._root.folders.scan, f"{name}:"
         # What was put into `new/` by hand may be waiting for a queue that never was.
@@ -363,53 +344,6 @@ class Catalog:
             for folder in (layout.DELAY, layout.NEW)
             for found in scan(folder)
         )
-
-    def _next_version(self, name: str, version: int) -> int:
-        """The version after `version`, above those of which a part may still be there."""
-        return max(version, self._tried.get(name, 0)) + 1
-
-    def _write(
-        self, name: str, version: int, settings: QueueSettings | None, created_at: Millis
-    ) -> int:
-        """Create the file of a version; when it was written."""
-        content = encode(Record(settings=settings, created_at=created_at))
-        self._tried[name] = version
-        # A tombstone makes room.
-        urgent = settings is None
-        try:
-            self._root.folders.write(layout.config(name, version), [content], sync=True, urgent=urgent)
-        except NameTaken:
-            raise
-        except StoreError:
-            # A part of it may be there still.
-            self._left.setdefault(name, set()).add(version)
-            raise
-        return self._noted_ns(name, version)
-
-    def _noted_ns(self, name: str, version: int) -> int:
-        """When the file of our version was written; 0 if that can't be told, and is asked again."""
-        try:
-            return self._written_ns(name, version) or 0
-        except StoreError as error:
-            log.warning("the settings of %s can't be looked at for now: %s", name, error)
-            return 0
-
-    def _written_ns(self, name: str, version: int) -> int | None:
-        """When the file of a version was written; None if it isn't there."""
-        try:
-            return self._root.disk.facts(layout.config(name, version)).changed_ns
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise explained(error) from error
-
-    def _drop(self, name: str, version: int) -> None:
-        """Unlink a version that is superseded; if that fails, remember it."""
-        try:
-            self._root.folders.drop(layout.config(name, version))
-        except StoreError as error:
-            log.warning("settings of %s that no longer count stay for now: %s", name, error)
-            self._left.setdefault(name, set()).add(version)
 
     def _check_target(self, name: str, settings: QueueSettings) -> None:
         """A dead-letter queue must exist and must not lead back here."""

@@ -1,0 +1,107 @@
+"""The files of queues' settings, a version each: created exclusively, never replaced, unlinked once.
+
+It knows which versions a failure may have left behind, so that none is begun twice and none stays when
+its queue is gone. What a version means is the catalog's.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ..files import layout
+from ..files.folders import NameTaken, explained
+from ..files.syncer import SyncFailed
+from ..model.clock import Millis
+from ..model.errors import StoreError
+from ..model.settings import QueueSettings, Record, encode
+from .root import Root
+
+log = logging.getLogger(__name__)
+
+
+class Versions:
+    """Not thread-safe."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._left: dict[str, set[int]] = {}
+        """Versions that don't count, and could not be unlinked."""
+        self._tried: dict[str, int] = {}
+        """The last version that was begun to be written: none is written twice."""
+
+    def next_version(self, name: str, version: int) -> int:
+        """The version after `version`, above those of which a part may still be there."""
+        return max(version, self._tried.get(name, 0)) + 1
+
+    def write(self, name: str, version: int, settings: QueueSettings | None, created_at: Millis) -> int:
+        """Create the file of a version; when it was written."""
+        content = encode(Record(settings=settings, created_at=created_at))
+        self._tried[name] = version
+        # A tombstone makes room.
+        urgent = settings is None
+        try:
+            self._root.folders.write(layout.config(name, version), [content], sync=True, urgent=urgent)
+        except NameTaken:
+            raise
+        except StoreError:
+            # A part of it may be there still.
+            self._left.setdefault(name, set()).add(version)
+            raise
+        return self.noted_ns(name, version)
+
+    def noted_ns(self, name: str, version: int) -> int:
+        """When the file of our version was written; 0 if that can't be told, and is asked again."""
+        try:
+            return self.written_ns(name, version) or 0
+        except StoreError as error:
+            log.warning("the settings of %s can't be looked at for now: %s", name, error)
+            return 0
+
+    def written_ns(self, name: str, version: int) -> int | None:
+        """When the file of a version was written; None if it isn't there."""
+        try:
+            return self._root.disk.facts(layout.config(name, version)).changed_ns
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise explained(error) from error
+
+    def drop(self, name: str, version: int) -> None:
+        """Unlink a version that is superseded; if that fails, remember it."""
+        try:
+            self._root.folders.drop(layout.config(name, version))
+        except StoreError as error:
+            log.warning("settings of %s that no longer count stay for now: %s", name, error)
+            self._left.setdefault(name, set()).add(version)
+
+    def require_durable(self, path: str) -> None:
+        """Sync settings that a process which was killed may have written and not synced.
+
+        What they supersede is dropped for them.
+        """
+        disk = self._root.disk
+        if disk.can_sync_all:
+            return  # The sync that ends the recovery covers it.
+        try:
+            disk.sync_file(path)
+        except OSError as error:
+            raise SyncFailed(str(error)) from error
+
+    def drop_left(self, name: str) -> bool:
+        """Unlink what could not be unlinked before; whether there was anything."""
+        left = self._left.pop(name, None)
+        if left is None:
+            return False
+        for version in left:
+            self.drop(name, version)
+        return True
+
+    def is_left(self, name: str) -> bool:
+        """Whether a version that doesn't count is still there."""
+        return name in self._left
+
+    def forget(self, name: str, *, gone: bool) -> None:
+        """Nothing is left but the last version: if it is `gone`, nothing at all."""
+        self._left.pop(name, None)
+        if gone:
+            self._tried.pop(name, None)
