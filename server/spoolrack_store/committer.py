@@ -267,6 +267,9 @@ class Committer:
             waiting, self._waiting = self._waiting, []
             later, self._ticks = self._ticks, []
             callbacks, self._on_failure = self._on_failure, []
+        # Before anybody is told: whoever then asks how the server is hears the same.
+        for callback in callbacks:
+            callback(failure)
         for each in begun:
             _fail(each.future, OutcomeUnknown(detail=detail))
         for one in waiting:
@@ -275,8 +278,6 @@ class Committer:
             _fail(parked.future, failure)
         for tick in [*ticks, *later]:
             tick.set_result(None)
-        for callback in callbacks:
-            callback(failure)
 
 
 def _answer(future: Future[Any], result: object) -> bool:
