@@ -287,6 +287,9 @@ class Committer:
             later, self._ticks = self._ticks, []
             news, self._news = self._news, []
             callbacks, self._on_failure = self._on_failure, []
+        # Before anybody is told: whoever then asks how the server is hears the same.
+        for callback in callbacks:
+            callback(failure)
         for each in begun:
             _fail(each.future, OutcomeUnknown(detail=detail))
         for one in waiting:
@@ -297,8 +300,6 @@ class Committer:
             tick.set_result(None)
         for heard in news:
             heard.set_result(None)
-        for callback in callbacks:
-            callback(failure)
 
 
 def _answer(future: Future[Any], result: object) -> bool:

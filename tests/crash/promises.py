@@ -335,7 +335,8 @@ def _fate(found: Found, now: Now, before: Fate | None, crashed: bool) -> Fate:
     was = None
     if before is not None and not crashed:
         is_same = before.queue == name.queue and before.due == due
-        ends = before.ends if is_same else ends
+        # Leased to nobody, since its reading failed: by what the clock said then, which isn't known.
+        ends = before.ends if is_same else min(ends, now.monotonic)
         was = before.was if is_same else before
     return Fate(
         # It may be damaged where that is nobody's fault.

@@ -73,6 +73,14 @@ KNOWN = {
         "plot 1 any-subset syncfs relaxed 2; send q 1 5 0; receive 0 q 1 0; later 30000; "
         "receive 0 q 1 0; change 0 held 0 1 0; crash 1 none whole; receive 0 d 1 0"
     ),
+    "a lease whose message could not be read, and that was undone": (
+        "plot 1 any-subset syncfs strict 2; send d 1 5 0; fail EMFILE 0 5 kill; "
+        "receive 0 d 1 0; receive 0 d 1 0; crash 0 only=3 whole; heal"
+    ),
+    "a lease of a whole batch that could not be read, and was undone": (
+        "plot 1 ordered syncfs strict 2; send d 5 5 0; fail EMFILE 7 1 kill; "
+        "receive 0 d 3 0; receive 0 d 1 0; heal; crash 2 none whole; send q 1 5 0"
+    ),
     "settings that were never whole, beside a file that was put there by hand": (
         "plot 1 any-subset syncfs strict 2; "
         "delete-queue r; put r 5; crash 1/written all empty; create r"

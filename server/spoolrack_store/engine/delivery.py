@@ -38,6 +38,8 @@ class Delivery:
                 message = self._read_one(live.name, hidden, name)
             except StoreError:
                 self._requeuer.requeue(live, hidden, hidden.names, undo=True)
+                # The error says that nothing has happened: a crash must not undo half of that.
+                self._root.commit_soon()
                 raise
             if message is not None:
                 messages.append(message)
