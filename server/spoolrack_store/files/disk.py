@@ -114,7 +114,10 @@ class Disk(Protocol):
     def space(self) -> Space: ...
 
     def lock(self, path: str) -> Lock | None:
-        """An exclusive lock on an existing file, or None if another process holds it."""
+        """An exclusive lock on an existing file or folder, or None if another process holds it.
+
+        A locked folder is still at `path`. EISDIR or EBADF where folders can't be locked.
+        """
 
 
 class LocalDisk:
@@ -241,9 +244,16 @@ class LocalDisk:
         )
 
     def lock(self, path: str) -> Lock | None:
-        file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._root)
+        try:
+            file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._root)
+            is_folder = False
+        except IsADirectoryError:
+            file = os.open(path, _FOLDER_FLAGS, dir_fd=self._root)
+            is_folder = True
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if is_folder and not _is_at(os.fstat(file), os.stat(path, dir_fd=self._root)):
+                raise FileNotFoundError(errno.ENOENT, "moved before it was locked", path)
         except BlockingIOError:
             os.close(file)
             return None
@@ -264,6 +274,10 @@ class _FileLock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _is_at(opened: os.stat_result, found: os.stat_result) -> bool:
+    return (opened.st_dev, opened.st_ino) == (found.st_dev, found.st_ino)
 
 
 def _write(file: int, content: bytes) -> None:
