@@ -140,10 +140,15 @@ class Crew:
 
 
 class Served:
-    """A root and the server over it, which is started any number of times at the same port."""
+    """A root and a server over it, which is started any number of times at the same port.
 
-    def __init__(self, crew: Crew, root: Path) -> None:
+    Several may share a root.
+    """
+
+    def __init__(self, crew: Crew, root: Path, *options: object) -> None:
+        """`options` are more of `spoolrack serve`'s."""
         self.root = root
+        self._options = options
         self.member: Member
         self._crew = crew
         self.port = 0
@@ -173,7 +178,7 @@ class Served:
         """Start it again, and don't wait for anything."""
         at = ("--grpc", self.address, "--http", f"127.0.0.1:{self.http_port}")
         self.member = self._crew.start(
-            "server", "-m", "spoolrack_server", "serve", "--data", self.root, *at
+            "server", "-m", "spoolrack_server", "serve", "--data", self.root, *at, *self._options
         )
 
     def restart(self) -> None:
