@@ -10,25 +10,38 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
+from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import GiveBack, Message, Receive
 from spoolrack_store.store import Store
 
 from .logs import Log
+from .workers import Workers
 
 
 class Leases:
     """Lives in one event loop."""
 
-    def __init__(self, store: Store, log: Log) -> None:
+    def __init__(self, store: Store, log: Log, workers: Workers) -> None:
         self._store = store
+        self._workers = workers
         self._log = log
         self._returns: set[asyncio.Task[None]] = set()
 
     async def lease(self, request: Receive) -> list[Message]:
         """What the store leases; when the caller is cancelled before, nothing stays leased."""
+        if self._workers.is_bounded:
+            async with self._workers.fetching():
+                messages = await self._lease(replace(request, wait=Millis(0)))
+            if messages or request.wait == 0:
+                return messages
+        # Who waits keeps no worker busy.
+        return await self._lease(request)
+
+    async def _lease(self, request: Receive) -> list[Message]:
         future = self._store.submit(request)
         try:
             return await asyncio.wrap_future(future)

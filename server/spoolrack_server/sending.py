@@ -20,6 +20,7 @@ from spoolrack_store.store import Store
 
 from . import convert
 from .status import error_of
+from .workers import Workers
 
 WINDOW_REQUESTS: Final = 32
 WINDOW_BYTES: Final = 8 * 1024 * 1024
@@ -83,12 +84,18 @@ class Numbered:
         return response
 
 
-def start_numbered(store: Store, request: rpc.StreamSendRequest) -> Numbered:
+def start_numbered(store: Store, workers: Workers, request: rpc.StreamSendRequest) -> Numbered:
+    """Hand one request of a stream to the store; the save that has begun ends with its answer."""
+    size = request.ByteSize()
     try:
-        sending: Sending | StoreError = start(store, request.queue, request.messages)
+        sending = start(store, request.queue, request.messages)
     except StoreError as error:
-        sending = error
-    return Numbered(request.correlation_id, request.ByteSize(), sending)
+        workers.end_save()
+        return Numbered(request.correlation_id, size, error)
+    if workers.is_bounded:
+        loop = asyncio.get_running_loop()
+        sending.future.add_done_callback(lambda _: loop.call_soon_threadsafe(workers.end_save))
+    return Numbered(request.correlation_id, size, sending)
 
 
 class Window:

@@ -5,39 +5,23 @@ The first SIGTERM or SIGINT drains and ends with 0; a second one ends at once.
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
-from spoolrack_store.model.errors import (
-    DamagedSettings,
-    DiskError,
-    DiskFull,
-    RootInUse,
-    RootUnusable,
-    StoreFailed,
-    UnknownFormat,
-)
+from spoolrack_store.model.chores import Chores
 
+from .ending import EXIT_CODES, GRACE, end_by_signals, explain
 from .logs import LogFormat, adopt_library_logs, make_log
-from .server import GRACE, AddressUnusable, Server
 
-EXIT_CODES: Final[dict[type[Exception], int]] = {
-    AddressUnusable: os.EX_UNAVAILABLE,
-    RootInUse: os.EX_TEMPFAIL,
-    RootUnusable: os.EX_CANTCREAT,
-    UnknownFormat: os.EX_DATAERR,
-    DamagedSettings: os.EX_DATAERR,
-    StoreFailed: os.EX_IOERR,
-    DiskFull: os.EX_IOERR,
-    DiskError: os.EX_IOERR,
-    OSError: os.EX_IOERR,
-}
-"""What the process ends with when it can't start, as in sysexits.h."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """Where a server that has started can be reached."""
+
+    root: str
+    grpc_address: str
+    http_url: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +38,29 @@ class ServeSettings:
     grace: float = GRACE
     """Seconds that calls have to end when the server stops."""
     log_format: LogFormat = "logfmt"
+    peers: int = 0
+    """A receive takes any of the oldest `peers` + 1."""
+    workers: int | None = None
+    """So many fetches, and so many saves, are with the store at a time; None: any number."""
+    mover: bool = True
+    reaper: bool = True
+    """Whether the work of these is done here, too."""
+    shares_ports: bool = False
+    """Whether other processes of this user may listen at the same ports."""
 
 
-async def serve(settings: ServeSettings, announce: Callable[[Server], None]) -> int:
+async def serve(
+    settings: ServeSettings,
+    announce: Callable[[Listening], None],
+    until: Callable[[Callable[[], None]], None] | None = None,
+) -> int:
     """Serve until a signal says otherwise; returns the process's exit code.
 
-    `announce` is called once calls are served, with the server, which then knows its ports.
+    `announce` is called once calls are served. `until` is given what drains like a signal, if there is
+    another reason to end.
     """
+    from .server import Server
+
     log = make_log(format=settings.log_format)
     adopt_library_logs(log)
     server = Server(
@@ -71,26 +71,19 @@ async def serve(settings: ServeSettings, announce: Callable[[Server], None]) -> 
         http_port=settings.http_port,
         grace=settings.grace,
         log=log,
+        peers=settings.peers,
+        workers=settings.workers,
+        chores=Chores(unlinks=settings.reaper, ticks=settings.mover),
+        shares_ports=settings.shares_ports,
     )
-    stopping = asyncio.Event()
-
-    def stop(number: signal.Signals) -> None:
-        if stopping.is_set():
-            log.warning("cut off by a second signal", signal=number.name)
-            # Nothing to be closed: whatever a crash leaves, the next start puts right.
-            os._exit(128 + number)
-        log.info("draining, a second signal ends at once", signal=number.name)
-        stopping.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, number)
+    stopping = end_by_signals(log, "draining")
+    if until is not None:
+        until(stopping.set)
     try:
         await server.start()
     except tuple(EXIT_CODES) as error:
-        print(f"spoolrack: {error}", file=sys.stderr)
-        return next(code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
-    announce(server)
+        return explain(error)
+    announce(Listening(root=server.root, grpc_address=server.grpc_address, http_url=server.http_url))
     await stopping.wait()
     await server.stop()
     return os.EX_OK

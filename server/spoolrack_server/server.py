@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from random import Random
 from types import TracebackType
 from typing import Final, Self
@@ -17,20 +16,21 @@ from typing import Final, Self
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
+from spoolrack_store.model.chores import ALL_CHORES, Chores
 from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.settings import MIB
 from spoolrack_store.store import Store
 
+from .addresses import AddressUnusable, address_text, reserve
+from .ending import GRACE
 from .gateway.bodies import Patience
 from .gateway.gateway import Gateway
 from .health import Health, HealthService
 from .logs import Log, make_log
 from .rpc import SERVICE, Calls
 from .service import WRITES_ITSELF, QueueService
-
-GRACE: Final = 10.0
-"""Seconds that calls have to end when the server stops."""
+from .workers import Workers
 
 LARGEST_CALL: Final = 68 * MIB
 """Bytes of one request or response: the largest message there can be, and room around it."""
@@ -38,8 +38,6 @@ LARGEST_CALL: Final = 68 * MIB
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", LARGEST_CALL),
     ("grpc.max_send_message_length", LARGEST_CALL),
-    # Two servers on one port would share its calls, and neither would notice.
-    ("grpc.so_reuseport", 0),
     # A peer that vanished without a word is found out within the sum of these two.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -47,15 +45,6 @@ _OPTIONS: Final = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
 )
-
-
-class AddressUnusable(Exception):
-    """The server can't listen at an address."""
-
-    def __init__(self, address: str, why: str) -> None:
-        super().__init__(
-            f"Can't listen at {address} ({why}): stop what listens there, or choose another address."
-        )
 
 
 class Server:
@@ -78,8 +67,17 @@ class Server:
         log: Log | None = None,
         grace: float = GRACE,
         patience: Patience | None = None,
+        peers: int = 0,
+        workers: int | None = None,
+        chores: Chores = ALL_CHORES,
+        shares_ports: bool = False,
     ) -> None:
-        """Port 0 takes a free one; an `http_port` of None serves no HTTP. `patience` is HTTP's."""
+        """Port 0 takes a free one; an `http_port` of None serves no HTTP. `patience` is HTTP's.
+
+        `workers` bounds the fetches, and the saves, that are with the store at a time. With
+        `shares_ports` other processes of this user may listen at the same ports, and connections go to
+        any of them.
+        """
         self.root = os.fspath(root)
         self.host = host
         self.http_host = host if http_host is None else http_host
@@ -91,6 +89,10 @@ class Server:
         self._log = log or make_log()
         self._grace = grace
         self._patience = patience
+        self._peers = peers
+        self._workers = Workers(workers)
+        self._chores = chores
+        self._shares_ports = shares_ports
         self._health = Health()
         self._calls = Calls(self._log)
         self._store: Store | None = None
@@ -100,11 +102,13 @@ class Server:
 
     @property
     def grpc_address(self) -> str:
-        return _address(self.host, self.grpc_port)
+        return address_text(self.host, self.grpc_port)
 
     @property
     def http_url(self) -> str | None:
-        return None if self.http_port is None else f"http://{_address(self.http_host, self.http_port)}"
+        return (
+            None if self.http_port is None else f"http://{address_text(self.http_host, self.http_port)}"
+        )
 
     @property
     def store(self) -> Store:
@@ -127,11 +131,16 @@ class Server:
 
     async def start(self) -> None:
         """Return once calls are served; what can't start leaves nothing behind."""
-        _check_address(self.host, self.grpc_port)
+        reserve(self.host, self.grpc_port, shares=self._shares_ports).close()
         if self.http_port is not None:
-            _check_address(self.http_host, self.http_port)
+            reserve(self.http_host, self.http_port, shares=self._shares_ports).close()
         self._store = store = await asyncio.to_thread(
-            Store.open, self.root, clock=self._clock, random=self._random
+            Store.open,
+            self.root,
+            clock=self._clock,
+            random=self._random,
+            peers=self._peers,
+            chores=self._chores,
         )
         try:
             self._watch(store)
@@ -174,8 +183,10 @@ class Server:
         self._log.info("stopped", root=self.root)
 
     async def _start_grpc(self, store: Store) -> None:
-        self._service = QueueService(store, self._clock, self._log)
-        self._grpc = server = grpc.aio.server(options=_OPTIONS)
+        self._service = QueueService(store, self._clock, self._log, self._workers)
+        # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
+        port = ("grpc.so_reuseport", int(self._shares_ports))
+        self._grpc = server = grpc.aio.server(options=(*_OPTIONS, port))
         server.add_generic_rpc_handlers((self._calls.handlers(self._service, WRITES_ITSELF),))
         health_pb2_grpc.add_HealthServicer_to_server(HealthService(self._health), server)
         reflection.enable_server_reflection(
@@ -195,12 +206,16 @@ class Server:
     async def _start_http(self, store: Store) -> None:
         if self.http_port is None:
             return
-        self._gateway = Gateway(store, self._health, self._clock, self._log, self._patience)
+        self._gateway = Gateway(
+            store, self._health, self._clock, self._log, self._patience, self._workers
+        )
         try:
-            self.http_port = await self._gateway.start(self.http_host, self.http_port)
+            self.http_port = await self._gateway.start(
+                self.http_host, self.http_port, shares_port=self._shares_ports
+            )
         except OSError as error:
             raise AddressUnusable(
-                _address(self.http_host, self.http_port), error.strerror or str(error)
+                address_text(self.http_host, self.http_port), error.strerror or str(error)
             ) from error
 
     def _watch(self, store: Store) -> None:
@@ -215,26 +230,3 @@ class Server:
             loop.call_soon_threadsafe(tell, error)
 
         store.on_failure(failed)
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _check_address(host: str, port: int) -> None:
-    """Try an address first: gRPC knows why it can't listen, and tells only its own log."""
-    try:
-        if not 0 <= port <= 65_535:
-            # Or else only its lower 16 bits would be taken.
-            raise OverflowError("a port is from 0 to 65535")
-        found = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
-        )
-        family, kind, protocol, _, address = found[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            probe.listen(1)
-    except (OSError, OverflowError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise AddressUnusable(_address(host, port), why) from error

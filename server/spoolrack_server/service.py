@@ -30,6 +30,7 @@ from .leases import Leases
 from .logs import Log
 from .rpc import CallIsOver, Context, write
 from .status import error_of
+from .workers import Workers
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -48,10 +49,11 @@ READERS: Final = 4
 class QueueService:
     """The handlers. Lives in one event loop."""
 
-    def __init__(self, store: Store, clock: Clock, log: Log) -> None:
+    def __init__(self, store: Store, clock: Clock, log: Log, workers: Workers | None = None) -> None:
         self._store = store
+        self._workers = workers or Workers(None)
         self._clock = clock
-        self._leases = Leases(store, log)
+        self._leases = Leases(store, log, self._workers)
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-read")
         self._draining = False
         self._bells: set[Bell] = set()
@@ -121,8 +123,9 @@ class QueueService:
     # Sends.
 
     async def Send(self, request: rpc.SendRequest, context: Context) -> rpc.SendResponse:
-        started = sending.start(self._store, request.queue, request.messages)
-        return rpc.SendResponse(results=await started.results())
+        async with self._workers.saving():
+            started = sending.start(self._store, request.queue, request.messages)
+            return rpc.SendResponse(results=await started.results())
 
     async def StreamSend(
         self, requests: AsyncIterator[rpc.StreamSendRequest], context: Context
@@ -133,7 +136,8 @@ class QueueService:
         async def take() -> None:
             await window.room()
             async for request in requests:
-                numbered = sending.start_numbered(self._store, request)
+                await self._workers.begin_save()
+                numbered = sending.start_numbered(self._store, self._workers, request)
                 window.enter(numbered.size)
                 on_way.put_nowait(numbered)
                 await window.room()

@@ -58,7 +58,7 @@ class Committer:
         """Guards what follows."""
         self._waiting: list[_Waiting] = []
         self._ticks: list[Future[Millis | None]] = []
-        self._news: list[Future[None]] = []
+        self._news: list[Future[bool]] = []
         self._left: deque[Parked] = deque()
         """Parked receives whose callers have cancelled them."""
         self._draining = False
@@ -96,12 +96,12 @@ class Committer:
                 self._wakened.notify()
         return future
 
-    def heed(self) -> Future[None]:
-        """Take in what others have done; answers when that is done."""
-        future: Future[None] = Future()
+    def heed(self) -> Future[bool]:
+        """Take in what others have done; answers when that is done, whether anybody waits for more."""
+        future: Future[bool] = Future()
         with self._wakened:
             if self._stopped or self._failure is not None:
-                future.set_result(None)
+                future.set_result(False)
             else:
                 self._news.append(future)
                 self._wakened.notify()
@@ -186,7 +186,7 @@ class Committer:
             with self._changing:
                 self._engine.heed()
             for heard in news:
-                heard.set_result(None)
+                heard.set_result(bool(self._parking))
         while self._left:
             self._parking.leave(self._left.popleft())
         if draining:
@@ -299,7 +299,7 @@ class Committer:
         for tick in [*ticks, *later]:
             tick.set_result(None)
         for heard in news:
-            heard.set_result(None)
+            heard.set_result(False)
 
 
 def _answer(future: Future[Any], result: object) -> bool:

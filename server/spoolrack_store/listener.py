@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from .engine.peers import Watch
+
+_MOMENT: Final = 0.02
+"""Seconds. Short beside what the kernel remembers, and beside what anybody notices."""
 
 
 class Ear(Watch, Protocol):
@@ -25,9 +28,13 @@ class Ear(Watch, Protocol):
 
 
 class Listener:
-    """Calls `tell` whenever there is news; `tell` returns once it has been taken in."""
+    """Calls `tell` whenever there is news; `tell` returns once it has been taken in.
 
-    def __init__(self, ear: Ear, tell: Callable[[], None]) -> None:
+    It answers whether anybody waits for more. If not, news may gather for a moment: whoever asks for
+    something meanwhile takes it in first.
+    """
+
+    def __init__(self, ear: Ear, tell: Callable[[], bool]) -> None:
         self._ear = ear
         self._tell = tell
         self._stopped = threading.Event()
@@ -47,4 +54,5 @@ class Listener:
             self._ear.wait()
             if self._stopped.is_set():
                 return
-            self._tell()
+            if not self._tell():
+                self._stopped.wait(_MOMENT)

@@ -25,6 +25,7 @@ from .files.reader import Damaged, Forbidden, Gone, open_message, read_message
 from .files.syncer import SyncFailed
 from .files.watcher import Watcher
 from .listener import Ear, Listener
+from .model.chores import ALL_CHORES, Chores
 from .model.clock import SECOND, Clock, Millis, SystemClock
 from .model.content import Content
 from .model.errors import (
@@ -65,12 +66,14 @@ class Store:
         disk: Disk | None = None,
         ear: Ear | None = None,
         peers: int = 0,
+        chores: Chores = ALL_CHORES,
     ) -> Store:
         """Open the folder `root`, or make it one, and finish what a crash left there.
 
         Others may have it open, too, and come and go: no message is in two hands for that. A `disk` of
         one's own has no others but for those that `ear` tells of. With so many `peers` a receive takes
         any of the oldest `peers` + 1, so that they lose fewer races, and the order is no longer exact.
+        What it leaves of the `chores` to others, nobody waits for: a receive finds all that is due.
 
         Raises `RootUnusable` or `UnknownFormat`; `RootInUse` if somebody mends it, or doesn't get done
         with starting; `StoreFailed` if what was found can't be made durable; `DiskError` or `DiskFull`
@@ -86,7 +89,13 @@ class Store:
         if doubt is not None:
             log.warning("%s", doubt)
         engine = Engine(
-            disk, clock=clock, random=random, owner=tenancy.owner, watch=ear, choice=peers + 1
+            disk,
+            clock=clock,
+            random=random,
+            owner=tenancy.owner,
+            watch=ear,
+            choice=peers + 1,
+            chores=chores,
         )
         try:
             _begin(engine, tenancy)
@@ -97,10 +106,16 @@ class Store:
             if isinstance(error, SyncFailed):
                 raise StoreFailed(detail=str(error)) from error
             raise
-        return cls(engine, disk, tenancy, clock, ear)
+        return cls(engine, disk, tenancy, clock, ear, chores)
 
     def __init__(
-        self, engine: Engine, disk: Disk, tenancy: Tenancy, clock: Clock, ear: Ear | None
+        self,
+        engine: Engine,
+        disk: Disk,
+        tenancy: Tenancy,
+        clock: Clock,
+        ear: Ear | None,
+        chores: Chores,
     ) -> None:
         """For `open`: `engine` has recovered, or joined others."""
         self._engine = engine
@@ -108,19 +123,22 @@ class Store:
         self._tenancy = tenancy
         self._changing = threading.RLock()
         self._committer = Committer(engine, clock, self._changing, self._tell_due)
-        self._mover = Mover(clock, lambda: self._committer.tick().result())
+        self._mover = Mover(clock, lambda: self._committer.tick().result()) if chores.ticks else None
         self._listener = None if ear is None else Listener(ear, lambda: self._committer.heed().result())
-        self._reaper = engine.reaper
+        self._reaper = engine.reaper if chores.unlinks else None
         self._closing = threading.Lock()
         self._closed = False
         self._committer.start()
-        self._mover.start()
-        self._reaper.start()
+        if self._mover is not None:
+            self._mover.start()
+        if self._reaper is not None:
+            self._reaper.start()
         if self._listener is not None:
             self._listener.start()
 
     def _tell_due(self, moment: Millis) -> None:
-        self._mover.due_at(moment)
+        if self._mover is not None:
+            self._mover.due_at(moment)
 
     def submit(self, request: Request[Answer]) -> Future[Answer]:
         """The answer to `request`, or its `StoreError`, once the promise about it is kept.
@@ -188,6 +206,11 @@ class Store:
         return self._committer.failure
 
     @property
+    def lost_races(self) -> int:
+        """Claims of messages that another process was faster with, since the start."""
+        return self._engine.lost_races
+
+    @property
     def quarantined(self) -> int:
         """Files and folders put into quarantine since the start."""
         return self._engine.quarantined
@@ -208,11 +231,13 @@ class Store:
             if self._closed:
                 return
             self._closed = True
-            self._mover.stop()
+            if self._mover is not None:
+                self._mover.stop()
             self._committer.stop()
             if self._listener is not None:
                 self._listener.stop()
-            self._reaper.stop()
+            if self._reaper is not None:
+                self._reaper.stop()
             self._tenancy.end()
 
     def __enter__(self) -> Store:

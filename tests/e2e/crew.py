@@ -163,12 +163,17 @@ class Crew:
 
 
 class Served:
-    """A root and the server over it, which is started any number of times at the same port."""
+    """A root and a server over it, which is started any number of times at the same port.
 
-    def __init__(self, crew: Crew, root: Path) -> None:
+    Several may share a root.
+    """
+
+    def __init__(self, crew: Crew, root: Path, *options: object) -> None:
+        """`options` are more of `spoolrack serve`'s."""
         self.root = root
         self.program: Sequence[str] = ("-m", "spoolrack_server")
         """What begins the command of the next server: a module or a file, and arguments."""
+        self._options = options
         self.member: Member
         self._crew = crew
         self.port = 0
@@ -204,7 +209,9 @@ class Served:
     def begin_restart(self) -> None:
         """Start it again, and don't wait for anything."""
         at = ("--grpc", self.address, "--http", f"127.0.0.1:{self.http_port}")
-        self.member = self._crew.start("server", *self.program, "serve", "--data", self.root, *at)
+        self.member = self._crew.start(
+            "server", *self.program, "serve", "--data", self.root, *at, *self._options
+        )
 
     def restart(self) -> None:
         """Start it again; return once it serves."""

@@ -215,7 +215,9 @@ class StoreModel:
             found = messages.get(target.id)
             if found is not None:
                 return found
-            return "gone or not found" if target.id in self.gone else "MessageNotFound"
+            # One of another queue may be deleted there, by the same commit.
+            leaves = any(target.id in queue.messages for queue in self.queues.values())
+            return "gone or not found" if leaves or target.id in self.gone else "MessageNotFound"
         id = id_in(target.receipt)
         if id in messages:
             return messages[id] if messages[id].receipt == target.receipt else "StaleReceipt"

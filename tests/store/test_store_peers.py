@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from engine_rig import EngineRig
-from memory_disk import MemoryDisk, MemoryWatch
+from memory_disk import File, MemoryDisk, MemoryWatch
 from spoolrack_store.files import layout
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import QueueNotFound, StaleReceipt
@@ -238,6 +238,25 @@ def test_two_who_create_the_same_queue_have_one(several: Several) -> None:
     assert one.ask(same).name == other.ask(same).name
     one.send(b"x", queue="new")
     assert [m.body for m in other.receive(queue="new")] == [b"x"]
+    several.check()
+
+
+def test_a_queue_whose_settings_were_read_while_they_were_written_is_known_soon(
+    several: Several,
+) -> None:
+    one, other = several.rigs
+    one.create("new")
+    (path,) = (f"config/{f.name}" for f in several.disk.scan("config") if f.name.startswith("new."))
+    file = several.disk.node(path)
+    assert isinstance(file, File)
+    whole, file.content = file.content, b""
+    other.commit()
+    assert "new" not in other.engine.catalog.queues
+
+    file.content = whole
+    other.commit()
+
+    assert "new" in other.engine.catalog.queues
     several.check()
 
 

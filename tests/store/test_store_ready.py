@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from spoolrack_store.index.ready import BatchFolder, Place, Ready
@@ -130,10 +132,33 @@ class ApartStory(ReadyStory):
 
     overlapping = False
 
-    @invariant()
-    def nothing_is_searched_the_slow_way(self) -> None:
-        assert not self.ready._overlapping
-
 
 TestReadyMessagesStandInOrder = ReadyStory.TestCase
 TestReadyMessagesOfOneServerStandInOrder = ApartStory.TestCase
+
+
+def test_what_overlaps_is_found_among_its_neighbours_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As several servers make it, that send at the same time."""
+    ready = Ready()
+    for n in range(0, 4_000, 4):
+        for part in (0, 1):
+            entries = [str(Entry(id=id_of_time(n + 2 * m + part), size=1, crc=0)) for m in range(2)]
+            ready.add_folder(BatchFolder(Batch(id=id_of_time(10_000 + n + part), count=2), entries, 2))
+    looked_at = 0
+
+    def find(folder: BatchFolder, id: str) -> str | None:
+        nonlocal looked_at
+        looked_at += 1
+        return found(folder, id)
+
+    found = BatchFolder.find
+    monkeypatch.setattr(BatchFolder, "find", find)
+    for n in range(4_000):
+        assert ready.find(id_of_time(n)) is not None
+    assert looked_at < 4 * 4_000
+    page = [name for name, _ in islice(ready.since(id_of_time(1_000)), 5)]
+    assert [id_of(name) for name in page] == [id_of_time(n) for n in range(1_001, 1_006)]
+
+
+def id_of_time(ms: int) -> str:
+    return f"01a1fca2-{ms:04x}-7000-8000-000000000000"

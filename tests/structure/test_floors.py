@@ -42,6 +42,7 @@ FLOORS = {
             "spoolrack_store",
             *("spoolrack_store.store", "spoolrack_store.committer", "spoolrack_store.parking"),
             *("spoolrack_store.mover", "spoolrack_store.listener", "spoolrack_store.testing"),
+            "spoolrack_store.sweeper",
         ),
         sees=("engine", "files", "index", "model"),
     ),

@@ -24,6 +24,8 @@ COMPLETE: Final = "_SPOOLRACK_COMPLETE"
 
 _COMMANDS: Final = {
     "serve": "serving",
+    "mover": "moving",
+    "reaper": "reaping",
     "send": "sending",
     "receive": "receiving",
     "delete": "deleting",

@@ -6,19 +6,25 @@ import asyncio
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
 from .plain import option
 from .units import Address, Span
 
 if TYPE_CHECKING:
-    from ..server import Server
+    from ..serve import Listening
 
 OFF: Final = "off"
 USUAL_GRPC: Final = "127.0.0.1:50051"
+COMPATIBLE: Final[Mapping[str, Mapping[str, Any]]] = {
+    "mq": {"data": "/tmp/mq", "http": ("0.0.0.0", 8080), "workers": 8, "peers": 0},
+}
+"""The defaults of others."""
 
 
 class _AddressOrOff(Address):
@@ -33,8 +39,10 @@ class _AddressOrOff(Address):
 @click.command()
 @option(
     "--data",
+    "--root",
+    "data",
     metavar="DIR",
-    envvar="SPOOLRACK_DATA",
+    envvar=["SPOOLRACK_DATA", "SPOOLRACK_SERVE_ROOT"],
     default="./data",
     show_default=True,
     help="The folder of the queues; made if it isn't there.",
@@ -56,6 +64,43 @@ class _AddressOrOff(Address):
     help='Where to listen for HTTP; "off": nowhere.',
 )
 @option(
+    "--processes",
+    type=click.IntRange(min=1, max=256),
+    default=1,
+    show_default=True,
+    help="Serve with so many processes, which share the ports.",
+)
+@option(
+    "--peers",
+    type=click.IntRange(min=0, max=10_000),
+    default=0,
+    show_default=True,
+    help="Receive any of the oldest N+1, so that several servers lose fewer races.",
+)
+@option(
+    "--workers",
+    type=click.IntRange(min=1, max=1_000_000),
+    default=None,
+    show_default="no bound",
+    help="So many fetches, and so many saves, at a time.",
+)
+@option(
+    "--no-mover",
+    is_flag=True,
+    help="Leave to `spoolrack mover` what time brings about, as far as nobody waits for it.",
+)
+@option(
+    "--no-reaper",
+    is_flag=True,
+    help="Leave it to `spoolrack reaper` to unlink what is deleted.",
+)
+@option(
+    "--compat",
+    type=click.Choice(sorted(COMPATIBLE)),
+    default=None,
+    help="Take the defaults of softlayer/mq: --root /tmp/mq --http 0.0.0.0:8080 --workers 8 --peers 0.",
+)
+@option(
     "--grace",
     type=Span(),
     default="10s",
@@ -69,29 +114,40 @@ class _AddressOrOff(Address):
     show_default=True,
     help="Of the log, on standard error.",
 )
-def command(
-    data: str, grpc: tuple[str, int], http: tuple[str, int] | None, grace: float, log_format: str
-) -> int:
+@click.pass_context
+def command(context: click.Context, /, processes: int, compat: str | None, **chosen: Any) -> int:
     """Serve the queues in a folder, until SIGTERM or Ctrl-C.
 
     The first signal drains: nothing more is leased, and what was sent is committed. A second one ends
     the server at once, which is safe too.
     """
     from ..serve import ServeSettings, serve
+    from ..supervisor import supervise
 
+    if compat is not None:
+        for name, value in COMPATIBLE[compat].items():
+            if context.get_parameter_source(name) is ParameterSource.DEFAULT:
+                chosen[name] = value
+    grpc, http = chosen["grpc"], chosen["http"]
     settings = ServeSettings(
-        root=data,
+        root=chosen["data"],
         host=grpc[0],
         grpc_port=grpc[1],
         http_host=None if http is None else http[0],
         http_port=None if http is None else http[1],
-        grace=grace,
-        log_format="json" if log_format == "json" else "logfmt",
+        grace=chosen["grace"],
+        log_format=chosen["log_format"],
+        peers=chosen["peers"],
+        workers=chosen["workers"],
+        mover=not chosen["no_mover"],
+        reaper=not chosen["no_reaper"],
     )
+    if processes > 1:
+        return asyncio.run(supervise(settings, processes, _announce))
     return asyncio.run(serve(settings, _announce))
 
 
-def _announce(server: Server) -> None:
+def _announce(server: Listening) -> None:
     address = server.grpc_address
     lines = [f"Spoolrack serves the queues in {Path(server.root).resolve()}", f"  gRPC  {address}"]
     if server.http_url is not None:

@@ -16,6 +16,7 @@ from spoolrack_store.store import Store
 
 from ..leases import Leases
 from ..logs import Log
+from ..workers import Workers
 from .bodies import Patience, Room
 
 T = TypeVar("T")
@@ -26,11 +27,14 @@ READERS: Final = 4
 class Asking:
     """Lives in one event loop."""
 
-    def __init__(self, store: Store, log: Log, patience: Patience) -> None:
+    def __init__(
+        self, store: Store, log: Log, patience: Patience, workers: Workers | None = None
+    ) -> None:
         self.store = store
         self.patience = patience
         self.room = Room(patience.memory)
-        self.leases = Leases(store, log)
+        self.workers = workers or Workers(None)
+        self.leases = Leases(store, log, self.workers)
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-http")
 
     async def ask(self, request: Request[T]) -> T:

@@ -20,6 +20,7 @@ from spoolrack_store.store import Store
 
 from ..health import Health
 from ..logs import Log
+from ..workers import Workers
 from .asking import Asking
 from .bodies import Patience
 from .errors import GatewayError, MethodNotAllowed, NoSuchPage, answer_to, mistake
@@ -39,11 +40,17 @@ class Gateway:
     """Lives in one event loop, and is started once."""
 
     def __init__(
-        self, store: Store, health: Health, clock: Clock, log: Log, patience: Patience | None = None
+        self,
+        store: Store,
+        health: Health,
+        clock: Clock,
+        log: Log,
+        patience: Patience | None = None,
+        workers: Workers | None = None,
     ) -> None:
         self._log = log
         self._patience = patience or Patience()
-        self._asking = Asking(store, log, self._patience)
+        self._asking = Asking(store, log, self._patience, workers)
         self._running: set[asyncio.Task[Any]] = set()
         self._refusing = False
         self._pages: set[Endpoint] = set()
@@ -75,10 +82,13 @@ class Gateway:
 
     # Start and stop.
 
-    async def start(self, host: str, port: int) -> int:
-        """Return the port that is listened at, once requests are served."""
+    async def start(self, host: str, port: int, *, shares_port: bool = False) -> int:
+        """Return the port that is listened at, once requests are served.
+
+        With `shares_port` other processes may listen at it, too, and the kernel deals out connections.
+        """
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
+        await web.TCPSite(self._runner, host, port, reuse_port=shares_port or None).start()
         listened: int = self._runner.addresses[0][1]
         return listened
 

@@ -52,7 +52,8 @@ class MessageEndpoints:
                 request, queue=queue, limit=limit, patience=self._asking.patience, share=share
             )
             message = Outgoing(body=body, attributes=attributes, delay=delay)
-            (answer,) = await self._asking.ask(Send(queue=queue, messages=[message]))
+            async with self._asking.workers.saving():
+                (answer,) = await self._asking.ask(Send(queue=queue, messages=[message]))
         if isinstance(answer, StoreError):
             raise answer
         found_at = {

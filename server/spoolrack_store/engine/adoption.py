@@ -65,7 +65,7 @@ class Adoption:
             before = self._seen.get(found.name)
             since = before[1] if before is not None and before[0] == facts else now
             there[found.name] = (facts, since)
-            if now - since >= UNCHANGED_FOR:
+            if now - since >= max(UNCHANGED_FOR, root.chores.wait):
                 del there[found.name]
                 self._adopt(path, parse_filed(found.name).queue)
         self._seen = there

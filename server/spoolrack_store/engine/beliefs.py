@@ -114,7 +114,7 @@ class Beliefs:
     def _hidden(self, index: QueueIndex, filed: Filed, due: Millis) -> None:
         root = self._root
         most = MAX_DELAY if filed.token is None else MAX_VISIBILITY
-        left = min(due - root.clock.wall(), most) + MARGIN
+        left = max(min(due - root.clock.wall(), most) + MARGIN, root.chores.wait)
         known = self._known(index, filed.item)
         if known is not None and known.token == filed.token:
             if known.due != due:

@@ -41,6 +41,7 @@ Changed = TypeVar("Changed")
 _RIVALS: Final = 3
 """So many times somebody else may be faster with the next version of a queue's settings."""
 _FILE = re.compile(rf"(?P<queue>{QUEUE_NAME.pattern})\.(?P<version>[1-9][0-9]{{0,14}})\.json")
+_MANY_LOOKS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,8 @@ class Catalog:
         self.queues: dict[str, Live] = {}
         self.doomed: dict[str, int] = {}
         """Deleted queues that aren't emptied yet, with their tombstones' versions."""
+        self.unread: dict[str, int] = {}
+        """Queues of which newer settings are there that can't be read, and how often that was tried."""
         self._made: set[str] = set()
         self._ended: set[str] = set()
         """Queues of others that were made, or have ended, and whose indexes don't know it yet."""
@@ -254,6 +257,8 @@ class Catalog:
             self.queues.pop(name, None)
             self.doomed.pop(name, None)
             self._ended.add(name)
+        for name in self.unread.keys() - newest.keys():
+            del self.unread[name]
         for name, version in sorted(newest.items()):
             self._learn(name, version)
 
@@ -285,8 +290,12 @@ class Catalog:
         except FileNotFoundError:
             return  # Superseded: what came after it will be heard of.
         except (OSError, DamagedSettings) as error:
-            log.warning("new settings of the queue %s can't be read yet: %s", name, error)
+            # Mostly they are just being written, and nobody says when they have been.
+            looks = self.unread[name] = self.unread.get(name, 0) + 1
+            if looks == _MANY_LOOKS:
+                log.warning("new settings of the queue %s can't be read: %s", name, str(error))
             return
+        self.unread.pop(name, None)
         if live is None or not live.goes_on_as(version, record.created_at):
             if name in self._root.index.queues:
                 self._ended.add(name)  # What is known under this name is another queue's.

@@ -53,7 +53,7 @@ class Delivery:
         try:
             found = read_message(self._root.disk, path, entry)
         except Gone:
-            log.warning("%s was taken away by somebody else", path)
+            self._root.was_faster(path)
             self._requeuer.forget(queue, hidden, name)
             return None
         except Forbidden as error:

@@ -19,11 +19,11 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from ..files import layout
-from ..files.disk import Disk, Kind
+from ..files.disk import Disk
 from ..files.folders import Folders
 from ..files.syncer import Commit, Syncer
 from ..index.hidden import Index
+from ..model.chores import ALL_CHORES, Chores
 from ..model.clock import Clock, Millis
 from ..model.errors import StoreError
 from ..model.ids import IdMaker
@@ -51,6 +51,7 @@ from .requeuer import Requeuer
 from .root import Root
 from .sender import Sender
 from .succession import Succession
+from .sweep import Sweep
 from .views import Views
 
 log = logging.getLogger(__name__)
@@ -85,6 +86,7 @@ class Engine:
         owner: str,
         watch: Watch | None = None,
         choice: int = 1,
+        chores: Chores = ALL_CHORES,
     ) -> None:
         """`watch` tells what others do who have the root open, too; without it, there are none."""
         syncer = Syncer(disk)
@@ -99,6 +101,7 @@ class Engine:
             ids=ids,
             owner=owner,
             choice=choice,
+            chores=chores,
         )
         self.catalog = Catalog(root)
         self._letters = Letters(root, self.catalog)
@@ -114,6 +117,7 @@ class Engine:
         self._adoption = Adoption(root, self.catalog, self._sender)
         self.views = Views(root, self.catalog)
         self.reaper = Reaper(disk, root.histories)
+        self._sweep = Sweep(root, self.reaper)
         root.folders.is_queue = self._is_queue
         self._is_recovering = False
 
@@ -121,7 +125,8 @@ class Engine:
         """Read the folders, and finish or undo what a crash left; durable at return."""
         recovery = Recovery(self._root, self.catalog, self._sender)
         recovery.run()
-        self._require_durable()
+        # What a former process did, and was just read, may never have been synced.
+        self._root.everything_changed()
         for name in list(self.catalog.doomed):
             # Only once the tombstone that was read is durable.
             self._root.after_sync.append(partial(self._remover.empty, name))
@@ -138,8 +143,7 @@ class Engine:
 
     def join(self) -> None:
         """Begin beside others, who have read the folders and mended what there was to mend."""
-        self._root.histories.update(found.name for found in self._root.folders.scan(layout.HISTORY))
-        self.peers.attach()
+        self._attach()
 
     def heed(self) -> None:
         """Take in what others have done, and who has come or gone."""
@@ -158,20 +162,14 @@ class Engine:
             log.warning("who else has the root open can't be told for now: %s", error)
             return
         if others and not self._root.is_shared:
-            self.peers.attach()
+            self._attach()
         elif not others:
             self.peers.detach()
 
-    def _require_durable(self) -> None:
-        """What a former process did, and was just read, may never have been synced."""
-        if self._root.disk.can_sync_all:
-            self._root.syncer.file_written()
-            return
-        for folder in layout.ALL:
-            self._root.syncer.folder_changed(folder)
-        for found in self._root.folders.scan(layout.QUEUES):
-            if found.kind is Kind.FOLDER:  # Also those of queues that are being deleted.
-                self._root.syncer.folder_changed(layout.queue_folder(found.name))
+    def _attach(self) -> None:
+        """Work beside others from now on."""
+        self.reaper.knows_histories = False
+        self.peers.attach()
 
     # One commit.
 
@@ -179,7 +177,9 @@ class Engine:
         """Do what `requests` ask, as far as it can be done before the sync."""
         outcomes: list[Outcome] = [None] * len(requests)
         self.peers.listen()
-        self._requeuer.requeue_due()
+        self._requeue_due()
+        if not self._root.chores.ticks:
+            self._finish_own()
         self._run(requests, outcomes, CreateQueue, self._create)
         self._run(requests, outcomes, UpdateQueue, self._update)
         self._run(requests, outcomes, DeleteQueue, self._delete_queue)
@@ -209,7 +209,8 @@ class Engine:
         """Do what had to wait for the sync. Now the outcomes may be told."""
         for act in work.after_sync:
             act()
-        self.reaper.give(work.removed)
+        if self._root.chores.unlinks:
+            self.reaper.give(work.removed)
         return work.outcomes
 
     @property
@@ -226,27 +227,43 @@ class Engine:
         folders.fill_reserve()
         self.peers.listen()
         self._meet()
-        self._requeuer.requeue_due()
-        self._sender.retry()
+        self._requeue_due()
+        self._finish_own()
         try:
-            self._adoption.look()
+            if self._root.chores.adopts:
+                self._adoption.look()
+            if self._root.chores.unlinks:
+                self._sweep.look()
         except StoreError as error:
-            log.error("what was put into new/ by hand has to wait: %s", error)
-        for name in list(self.catalog.doomed):
-            self._remover.empty(name)
+            log.error("what others put into new/ or remove/ has to wait: %s", error)
         for live in self.catalog.queues.values():
             if live.settings.retention:
                 self._remover.expire_head(live, PASSED_OVER_PER_TICK)
 
+    def _requeue_due(self) -> None:
+        if self._root.chores.brings_back:
+            self._requeuer.requeue_due()
+
+    def _finish_own(self) -> None:
+        """Go on with what was begun and couldn't be done at once."""
+        self._sender.retry()
+        for name in list(self.catalog.doomed):
+            self._remover.empty(name)
+
     def next_due(self) -> Millis | None:
-        """The monotonic time at which a lease or a delay ends, if one does."""
-        return self._root.index.next_due()
+        """The monotonic time at which the next hidden message is brought back here, if one is."""
+        return self._root.index.next_due() if self._root.chores.brings_back else None
 
     def ready(self, queue: str) -> int | None:
         """How many messages of `queue` are ready; None if there is no such queue."""
         if queue not in self.catalog.queues:
             return None
         return self._root.index.queues[queue].ready.count
+
+    @property
+    def lost_races(self) -> int:
+        """Claims of messages that somebody else was faster with, since the start."""
+        return self._root.lost_races
 
     @property
     def quarantined(self) -> int:

@@ -231,7 +231,8 @@ class Leaser:
         if folder is not None and not folder.names:
             root.drop_after_sync(layout.ready(queue, folder.batch))
         if not moved:
-            log.warning("%s was taken away by somebody else", source)
+            root.lost_races += 1
+            root.was_faster(source)
             return []
         root.index.hide(queue, hidden)
         return self._delivery.read(live, hidden)
@@ -248,7 +249,8 @@ class Leaser:
         moved = root.folders.move(Move.LEASE, State.READY, source, State.LEASED, target, is_folder=True)
         index.ready.remove_folder(folder)
         if not moved:
-            log.warning("%s was taken away by somebody else", source)
+            root.lost_races += 1
+            root.was_faster(source)
             return []
         folder.batch = after
         root.index.hide(queue, hidden)
@@ -297,7 +299,7 @@ class Leaser:
 
     def _lost(self, queue: str, hidden: Hidden, names: list[str]) -> NoReturn:
         """Somebody took the files away: there is no lease any more."""
-        log.warning("%s was taken away by somebody else", self._root.path_of(queue, hidden))
+        self._root.was_faster(self._root.path_of(queue, hidden))
         for name in list(names):
             self._requeuer.forget(queue, hidden, name)
         raise StaleReceipt(id=id_of(names[0]))

@@ -63,7 +63,7 @@ class Peers:
     def attach(self) -> None:
         """Others have the root open: listen from now on, and look at everything once."""
         assert self._watch is not None
-        self._root.is_shared = True
+        self._root.is_shared = self._root.folders.is_contended = True
         # Listening comes first: what happens during the look is heard afterwards.
         for folder in _SHARED:
             self._watch.watch(folder)
@@ -74,7 +74,7 @@ class Peers:
         if self._watch is None or not self._root.is_shared:
             return
         self.listen()
-        self._root.is_shared = False
+        self._root.is_shared = self._root.folders.is_contended = False
         for folder in _SHARED:
             self._watch.unwatch(folder)
         for queue in self._root.index.queues:
@@ -96,6 +96,8 @@ class Peers:
                 self.look()
             else:
                 self._take_in(changes)
+                if self._catalog.unread:
+                    self._catalog.refresh()
                 self._look_at_what_was_made()
         except StoreError as error:
             # What was believed is as good as before: a claim is decided by its rename.

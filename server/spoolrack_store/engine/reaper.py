@@ -10,6 +10,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 from ..files import layout
@@ -28,12 +29,15 @@ class Reaper:
         """`histories` are the names in `history/`, kept up to date by whoever writes there."""
         self._disk = disk
         self._histories = histories
+        self.knows_histories = True
+        """Whether nobody else writes there. If not, each message may have one."""
         self._paths: deque[str] = deque()
         self._given = threading.Condition()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="spoolrack-reaper", daemon=True)
         self.unlinked = 0
-        self.failed = 0
+        self.refused: set[str] = set()
+        """What the system doesn't let us unlink."""
 
     def give(self, paths: Iterable[str]) -> None:
         """Unlink these, which are durably in `remove/`, when there is time."""
@@ -53,11 +57,9 @@ class Reaper:
             done += 1
             try:
                 self._unlink(path)
-            except FileNotFoundError:
-                log.debug("%s is gone already", path)
             except OSError as error:
                 # It stays in remove/, never delivered; the next start tries again.
-                self.failed += 1
+                self.refused.add(path)
                 log.error("%s can't be unlinked before the next start: %s", path, error)
         return done
 
@@ -82,6 +84,15 @@ class Reaper:
             self.reap(_AT_ONCE)
 
     def _unlink(self, path: str) -> None:
+        """Gone already, in whole or in part, is fine: others may reap, too."""
+        try:
+            self._unlink_all(path)
+        except FileNotFoundError:
+            log.debug("%s is gone already", path)
+        if self._histories or not self.knows_histories:
+            self._unlink_history(path)
+
+    def _unlink_all(self, path: str) -> None:
         if self._disk.facts(path).kind is Kind.FOLDER:
             for found in self._disk.scan(path):
                 self._unlink(f"{path}/{found.name}")
@@ -89,8 +100,6 @@ class Reaper:
         else:
             self._disk.unlink(path)
             self.unlinked += 1
-        if self._histories:
-            self._unlink_history(path)
 
     def _unlink_history(self, path: str) -> None:
         """A message's history goes with it."""
@@ -100,6 +109,7 @@ class Reaper:
         except NotAName:
             return
         name = f"{queue}:{id_of(parts[-1].rpartition(':')[2])}"
-        if name in self._histories:
+        if name in self._histories or not self.knows_histories:
             self._histories.discard(name)
-            self._disk.unlink(f"{layout.HISTORY}/{name}")
+            with suppress(FileNotFoundError):
+                self._disk.unlink(f"{layout.HISTORY}/{name}")

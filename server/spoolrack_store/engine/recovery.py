@@ -117,7 +117,7 @@ class Recovery:
         clock = self._root.clock
         # A clock that was wrong when this was written must not hide the message for ever.
         most = MAX_DELAY if filed.token is None else MAX_VISIBILITY
-        left = min(filed.due - clock.wall(), most)
+        left = max(min(filed.due - clock.wall(), most), self._root.chores.wait)
         hidden = Hidden(
             item,
             due=filed.due,

@@ -85,16 +85,11 @@ class Requeuer:
         )
         self.forget(queue, hidden, name)
         if not moved:
-            self._tell_lost(source)
+            root.was_faster(source)
             return False
         root.index.queues[queue].ready.add(str(entry))
         self._letters.bury_ready(live, str(entry), None)
         return True
-
-    def _tell_lost(self, source: str) -> None:
-        # With others there it is what happens every day.
-        level = logging.DEBUG if self._root.is_shared else logging.WARNING
-        log.log(level, "%s was taken away by somebody else", source)
 
     def _folder(self, live: Live, hidden: Hidden, *, undo: bool) -> bool:
         root, queue, folder = self._root, live.name, hidden.item
@@ -112,7 +107,7 @@ class Requeuer:
         )
         index.unhide(hidden)
         if not moved:
-            self._tell_lost(source)
+            root.was_faster(source)
             return False
         folder.batch = batch
         index.ready.add_folder(folder)

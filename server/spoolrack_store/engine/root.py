@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from random import Random
 
 from ..files import layout
-from ..files.disk import Disk
+from ..files.disk import Disk, Kind
 from ..files.folders import Folders
 from ..files.syncer import Syncer
 from ..index.hidden import Hidden, Index
 from ..index.ready import BatchFolder
+from ..model.chores import ALL_CHORES, Chores
 from ..model.clock import Clock, Millis
 from ..model.errors import StoreError
 from ..model.ids import IdMaker
@@ -37,6 +38,10 @@ class Root:
     """The name under which this process writes; its lock in `owners/` says that it lives."""
     choice: int = 1
     """A receive takes any of so many of the oldest messages, to keep peers out of each other's way."""
+    chores: Chores = ALL_CHORES
+    """What this process does without being asked."""
+    lost_races: int = 0
+    """Claims that somebody else was faster with, since the start."""
     histories: set[str] = field(default_factory=set)
     """What lies in `history/`: few messages have one, and the reaper unlinks it with the message."""
     is_shared: bool = False
@@ -51,6 +56,23 @@ class Root:
     def commit_soon(self) -> None:
         """Let the next commit make durable what was done, whatever is asked of it."""
         self.after_sync.append(_nothing)
+
+    def everything_changed(self) -> None:
+        """Let the next commit make durable whatever anybody has done so far."""
+        if self.disk.can_sync_all:
+            self.syncer.file_written()
+            return
+        for folder in layout.ALL:
+            self.syncer.folder_changed(folder)
+        for found in self.folders.scan(layout.QUEUES):
+            if found.kind is Kind.FOLDER:  # Also those of queues that are being deleted.
+                self.syncer.folder_changed(layout.queue_folder(found.name))
+
+    def was_faster(self, source: str) -> None:
+        """Somebody else has taken what was at `source`."""
+        # With others there it is what happens every day.
+        level = logging.DEBUG if self.is_shared else logging.WARNING
+        log.log(level, "%s was taken away by somebody else", source)
 
     def drop_after_sync(self, folder: str) -> None:
         """Remove the batch folder, which is empty now, once the moves out of it are durable."""

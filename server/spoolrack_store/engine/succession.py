@@ -79,9 +79,11 @@ class Succession:
             if item is not None:
                 heir.take_over(path, filed, item)
         if gone:
-            # What they did last may not be durable: only then may what they deleted be unlinked.
-            root.syncer.file_written()
-            root.after_sync.append(lambda: self._bury(gone))
+            # What they did last may not be durable. What they deleted may be unlinked when it is, but
+            # not what others delete in the meantime.
+            removed = root.folders.scan(layout.REMOVE)
+            root.everything_changed()
+            root.after_sync.append(lambda: self._bury(gone, removed))
         if heir.delivered or heir.undone:
             log.info(
                 "taken over from %s: %d sent messages delivered, %d unfinished sends undone",
@@ -103,12 +105,7 @@ class Succession:
                 continue
         return BatchFolder(filed.item, names, sum(map(length_of, names)))
 
-    def _bury(self, owners: set[str]) -> None:
-        try:
-            removed = self._root.folders.scan(layout.REMOVE)
-        except StoreError as error:
-            log.warning("what dead processes deleted is not unlinked for now: %s", error)
-            return
+    def _bury(self, owners: set[str], removed: list[Found]) -> None:
         for found in removed:
             self._root.folders.was_removed(path_in(layout.REMOVE, found.name))
         for owner in owners:

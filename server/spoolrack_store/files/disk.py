@@ -128,7 +128,10 @@ class Disk(Protocol):
         """Let the file at `path`, made if it isn't there, take up `size` bytes of room, and no more."""
 
     def lock(self, path: str) -> Lock | None:
-        """An exclusive lock on an existing file, or None if another process holds it."""
+        """An exclusive lock on an existing file or folder, or None if another process holds it.
+
+        A locked folder is still at `path`. EISDIR or EBADF where folders can't be locked.
+        """
 
 
 class LocalDisk:
@@ -268,9 +271,16 @@ class LocalDisk:
             os.close(file)
 
     def lock(self, path: str) -> Lock | None:
-        file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._root)
+        try:
+            file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._root)
+            is_folder = False
+        except IsADirectoryError:
+            file = os.open(path, _FOLDER_FLAGS, dir_fd=self._root)
+            is_folder = True
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if is_folder and not _is_at(os.fstat(file), os.stat(path, dir_fd=self._root)):
+                raise FileNotFoundError(errno.ENOENT, "moved before it was locked", path)
         except BlockingIOError:
             os.close(file)
             return None
@@ -291,6 +301,10 @@ class _FileLock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _is_at(opened: os.stat_result, found: os.stat_result) -> bool:
+    return (opened.st_dev, opened.st_ino) == (found.st_dev, found.st_ino)
 
 
 def _write(file: int, content: bytes) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -17,7 +18,7 @@ from ..model.ids import IdMaker
 from ..model.names import id_of
 from ..model.transitions import Move, State, is_legal
 from . import layout
-from .disk import Disk, Found, Kind, NotSynced, Space
+from .disk import Disk, Found, Kind, Lock, NotSynced, Space
 from .reserve import NO_ROOM, Reserve
 from .syncer import Syncer, SyncFailed
 
@@ -25,6 +26,11 @@ log = logging.getLogger(__name__)
 
 _LOST: Final = frozenset({errno.ENOENT, errno.EIO, errno.ESTALE})
 """What looking at a file of every root is refused with when nothing can be kept there any more."""
+_NO_LOCKS: Final = frozenset({errno.EISDIR, errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP})
+_KNOCKS: Final = 500
+_KNOCKS_EVERY: Final = 0.001
+"""Seconds. A folder is held for one rename."""
+_NEVER: Final = threading.Event()
 
 
 class NameTaken(DiskError):
@@ -56,6 +62,8 @@ class Folders:
         self.quarantined = 0
         """Files and folders put into quarantine since the start."""
         self._removed: list[str] = []
+        self.is_contended = False
+        """Whether others move things in the same folders."""
         self.is_queue: Callable[[str], bool] = lambda queue: True
         """Asked before a queue's folder that is missing is made again: it may be deleted."""
 
@@ -78,7 +86,7 @@ class Folders:
         if is_folder and target_state is State.REMOVED:
             self.settle(source)
         self._syncer.settle_publication(layout.folder_of(source))
-        if not self._rename(source, target):
+        if not self._take(source, source_state, target, is_folder=is_folder):
             if target_state is not State.READY or not self._is_there(source):
                 return False
             # It is the queue's folder that somebody took away, for a purge or with the queue.
@@ -88,7 +96,7 @@ class Folders:
             self.make(folder, urgent=True)
             # Durable first: a crash must not keep the move and forget where it went.
             self.settle(layout.QUEUES)
-            if not self._rename(source, target):
+            if not self._take(source, source_state, target, is_folder=is_folder):
                 return False
         self._syncer.folder_changed(layout.folder_of(source))
         self._syncer.folder_changed(layout.folder_of(target))
@@ -103,6 +111,42 @@ class Folders:
     def extend(self, source: str, target: str, *, is_folder: bool) -> bool:
         """Give what is leased another due; False if it isn't there any more."""
         return self.move(Move.EXTEND, State.LEASED, source, State.LEASED, target, is_folder=is_folder)
+
+    def _take(self, source: str, state: State, target: str, *, is_folder: bool) -> bool:
+        """Rename, so that a batch folder and what is in it can't go different ways at once.
+
+        A rename finds the folder first and takes the entry from it then: in between, somebody else may
+        lease that folder whole, and read the entry. So with others there, either waits for the other.
+        """
+        batch = source if is_folder else layout.folder_of(source)
+        inside_at = 2 if state is State.READY else 1
+        if state is State.SENT or not self.is_contended or batch.count("/") < inside_at:
+            return self._rename(source, target)
+        try:
+            lock = self._hold(batch)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise explained(error) from error
+        try:
+            return self._rename(source, target)
+        finally:
+            if lock is not None:
+                lock.release()
+
+    def _hold(self, folder: str) -> Lock | None:
+        """The lock on a batch folder; None where the disk has none for folders."""
+        for _ in range(_KNOCKS):
+            try:
+                lock = self._disk.lock(folder)
+            except OSError as error:
+                if error.errno in _NO_LOCKS:
+                    return None
+                raise
+            if lock is not None:
+                return lock
+            _NEVER.wait(_KNOCKS_EVERY)
+        raise OSError(errno.EBUSY, "somebody else holds on to it", folder)
 
     def _rename(self, source: str, target: str) -> bool:
         try:

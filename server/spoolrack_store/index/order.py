@@ -88,6 +88,16 @@ class SortedNames:
         chunk = self._chunks[at]
         return chunk[bisect_right(chunk, end) - 1]
 
+    def down_from(self, end: str) -> Iterator[str]:
+        """All names that aren't above `end`, the last one first. Nothing may change meanwhile."""
+        at = self._chunk_of(end)
+        if at < 0:
+            return
+        chunk = self._chunks[at]
+        yield from reversed(chunk[: bisect_right(chunk, end)])
+        for earlier in range(at - 1, -1, -1):
+            yield from reversed(self._chunks[earlier])
+
     def _chunk_of(self, name: str) -> int:
         """The chunk in which `name` stands or belongs; -1 before the first."""
         return bisect_right(self._chunks, [name, _ABOVE_ALL]) - 1

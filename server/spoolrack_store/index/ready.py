@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from heapq import merge
+from heapq import heappop, heappush, merge
 from itertools import islice
 
 from ..model.ids import is_id
@@ -66,9 +66,11 @@ class Ready:
         """By that first name."""
         self._by_id: dict[str, BatchFolder] = {}
         """By the batch's id."""
-        self._overlapping = False
-        """Whether the ranges of ids of two batch folders ever overlapped: only peers, delays and
-        hands do that."""
+        self._widest = 0
+        """The longest time, in the units of `_time_in`, from a batch folder's first id to its last.
+
+        The ranges of two folders overlap where several processes write, and with delays; an entry is
+        in one of those folders that begin no longer than this before it."""
         self.count = 0
         self.bytes = 0
 
@@ -84,12 +86,7 @@ class Ready:
         self.bytes += bytes
 
     def add_folder(self, folder: BatchFolder) -> None:
-        before = self._firsts.before(folder.first)
-        after = next(self._firsts.since(folder.first), None)
-        if (before is not None and self._folders[before].last > folder.first) or (
-            after is not None and after < folder.last
-        ):
-            self._overlapping = True
+        self._widest = max(self._widest, _time_in(folder.last) - _time_in(folder.first))
         self._place(folder)
         self.count += len(folder)
         self.bytes += folder.bytes
@@ -174,25 +171,25 @@ class Ready:
         return iter(self._folders.values())
 
     def _in_folders(self, start: str) -> Iterator[Place]:
-        if self._overlapping:
-            parts = (
-                [(name, folder) for name in folder.names if name >= start]
-                for folder in self._folders.values()
-            )
-            everything: list[Place] = [place for part in parts for place in part]
-            yield from sorted(everything, key=_name_of)
-            return
-        begin = self._firsts.before(start) or start
+        begin = start
+        if is_id(start[:_ID_LENGTH]):
+            begin = min((folder.first for folder in self._candidates(start)), default=start)
+        open_folders: list[tuple[str, int, BatchFolder]] = []
         for first in self._firsts.since(begin):
+            yield from _up_to(first, open_folders)
             folder = self._folders[first]
-            for name in islice(folder.names, bisect_left(folder.names, start), None):
-                yield name, folder
+            at = bisect_left(folder.names, start)
+            if at < len(folder):
+                heappush(open_folders, (folder.names[at], at, folder))
+        yield from _up_to(None, open_folders)
 
-    def _candidates(self, id: str) -> Iterable[BatchFolder]:
-        if self._overlapping:
-            return [f for f in self._folders.values() if f.first <= id + _ABOVE_ID and id <= f.last]
-        first = self._firsts.before(id + _ABOVE_ID)
-        return [] if first is None else [self._folders[first]]
+    def _candidates(self, id: str) -> Iterator[BatchFolder]:
+        """The folders that `id` may be in, or that reach beyond it, the latest first."""
+        earliest = _time_in(id) - self._widest
+        for first in self._firsts.down_from(id + _ABOVE_ID):
+            if _time_in(first) < earliest:
+                return
+            yield self._folders[first]
 
     def _place(self, folder: BatchFolder) -> None:
         self._firsts.add(folder.first)
@@ -207,6 +204,23 @@ class Ready:
 
 _ABOVE_ID = "~"
 """Stands above every name that begins with the id before it, and below the next id."""
+
+
+def _up_to(end: str | None, open_folders: list[tuple[str, int, BatchFolder]]) -> Iterator[Place]:
+    """The next entries of these folders, in order, as far as they stand below `end`."""
+    while open_folders and (end is None or open_folders[0][0] < end):
+        name, at, folder = heappop(open_folders)
+        yield name, folder
+        if at + 1 < len(folder):
+            heappush(open_folders, (folder.names[at + 1], at + 1, folder))
+
+
+_ID_LENGTH = 36
+
+
+def _time_in(id: str) -> int:
+    """The first 48 bits of an id, which order it: of ours they are milliseconds."""
+    return int(id[:8] + id[9:13], 16)
 
 
 def _name_of(place: Place) -> str:

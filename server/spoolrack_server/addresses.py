@@ -1,0 +1,53 @@
+"""Addresses to listen at: how they are written, and whether they can be had.
+
+Knows nothing of gRPC or HTTP, so that whoever only reserves a port for others needs neither.
+"""
+
+from __future__ import annotations
+
+import socket
+
+
+class AddressUnusable(Exception):
+    """The server can't listen at an address."""
+
+    def __init__(self, address: str, why: str) -> None:
+        super().__init__(
+            f"Can't listen at {address} ({why}): stop what listens there, or choose another address."
+        )
+
+
+def address_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def reserve(host: str, port: int, *, shares: bool = False) -> socket.socket:
+    """Take an address without serving it; port 0 takes a free one. Raises `AddressUnusable`.
+
+    gRPC knows why it can't listen, and tells only its own log: so this is tried first. With `shares`
+    other processes of this user may listen there as long as the socket is open, and nobody else.
+    """
+    taken: socket.socket | None = None
+    try:
+        if not 0 <= port <= 65_535:
+            # Or else only its lower 16 bits would be taken.
+            raise OverflowError("a port is from 0 to 65535")
+        found = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
+        )
+        family, kind, protocol, _, address = found[0]
+        taken = socket.socket(family, kind, protocol)
+        if shares:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        else:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(address)
+        if not shares:
+            # A bind alone succeeds beside somebody who listens.
+            taken.listen(1)
+    except (OSError, OverflowError) as error:
+        if taken is not None:
+            taken.close()
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise AddressUnusable(address_text(host, port), why) from error
+    return taken

@@ -1,0 +1,38 @@
+"""What the mover's and the reaper's command have in common.
+
+softlayer/mq's take any folders. Ours take those of one root, because a message's state is its folder
+and nothing may be moved past the rules: what isn't a root's folder is refused.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .exits import NO_INPUT, USAGE, Failed
+from .plain import option
+
+log_format_option = option(
+    "--log-format",
+    type=click.Choice(["logfmt", "json"]),
+    default="logfmt",
+    show_default=True,
+    help="Of the log, on standard error.",
+)
+
+
+def root_and_folder(path: str, name: str, allowed: tuple[str, ...]) -> tuple[Path, str]:
+    """The root that has the folder at `path`, and which of its folders that is."""
+    folder = Path(path).absolute()
+    wanted = " or ".join(f"ROOT/{each}" for each in allowed)
+    if folder.name not in allowed:
+        raise Failed(f"{name} {path}: it must be {wanted}, a folder of a root of Spoolrack", USAGE)
+    root = folder.parent
+    if not (root / "FORMAT").is_file():
+        raise Failed(
+            f"{name} {path}: {root} is not a root of Spoolrack; `spoolrack serve --root {root}` makes "
+            "it one",
+            NO_INPUT,
+        )
+    return root, folder.name

@@ -1,0 +1,25 @@
+"""`spoolrack reaper`: one of softlayer/mq's three daemons, beside `serve` and `mover`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from .daemons import log_format_option, root_and_folder
+from .plain import option
+
+
+@click.command()
+@option("--source", metavar="DIR", required=True, help="ROOT/remove.")
+@log_format_option
+def command(source: str, log_format: Any) -> int:
+    """Unlink deleted messages, until SIGTERM or Ctrl-C.
+
+    Servers work without it, and those without --no-reaper do the same by themselves.
+    """
+    from ..daemons import reap
+
+    root, _ = root_and_folder(source, "--source", ("remove",))
+    return asyncio.run(reap(str(root), log_format))

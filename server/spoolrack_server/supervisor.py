@@ -1,0 +1,181 @@
+"""Several servers on one root and one pair of ports, with one process above them that serves nothing.
+
+The kernel deals out the connections. The supervisor reserves the ports, so that they stay the same and
+nobody else's, starts again who has died, and hands a signal on as a drain to all. Its servers hold one
+end of a pipe each: when that breaks, because the supervisor is gone, they drain by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Final
+
+from .addresses import AddressUnusable, address_text, reserve
+from .ending import end_by_signals, explain
+from .logs import Log, make_log
+from .serve import Listening, ServeSettings
+
+MEMBER: Final = "spoolrack_server.member"
+READY: Final = b"ready\n"
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 5.0
+"""Seconds before a server is started again: doubled each time, until one has served."""
+MOST_FAILURES: Final = 10
+"""So many starts in a row may fail while nobody serves; then there is no sense in going on."""
+
+
+class Supervisor:
+    """Lives in one event loop, and is started once."""
+
+    def __init__(self, settings: ServeSettings, count: int, log: Log) -> None:
+        """`settings` name the ports that are reserved."""
+        self._settings = json.dumps(asdict(replace(settings, shares_ports=True)))
+        self._count = count
+        self._log = log
+        self._running: dict[int, asyncio.subprocess.Process] = {}
+        self._ready: dict[int, asyncio.Event] = {n: asyncio.Event() for n in range(count)}
+        self._serving: set[int] = set()
+        self._failures = 0
+        self._ending = asyncio.Event()
+        self.code = os.EX_OK
+        """What the process ends with."""
+
+    async def run(self, announce: Callable[[], None]) -> None:
+        """Return once all have ended; `announce` is called once all serve."""
+        # The first one alone: it finishes what a crash left, and says what is wrong with the root.
+        tasks = [asyncio.create_task(self._keep(0))]
+        if await self._is_ready(0):
+            tasks += [asyncio.create_task(self._keep(n)) for n in range(1, self._count)]
+            if all([await self._is_ready(n) for n in range(1, self._count)]):
+                announce()
+        await asyncio.gather(*tasks)
+
+    def end(self) -> None:
+        """Let all drain."""
+        self._ending.set()
+        self.signal(signal.SIGTERM)
+
+    def signal(self, number: signal.Signals) -> None:
+        for process in self._running.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
+
+    async def _is_ready(self, n: int) -> bool:
+        """Return once server `n` serves, or never will."""
+        waits = [asyncio.create_task(event.wait()) for event in (self._ready[n], self._ending)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        return self._ready[n].is_set()
+
+    async def _keep(self, n: int) -> None:
+        """Let server `n` run, over and over, until the end."""
+        pause = FIRST_PAUSE
+        while not self._ending.is_set():
+            has_served, code = await self._run_once(n)
+            if self._ending.is_set():
+                # One that was only starting had nothing to drain, and ends in any way.
+                if has_served:
+                    self.code = self.code or (code if code >= 0 else 128 - code)
+                return
+            if has_served:
+                pause = FIRST_PAUSE
+            elif not self._go_on(n, code):
+                return
+            self._log.warning("a server has died and is started again", server=n, code=code)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _go_on(self, n: int, code: int) -> bool:
+        """Whether there is sense in another start, after one that failed."""
+        self._failures += 1
+        was_ever_ready = self._ready[n].is_set()
+        if was_ever_ready and (self._serving or self._failures < MOST_FAILURES):
+            return True
+        self._log.error("the servers can't be started", code=code)
+        self.code = code if code > 0 else os.EX_SOFTWARE
+        self.end()
+        return False
+
+    async def _run_once(self, n: int) -> tuple[bool, int]:
+        """Start a server and wait for its end: whether it has served, and its exit code."""
+        ours, theirs = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", MEMBER, self._settings),
+                stdin=ours,
+                stdout=asyncio.subprocess.PIPE,
+                # Ctrl-C at a terminal goes to the supervisor alone, which lets them drain once.
+                start_new_session=True,
+            )
+        finally:
+            os.close(ours)
+        self._running[n] = process
+        try:
+            if self._ending.is_set():
+                process.terminate()
+            assert process.stdout is not None
+            has_served = await process.stdout.readline() == READY
+            if has_served:
+                self._failures = 0
+                self._serving.add(n)
+                self._ready[n].set()
+            return has_served, await process.wait()
+        finally:
+            self._serving.discard(n)
+            del self._running[n]
+            os.close(theirs)
+
+
+async def supervise(settings: ServeSettings, count: int, announce: Callable[[Listening], None]) -> int:
+    """Serve with `count` processes until a signal says otherwise; returns the exit code."""
+    log = make_log(format=settings.log_format)
+    http_host = settings.host if settings.http_host is None else settings.http_host
+    with contextlib.ExitStack() as reserved:
+        try:
+            grpc_port = _reserve(reserved, settings.host, settings.grpc_port)
+            http_port = settings.http_port
+            if http_port is not None:
+                http_port = _reserve(reserved, http_host, http_port)
+        except AddressUnusable as error:
+            return explain(error)
+        settings = replace(settings, grpc_port=grpc_port, http_port=http_port)
+        supervisor = Supervisor(settings, count, log)
+        ending = end_by_signals(log, "draining", supervisor.signal)
+        drain = asyncio.create_task(_drain(supervisor, ending))
+        await supervisor.run(
+            lambda: announce(
+                Listening(
+                    root=settings.root,
+                    grpc_address=address_text(settings.host, grpc_port),
+                    http_url=None
+                    if http_port is None
+                    else f"http://{address_text(http_host, http_port)}",
+                )
+            )
+        )
+        drain.cancel()
+    return supervisor.code
+
+
+async def _drain(supervisor: Supervisor, ending: asyncio.Event) -> None:
+    await ending.wait()
+    supervisor.end()
+
+
+def _reserve(reserved: contextlib.ExitStack, host: str, port: int) -> int:
+    """Keep a port for our servers, after making sure that it is nobody's; returns its number."""
+    if port != 0:
+        reserve(host, port).close()
+    taken: socket.socket = reserved.enter_context(reserve(host, port, shares=True))
+    number: int = taken.getsockname()[1]
+    return number

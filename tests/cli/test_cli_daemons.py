@@ -1,0 +1,277 @@
+"""softlayer/mq's three daemons (`serve`, `mover`, `reaper`), its defaults, and several servers at once.
+
+Each is started as its users start it, and ended by its own pid.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import spoolrack
+from cli_rig import PROGRAM, Spoolrack, until
+from click.testing import CliRunner
+from spoolrack_server.cli import serving
+from spoolrack_server.serve import ServeSettings
+from spoolrack_store.files import layout
+from spoolrack_store.store import Store
+
+STUCK = 60.0
+Launch = Callable[..., "Running"]
+
+
+class Running:
+    """A daemon, and what it has said so far."""
+
+    def __init__(self, *arguments: object) -> None:
+        self.process = subprocess.Popen(
+            [*PROGRAM, *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.out: list[str] = []
+        self.err: list[str] = []
+        self._listeners = [
+            threading.Thread(target=self._listen, args=pair, daemon=True)
+            for pair in ((self.process.stdout, self.out), (self.process.stderr, self.err))
+        ]
+        for listener in self._listeners:
+            listener.start()
+
+    def _listen(self, stream: object, said: list[str]) -> None:
+        for line in stream:  # type: ignore[attr-defined]
+            said.append(line.rstrip("\n"))
+
+    def hears(self, words: str) -> None:
+        until(lambda: self.is_over() or any(words in line for line in [*self.out, *self.err]))
+        assert any(words in line for line in [*self.out, *self.err]), (self.out, self.err)
+
+    def is_over(self) -> bool:
+        return self.process.poll() is not None
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        code = self.process.wait(STUCK)
+        for listener in self._listeners:
+            listener.join(STUCK)
+        return code
+
+    def address(self, door: str) -> str:
+        """Where a server listens, once it does."""
+        self.hears("HTTP ")
+        (found,) = [match[1] for line in self.out if (match := re.match(rf" +{door} +(\S+)", line))]
+        return found
+
+
+@pytest.fixture
+def launch() -> Iterator[Launch]:
+    running: list[Running] = []
+
+    def start(*arguments: object) -> Running:
+        running.append(Running(*arguments))
+        return running[-1]
+
+    yield start
+    for each in running:
+        if not each.is_over():
+            each.process.kill()
+        each.wait()
+        for pipe in (each.process.stdout, each.process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+
+def serve(launch: Launch, root: Path, *more: object) -> Running:
+    at = ("--root", root, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    return launch("serve", *at, *more)
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def test_the_three_daemons_do_what_their_ancestors_did(launch: Launch, tmp_path: Path) -> None:
+    root = tmp_path / "mq"
+    server = serve(launch, root, "--no-mover", "--no-reaper", "--workers", 8, "--peers", 0)
+    with spoolrack.connect(server.address("gRPC")) as client:
+        client.create_queue("queue001", visibility_timeout=0.2)
+        queue = client.queue("queue001")
+        queue.send(b"a")
+        assert queue.receive()[0].receive_count == 1
+        (again,) = queue.receive(wait=30)
+        assert again.receive_count == 2, "it comes back without a mover"
+        queue.delete_many([spoolrack.ById(again.id)])
+        assert len(names(root / "remove")) == 1
+        by_hand = root / "new" / "queue001:4ad814ab-213e-11e3-a9a3-0025904f6e08"
+        by_hand.write_bytes(b"by hand")
+        movers = [
+            launch("mover", "--source", root / folder, "--destination", root / "queues", "--delay", 0)
+            for folder in ("new", "delay")
+        ]
+        reaper = launch("reaper", "--source", root / "remove")
+        until(lambda: not by_hand.exists() and not names(root / "remove"))
+        assert [message.body for message in queue.receive(9, wait=30)] == [b"by hand"]
+        until(lambda: not names(root / "delay"))
+        for daemon in (*movers, reaper):
+            assert daemon.end() == 0, daemon.err
+            assert "Traceback" not in "\n".join(daemon.err)
+        (found,) = queue.receive(9)
+        assert (found.body, found.receive_count) == (b"by hand", 2)
+    assert server.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("mover", "--source", "{}/new", "--destination", "{}/elsewhere"), 2, "ROOT/queues"),
+        (("mover", "--source", "{}/queues", "--destination", "{}/queues"), 2, "ROOT/new or ROOT/delay"),
+        (("mover", "--source", "{}/new", "--destination", "{}/other/queues"), 66, "not a root"),
+        (("mover", "--source", "{}/new"), 2, "--destination"),
+        (("mover", "--destination", "{}/queues"), 2, "--source"),
+        (("reaper",), 2, "--source"),
+        (("reaper", "--source", "{}/new"), 2, "ROOT/remove"),
+        (("reaper", "--source", "{}/nowhere/remove"), 66, "serve --root"),
+    ],
+)
+def test_what_is_no_folder_of_one_root_is_refused(
+    offline: Spoolrack, tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    Store.open(tmp_path).close()
+    told = offline(*(argument.format(tmp_path) for argument in arguments))
+    assert told.code == code
+    assert words in told.err
+    assert sorted(names(tmp_path)) == sorted((*layout.ALL, "FORMAT")), "nothing was made"
+
+
+def test_folders_of_two_roots_are_refused(offline: Spoolrack, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        Store.open(tmp_path / name).close()
+    source, destination = tmp_path / "one" / "new", tmp_path / "two" / "queues"
+    told = offline("mover", "--source", str(source), "--destination", str(destination))
+    assert (told.code, "not of one root" in told.err) == (2, True)
+
+
+def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> ServeSettings:
+    """What `serve` would serve with."""
+    found: list[ServeSettings] = []
+
+    async def serve(settings: ServeSettings, announce: object) -> int:
+        found.append(settings)
+        return 0
+
+    monkeypatch.setattr("spoolrack_server.serve.serve", serve)
+    result = CliRunner().invoke(
+        serving.command, arguments, standalone_mode=False, auto_envvar_prefix="SPOOLRACK_SERVE"
+    )
+    assert result.exception is None, result.output
+    return found[0]
+
+
+def test_compat_mq_takes_the_defaults_of_softlayer_mq(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = chosen(monkeypatch, "--compat", "mq")
+    assert (found.root, found.http_host, found.http_port) == ("/tmp/mq", "0.0.0.0", 8080)
+    assert (found.workers, found.peers) == (8, 0)
+    assert (found.mover, found.reaper) == (True, True)
+
+
+def test_what_is_said_wins_over_what_is_compatible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPOOLRACK_SERVE_PEERS", "2")
+    found = chosen(
+        monkeypatch, "--compat", "mq", "--root", "/srv/mq", "--workers", "1", "--http", "off"
+    )
+    assert (found.root, found.http_port, found.workers, found.peers) == ("/srv/mq", None, 1, 2)
+
+
+def test_without_compat_nothing_is_bounded_and_nothing_is_open_to_the_world(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = chosen(monkeypatch)
+    assert (found.root, found.host, found.http_host) == ("./data", "127.0.0.1", "127.0.0.1")
+    assert (found.workers, found.peers) == (None, 0)
+
+
+# Several processes.
+
+
+def children(running: Running) -> list[int]:
+    pid = running.process.pid
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs: not if it only waits to be buried."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_several_processes_share_one_port_and_one_root(launch: Launch, tmp_path: Path) -> None:
+    server = serve(launch, tmp_path / "root", "--processes", 3)
+    address, health = server.address("gRPC"), server.address("HTTP")
+    assert len(children(server)) == 3
+    clients = [spoolrack.connect(address) for _ in range(9)]
+    clients[0].create_queue("q")
+    for n, client in enumerate(clients):
+        client.queue("q").send(b"%d" % n)
+    received = [message for client in clients for message in client.queue("q").receive(wait=30)]
+    assert sorted(message.body for message in received) == [b"%d" % n for n in range(9)]
+    receipts = [message.receipt for message in received]
+    for client, receipt in zip(reversed(clients), receipts, strict=True):
+        assert client.queue("q").delete_many([receipt])[0].ok, "a receipt is good with any of them"
+    assert clients[0].get_queue("q").counts.leased == 0
+    with urllib.request.urlopen(health) as answer:
+        assert json.load(answer)["status"] == "SERVING"
+    for client in clients:
+        client.close()
+    assert server.end() == 0, server.err
+    assert sum("event=stopped" in line for line in server.err) == 3
+
+
+def test_a_process_that_dies_is_replaced_at_the_same_port(launch: Launch, tmp_path: Path) -> None:
+    server = serve(launch, tmp_path / "root", "--processes", 2)
+    address = server.address("gRPC")
+    for n in range(3):
+        with spoolrack.connect(address, timeout=STUCK) as client:
+            client.create_queue("q")
+            client.queue("q").send(b"x")
+            if n == 2:
+                assert len(client.queue("q").receive(9, wait=30)) == 3
+        before = children(server)
+        os.kill(before[0], signal.SIGKILL)
+        until(lambda: len(set(children(server)) - set(before)) == 1)  # noqa: B023
+    assert server.end(signal.SIGINT) == 0, server.err
+
+
+def test_a_supervisor_that_is_killed_leaves_no_orphans(launch: Launch, tmp_path: Path) -> None:
+    server = serve(launch, tmp_path / "root", "--processes", 2)
+    server.address("gRPC")
+    left = children(server)
+    server.process.kill()
+    until(lambda: not any(map(is_alive, left)))
+    assert names(tmp_path / "root" / "owners") == [], "they have drained"
+
+
+def test_processes_that_cannot_start_say_why_once(launch: Launch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    refused = serve(launch, tmp_path / "file", "--processes", 3)
+    assert refused.wait() == os.EX_CANTCREAT
+    assert sum(line.startswith("spoolrack: ") for line in refused.err) == 1
+    there = serve(launch, tmp_path / "root", "--processes", 2)
+    taken = ("--grpc", there.address("gRPC"), "--http", "off")
+    refused = launch("serve", "--root", tmp_path / "other", *taken, "--processes", 2)
+    assert refused.wait() == os.EX_UNAVAILABLE, "servers of another root never share the port"
+    assert there.end() == 0
