@@ -49,7 +49,7 @@ MESSAGE_MUTANTS: Final = (
         breaks="a lease stands until it is due, also after a restart",
         edits=edit(
             "engine/recovery.py",
-            "        left = min(filed.due - clock.wall(), most)\n",
+            "        left = max(min(filed.due - clock.wall(), most), self._root.chores.wait)\n",
             "        left = 0\n",
         ),
         caught_by=(_RECOVERY,),
@@ -69,7 +69,7 @@ MESSAGE_MUTANTS: Final = (
         breaks="a due beyond the maximum counts as the maximum",
         edits=edit(
             "engine/recovery.py",
-            "        left = min(filed.due - clock.wall(), most)\n",
+            "        left = max(min(filed.due - clock.wall(), most), self._root.chores.wait)\n",
             "        left = filed.due - clock.wall()\n",
         ),
         caught_by=(_RECOVERY,),
@@ -143,7 +143,7 @@ MESSAGE_MUTANTS: Final = (
             ),
             Edit(
                 file="engine/delivery.py",
-                old='            log.warning("%s was taken away by somebody else", path)\n'
+                old="            self._root.was_faster(path)\n"
                 "            self._requeuer.forget(queue, hidden, name)\n"
                 "            return None\n",
                 new='            found = parse(Entry(id=entry.id, size=0, crc=0), b"")\n',

@@ -34,8 +34,8 @@ PEER_MUTANTS: Final = (
         breaks="a lease of another process is brought back only a margin after it is due",
         edits=edit(
             "engine/beliefs.py",
-            "        left = min(due - root.clock.wall(), most) + MARGIN\n",
-            "        left = min(due - root.clock.wall(), most)\n",
+            "        left = max(min(due - root.clock.wall(), most) + MARGIN, root.chores.wait)\n",
+            "        left = max(min(due - root.clock.wall(), most), root.chores.wait)\n",
         ),
         caught_by=(_PEERS,),
     ),
