@@ -80,6 +80,7 @@ FLOORS = {
 WORLD = {
     "spoolrack_store.files.disk": {"os", "io", "fcntl", "ctypes", "mmap", "pathlib", "shutil"},
     "spoolrack_store.files.mounts": {"os", "pathlib"},
+    "spoolrack_store.files.watcher": {"os", "ctypes", "fcntl"},
     "spoolrack_store.files.opening": {"os", "pathlib", "socket"},
     "spoolrack_store.model.clock": {"time"},
     "nobody": {"asyncio", "datetime", "glob", "multiprocessing", "signal", "subprocess", "tempfile"},

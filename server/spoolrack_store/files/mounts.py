@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _JOURNALS = Path("/proc/fs/jbd2")
@@ -41,3 +42,21 @@ def _kind_of(number: str) -> str | None:
         if mount.split()[2] == number:
             return source.split()[0]
     return None
+
+
+_OF_MANY_HOSTS: Final = frozenset(
+    {
+        *("9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "gpfs", "lustre", "nfs", "nfs4"),
+        *("ocfs2", "orangefs", "smb3", "smbfs", "virtiofs"),
+    }
+)
+
+
+def is_written_by_other_hosts(folder: str | os.PathLike[str]) -> bool:
+    """Whether hosts that this kernel doesn't hear may write to the file system of `folder`.
+
+    True of network and cluster file systems, and of all behind FUSE, of which nothing is known.
+    """
+    device = os.stat(folder).st_dev
+    kind = _kind_of(f"{os.major(device)}:{os.minor(device)}") or ""
+    return kind in _OF_MANY_HOSTS or kind == "fuse" or kind.startswith("fuse.")

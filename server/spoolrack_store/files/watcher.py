@@ -1,0 +1,289 @@
+"""What others do to folders, heard from the kernel (inotify(7)) where it tells, else found by looking.
+
+Owns the watches and nothing else: what a name means, and what to do about it, is the caller's business.
+A watch only makes it sooner and cheaper to see a change. What can fail are the kernel's limits; then
+`changes` says every so often "look again", which a caller must be able to do anyway, because the kernel
+forgets what nobody fetches in time. On a file system that other hosts write to, both are done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import logging
+import os
+import posixpath
+import select
+import struct
+import termios
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ..model.clock import DAY, SECOND, Clock, Millis, SystemClock
+from .mounts import is_written_by_other_hosts
+
+log = logging.getLogger(__name__)
+
+NO_TIME: Final = Millis(0)
+LOOK_AGAIN: Final = SECOND
+"""How long a change may stay unseen where nobody tells of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A name has appeared in a folder, or has left it, whoever did it."""
+
+    folder: str
+    name: str
+    appeared: bool
+
+
+class Watcher:
+    """Watches folders under one root. `wait` and `wake` are thread-safe; the rest is for one thread at
+    a time, which may be another one than that in `wait`."""
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        look_again: Millis = LOOK_AGAIN,
+        clock: Clock | None = None,
+        kernel: Callable[[], Inotify] | None = None,
+    ) -> None:
+        """`look_again`: so often does `changes` say so, if not everything is heard."""
+        self._root = os.fspath(root)
+        self._look_again = look_again
+        self._clock = SystemClock() if clock is None else clock
+        self._next_look = Millis(0)
+        self._kernel: Inotify | None = None
+        self._watches: dict[str, int] = {}
+        self._folders: dict[int, str] = {}
+        self._unheard: set[str] = set()
+        self._shared = is_written_by_other_hosts(root)
+        self._sleeping, self._waking = os.pipe()
+        self._lock = threading.Lock()
+        self._close_pipe = weakref.finalize(self, _close_all, self._sleeping, self._waking)
+        for end in (self._sleeping, self._waking):
+            os.set_blocking(end, False)
+        try:
+            self._kernel = (kernel or Inotify)()
+        except OSError as error:
+            _explain(self._root, error)
+        if not self.hears_all:
+            self._next_look = Millis(self._clock.monotonic() + look_again)
+
+    @property
+    def hears_all(self) -> bool:
+        """Whether all that happens in the watched folders, by whomever, will be told as a change.
+
+        If so, what was done before a call of `changes` began is in its answer, or in an earlier one.
+        """
+        return self._kernel is not None and not self._unheard and not self._shared
+
+    def watch(self, folder: str) -> None:
+        """Tell of `folder`, a path from the root, from now on; watching twice is as once.
+
+        A folder that isn't there is not watched: who watches the one above it hears when it comes.
+        """
+        if folder not in self._watches:
+            heard_all = self.hears_all
+            self._add(folder)
+            if heard_all and not self.hears_all:
+                self._next_look = Millis(self._clock.monotonic() + self._look_again)
+
+    def changes(self, timeout: Millis | None = NO_TIME) -> list[Change] | None:
+        """All that has happened since the last call, in order; None if that can't be told: list again.
+
+        Waits for something to tell as long as `timeout` says, None for ever. Empty: nothing in time, or
+        somebody called `wake`. What we do ourselves is told, too.
+        """
+        if timeout is None or timeout > 0:
+            self.wait(timeout)
+        found: list[Change] = []
+        lost = False
+        for event in self._kernel.events() if self._kernel is not None else ():
+            if event.mask & IN_Q_OVERFLOW:
+                lost = True
+                continue
+            folder = self._folders.get(event.watch)
+            if folder is None:
+                continue  # it is no longer watched
+            if event.mask & IN_IGNORED:
+                self._forget(folder, event.watch)
+                lost |= self._look_for(folder)
+            elif event.mask & IN_MOVE_SELF:
+                lost |= self._follow(folder, event.watch)
+            elif event.name:
+                found.append(Change(folder, event.name, bool(event.mask & _APPEARED)))
+        if not self.hears_all and self._clock.monotonic() >= self._next_look:
+            self._next_look = Millis(self._clock.monotonic() + self._look_again)
+            for folder in sorted(self._unheard):
+                self._add(folder)  # others may have given watches back since
+            lost = True
+        return None if lost else found
+
+    def wait(self, timeout: Millis | None = None) -> None:
+        """Return once `changes` may have something to tell, `wake` was called, or `timeout` is over."""
+        if not self.hears_all:
+            left = Millis(max(0, self._next_look - self._clock.monotonic()))
+            timeout = left if timeout is None else min(timeout, left)
+        waiting = select.poll()
+        waiting.register(self._sleeping, select.POLLIN)
+        if self._kernel is not None:
+            waiting.register(self._kernel.descriptor, select.POLLIN)
+        waiting.poll(None if timeout is None else min(timeout, DAY))
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._sleeping, _WAKE_UPS)
+
+    def wake(self) -> None:
+        """End the `wait` that is under way, or else the next one."""
+        with self._lock, contextlib.suppress(BlockingIOError):  # full: it wakes up anyway
+            if self._close_pipe.alive:
+                os.write(self._waking, b"\0")
+
+    def close(self) -> None:
+        """Give the kernel back what it lent. Nobody may be in another call but `wake`."""
+        if self._kernel is not None:
+            self._kernel.close()
+        with self._lock:
+            self._close_pipe()
+
+    def _add(self, folder: str) -> int | None:
+        """Ask the kernel to tell of what is at a path; answers the watch."""
+        self._unheard.discard(folder)
+        if self._kernel is None:
+            self._unheard.add(folder)
+            return None
+        try:
+            watch = self._kernel.add(posixpath.join(self._root, folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            self._unheard.add(folder)
+            _explain(folder, error)
+            return None
+        # A folder that was renamed, and is watched again before we know, keeps its watch.
+        former = self._folders.get(watch, folder)
+        if former != folder:
+            self._watches.pop(former, None)
+        self._watches[folder] = watch
+        self._folders[watch] = folder
+        return watch
+
+    def _forget(self, folder: str, watch: int) -> None:
+        self._folders.pop(watch, None)
+        if self._watches.get(folder) == watch:
+            del self._watches[folder]
+
+    def _follow(self, folder: str, watch: int) -> bool:
+        """Stop listening to what was renamed, and listen to what may be at its old path by now."""
+        assert self._kernel is not None
+        self._forget(folder, watch)
+        lost = self._look_for(folder)
+        if watch not in self._folders:
+            self._kernel.remove(watch)
+        return lost
+
+    def _look_for(self, folder: str) -> bool:
+        """Watch what has taken a lost folder's place; answers whether changes may have been hidden."""
+        if self._add(folder) is not None or folder in self._unheard:
+            return True
+        # The folder is gone, and if the one above it is watched, its change has been told.
+        return posixpath.dirname(folder) not in self._watches or folder in ("", ".")
+
+
+def _explain(what: str, error: OSError) -> None:
+    match error.errno:
+        case errno.ENOSPC:
+            advice = "raise fs.inotify.max_user_watches"
+        case errno.EMFILE:
+            advice = "raise fs.inotify.max_user_instances, or the limit of open files"
+        case _:
+            advice = "changes are found by listing"
+    log.warning(
+        "%a can't be watched (%s): it is listed every so often; %s", what, error.strerror, advice
+    )
+
+
+def _close_all(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+_WAKE_UPS: Final = 4_096
+
+IN_MOVED_FROM: Final = 0x40
+IN_MOVED_TO: Final = 0x80
+IN_CREATE: Final = 0x100
+IN_DELETE: Final = 0x200
+IN_DELETE_SELF: Final = 0x400
+IN_MOVE_SELF: Final = 0x800
+IN_Q_OVERFLOW: Final = 0x4000
+IN_IGNORED: Final = 0x8000
+_IN_ONLYDIR: Final = 0x0100_0000
+_IN_DONT_FOLLOW: Final = 0x0200_0000
+_APPEARED: Final = IN_CREATE | IN_MOVED_TO
+_WATCHED: Final = (
+    (_APPEARED | IN_MOVED_FROM | IN_DELETE)  # names
+    | (IN_DELETE_SELF | IN_MOVE_SELF)  # the folder itself
+    | (_IN_ONLYDIR | _IN_DONT_FOLLOW)
+)
+_HEADER: Final = struct.Struct("iIII")
+
+
+class Event(NamedTuple):
+    """As the kernel tells it."""
+
+    watch: int
+    mask: int
+    name: str
+
+
+class Inotify:
+    """One inotify instance of the kernel. Raises `OSError` as the system does: ENOSYS where there is
+    none, EMFILE if the user has too many, ENOSPC from `add` if there are too many watches."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        if not hasattr(self._libc, "inotify_init1"):
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), "inotify")
+        self.descriptor: int = self._checked(
+            self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), "inotify"
+        )
+        self.close = weakref.finalize(self, os.close, self.descriptor)
+
+    def add(self, path: str) -> int:
+        """Watch the names in a folder; the same folder has the same watch, by whatever path."""
+        return self._checked(
+            self._libc.inotify_add_watch(self.descriptor, os.fsencode(path), _WATCHED), path
+        )
+
+    def remove(self, watch: int) -> None:
+        """Stop watching. It may have stopped by itself."""
+        self._libc.inotify_rm_watch(self.descriptor, watch)
+
+    def events(self) -> Iterator[Event]:
+        """All that was waiting when the call began, in order."""
+        # No more than that, or a busy neighbour could keep us here for ever.
+        pending = struct.unpack("i", fcntl.ioctl(self.descriptor, termios.FIONREAD, bytes(4)))[0]
+        if not pending:
+            return
+        content = os.read(self.descriptor, pending)
+        at = 0
+        while at < len(content):
+            watch, mask, _, length = _HEADER.unpack_from(content, at)
+            at += _HEADER.size
+            yield Event(watch, mask, os.fsdecode(content[at : at + length].rstrip(b"\0")))
+            at += length
+
+    @staticmethod
+    def _checked(answer: int, what: str) -> int:
+        if answer < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), what)
+        return answer
