@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from random import Random, SystemRandom
 from typing import Final, TypeVar
 
@@ -20,12 +21,12 @@ from .engine.views import Sight
 from .files.disk import Disk, LocalDisk
 from .files.mounts import doubt_about
 from .files.opening import Tenancy, make_root, take
-from .files.reader import Damaged, Forbidden, Gone, read_message
+from .files.reader import Damaged, Forbidden, Gone, open_message, read_message
 from .files.syncer import SyncFailed
 from .model.clock import Clock, Millis, SystemClock
 from .model.content import Content
 from .model.errors import DiskError, MessageDamaged, MessageNotFound, StoreError, StoreFailed
-from .model.operations import Message, Queue, Request
+from .model.operations import Message, OpenMessage, Queue, Request
 from .model.transitions import State
 from .mover import Mover
 
@@ -121,14 +122,11 @@ class Store:
 
     def message(self, queue: str, id: str) -> Message:
         """A message, without leasing it; raises `MessageNotFound`, `MessageDamaged`."""
-        for _ in range(_LOOKS):
-            with self._changing:
-                sight = self._engine.views.find(queue, id)
-            try:
-                return self._look_at(sight, None)
-            except Gone:
-                continue  # It has moved: look where it is now.
-        raise MessageNotFound(queue=queue, id=id)
+        return self._look_for(queue, id, lambda sight: self._look_at(sight, None))
+
+    def open_message(self, queue: str, id: str) -> OpenMessage:
+        """The same with the body in an open file, which has been read and checked once, in pieces."""
+        return self._look_for(queue, id, self._open)
 
     def messages(
         self,
@@ -212,16 +210,39 @@ class Store:
             log.warning("a list passes over message %s: %s", sight.entry.id, error)
             return None
 
+    def _look_for(self, queue: str, id: str, look: Callable[[Sight], Answer]) -> Answer:
+        """What `look` finds of a message that may be moving."""
+        for _ in range(_LOOKS):
+            with self._changing:
+                sight = self._engine.views.find(queue, id)
+            try:
+                return look(sight)
+            except Gone:
+                continue  # It has moved: look where it is now.
+        raise MessageNotFound(queue=queue, id=id)
+
     def _look_at(self, sight: Sight, max_body_bytes: int | None) -> Message:
         if max_body_bytes == 0 and not sight.entry.trailer:
             return sight.message(Content(b""))
-        try:
+        with _told(sight):
             content = read_message(self._disk, sight.path, sight.entry)
-        except Damaged as error:
-            id = sight.entry.id
-            raise MessageDamaged(queue=sight.queue, id=id, why=str(error)) from error
-        except Forbidden as error:
-            raise DiskError(detail=str(error)) from error
         if max_body_bytes is not None:
             content = Content(content.body[:max_body_bytes], content.attributes)
         return sight.message(content)
+
+    def _open(self, sight: Sight) -> OpenMessage:
+        with _told(sight):
+            file, attributes = open_message(self._disk, sight.path, sight.entry)
+        return OpenMessage(message=sight.message(Content(b"", attributes)), file=file)
+
+
+@contextmanager
+def _told(sight: Sight) -> Iterator[None]:
+    """Say which message it is that can't be read."""
+    try:
+        yield
+    except Damaged as error:
+        id = sight.entry.id
+        raise MessageDamaged(queue=sight.queue, id=id, why=str(error)) from error
+    except Forbidden as error:
+        raise DiskError(detail=str(error)) from error

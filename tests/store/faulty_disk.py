@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from spoolrack_store.files.disk import Disk, Facts, Found, Lock, NotSynced, Space
 
@@ -144,6 +144,10 @@ class FaultyDisk:
     def read(self, path: str, limit: int | None = None) -> bytes:
         self._do("read", path)
         return self.disk.read(path, limit)
+
+    def open(self, path: str) -> BinaryIO:
+        self._do("open", path)
+        return self.disk.open(path)
 
     def scan(self, path: str) -> list[Found]:
         self._do("scan", path)

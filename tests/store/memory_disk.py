@@ -11,7 +11,9 @@ import errno
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from itertools import count
+from typing import BinaryIO
 
 from spoolrack_store.files.disk import Facts, Found, Kind, Space
 
@@ -82,6 +84,9 @@ class MemoryDisk:
         if not isinstance(node, File):
             raise fails(errno.EINVAL, path)
         return node.content if limit is None else node.content[:limit]
+
+    def open(self, path: str) -> BinaryIO:
+        return BytesIO(self.read(path))
 
     def scan(self, path: str) -> list[Found]:
         return [Found(name, _kind_of(node)) for name, node in self._folder(path).entries.items()]

@@ -21,7 +21,8 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from io import FileIO
+from typing import BinaryIO, Final, Protocol, cast
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
@@ -92,6 +93,12 @@ class Disk(Protocol):
     def read(self, path: str, limit: int | None = None) -> bytes:
         """A regular file's content, or its first `limit` bytes; EINVAL for anything else."""
 
+    def open(self, path: str) -> BinaryIO:
+        """A regular file, to be read in pieces; EINVAL for anything else. The caller closes it.
+
+        It stays readable when its name is moved or removed.
+        """
+
     def scan(self, path: str) -> list[Found]:
         """All names in a folder, in no order."""
 
@@ -158,14 +165,9 @@ class LocalDisk:
             raise
 
     def read(self, path: str, limit: int | None = None) -> bytes:
-        # A pipe that somebody put here must not hold us up: hence O_NONBLOCK.
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        file = os.open(path, flags, dir_fd=self._root)
+        file, size = self._open_file(path)
         try:
-            facts = os.fstat(file)
-            if not stat.S_ISREG(facts.st_mode):
-                raise OSError(errno.EINVAL, "not a regular file", path)
-            wanted = facts.st_size if limit is None else min(limit, facts.st_size)
+            wanted = size if limit is None else min(limit, size)
             content = os.read(file, wanted)
             while len(content) < wanted:
                 more = os.read(file, wanted - len(content))
@@ -175,6 +177,24 @@ class LocalDisk:
             return content
         finally:
             os.close(file)
+
+    def open(self, path: str) -> BinaryIO:
+        # Unbuffered: whoever hands the file to the kernel moves its offset behind our back.
+        return cast(BinaryIO, FileIO(self._open_file(path)[0]))
+
+    def _open_file(self, path: str) -> tuple[int, int]:
+        """A regular file's descriptor and size."""
+        # A pipe that somebody put here must not hold us up: hence O_NONBLOCK.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(path, flags, dir_fd=self._root)
+        try:
+            facts = os.fstat(file)
+            if not stat.S_ISREG(facts.st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", path)
+        except BaseException:
+            os.close(file)
+            raise
+        return file, facts.st_size
 
     def scan(self, path: str) -> list[Found]:
         folder = os.open(path, _FOLDER_FLAGS, dir_fd=self._root)

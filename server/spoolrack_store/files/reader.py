@@ -6,10 +6,17 @@ read for a reason outside it (permissions, no more handles) is left alone.
 
 from __future__ import annotations
 
-from ..model.content import Content, NotTheContent, parse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, Final
+from zlib import crc32
+
+from ..model.content import Attributes, Content, NotTheContent, attributes_in, check_sums, parse
 from ..model.errors import DiskError
 from ..model.names import Entry
 from .disk import FORBIDDEN, OUT_OF_HANDLES, Disk
+
+_PIECE: Final = 1024 * 1024
 
 
 class Damaged(Exception):
@@ -36,8 +43,42 @@ def read_message(disk: Disk, path: str, entry: Entry) -> Content:
 
     Raises `Damaged`, `Gone`, `Forbidden`, or `DiskError` if nothing can be read at the moment.
     """
-    try:
+    with _told(path):
         return parse(entry, disk.read(path, entry.length + 1))
+
+
+def open_message(disk: Disk, path: str, entry: Entry) -> tuple[BinaryIO, Attributes]:
+    """The same for a message that is too large for the memory: its open file and its attributes.
+
+    All of it is read and checked once, in pieces. The body is the file's first `entry.size` bytes.
+    The caller closes the file.
+    """
+    with _told(path):
+        file = disk.open(path)
+        try:
+            return file, _check(file, entry)
+        except BaseException:
+            file.close()
+            raise
+
+
+def _check(file: BinaryIO, entry: Entry) -> Attributes:
+    size = entry.size or 0
+    length, crc, trailer = 0, 0, b""
+    # One byte more than there should be, so that a file that is too long is noticed.
+    while piece := file.read(min(_PIECE, entry.length + 1 - length)):
+        trailer += piece[max(0, size - length) :]
+        length += len(piece)
+        crc = crc32(piece, crc)
+    check_sums(entry, length, crc)
+    return attributes_in(trailer)
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Say what it means that a file can't be read."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise Gone(path) from error
     except NotTheContent as error:

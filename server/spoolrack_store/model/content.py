@@ -81,17 +81,26 @@ def checksum(body: bytes, trailer: bytes) -> int:
 
 def parse(entry: Entry, raw: bytes) -> Content:
     """The message in `raw`; raises `NotTheContent` if size or checksum differ from the name's."""
-    if len(raw) != entry.length:
-        raise NotTheContent(
-            f"it has {len(raw)} bytes instead of {entry.length}", torn=len(raw) < entry.length
-        )
-    if zlib.crc32(raw) != entry.crc:
-        raise NotTheContent("its checksum differs")
+    check_sums(entry, len(raw), zlib.crc32(raw))
     if not entry.trailer:
         return Content(raw)
-    body = raw[: entry.size]
+    return Content(raw[: entry.size], attributes_in(raw[entry.size or 0 :]))
+
+
+def check_sums(entry: Entry, length: int, crc: int) -> None:
+    """Raise `NotTheContent` if a file of this length and checksum isn't what its name says."""
+    if length != entry.length:
+        raise NotTheContent(
+            f"it has {length} bytes instead of {entry.length}", torn=length < entry.length
+        )
+    if crc != entry.crc:
+        raise NotTheContent("its checksum differs")
+
+
+def attributes_in(trailer: bytes) -> Attributes:
+    """What a trailer says; raises `NotTheContent` if it can't be read."""
     try:
-        return Content(body, _attributes_in(raw[entry.size or 0 :].decode()))
+        return _attributes_in(trailer.decode()) if trailer else {}
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise NotTheContent(f"its trailer can't be read: {error}") from error
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
 
 from .clock import Millis
 from .content import Attributes
@@ -94,6 +94,16 @@ class Message:
     due: Millis | None
     """Unix time at which the lease or the delay ends."""
     receipt: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenMessage:
+    """A message whose body isn't in memory. Whoever has it closes the file."""
+
+    message: Message
+    """With an empty body."""
+    file: BinaryIO
+    """The body is its first `message.size` bytes. It stays readable whatever becomes of the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
