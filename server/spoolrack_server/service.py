@@ -1,9 +1,9 @@
 """`QueueService`: each RPC as a request to the store.
 
 A handler checks what the contract bounds, submits to the store and awaits the answer; it never waits
-for a disk in the event loop. Owns the leases between the store and the transport: one that no
-transport took, because its client was gone, is given back at once. Memory is bounded by call: a
-stream holds one frame, and asks the store for the next when that one is taken.
+for a disk in the event loop. What no transport took, because its client was gone, is given back at
+once. Memory is bounded by call: a stream holds one frame, and asks the store for the next when that
+one is taken.
 """
 
 # ruff: noqa: N802 - the contract names the methods
@@ -11,8 +11,8 @@ stream holds one frame, and asks the store for the next when that one is taken.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -26,6 +26,7 @@ from spoolrack_store.store import Store
 
 from . import convert, sending
 from .bell import Bell
+from .leases import Leases
 from .logs import Log
 from .rpc import CallIsOver, Context, write
 from .status import error_of
@@ -50,12 +51,11 @@ class QueueService:
     def __init__(self, store: Store, clock: Clock, log: Log) -> None:
         self._store = store
         self._clock = clock
-        self._log = log
+        self._leases = Leases(store, log)
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-read")
         self._draining = False
         self._bells: set[Bell] = set()
         self._inflows: set[asyncio.Task[None]] = set()
-        self._returns: set[asyncio.Task[None]] = set()
 
     def drain(self) -> None:
         """End the streams: those of receives now, those of sends when all they took is answered."""
@@ -67,8 +67,7 @@ class QueueService:
 
     async def close(self) -> None:
         """Return once every lease that goes back is back. No call may be running any more."""
-        while self._returns:
-            await asyncio.wait(set(self._returns))
+        await self._leases.close()
         self._readers.shutdown(wait=False)
 
     # Queues.
@@ -162,7 +161,7 @@ class QueueService:
         if request.max_bytes < 0:
             raise InvalidRequest(what="max_bytes", value=request.max_bytes, rule="must not be negative")
         max_bytes = request.max_bytes or convert.DEFAULT_RECEIVE_BYTES
-        messages = await self._lease(
+        messages = await self._leases.lease(
             ops.Receive(
                 queue=convert.queue_name(request.queue),
                 max_messages=convert.number(
@@ -196,7 +195,7 @@ class QueueService:
                     await bell.rung()
                 if self._draining:
                     raise Draining
-                messages = await self._lease(
+                messages = await self._leases.lease(
                     ops.Receive(
                         queue=queue,
                         max_messages=min(credits.free, convert.MAX_COUNT),
@@ -212,16 +211,6 @@ class QueueService:
             self._bells.discard(bell)
             bell.muffle()
 
-    async def _lease(self, request: ops.Receive) -> list[ops.Message]:
-        """What the store leases; when the call ends before, nothing stays leased."""
-        future = self._store.submit(request)
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            if not future.cancel():
-                self._return(self._give_back_leased(future))
-            raise
-
     async def _hand_over(
         self,
         context: Context,
@@ -233,31 +222,8 @@ class QueueService:
         try:
             await write(context, response)
         except CallIsOver:
-            self._return(self._give_back(messages))
+            self._leases.give_back(messages)
             raise
-
-    def _return(self, work: Coroutine[Any, Any, None]) -> None:
-        # By itself: the call that held the leases is over, and its task is cancelled.
-        task = asyncio.create_task(work)
-        self._returns.add(task)
-        task.add_done_callback(self._returns.discard)
-
-    async def _give_back_leased(self, future: Future[list[ops.Message]]) -> None:
-        try:
-            messages = await asyncio.wrap_future(future)
-        except StoreError:
-            return  # Nothing was leased.
-        await self._give_back(messages)
-
-    async def _give_back(self, messages: list[ops.Message]) -> None:
-        receipts = [message.receipt for message in messages if message.receipt is not None]
-        if not receipts:
-            return
-        try:
-            await self._ask(ops.GiveBack(queue=messages[0].queue, receipts=receipts))
-        except StoreError as error:
-            # They come back when they are due.
-            self._log.warning("leases could not be given back", why=str(error), leases=len(receipts))
 
     # What holders of messages do.
 
