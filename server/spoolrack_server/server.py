@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Final, Self
 
 import grpc
-from aiohttp import web
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from spoolrack_store.model.clock import Clock, SystemClock
@@ -23,7 +22,8 @@ from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.settings import MIB
 from spoolrack_store.store import Store
 
-from . import http
+from .gateway.bodies import Patience
+from .gateway.gateway import Gateway
 from .health import Health, HealthService
 from .logs import Log, make_log
 from .rpc import SERVICE, Calls
@@ -77,8 +77,9 @@ class Server:
         random: Random | None = None,
         log: Log | None = None,
         grace: float = GRACE,
+        patience: Patience | None = None,
     ) -> None:
-        """Port 0 takes a free one; an `http_port` of None serves no HTTP."""
+        """Port 0 takes a free one; an `http_port` of None serves no HTTP. `patience` is HTTP's."""
         self.root = os.fspath(root)
         self.host = host
         self.http_host = host if http_host is None else http_host
@@ -89,12 +90,13 @@ class Server:
         self._random = random
         self._log = log or make_log()
         self._grace = grace
+        self._patience = patience
         self._health = Health()
         self._calls = Calls(self._log)
         self._store: Store | None = None
         self._service: QueueService | None = None
         self._grpc: grpc.aio.Server | None = None
-        self._http: web.AppRunner | None = None
+        self._gateway: Gateway | None = None
 
     @property
     def grpc_address(self) -> str:
@@ -134,7 +136,7 @@ class Server:
         try:
             self._watch(store)
             await self._start_grpc(store)
-            await self._start_http()
+            await self._start_http(store)
         except BaseException:
             await self.stop(grace=0)
             raise
@@ -154,6 +156,8 @@ class Server:
         end = loop.time() + grace
         self._health.finish("The server is shutting down.")
         self._calls.refuse()
+        if self._gateway is not None:
+            self._gateway.refuse()
         await asyncio.to_thread(store.drain)
         if self._service is not None:
             self._service.drain()
@@ -163,10 +167,10 @@ class Server:
             await self._calls.ended()
         if self._service is not None:
             await self._service.close()
-        if self._http is not None:
-            await self._http.cleanup()
+        if self._gateway is not None:
+            await self._gateway.stop(max(0.0, end - loop.time()))
         await asyncio.to_thread(store.close)
-        self._service = self._grpc = self._http = None
+        self._service = self._grpc = self._gateway = None
         self._log.info("stopped", root=self.root)
 
     async def _start_grpc(self, store: Store) -> None:
@@ -188,19 +192,16 @@ class Server:
             raise AddressUnusable(self.grpc_address, "somebody was faster") from error
         await server.start()
 
-    async def _start_http(self) -> None:
+    async def _start_http(self, store: Store) -> None:
         if self.http_port is None:
             return
-        self._http = runner = web.AppRunner(http.application(self._health), access_log=None)
-        await runner.setup()
-        site = web.TCPSite(runner, self.http_host, self.http_port)
+        self._gateway = Gateway(store, self._health, self._clock, self._log, self._patience)
         try:
-            await site.start()
+            self.http_port = await self._gateway.start(self.http_host, self.http_port)
         except OSError as error:
             raise AddressUnusable(
                 _address(self.http_host, self.http_port), error.strerror or str(error)
             ) from error
-        self.http_port = runner.addresses[0][1]
 
     def _watch(self, store: Store) -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""How what went wrong looks on the wire: the one table from the store's reasons to gRPC's codes.
+"""How what went wrong looks on the wire: the one table from the store's reasons to codes.
 
 Owns the rich status of a failed call (`google.rpc.Status` with `ErrorInfo`, and `RetryInfo` where a
 repetition may succeed) and the `Error` of one message of many, which carry the same facts. Knows
@@ -48,6 +48,30 @@ CODES: Final[Mapping[str, StatusCode]] = {
 }
 """Every reason that a client can meet. Reasons never change their meaning or their code."""
 
+HTTP_CODES: Final[Mapping[str, int]] = {
+    "INVALID_QUEUE_NAME": 400,
+    "INVALID_SETTING": 400,
+    "INVALID_REQUEST": 400,
+    "INVALID_MESSAGE": 400,
+    "INVALID_RECEIPT": 400,
+    "MESSAGE_TOO_LARGE": 413,
+    "ATTRIBUTES_TOO_LARGE": 431,
+    "QUEUE_NOT_FOUND": 404,
+    "MESSAGE_NOT_FOUND": 404,
+    "QUEUE_EXISTS": 409,
+    "STALE_RECEIPT": 412,
+    # softlayer/mq has one answer for whatever can't be guaranteed: try again after so many seconds.
+    "QUEUE_FULL": 503,
+    "DISK_FULL": 503,
+    "QUEUE_BEING_DELETED": 503,
+    "DISK_ERROR": 503,
+    "DRAINING": 503,
+    "STORE_FAILED": 503,
+    "OUTCOME_UNKNOWN": 503,
+    "MESSAGE_DAMAGED": 500,
+}
+"""The same reasons over HTTP."""
+
 AT_START: Final = frozenset({"ROOT_UNUSABLE", "ROOT_IN_USE", "UNKNOWN_FORMAT", "DAMAGED_SETTINGS"})
 """Reasons for which a store doesn't open: whoever starts a server meets them, no client does."""
 
@@ -63,6 +87,7 @@ class Failure:
     """What went wrong, ready for the wire."""
 
     code: StatusCode
+    http_code: int
     reason: str
     message: str
     metadata: Mapping[str, str]
@@ -99,6 +124,7 @@ class Failure:
 
 INTERNAL: Final = Failure(
     code=StatusCode.INTERNAL,
+    http_code=500,
     reason="INTERNAL_ERROR",
     message="The server made a mistake, and its log says more: please report it.",
     metadata={},
@@ -113,6 +139,7 @@ def failure_of(error: StoreError) -> Failure | None:
         return None
     return Failure(
         code=code,
+        http_code=HTTP_CODES[error.reason],
         reason=error.reason,
         message=_text(str(error), LONGEST_MESSAGE),
         metadata={name: _text(str(fact), LONGEST_VALUE) for name, fact in error.facts.items()},

@@ -11,7 +11,7 @@ import grpc
 import pytest
 from spoolrack import errors
 from spoolrack.errors import BY_REASON, QueueFull, SpoolrackError, error_of
-from spoolrack_server.status import CODES, INTERNAL
+from spoolrack_server.status import CODES, HTTP_CODES, INTERNAL
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 OURS = {"UNKNOWN", "UNREACHABLE", "TIMEOUT", "INVALID_URL", "CLIENT_CLOSED", "FORKED_CLIENT"}
@@ -70,4 +70,6 @@ def test_the_table_in_the_docs_is_true(kind: type[SpoolrackError]) -> None:
         or kind.__name__ in {"DiskError", "StoreFailed"}
     )
     assert row[1:3] == [kind.reason, kind.code]
-    assert row[3] == ("yes" if repeated else "no")
+    assert row[-2] == ("yes" if repeated else "no")
+    if kind.reason not in OURS:
+        assert row[3] == str(HTTP_CODES.get(kind.reason, INTERNAL.http_code))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 
-import aiohttp
 import grpc
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -142,17 +141,6 @@ async def test_reflection_shows_the_contract(client: Client) -> None:
     assert "spoolrack/v1/queue_service.proto" in {
         FileDescriptorProto.FromString(file).name for file in files
     }
-
-
-async def test_http_tells_the_health_and_where_to_look_for_the_rest(server: Server) -> None:
-    async with aiohttp.ClientSession(server.http_url) as session:
-        async with session.get("/-/health") as response:
-            assert response.status == 200
-            assert await response.json() == {"status": "SERVING"}
-        for path in ("/", "/-/", "/jobs/messages"):
-            async with session.post(path) as response:
-                assert response.status == 404
-                assert "/-/health" in await response.text()
 
 
 async def test_a_server_without_http_serves(tmp_path_factory: pytest.TempPathFactory) -> None:

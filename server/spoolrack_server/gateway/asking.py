@@ -1,0 +1,65 @@
+"""How the endpoints ask the store, and what they share.
+
+Nothing waits for a disk in the event loop: what changes something is submitted and awaited, and what
+only reads runs in a few threads of its own, so that it doesn't wait behind a commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from spoolrack_store.model.operations import OpenMessage, Request
+from spoolrack_store.store import Store
+
+from ..leases import Leases
+from ..logs import Log
+from .bodies import Patience, Room
+
+T = TypeVar("T")
+
+READERS: Final = 4
+
+
+class Asking:
+    """Lives in one event loop."""
+
+    def __init__(self, store: Store, log: Log, patience: Patience) -> None:
+        self.store = store
+        self.patience = patience
+        self.room = Room(patience.memory)
+        self.leases = Leases(store, log)
+        self._readers = ThreadPoolExecutor(READERS, "spoolrack-http")
+
+    async def ask(self, request: Request[T]) -> T:
+        """The store's answer; raises its `StoreError`."""
+        return await asyncio.wrap_future(self.store.submit(request))
+
+    async def look(self, look: Callable[..., T], *of: Any) -> T:
+        """What `look` returns in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, look, *of)
+
+    async def open(self, queue: str, id: str) -> OpenMessage:
+        """A message's open file, which the caller gives to `shut`."""
+        opening = self._readers.submit(self.store.open_message, queue, id)
+        try:
+            return await asyncio.wrap_future(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_shut)
+            raise
+
+    def shut(self, message: OpenMessage) -> None:
+        """Close its file. Returns at once: the last to close a removed file waits for the disk."""
+        self._readers.submit(message.file.close)
+
+    async def close(self) -> None:
+        """Return once every lease that goes back is back. Nothing may be asked any more."""
+        await self.leases.close()
+        self._readers.shutdown(wait=False)
+
+
+def _shut(opening: Future[OpenMessage]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().file.close()

@@ -1,0 +1,165 @@
+"""Bodies on their way in and out: nobody can hold the server up, or fill its memory, by being slow.
+
+A body that comes is read with a deadline that moves on as it comes, and all that come at one time share
+one bound. A body that goes is waited for until the kernel has taken all of it, so that the caller knows
+whether it went; large ones are sent by the kernel from the file. Who is too slow is cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_protocol import RequestPayloadError
+from spoolrack_store.model.errors import MessageTooLarge
+from spoolrack_store.model.settings import MIB
+
+from .errors import TooManyUploads, UnreadableBody, UploadTooSlow
+
+BLOCK: Final = 256 * 1024
+"""Bytes that a slow reader must take within the patience of one stall."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How slow a client may be."""
+
+    idle: float = 75.0
+    """Seconds for a request's head, and for a connection between two requests."""
+    stall: float = 30.0
+    """Seconds without a byte of a body; or for a block of one, on the way out."""
+    bytes_per_second: int = 4 * 1024
+    """The least, over all of a body that comes, after the first `stall` seconds."""
+    memory: int = 256 * MIB
+    """Bytes of all bodies together that have begun to come and aren't stored yet."""
+
+
+class Room:
+    """The memory that bodies share. Lives in one event loop."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    @contextmanager
+    def share(self) -> Iterator[Share]:
+        """For one body; what was taken is given back at the end."""
+        share = Share(self)
+        try:
+            yield share
+        finally:
+            self._left += share.taken
+
+    def take(self, size: int) -> None:
+        if size > self._left:
+            raise TooManyUploads
+        self._left -= size
+
+
+class Share:
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self.taken = 0
+
+    def take(self, size: int) -> None:
+        """Raises `TooManyUploads` if there is no room for so many bytes more."""
+        self._room.take(size)
+        self.taken += size
+
+
+async def read(
+    request: web.Request, *, queue: str, limit: int, patience: Patience, share: Share
+) -> bytes:
+    """The request's body.
+
+    Raises `MessageTooLarge` as soon as it is known to have more than `limit` bytes, `UploadTooSlow`,
+    `TooManyUploads`, `UnreadableBody`; and `ConnectionError` if the client went away.
+    """
+    length = request.content_length
+    if length is not None and length > limit:
+        raise MessageTooLarge(queue=queue, size=length, limit=limit)
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        # Only now: who would be refused anyway needn't send it.
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
+    loop = asyncio.get_running_loop()
+    latest = loop.time() + patience.stall
+    parts: list[bytes] = []
+    try:
+        while True:
+            end = min(loop.time() + patience.stall, latest + share.taken / patience.bytes_per_second)
+            async with asyncio.timeout_at(end):
+                part = await request.content.readany()
+            if not part:
+                return b"".join(parts)
+            share.take(len(part))
+            if share.taken > limit:
+                raise MessageTooLarge(queue=queue, size=share.taken, limit=limit)
+            parts.append(part)
+    except TimeoutError as error:
+        raise UploadTooSlow(share.taken) from error
+    except (HttpProcessingError, RequestPayloadError) as error:
+        raise UnreadableBody(str(error)) from error
+
+
+async def write(request: web.Request, response: web.Response, patience: Patience) -> None:
+    """Return once the kernel has taken all of `response`; `CancelledError` if it never will."""
+    _flush_all(request)
+    async with _cut_off_after(request, patience):
+        await response.prepare(request)
+        await response.write_eof()
+
+
+async def send(
+    request: web.Request,
+    response: web.StreamResponse,
+    file: BinaryIO,
+    first: int,
+    count: int,
+    patience: Patience,
+) -> None:
+    """The same for a response whose body is `count` bytes of `file` from `first` on."""
+    response.content_length = count
+    transport = _flush_all(request)
+    async with _cut_off_after(request, patience):
+        await response.prepare(request)
+    if request.method != "HEAD":
+        loop = asyncio.get_running_loop()
+        end = first + count
+        while first < end:
+            size = min(BLOCK, end - first)
+            async with _cut_off_after(request, patience):
+                if transport.is_closing():
+                    raise ConnectionResetError
+                if await loop.sendfile(transport, file, first, size) != size:
+                    raise ConnectionAbortedError("the file is shorter than it was")
+            first += size
+    async with _cut_off_after(request, patience):
+        await response.write_eof()
+
+
+def _flush_all(request: web.Request) -> asyncio.WriteTransport:
+    """Let every write to the connection wait until nothing is left in our own buffer."""
+    transport = request.transport
+    if transport is None:
+        raise asyncio.CancelledError
+    transport.set_write_buffer_limits(0)
+    return transport
+
+
+@asynccontextmanager
+async def _cut_off_after(request: web.Request, patience: Patience) -> AsyncIterator[None]:
+    """End the connection if what is done meanwhile takes longer than a stall, or fails with it."""
+    transport = request.transport
+    try:
+        async with asyncio.timeout(patience.stall):
+            yield
+    except (TimeoutError, OSError) as error:
+        if transport is not None:
+            transport.abort()
+        # Nobody is left to be answered, and aiohttp wants to hear it like this.
+        raise asyncio.CancelledError from error

@@ -1,0 +1,232 @@
+"""What travels in headers and queries: attributes, what is known of a message, times, conditions.
+
+Pure. What can't be read raises `InvalidRequest`, naming the header or the parameter.
+
+Attributes are headers both ways. A header's name has no case and only some of ASCII, and its value no
+line feeds; so whatever else a name or a value holds is percent-encoded, as UTF-8, and a header that
+reads `%41` means "A". Names without it are in lower case. Bytes travel as base64, under a prefix of
+their own. Two attributes are also HTTP's own headers: what a body is, and how it is coded.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final, Protocol
+from urllib.parse import unquote
+
+from aiohttp import web
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.content import Attributes
+from spoolrack_store.model.errors import InvalidReceipt, InvalidRequest
+from spoolrack_store.model.names import NotAName, parse_receipt
+from spoolrack_store.model.operations import Message
+from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
+
+from ..convert import MAX_WAIT
+from .errors import RangeNotSatisfiable
+
+TEXT: Final = "x-attribute-"
+BINARY: Final = "x-binary-attribute-"
+KEPT: Final = {"content-type": "Content-Type", "content-encoding": "Content-Encoding"}
+"""Attributes that are HTTP's own headers."""
+ANY_BYTES: Final = "application/octet-stream"
+
+_IN_NAMES: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_.")
+_IN_VALUES: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
+_HEADER_VALUE: Final = re.compile(r"(?![ \t])[^\x00-\x08\x0a-\x1f\x7f]*(?<![ \t])")
+"""What a header's value can be as it is: the white space around it would be lost."""
+_SECONDS: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
+_RANGE: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)")
+_LAST_PLACE: Final = 18
+"""Digits of a place in a body; with more it lies beyond any."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Fields(Protocol):
+    """Headers or parameters, where one name may stand several times."""
+
+    def getall(self, key: str, default: list[str]) -> list[str]: ...
+
+
+# Attributes.
+
+
+def attributes_of(headers: Mapping[str, str]) -> dict[str, str | bytes]:
+    """The attributes that a request names; one that is named twice is refused.
+
+    `X-Attribute-Content-Type` outranks `Content-Type`, which some clients send unasked.
+    """
+    found: dict[str, str | bytes] = {}
+    kept: dict[str, str | bytes] = {}
+    for header, value in headers.items():
+        lower, into = header.lower(), found
+        attribute: str | bytes = value
+        if lower in KEPT:
+            name, into = lower, kept
+        elif lower.startswith(TEXT):
+            name = _decoded(lower[len(TEXT) :], header)
+            attribute = _decoded(value, header)
+        elif lower.startswith(BINARY):
+            name = _decoded(lower[len(BINARY) :], header)
+            attribute = _bytes(value, header)
+        else:
+            continue
+        if name in into:
+            raise InvalidRequest(what="the header", value=header, rule="names an attribute twice")
+        into[name] = attribute
+    # Where an attribute can't be HTTP's own header as it is, both travel.
+    return kept | found
+
+
+def headers_of(attributes: Attributes) -> dict[str, str]:
+    """The headers that carry `attributes`, and the body's content type in any case."""
+    found: dict[str, str] = {}
+    for name, value in attributes.items():
+        if isinstance(value, bytes):
+            found[BINARY.title() + _encoded(name, _IN_NAMES)] = base64.b64encode(value).decode()
+        elif name in KEPT and _HEADER_VALUE.fullmatch(value):
+            found[KEPT[name]] = value
+        else:
+            found[TEXT.title() + _encoded(name, _IN_NAMES)] = _encoded_value(value)
+    found.setdefault("Content-Type", ANY_BYTES)
+    return found
+
+
+def _decoded(text: str, header: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(
+            what="the header", value=header, rule="must be UTF-8 where it is percent-encoded"
+        ) from error
+
+
+def _bytes(text: str, header: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise InvalidRequest(what="the header", value=header, rule="must be base64") from error
+
+
+def _encoded(text: str, plain: frozenset[int]) -> str:
+    return "".join(chr(byte) if byte in plain else f"%{byte:02X}" for byte in text.encode())
+
+
+def _encoded_value(text: str) -> str:
+    # White space around a header's value is no part of it.
+    stripped = text.strip(" ")
+    before, _, after = text.partition(stripped) if stripped else (text, "", "")
+    return "%20" * len(before) + _encoded(stripped, _IN_VALUES) + "%20" * len(after)
+
+
+# What is known of a message.
+
+
+def message_headers(message: Message) -> dict[str, str]:
+    """All headers of a response whose body is this message's."""
+    found = headers_of(message.attributes)
+    found["X-Message-Id"] = message.id
+    found["X-Message-State"] = message.state.value
+    found["X-Message-Send-Time"] = time_text(message.sent_at)
+    found["X-Message-Receive-Count"] = str(message.receives)
+    if message.first_receive is not None:
+        found["X-Message-First-Receive-Time"] = time_text(message.first_receive)
+    if message.due is not None:
+        found["X-Message-Due-Time"] = time_text(message.due)
+    if message.receipt is not None:
+        found["X-Message-Receipt"] = message.receipt
+    found["Cache-Control"] = "no-store"
+    # Whatever somebody has sent must not become a page that speaks in this server's name.
+    found["X-Content-Type-Options"] = "nosniff"
+    found["Content-Security-Policy"] = "sandbox; default-src 'none'"
+    return found
+
+
+def time_text(moment: Millis) -> str:
+    """A Unix time as RFC 3339 writes it, in UTC, with milliseconds."""
+    text = (_EPOCH + timedelta(milliseconds=moment)).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+# What is asked for.
+
+
+def wait(query: Fields) -> Millis:
+    return _span(query, "wait", "the parameter wait", 0, MAX_WAIT) or Millis(0)
+
+
+def visibility(query: Fields) -> Millis | None:
+    """None leaves it to the queue."""
+    return _span(query, "visibility", "the parameter visibility", 1, MAX_VISIBILITY)
+
+
+def delay(headers: Fields) -> Millis | None:
+    """None leaves it to the queue."""
+    return _span(headers, "X-Message-Delay", "the header X-Message-Delay", 0, MAX_DELAY)
+
+
+def _span(fields: Fields, name: str, what: str, least: int, most: int) -> Millis | None:
+    values = fields.getall(name, [])
+    if not values:
+        return None
+    rule = f"must be one number of seconds, from {least / 1_000:g} to {most // 1_000}"
+    if len(values) > 1 or not _SECONDS.fullmatch(values[0]):
+        raise InvalidRequest(what=what, value=", ".join(values), rule=rule)
+    # Rounded up: a span of less than a millisecond must not become none.
+    span = Millis(-int(-Decimal(values[0]) * 1_000 // 1))
+    if not least <= span <= most:
+        raise InvalidRequest(what=what, value=values[0], rule=rule)
+    return span
+
+
+def receipt(headers: Fields, id: str) -> str | None:
+    """The receipt that a delete of message `id` must still hold; None if it names none."""
+    values = headers.getall("If-Match", [])
+    if not values:
+        return None
+    text = ", ".join(values)
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        text = text[1:-1]
+    try:
+        if parse_receipt(text).id == id:
+            return text
+    except NotAName as error:
+        raise InvalidReceipt(receipt=text) from error
+    raise InvalidReceipt(receipt=text)
+
+
+# Parts of a body.
+
+
+def tag(id: str) -> str:
+    """The entity tag of a message's body, which never changes."""
+    return f'"{id}"'
+
+
+def part(request: web.Request, id: str, size: int) -> tuple[int, int] | None:
+    """Where the part that is asked for begins, and how many bytes it has; None: all is asked for.
+
+    Several ranges, or one that can't be read, are passed over, as RFC 9110 has it. Raises
+    `RangeNotSatisfiable`.
+    """
+    match = _RANGE.fullmatch(request.headers.get("Range", ""))
+    if match is None or request.headers.get("If-Range", tag(id)) != tag(id):
+        return None
+    first, last = (int(digits[:_LAST_PLACE]) if digits else None for digits in match.groups())
+    if first is None and last is None:
+        return None
+    if first is None:
+        first, last = max(0, size - (last or 0)), size - 1
+    elif last is not None and last < first:
+        return None
+    if first >= size:
+        raise RangeNotSatisfiable(size)
+    return first, min(size - 1 if last is None else last, size - 1) - first + 1
+
+
+def part_headers(first: int, count: int, size: int) -> Mapping[str, str]:
+    return {"Content-Range": f"bytes {first}-{first + count - 1}/{size}"}

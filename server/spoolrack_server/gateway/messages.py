@@ -1,0 +1,143 @@
+"""The endpoints of messages: send one, receive one, look at one, delete one.
+
+Owns the leases between the store and the client: one whose answer could not be written, or whose
+client was gone before, goes back at once. A body that is large is in memory only until the first byte
+of it goes out; from then on the kernel sends it from the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from aiohttp import web
+from spoolrack_store.model.errors import MessageNotFound, StoreError
+from spoolrack_store.model.operations import (
+    ById,
+    ByReceipt,
+    Delete,
+    Message,
+    OpenMessage,
+    Outgoing,
+    Receive,
+    Send,
+    Target,
+)
+
+from .. import convert
+from . import bodies, headers
+from .asking import Asking
+from .queues import name_of
+
+SMALL: Final = 64 * 1024
+"""Bytes of a body that may come before the queue is asked how many it takes."""
+
+
+class MessageEndpoints:
+    """Lives in one event loop."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    async def send(self, request: web.Request) -> web.StreamResponse:
+        queue = name_of(request)
+        attributes = headers.attributes_of(request.headers)
+        delay = headers.delay(request.headers)
+        limit = SMALL
+        if request.content_length is None or request.content_length > SMALL:
+            found = await self._asking.look(self._asking.store.queue, queue)
+            limit = found.settings.max_message_size
+        with self._asking.room.share() as share:
+            body = await bodies.read(
+                request, queue=queue, limit=limit, patience=self._asking.patience, share=share
+            )
+            message = Outgoing(body=body, attributes=attributes, delay=delay)
+            (answer,) = await self._asking.ask(Send(queue=queue, messages=[message]))
+        if isinstance(answer, StoreError):
+            raise answer
+        found_at = {
+            "X-Message-Id": answer.id,
+            "X-Message-Send-Time": headers.time_text(answer.sent_at),
+            "Location": f"/{queue}/messages/{answer.id}",
+        }
+        return web.Response(status=201, headers=found_at)
+
+    async def receive(self, request: web.Request) -> web.StreamResponse:
+        wanted = Receive(
+            queue=name_of(request),
+            wait=headers.wait(request.query),
+            visibility=headers.visibility(request.query),
+        )
+        messages = await self._asking.leases.lease(wanted)
+        if not messages:
+            return web.Response(status=204, headers={"Cache-Control": "no-store"})
+        leased = [replace(message, body=b"") for message in messages]
+        try:
+            return await self._hand_over(request, messages)
+        except BaseException:
+            self._asking.leases.give_back(leased)
+            raise
+
+    async def _hand_over(self, request: web.Request, messages: list[Message]) -> web.StreamResponse:
+        # Taken out of the caller's hands: of a large body, nobody may be left who holds it.
+        message = messages.pop()
+        found = headers.message_headers(message)
+        if message.size > bodies.BLOCK:
+            opened = await self._open(message)
+            if opened is not None:
+                del message
+                try:
+                    return await self._send(request, web.StreamResponse(headers=found), opened)
+                finally:
+                    self._asking.shut(opened)
+        response = web.Response(body=message.body, headers=found)
+        await bodies.write(request, response, self._asking.patience)
+        return response
+
+    async def _open(self, message: Message) -> OpenMessage | None:
+        try:
+            return await self._asking.open(message.queue, message.id)
+        except StoreError:
+            return None  # Deleted already, by its id; but the body is here.
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        queue, id = name_of(request), id_of(request)
+        opened = await self._asking.open(queue, id)
+        try:
+            found = headers.message_headers(opened.message)
+            found |= {"ETag": headers.tag(id), "Accept-Ranges": "bytes"}
+            size = opened.message.size
+            part = headers.part(request, id, size)
+            if part is None:
+                return await self._send(request, web.StreamResponse(headers=found), opened)
+            found |= headers.part_headers(*part, size)
+            response = web.StreamResponse(status=206, headers=found)
+            return await self._send(request, response, opened, *part)
+        finally:
+            self._asking.shut(opened)
+
+    async def _send(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        opened: OpenMessage,
+        first: int = 0,
+        count: int | None = None,
+    ) -> web.StreamResponse:
+        size = opened.message.size if count is None else count
+        await bodies.send(request, response, opened.file, first, size, self._asking.patience)
+        return response
+
+    async def delete(self, request: web.Request) -> web.StreamResponse:
+        queue, id = name_of(request), id_of(request)
+        receipt = headers.receipt(request.headers, id)
+        target: Target = ById(id) if receipt is None else ByReceipt(receipt)
+        (error,) = await self._asking.ask(Delete(queue=queue, targets=[target]))
+        # One that isn't there is what the caller wants; softlayer/mq says the same.
+        if error is not None and not isinstance(error, MessageNotFound):
+            raise error
+        return web.Response(status=202)
+
+
+def id_of(request: web.Request) -> str:
+    return convert.message_id(request.match_info["id"])

@@ -1,0 +1,143 @@
+"""Attributes as headers: what was sent comes back, whatever it is, and gRPC sees the same."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from http_rig import Http, raw_to
+from hypothesis import example, given
+from hypothesis import strategies as st
+from server_rig import Client
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.gateway.headers import attributes_of, headers_of
+from spoolrack_server.server import Server
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+NAMES = st.one_of(TEXT.filter(bool), st.sampled_from(["content-type", "content-encoding", "A", "a"]))
+SAFE = set(range(0x20, 0x7F))
+
+
+@given(st.dictionaries(NAMES, st.one_of(TEXT, st.binary(max_size=20)), max_size=5))
+@example({"content-type": " x "})
+@example({"content-type": "\r\nSet-Cookie: x", "content-encoding": "gzip"})
+@example({"Content-Type": "x", "content-type": "y"})
+@example({"%41": "%41", "A": "A", "a": "%", "b": "100%25"})
+@example({"x": "  ", "y": " \t ", "z": ""})
+@example({"ä\U0001f600": "\0\x7f\u2028", "content-type": b"\xff"})
+def test_what_becomes_headers_becomes_attributes_again(attributes: dict[str, str | bytes]) -> None:
+    headers = headers_of(attributes)
+    assert len({name.lower() for name in headers}) == len(headers)
+    for name, value in headers.items():
+        assert set(name.encode()) <= SAFE - set(b' :()<>@,;\\"/[]?={}')
+        assert not set("\r\n\0") & set(value)
+        assert value == value.strip(" \t")
+    assert attributes_of(headers) == {"content-type": "application/octet-stream", **attributes}
+
+
+NASTY = {
+    "Priority": "LOW",
+    "priority": " with space around ",
+    "farbe": "grün\r\nX-Injected: 1",
+    "größe": "100%",
+    "a b": "%41",
+    "content-type": "text/plain; charset=utf-8",
+    "empty": "",
+}
+
+
+async def test_nasty_attributes_travel_unharmed_from_grpc_over_http_and_back(
+    http: Http, client: Client
+) -> None:
+    await client.create(visibility_timeout=Duration(seconds=3600))
+    outgoing = pb.OutgoingMessage(body=b"x")
+    for name, value in NASTY.items():
+        outgoing.attributes[name].string_value = value
+    outgoing.attributes["Raw"].binary_value = bytes(range(256))
+    await client.stub.Send(rpc.SendRequest(queue="q", messages=[outgoing]))
+    received = await http.receive()
+    assert "X-Injected" not in received.headers
+    copied = {
+        name: value
+        for name, value in received.headers.items()
+        if "attribute-" in name.lower() or name.lower() == "content-type"
+    }
+    await http.send(b"y", **copied)
+    (message,) = await client.receive()
+    assert dict(message.attributes) == dict(outgoing.attributes)
+
+
+@pytest.mark.parametrize(
+    ("header", "name", "value"),
+    [
+        ("X-Attribute-Priority: low", "priority", "low"),
+        ("x-attribute-PRIORITY: LOW", "priority", "LOW"),
+        ("X-Attribute-%50riority: low", "Priority", "low"),
+        ("X-Attribute-a.b_c: 50% off", "a.b_c", "50% off"),
+        ("X-Attribute-a: gr%C3%BCn", "a", "grün"),
+        ("X-Attribute-a: grün", "a", "grün"),
+        ("X-Binary-Attribute-a: AAH/", "a", b"\0\1\xff"),
+        ("X-Binary-Attribute-a:", "a", b""),
+        ("X-Attribute-binary-a: AAH/", "binary-a", "AAH/"),
+        ("Content-Type:", "content-type", ""),
+        ("X-Attribute-Content-Type: text/plain", "content-type", "text/plain"),
+    ],
+)
+async def test_a_header_names_an_attribute(
+    http: Http, client: Client, header: str, name: str, value: str | bytes
+) -> None:
+    await http.create()
+    key, _, text = header.partition(":")
+    await http.send(b"x", **{key: text.strip()})
+    (message,) = await client.receive()
+    attribute = message.attributes[name]
+    assert value == (attribute.string_value if isinstance(value, str) else attribute.binary_value)
+    assert len(message.attributes) == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ([("X-Attribute-a", "1"), ("X-Binary-Attribute-a", "AAAA")], "INVALID_REQUEST"),
+        ([("X-Attribute-a", "%FF")], "INVALID_REQUEST"),
+        ([("X-Attribute-%FF", "1")], "INVALID_REQUEST"),
+        ([("X-Attribute-", "1")], "INVALID_MESSAGE"),
+        ([("X-Attribute-" + "a" * 257, "1")], "INVALID_MESSAGE"),
+        ([("X-Binary-Attribute-a", "!")], "INVALID_REQUEST"),
+        ([("X-Binary-Attribute-a", "grün")], "INVALID_REQUEST"),
+        ([(f"X-Attribute-{n}", "x" * 8_000) for n in range(9)], "ATTRIBUTES_TOO_LARGE"),
+    ],
+)
+async def test_attributes_that_can_not_be_are_refused(
+    http: Http, headers: list[tuple[str, str]], reason: str
+) -> None:
+    await http.create()
+    answer = await http.ask("POST", "/q/messages", b"x", headers)
+    assert answer.reason == reason
+    assert answer.status == (431 if reason == "ATTRIBUTES_TOO_LARGE" else 400)
+    assert (await http.counts())["ready"] == 0
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        ("X-Attribute-A: 1", "x-attribute-a: 2"),
+        ("X-Attribute-A: 1", "X-Attribute-%61: 1"),
+        ("Content-Type: a/b", "Content-Type: c/d"),
+    ],
+)
+async def test_an_attribute_has_one_value(http: Http, server: Server, twice: tuple[str, str]) -> None:
+    await http.create()
+    async with raw_to(server) as raw:
+        await raw.say("POST /q/messages HTTP/1.1", "Content-Length: 1", *twice, body=b"x")
+        assert (await raw.answer())[0] == 400
+    assert (await http.counts())["ready"] == 0
+
+
+async def test_a_header_that_is_no_text_is_refused(http: Http, server: Server) -> None:
+    await http.create()
+    for header in (b"X-Attribute-A: \xff", b"Content-Type: \xff", b"X-Message-Delay: \xff"):
+        async with raw_to(server) as raw:
+            await raw.say(body=b"POST /q/messages HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n\r\n")
+            assert (await raw.answer())[0] == 400
+    assert (await http.counts())["ready"] == 0

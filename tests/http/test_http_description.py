@@ -1,0 +1,99 @@
+"""The description at `/-/openapi.json` says what is served: every route, every reason, nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from http_rig import DESCRIPTION, Http, resolved, template
+from spoolrack_server import status
+from spoolrack_server.gateway import errors
+from spoolrack_server.gateway.asking import Asking
+from spoolrack_server.gateway.bodies import Patience
+from spoolrack_server.gateway.messages import MessageEndpoints
+from spoolrack_server.gateway.pages import Pages
+from spoolrack_server.gateway.queues import QueueEndpoints
+from spoolrack_server.gateway.routes import routes
+from spoolrack_server.health import Health
+from spoolrack_server.logs import make_log
+from spoolrack_server.server import Server
+from spoolrack_store.model.clock import SystemClock
+from spoolrack_store.model.names import QUEUE_NAME
+from spoolrack_store.model.settings import QueueSettings
+
+METHODS = {"get", "head", "put", "post", "delete", "patch", "options", "trace"}
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, item in DESCRIPTION["paths"].items():
+        for method in METHODS & item.keys():
+            yield method.upper(), path, item[method]
+
+
+async def test_every_route_is_described_and_nothing_else(server: Server) -> None:
+    asking = Asking(server.store, make_log(), Patience())
+    served = routes(QueueEndpoints(asking, SystemClock()), MessageEndpoints(asking), Pages(Health()))
+    await asking.close()
+    assert {(route.method, route.path) for route in served} == {
+        (method, path) for method, path, _ in operations()
+    }
+
+
+async def test_the_description_is_served_as_it_is_kept(http: Http) -> None:
+    answer = await http.ask("GET", "/-/openapi.json")
+    assert answer.status == 200
+    assert answer.json == DESCRIPTION
+    assert DESCRIPTION["openapi"].startswith("3.1.")
+    assert (await http.ask("HEAD", "/-/openapi.json")).body == b""
+
+
+def test_every_reference_leads_somewhere_and_every_component_is_used() -> None:
+    used = set(re.findall(r'"\$ref": "#/components/(\w+/\w+)"', json.dumps(DESCRIPTION)))
+    there = {f"{kind}/{name}" for kind, items in DESCRIPTION["components"].items() for name in items}
+    assert used == there
+
+
+def test_operations_have_names_of_their_own() -> None:
+    names = [operation["operationId"] for _, _, operation in operations()]
+    assert len(set(names)) == len(names)
+
+
+def test_every_parameter_in_a_path_is_described() -> None:
+    for path, item in DESCRIPTION["paths"].items():
+        named = {
+            resolved(parameter)["name"]
+            for parameter in item.get("parameters", [])
+            if resolved(parameter)["in"] == "path"
+        }
+        assert named == set(re.findall(r"{(\w+)}", path))
+
+
+def test_every_status_that_an_error_can_have_is_described() -> None:
+    own = {kind.http_code for kind in errors.GatewayError.__subclasses__()}
+    described = {int(code) for _, _, operation in operations() for code in operation["responses"]}
+    # 405 is for methods that aren't described at all.
+    assert {*status.HTTP_CODES.values(), *own} - {405} <= described
+
+
+def test_the_description_knows_the_bounds_of_queues() -> None:
+    schema = DESCRIPTION["components"]["parameters"]["queue"]["schema"]
+    assert schema["pattern"].strip("^$") == QUEUE_NAME.pattern
+    settings = DESCRIPTION["components"]["schemas"]["Settings"]["properties"]
+    for name, setting in settings.items():
+        if name == "lease_durability":
+            assert setting["default"] == "strict"
+            continue
+        scale = 1_000 if setting["type"] == "number" else 1
+        assert setting["default"] * scale == getattr(QueueSettings(), name)
+        if "maximum" in setting and name != "max_receives":
+            for bound in (setting["minimum"], setting["maximum"]):
+                QueueSettings(**{name: round(bound * scale)})
+
+
+def test_requests_belong_to_the_paths_that_describe_them() -> None:
+    assert template("/q") == "/{queue}"
+    assert template("/q/messages?wait=1") == "/{queue}/messages"
+    assert template("/q/messages/x") == "/{queue}/messages/{id}"
+    assert template("/-/health") == "/-/health"

@@ -1,0 +1,125 @@
+"""A look at one message over HTTP: without a lease, whole or in part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from http_rig import Http
+
+MIB = 1024 * 1024
+BODY = bytes(range(256)) * (3 * MIB // 256) + b"the end"
+
+
+async def test_a_look_leases_nothing_and_shows_every_state(http: Http) -> None:
+    await http.create()
+    id = await http.send(b"hello", **{"Content-Type": "text/plain", "X-Attribute-Kind": "x"})
+    later = await http.send(b"later", **{"X-Message-Delay": "60"})
+    look = await http.ask("GET", f"/q/messages/{id}")
+    assert (look.status, look.body) == (200, b"hello")
+    assert look.headers["Content-Type"] == "text/plain"
+    assert look.headers["X-Attribute-Kind"] == "x"
+    assert look.headers["X-Message-State"] == "ready"
+    assert look.headers["X-Message-Receive-Count"] == "0"
+    assert "X-Message-Receipt" not in look.headers
+    hidden = await http.ask("GET", f"/q/messages/{later}")
+    assert hidden.headers["X-Message-State"] == "delayed"
+    assert "X-Message-Due-Time" in hidden.headers
+    leased = await http.receive()
+    look = await http.ask("GET", f"/q/messages/{id.upper()}")
+    assert (look.status, look.headers["X-Message-State"]) == (200, "leased")
+    assert look.headers["X-Message-Due-Time"] == leased.headers["X-Message-Due-Time"]
+    await http.ask("DELETE", f"/q/messages/{id}")
+    gone = await http.ask("GET", f"/q/messages/{id}")
+    assert (gone.status, gone.reason) == (404, "MESSAGE_NOT_FOUND")
+    assert (await http.ask("GET", "/q/messages/17")).reason == "INVALID_REQUEST"
+
+
+@pytest.mark.parametrize("body", [BODY, b"0123456789"])
+@pytest.mark.parametrize(
+    ("range", "part"),
+    [
+        ("bytes=0-0", slice(0, 1)),
+        ("bytes=2-4", slice(2, 5)),
+        ("bytes=5-", slice(5, None)),
+        ("bytes=-3", slice(-3, None)),
+        ("bytes=-99999999", slice(0, None)),
+        ("bytes=1-" + "9" * 100, slice(1, None)),
+    ],
+)
+async def test_a_part_of_a_body_is_that_part(http: Http, body: bytes, range: str, part: slice) -> None:
+    await http.create("q", max_message_size=4 * MIB)
+    id = await http.send(body)
+    first, last, _ = part.indices(len(body))
+    for method in ("GET", "HEAD"):
+        answer = await http.ask(method, f"/q/messages/{id}", None, {"Range": range})
+        assert answer.status == 206
+        assert answer.body == (body[part] if method == "GET" else b"")
+        assert answer.headers["Content-Range"] == f"bytes {first}-{last - 1}/{len(body)}"
+        assert answer.headers["Content-Length"] == str(last - first)
+
+
+@pytest.mark.parametrize("range", ["bytes=10-", "bytes=10-20", "bytes=-0", "bytes=" + "9" * 100 + "-"])
+async def test_a_part_that_is_not_there_is_refused(http: Http, range: str) -> None:
+    await http.create()
+    id = await http.send(b"0123456789")
+    answer = await http.ask("GET", f"/q/messages/{id}", None, {"Range": range})
+    assert (answer.status, answer.reason) == (416, "RANGE_NOT_SATISFIABLE")
+    assert answer.headers["Content-Range"] == "bytes */10"
+
+
+@pytest.mark.parametrize(
+    "range", ["bytes=-", "bytes=4-2", "bytes=0-1,3-4", "lines=1-2", "bytes 0-1", "bytes=a-b", ""]
+)
+async def test_a_range_that_can_not_be_read_is_passed_over(http: Http, range: str) -> None:
+    await http.create()
+    id = await http.send(b"0123456789")
+    answer = await http.ask("GET", f"/q/messages/{id}", None, {"Range": range})
+    assert (answer.status, answer.body) == (200, b"0123456789")
+
+
+async def test_a_download_can_go_on_where_it_broke_off(http: Http) -> None:
+    await http.create("q", max_message_size=4 * MIB)
+    id = await http.send(BODY)
+    whole = await http.ask("GET", f"/q/messages/{id}")
+    assert whole.body == BODY
+    assert whole.headers["Accept-Ranges"] == "bytes"
+    headers = {"Range": "bytes=1000000-", "If-Range": whole.headers["ETag"]}
+    rest = await http.ask("GET", f"/q/messages/{id}", None, headers)
+    assert (rest.status, rest.body) == (206, BODY[1_000_000:])
+    headers["If-Range"] = '"another"'
+    assert (await http.ask("GET", f"/q/messages/{id}", None, headers)).status == 200
+
+
+async def test_an_empty_body_has_no_parts(http: Http) -> None:
+    await http.create()
+    id = await http.send(b"")
+    assert (await http.ask("GET", f"/q/messages/{id}")).body == b""
+    answer = await http.ask("GET", f"/q/messages/{id}", None, {"Range": "bytes=0-"})
+    assert answer.status == 416
+
+
+async def test_a_receive_is_never_a_part(http: Http) -> None:
+    await http.create()
+    await http.send(b"0123456789")
+    answer = await http.ask("GET", "/q/messages", None, {"Range": "bytes=2-4"})
+    assert (answer.status, answer.body) == (200, b"0123456789")
+
+
+async def test_a_damaged_message_is_not_shown(http: Http, tmp_path: Path) -> None:
+    await http.create("q", max_message_size=4 * MIB)
+    id = await http.send(BODY)
+    (path,) = (tmp_path / "root" / "queues" / "q").rglob(f"{id}*")
+    path.write_bytes(b"X" + BODY[1:])
+    answer = await http.ask("GET", f"/q/messages/{id}", None, {"Range": "bytes=100-200"})
+    assert (answer.status, answer.reason) == (500, "MESSAGE_DAMAGED")
+
+
+async def test_a_message_does_not_become_a_page_of_this_server(http: Http) -> None:
+    await http.create()
+    id = await http.send(b"<script>alert(1)</script>", **{"Content-Type": "text/html"})
+    for path in (f"/q/messages/{id}", "/q/messages"):
+        headers = (await http.ask("GET", path)).headers
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert "sandbox" in headers["Content-Security-Policy"]
+        assert headers["Cache-Control"] == "no-store"

@@ -1,0 +1,296 @@
+"""Messages over HTTP: send, receive, delete, with what softlayer/mq promised and what goes beyond."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from http_rig import STUCK, Http, raw_to
+from server_rig import Client
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack_server.server import Server
+from spoolrack_store.testing import ManualClock
+
+MIB = 1024 * 1024
+GONE = "01890000-0000-7000-8000-000000000000"
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+
+async def test_a_message_comes_as_it_was_sent(http: Http) -> None:
+    await http.create("queue001")
+    sent = await http.ask(
+        "POST", "/queue001/messages", b"Hello\0\xff\r\n", {"Content-Type": "text/X-odd; Charset=b"}
+    )
+    assert (sent.status, sent.body) == (201, b"")
+    assert sent.headers["Location"] == f"/queue001/messages/{sent.id}"
+    received = await http.receive(queue="queue001")
+    assert (received.status, received.body) == (200, b"Hello\0\xff\r\n")
+    assert received.headers["Content-Type"] == "text/X-odd; Charset=b"
+    assert received.id == sent.id
+    assert received.headers["X-Message-Send-Time"] == sent.headers["X-Message-Send-Time"]
+    again = await http.receive(queue="queue001")
+    assert (again.status, again.body) == (204, b"")
+
+
+@pytest.mark.parametrize("size", [0, 1, 64 * 1024 + 1, 256 * 1024 + 1, MIB])
+async def test_a_body_is_any_bytes_of_any_length(http: Http, size: int) -> None:
+    await http.create()
+    body = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    await http.send(body)
+    received = await http.receive()
+    assert (received.status, received.body) == (200, body)
+    assert received.headers["Content-Type"] == "application/octet-stream"
+
+
+async def test_a_body_may_come_in_chunks_and_unannounced(http: Http, client: Client) -> None:
+    async def chunks() -> Any:
+        for n in range(100):
+            yield b"%d," % n
+
+    await http.create()
+    answer = await http.ask("POST", "/q/messages", chunks())
+    assert answer.status == 201
+    (message,) = await client.receive()
+    assert message.body == b"".join(b"%d," % n for n in range(100))
+
+
+async def test_a_compressed_body_stays_what_it_is(http: Http, client: Client) -> None:
+    await http.create()
+    headers = {"Content-Encoding": "gzip", "Content-Type": "text/plain"}
+    await http.ask("POST", "/q/messages", b"not gzip at all", headers)
+    received = await http.receive("?visibility=0.001")
+    assert received.body == b"not gzip at all"
+    assert received.headers["Content-Encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_missing_queue_is_missing_for_messages_too(http: Http, method: str) -> None:
+    for body in (b"x", bytes(MIB)):
+        answer = await http.ask(method, "/nope/messages", body)
+        assert (answer.status, answer.reason) == (404, "QUEUE_NOT_FOUND")
+    for each in ("GET", "DELETE"):
+        answer = await http.ask(each, f"/nope/messages/{GONE}")
+        assert (answer.status, answer.reason) == (404, "QUEUE_NOT_FOUND")
+
+
+async def test_a_message_is_deleted_in_whatever_state_it_is(http: Http, client: Client) -> None:
+    await http.create()
+    ready, leased = await http.send(b"1"), await http.send(b"2")
+    delayed = await http.send(b"3", **{"X-Message-Delay": "60"})
+    first = await http.receive()
+    assert first.id == ready
+    leased, ready = ready, leased
+    await http.until(ready=1, leased=1, delayed=1)
+    for id in (ready, leased, delayed):
+        for _ in range(2):
+            answer = await http.ask("DELETE", f"/q/messages/{id}")
+            assert (answer.status, answer.body) == (202, b"")
+    await http.until(ready=0, leased=0, delayed=0)
+
+
+async def test_to_delete_what_was_never_there_is_no_error(http: Http) -> None:
+    await http.create()
+    for id in (GONE, GONE.upper(), "4ad814ab-213e-11e3-a9a3-0025904f6e08"):
+        assert (await http.ask("DELETE", f"/q/messages/{id}")).status == 202
+    answer = await http.ask("DELETE", "/q/messages/17")
+    assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
+
+
+async def test_a_lease_says_what_it_is(http: Http, clock: ManualClock) -> None:
+    await http.create()
+    id = await http.send()
+    first = await http.receive("?visibility=2.5")
+    assert first.headers["X-Message-Receive-Count"] == "1"
+    assert first.headers["X-Message-State"] == "leased"
+    assert id in first.headers["X-Message-Receipt"]
+    for name in ("Send", "First-Receive", "Due"):
+        assert re.fullmatch(TIME, first.headers[f"X-Message-{name}-Time"])
+    clock.advance(2_499)
+    assert (await http.receive()).status == 204
+    clock.advance(1)
+    again = await http.receive("?wait=3600")
+    assert again.headers["X-Message-Receive-Count"] == "2"
+    assert again.headers["X-Message-Receipt"] != first.headers["X-Message-Receipt"]
+    assert (
+        again.headers["X-Message-First-Receive-Time"] == first.headers["X-Message-First-Receive-Time"]
+    )
+
+
+async def test_a_delete_with_a_receipt_needs_the_lease(http: Http, clock: ManualClock) -> None:
+    await http.create()
+    id, other = await http.send(b"1"), await http.send(b"2")
+    stale = (await http.receive("?visibility=1")).headers["X-Message-Receipt"]
+    clock.advance(1_000)
+    fresh = (await http.receive("?wait=3600")).headers["X-Message-Receipt"]
+    answer = await http.ask("DELETE", f"/q/messages/{id}", None, {"If-Match": f'"{stale}"'})
+    assert (answer.status, answer.reason) == (412, "STALE_RECEIPT")
+    for receipt in ("nonsense", "*", "", f'"{fresh}", "{stale}"', f'W/"{fresh}"'):
+        answer = await http.ask("DELETE", f"/q/messages/{id}", None, {"If-Match": receipt})
+        assert (answer.status, answer.reason) == (400, "INVALID_RECEIPT"), receipt
+    wrong = await http.ask("DELETE", f"/q/messages/{other}", None, {"If-Match": fresh})
+    assert (wrong.status, wrong.reason) == (400, "INVALID_RECEIPT")
+    assert (await http.counts())["leased"] == 1
+    for quoted in (f'"{fresh}"', fresh):
+        answer = await http.ask("DELETE", f"/q/messages/{id}", None, {"If-Match": quoted})
+        assert answer.status == 202
+    assert (await http.counts())["leased"] == 0
+
+
+async def test_a_delay_hides_a_message_for_so_long(http: Http, clock: ManualClock) -> None:
+    await http.create("q", delivery_delay=60, visibility_timeout=3600)
+    await http.send(b"a", **{"X-Message-Delay": "0"})
+    await http.send(b"b", **{"X-Message-Delay": "0.5"})
+    await http.send(b"c")
+    assert (await http.receive()).body == b"a"
+    assert (await http.receive()).status == 204
+    clock.advance(500)
+    assert (await http.receive("?wait=3600")).body == b"b"
+    clock.advance(59_500)
+    assert (await http.receive("?wait=3600")).body == b"c"
+
+
+@pytest.mark.parametrize(
+    "span", ["-1", "x", "", "1e3", "inf", "nan", "1_0", "31536001", "1.", "\u0661"]
+)
+async def test_a_span_that_is_no_number_of_seconds_is_refused(http: Http, span: str) -> None:
+    await http.create()
+    answer = await http.ask("POST", "/q/messages", b"x", {"X-Message-Delay": span})
+    assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
+    for name in ("wait", "visibility"):
+        answer = await http.receive(f"?{name}={quote(span)}")
+        assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
+
+
+@pytest.mark.parametrize(
+    "query", ["?wait=3600.001", "?visibility=0", "?visibility=43201", "?wait=1&wait=1"]
+)
+async def test_a_span_beyond_its_bounds_is_refused(http: Http, query: str) -> None:
+    await http.create()
+    await http.send()
+    answer = await http.receive(query)
+    assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
+    assert (await http.receive("?other=1")).status == 200
+
+
+async def test_a_long_poll_is_answered_by_the_next_message(http: Http) -> None:
+    await http.create()
+    poll = asyncio.ensure_future(http.receive("?wait=3600"))
+    id = await http.send(b"soon")
+    received = await asyncio.wait_for(poll, STUCK)
+    assert (received.status, received.id, received.body) == (200, id, b"soon")
+
+
+async def test_a_long_poll_ends_when_its_time_is_over(http: Http, clock: ManualClock) -> None:
+    await http.create()
+    poll = asyncio.ensure_future(http.receive("?wait=20"))
+    while not poll.done():
+        await http.counts()
+        clock.advance(20_000)
+    assert (await poll).status == 204
+
+
+async def test_receives_at_one_time_never_share_a_message(http: Http) -> None:
+    await http.create()
+    sent = await asyncio.gather(*(http.send(b"%d" % n) for n in range(40)))
+    received = await asyncio.gather(*(http.receive("?wait=3600") for _ in range(40)))
+    assert sorted(answer.id for answer in received) == sorted(sent)
+
+
+async def test_grpc_sees_what_came_over_http_as_attributes(http: Http, client: Client) -> None:
+    await http.create()
+    headers = {"Content-Type": "text/plain", "X-Attribute-Kind": "x", "X-Binary-Attribute-Raw": "/w=="}
+    await http.ask("POST", "/q/messages", b"x", headers)
+    (message,) = await client.receive()
+    assert dict(message.attributes) == {
+        "content-type": pb.Attribute(string_value="text/plain"),
+        "kind": pb.Attribute(string_value="x"),
+        "raw": pb.Attribute(binary_value=b"\xff"),
+    }
+
+
+async def test_a_full_queue_says_when_to_come_again(http: Http) -> None:
+    await http.create("q", max_messages=1)
+    await http.send()
+    answer = await http.ask("POST", "/q/messages", b"x")
+    assert (answer.status, answer.reason) == (503, "QUEUE_FULL")
+    assert answer.headers["Retry-After"] == "1"
+
+
+async def test_a_body_that_is_too_large_is_refused(http: Http) -> None:
+    await http.create("small", max_message_size=10)
+    await http.create("large", max_message_size=2 * MIB)
+    for queue, limit in [("small", 10), ("large", 2 * MIB)]:
+        for body in (bytes(limit + 1), chunked(bytes(limit + 1))):
+            answer = await http.ask("POST", f"/{queue}/messages", body)
+            assert (answer.status, answer.reason) == (413, "MESSAGE_TOO_LARGE")
+            assert answer.json["metadata"] == {
+                "queue": queue,
+                "size": str(limit + 1),
+                "limit": str(limit),
+            }
+        assert (await http.ask("POST", f"/{queue}/messages", bytes(limit))).status == 201
+
+
+async def chunked(body: bytes) -> Any:
+    yield body
+
+
+async def test_who_expects_to_be_told_is_told_before_he_sends_too_much(
+    http: Http, server: Server
+) -> None:
+    await http.create()
+    expect = "Expect: 100-continue"
+    async with raw_to(server) as raw:
+        await raw.say("POST /q/messages HTTP/1.1", f"Content-Length: {2 * MIB}", expect)
+        assert (await raw.answer())[0] == 413
+    async with raw_to(server) as raw:
+        await raw.say("POST /nope/messages HTTP/1.1", "Content-Length: 100000", expect)
+        assert (await raw.answer())[0] == 404
+    async with raw_to(server) as raw:
+        await raw.say("POST /q/messages HTTP/1.1", "Content-Length: 100000", expect)
+        assert (await raw.head())[0] == 100
+        await raw.say(body=bytes(100_000))
+        assert (await raw.answer())[0] == 201
+        # And the connection lives.
+        await raw.say("GET /q/messages HTTP/1.1")
+        status, _, body = await raw.answer()
+        assert (status, body) == (200, bytes(100_000))
+
+
+@pytest.mark.parametrize("body", [b"ZZ\r\n", b"5\r\nabc\r\n0\r\n\r\n", b"-1\r\n\r\n"])
+async def test_a_body_that_can_not_be_read_is_a_bad_request(
+    http: Http, server: Server, body: bytes
+) -> None:
+    await http.create()
+    async with raw_to(server) as raw:
+        await raw.say("POST /q/messages HTTP/1.1", "Transfer-Encoding: chunked", body=body)
+        status, _, _ = await raw.answer()
+        assert status == 400
+        assert b"HTTP/1.1 2" not in await raw.until_closed()
+    assert (await http.counts())["ready"] == 0
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET\r\n\r\n", b"\0" * 1_000]
+)
+async def test_what_is_no_http_is_refused_and_logs_nothing(
+    http: Http, server: Server, garbage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with raw_to(server) as raw:
+        await raw.say(body=garbage)
+        assert (await raw.answer())[0] == 400
+        await raw.until_closed()
+    assert (await http.ask("GET", "/-/health")).status == 200
+    assert not caplog.records
+
+
+async def test_the_largest_message_passes(http: Http, client: Client) -> None:
+    await client.create(max_message_size=64 * MIB, visibility_timeout=Duration(seconds=1))
+    body = bytes(64 * MIB)
+    id = await http.send(body)
+    assert (await http.receive()).body == body
+    assert (await http.ask("GET", f"/q/messages/{id}")).body == body

@@ -1,0 +1,157 @@
+"""A queue over HTTP: whether it is there, create, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from http_rig import Http
+from server_rig import Client
+
+JSON = {"Content-Type": "application/json"}
+
+
+async def test_a_queue_of_the_ancestors_readme_lives_and_dies(http: Http) -> None:
+    assert (await http.ask("GET", "/queue001")).status == 404
+    created = await http.ask("PUT", "/queue001")
+    assert (created.status, created.body) == (201, b"")
+    assert (await http.ask("GET", "/queue001")).status == 200
+    deleted = await http.ask("DELETE", "/queue001")
+    assert (deleted.status, deleted.body) == (200, b"")
+    assert (await http.ask("GET", "/queue001")).status == 404
+
+
+@pytest.mark.parametrize("name", ["queue001", "A", "0", "a.b-c_d", "messages", "x" * 80, "favicon.ico"])
+async def test_every_queue_name_is_a_path(http: Http, client: Client, name: str) -> None:
+    await http.create(name)
+    id = await http.send(b"x", name)
+    assert (await http.receive(queue=name)).id == id
+    assert (await client.counts(name)).leased == 1
+
+
+@pytest.mark.parametrize("name", ["-a", ".a", "x" * 81, "a%20b", "a%2Fb", "%2e", "q%00", "%C3%A4"])
+async def test_what_can_not_be_a_queues_name_is_refused(http: Http, name: str) -> None:
+    for method, rest in [("PUT", ""), ("GET", ""), ("GET", "/messages"), ("POST", "/messages")]:
+        answer = await http.ask(method, f"/{name}{rest}")
+        assert (answer.status, answer.reason) == (400, "INVALID_QUEUE_NAME")
+
+
+async def test_to_create_a_queue_again_is_no_error_and_changes_nothing(
+    http: Http, client: Client
+) -> None:
+    await client.create("q", visibility_timeout=Duration(seconds=7))
+    await http.send()
+    for body, headers in [(None, None), (b"anything", None), (b" ", JSON), (b"{}", JSON)]:
+        assert (await http.ask("PUT", "/q", body, headers)).status == 201
+    found = (await http.ask("GET", "/q")).json
+    assert found["settings"]["visibility_timeout"] == 7
+    assert found["counts"]["ready"] == 1
+
+
+async def test_to_delete_a_queue_that_is_not_there_is_no_error(http: Http) -> None:
+    assert (await http.ask("DELETE", "/never")).status == 200
+
+
+async def test_a_deleted_queue_takes_its_messages_along(http: Http) -> None:
+    await http.create()
+    await http.send()
+    assert (await http.ask("DELETE", "/q")).status == 200
+    for _ in range(1_000):
+        # As long as its messages are being put away, a new one must wait.
+        answer = await http.ask("PUT", "/q")
+        if answer.status == 201:
+            break
+        assert answer.reason == "QUEUE_BEING_DELETED"
+    assert (await http.receive()).status == 204
+
+
+SETTINGS: dict[str, Any] = {
+    "visibility_timeout": 1.5,
+    "delivery_delay": 2,
+    "max_receives": 3,
+    "dead_letter_queue": "dead",
+    "retention": 86_400,
+    "max_messages": 10,
+    "max_bytes": 1_000_000,
+    "max_message_size": 500,
+    "lease_durability": "relaxed",
+}
+
+
+async def test_settings_can_be_given_as_json_and_are_shown_in_the_same_words(http: Http) -> None:
+    await http.create("dead")
+    await http.create("q", **SETTINGS)
+    found = (await http.ask("GET", "/q")).json
+    assert found["name"] == "q"
+    assert found["settings"] == SETTINGS
+    assert found["counts"] == {"ready": 0, "leased": 0, "delayed": 0, "bytes": 0, "oldest_age": None}
+    await http.create("q", **SETTINGS)
+    again = await http.ask("PUT", "/q", b'{"max_messages": 11}', JSON)
+    assert (again.status, again.reason) == (409, "QUEUE_EXISTS")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"{", "INVALID_REQUEST"),
+        (b"\xff", "INVALID_REQUEST"),
+        (b"[" * 100_000 + b"]" * 100_000, "SETTINGS_TOO_LARGE"),
+        (b"[" * 20_000 + b"]" * 20_000, "INVALID_REQUEST"),
+        (b"[]", "INVALID_REQUEST"),
+        (b"7", "INVALID_REQUEST"),
+        (b'{"colour": "red"}', "INVALID_SETTING"),
+        (b'{"relaxed_leases": true}', "INVALID_SETTING"),
+        (b'{"lease_durability": true}', "INVALID_SETTING"),
+        (b'{"visibility_timeout": "30"}', "INVALID_SETTING"),
+        (b'{"visibility_timeout": true}', "INVALID_SETTING"),
+        (b'{"visibility_timeout": Infinity}', "INVALID_SETTING"),
+        (b'{"visibility_timeout": NaN}', "INVALID_SETTING"),
+        (b'{"visibility_timeout": 1e400}', "INVALID_SETTING"),
+        (b'{"visibility_timeout": null}', "INVALID_SETTING"),
+        (b'{"delivery_delay": -1}', "INVALID_SETTING"),
+        (b'{"max_messages": 1.5}', "INVALID_SETTING"),
+        (b'{"dead_letter_queue": 5, "max_receives": 1}', "INVALID_SETTING"),
+        (b'{"dead_letter_queue": "\\ud800", "max_receives": 1}', "INVALID_SETTING"),
+    ],
+)
+async def test_settings_that_can_not_be_are_refused(http: Http, body: bytes, reason: str) -> None:
+    answer = await http.ask("PUT", "/q", body, JSON)
+    assert answer.reason == reason
+    assert answer.status == (413 if reason == "SETTINGS_TOO_LARGE" else 400)
+    assert (await http.ask("GET", "/q")).status == 404
+
+
+async def test_head_says_whether_a_queue_is_there(http: Http) -> None:
+    await http.create()
+    there, missing = await http.ask("HEAD", "/q"), await http.ask("HEAD", "/nope")
+    assert (there.status, there.body, missing.status, missing.body) == (200, b"", 404, b"")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("POST", "/q", "DELETE, GET, HEAD, PUT"),
+        ("PATCH", "/q", "DELETE, GET, HEAD, PUT"),
+        ("HEAD", "/q/messages", "GET, POST"),
+        ("PUT", "/q/messages", "GET, POST"),
+        ("POST", "/q/messages/01890000-0000-7000-8000-000000000000", "DELETE, GET, HEAD"),
+        ("DELETE", "/-/health", "GET, HEAD"),
+    ],
+)
+async def test_a_wrong_method_is_told_the_right_ones(
+    http: Http, method: str, path: str, allowed: str
+) -> None:
+    answer = await http.ask(method, path)
+    assert answer.status == 405
+    assert answer.headers["Allow"] == allowed
+    assert method == "HEAD" or answer.reason == "METHOD_NOT_ALLOWED"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/-", "/-/", "/-/x", "/-/messages", "/q/other", "/q/messages/a/b"]
+)
+async def test_what_is_not_there_is_said_to_be_so(http: Http, path: str) -> None:
+    answer = await http.ask("GET", path)
+    assert (answer.status, answer.reason) == (404, "NO_SUCH_PAGE")
+    assert "/-/openapi.json" in answer.json["message"]
