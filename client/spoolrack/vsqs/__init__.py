@@ -1,0 +1,28 @@
+"""vsqs's queues: a folder, its files, and no server. Beside real vsqs processes, in the same folder.
+
+    from spoolrack.vsqs import Queue
+
+    with Queue("/srv/queues/jobs", capacity=1000) as jobs:
+        jobs.publish(b"hello")
+        id, body = jobs.receive(visibility_timeout=30)
+        jobs.delete(id)
+
+The names are those of vsqs 0.3 and of its repository's head; `spoolrack.vsqs.queue` has them, too. With
+`spoolrack.connect("vsqs:///srv/queues/jobs")` the same folder has the surface of a Spoolrack client.
+docs/from-vsqs.md tells what is the same, what is better and what to change.
+"""
+
+from .names import State
+from .queue import Queue, QueueException, QueueFullException, QueueManager, micros
+from .stored import Stored, stored_messages
+
+__all__ = [
+    "Queue",
+    "QueueException",
+    "QueueFullException",
+    "QueueManager",
+    "State",
+    "Stored",
+    "micros",
+    "stored_messages",
+]

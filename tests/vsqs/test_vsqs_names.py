@@ -1,0 +1,92 @@
+"""vsqs's names are read and written as vsqs does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spoolrack.vsqs import State, names, stored_messages
+from spoolrack.vsqs.content import Content
+from spoolrack.vsqs.names import Name, parse
+
+NUMBERS = st.integers(min_value=0, max_value=10**17)
+
+
+@given(NUMBERS, NUMBERS)
+def test_what_is_written_is_read(number: int, expiration: int) -> None:
+    assert parse(names.new(number)) == Name(f"{number}.new", number, State.NEW)
+    assert parse(names.ready(number)) == Name(str(number), number, State.READY)
+    lease = parse(names.leased(number, expiration))
+    assert lease is not None
+    assert (lease.number, lease.state) == (number, State.LEASED)
+    assert lease.expiration == names.in_micros(expiration)
+
+
+@given(st.text(alphabet="0123456789.new_ -٣", max_size=12))
+def test_every_other_text_is_no_name(text: str) -> None:
+    name = parse(text)
+    if name is not None:
+        assert name.text == text
+        assert text.split(".")[0] == str(name.number)
+
+
+@given(st.lists(st.tuples(st.sampled_from("+-"), st.integers(0, 5), st.sampled_from(["", ".1", ".2"]))))
+def test_a_content_is_what_it_was_told(told: list[tuple[str, int, str]]) -> None:
+    content, there = Content(), set[str]()
+    for sign, number, extension in told:
+        text = f"{number}{extension}"
+        if sign == "+":
+            assert content.appear(text) is (text not in there)
+            there.add(text)
+        else:
+            content.vanish(text)
+            there.discard(text)
+    assert [name.text for name in content] == sorted(there)
+    assert len(content) == len(there)
+    ready = [text for text in sorted(there) if "." not in text]
+    oldest = content.oldest()
+    assert (oldest.text if oldest else None) == (ready[0] if ready else None)
+    leased = sorted(there - set(ready))
+    assert sorted(name.text for name in content.take_expired(2)) == leased
+    assert not content.replace(sorted(there))
+    assert content.replace([]) is bool(there)
+
+
+def test_a_content_does_not_grow_with_what_is_gone() -> None:
+    content = Content()
+    content.appear("1")
+    for expiration in range(10_000):
+        content.appear(f"2.{expiration}")
+        content.vanish(f"2.{expiration}")
+    assert len(content._leased) < 1_000
+
+
+@pytest.fixture
+def make(folder: Path) -> Callable[[str, bytes], None]:
+    folder.mkdir()
+    return lambda name, content: (folder / name).write_bytes(content) and None
+
+
+def test_stored_messages_are_listed_in_order_with_their_states(
+    folder: Path, make: Callable[[str, bytes], None]
+) -> None:
+    make("1700000000000001", b"ready")
+    make("1415776871123.1415776879654", b"leased")
+    make("1700000000000000.new", b"half")
+    make("note", b"")
+    (folder / "5").mkdir()
+    leased, new, ready = stored_messages(folder)
+    assert (leased.id, leased.state, leased.size) == ("1415776871123", State.LEASED, 6)
+    assert (leased.published, leased.expiration) == (1415776871123000, 1415776879654000)
+    assert (new.id, new.state, new.expiration) == ("1700000000000000", State.NEW, None)
+    assert (ready.id, ready.state, ready.read()) == ("1700000000000001", State.READY, b"ready")
+    assert ready.published == 1700000000000001
+    assert len(list(folder.iterdir())) == 5
+
+
+def test_a_missing_folder_has_no_list(folder: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        list(stored_messages(folder))

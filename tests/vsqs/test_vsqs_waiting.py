@@ -1,0 +1,145 @@
+"""Waiting costs nothing, and an operation costs the same however many messages wait."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import spoolrack.vsqs.folder
+from spoolrack.vsqs import Queue, watching
+from spoolrack_store.files.watcher import Watcher
+from spoolrack_store.model.clock import Millis
+from vsqs_rig import STUCK, Beside
+
+
+@pytest.fixture(autouse=True)
+def _told_or_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody finds by looking again what it should have been told."""
+    monkeypatch.setattr(spoolrack.vsqs.folder, "LONGEST_WAIT", 10 * STUCK)
+
+
+class Hesitant(Watcher):
+    """Goes to sleep only when it is allowed to."""
+
+    comes: threading.Event
+    may_sleep: threading.Event
+
+    def wait(self, timeout: Millis | None = None) -> None:
+        self.comes.set()
+        assert self.may_sleep.wait(STUCK)
+        super().wait(timeout)
+
+
+@pytest.fixture
+def queue(folder: Path) -> Iterator[Queue]:
+    with Queue(folder) as queue:
+        yield queue
+
+
+@pytest.fixture
+def listings(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How often a folder was listed so far."""
+    count = 0
+    scandir = os.scandir
+
+    def counting(path: str) -> object:
+        nonlocal count
+        count += 1
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", counting)
+    return lambda: count
+
+
+def test_a_folder_is_listed_once_and_then_heard(
+    queue: Queue, folder: Path, listings: Callable[[], int]
+) -> None:
+    with Queue(folder) as other:
+        for number in range(50):
+            other.publish(b"%d" % number)
+            id, body = queue.receive(timeout=STUCK)
+            assert body == b"%d" % number
+            other.delete(str(id))
+        assert queue.size() == 0
+    assert listings() <= 2
+
+
+def test_who_waits_sleeps(queue: Queue, listings: Callable[[], int]) -> None:
+    queue.publish(b"foo")
+    queue.receive(visibility_timeout=3600)
+    queue.capacity = 1
+    waiting = [Beside(queue.receive) for _ in range(3)]
+    publishing = [Beside(lambda: queue.publish(b"x")) for _ in range(3)]
+    assert not waiting[0].is_done(0.2)
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    assert not waiting[0].is_done(0.5)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    # A thread that wakes up costs a switch: six that poll every 10 ms would have 300 of them.
+    assert after.ru_nvcsw - before.ru_nvcsw < 60
+    assert listings() == 1
+    queue.close()
+    for work in (*waiting, *publishing):
+        assert work.is_done(STUCK)
+
+
+def test_what_one_thread_hears_while_another_goes_to_sleep_wakes_that_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Hesitant.comes, Hesitant.may_sleep = threading.Event(), threading.Event()
+    with Queue(folder) as other:
+        monkeypatch.setattr(watching, "Watcher", Hesitant)
+        with Queue(folder) as queue:
+            waiting = Beside(queue.receive)
+            assert Hesitant.comes.wait(STUCK)
+            id = other.publish(b"foo")
+            assert queue.size() == 1
+            Hesitant.may_sleep.set()
+            assert waiting.result() == (id, b"foo")
+
+
+def test_who_leaves_lets_another_listen(queue: Queue, folder: Path) -> None:
+    with Queue(folder) as other:
+        listener = Beside(lambda: queue.receive(timeout=0.3))
+        assert not listener.is_done(0.1)
+        waiting = [Beside(lambda: queue.receive(timeout=STUCK)) for _ in range(2)]
+        assert listener.result() == (None, None)
+        ids = {other.publish(b"foo"), other.publish(b"bar")}
+        assert {work.result()[0] for work in waiting} == ids  # type: ignore[index]
+
+
+def test_a_child_steals_nothing_that_its_parent_should_hear(queue: Queue) -> None:
+    queue.size()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            queue.publish(b"from the child")
+            status = queue.size() - 1
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert queue.receive(timeout=0)[1] == b"from the child"
+
+
+def test_a_fork_may_happen_at_any_time(queue: Queue, folder: Path) -> None:
+    """Both processes go on with the queue that one of them opened."""
+    queue.publish(b"for the child")
+    waiting = Beside(lambda: queue.receive(visibility_timeout=3600))
+    assert waiting.result() != (None, None)
+    waiting = Beside(lambda: queue.receive(timeout=STUCK))
+    assert not waiting.is_done(0.05)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            queue.publish(b"from the child")
+            status = 0 if queue.receive(timeout=STUCK)[1] == b"from the parent" else 2
+        finally:
+            os._exit(status)
+    assert waiting.result()[1] == b"from the child"  # type: ignore[index]
+    queue.publish(b"from the parent")
+    assert os.waitpid(child, 0)[1] == 0
