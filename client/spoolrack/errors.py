@@ -216,6 +216,13 @@ class InvalidUrl(SpoolrackError, ValueError):
     reason = "INVALID_URL"
 
 
+class Unsupported(SpoolrackError):
+    """What the URL leads to has no such thing: the message says what, and what to do instead."""
+
+    reason = "UNSUPPORTED"
+    code = "UNIMPLEMENTED"
+
+
 class ClientClosed(SpoolrackError):
     """The client was closed: connect again."""
 

@@ -14,7 +14,15 @@ from spoolrack.errors import BY_REASON, QueueFull, SpoolrackError, error_of
 from spoolrack_server.status import CODES, HTTP_CODES, INTERNAL
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
-OURS = {"UNKNOWN", "UNREACHABLE", "TIMEOUT", "INVALID_URL", "CLIENT_CLOSED", "FORKED_CLIENT"}
+OURS = {
+    "UNKNOWN",
+    "UNREACHABLE",
+    "TIMEOUT",
+    "INVALID_URL",
+    "UNSUPPORTED",
+    "CLIENT_CLOSED",
+    "FORKED_CLIENT",
+}
 """Reasons that come to be on this side."""
 
 

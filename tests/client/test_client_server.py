@@ -170,7 +170,7 @@ def test_urls_name_servers(url: str, target: str) -> None:
     [
         ("grpcs://host:1", "no grpcs:// yet"),
         ("file:///root", "no file:// yet"),
-        ("vsqs:///q", "no vsqs:// yet"),
+        ("vsqs://q", "names no folder"),
         ("http://host:1", "http:// is not known"),
         ("", "names no server"),
         ("host:port", "names no server"),

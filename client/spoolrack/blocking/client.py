@@ -21,7 +21,8 @@ from .queue import Queue
 def connect(
     url: str = "127.0.0.1:50051", *, timeout: Seconds = 30.0, retry: RetryPolicy | None = None
 ) -> Client:
-    """A client of the server at `url`: `host:port` or `grpc://host:port`.
+    """A client of the server at `url`: `host:port` or `grpc://host:port`; or, without a server, of the
+    vsqs folder `vsqs:///queue/folder`.
 
     Returns at once; the first call makes the connection. `timeout` bounds each call with all its
     retries, where the call doesn't say otherwise. Raises `InvalidUrl`.

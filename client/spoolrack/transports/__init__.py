@@ -1,5 +1,5 @@
 """What carries the client's operations to the folders: the seam between the surface and the ways to
-a store. Today there is gRPC; a transport over the folders themselves needs only these methods.
+a store: gRPC, or a folder itself.
 
 A transport speaks in `values` and raises `errors`, nothing else; it doesn't retry and doesn't merge.
 Its methods are coroutines. Those of a transport that was opened for `runtime.Threads` block instead

@@ -14,7 +14,7 @@ DEFAULT_PORT: Final = 50051
 _AUTHORITY: Final = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]@?#]+)(:(?P<port>[0-9]{1,5}))?/?"
 )
-_NOT_YET: Final = frozenset({"grpcs", "file", "vsqs"})
+_NOT_YET: Final = frozenset({"grpcs", "file"})
 
 
 def open_transport(url: str, runtime: Runtime) -> Transport:
@@ -22,6 +22,11 @@ def open_transport(url: str, runtime: Runtime) -> Transport:
     scheme, separator, rest = url.partition("://")
     if not separator:
         scheme, rest = "grpc", url
+    if scheme == "vsqs":
+        from .over_vsqs import VsqsTransport
+        from .vsqs_values import place_of
+
+        return VsqsTransport(place_of(url), runtime)
     if scheme in _NOT_YET:
         raise InvalidUrl(
             f"{url!r} can't be opened: this version of Spoolrack has no {scheme}:// yet; "

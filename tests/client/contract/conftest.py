@@ -1,16 +1,22 @@
-"""One suite of promises over every transport: a new one is added to `WORLDS` and to nothing else."""
+"""One suite of promises over every transport: a new one is added to `WORLDS` and to nothing else.
+
+A test says by `@pytest.mark.needs(...)` what not everything has that a transport leads to. It is left
+out, not skipped, where `LACKS` names that: the folders of vsqs hold less than ours.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import spoolrack
 from client_rig import memory_aio_client, memory_client
 from memory import Memory
-from spoolrack import aio
+from spoolrack import aio, vsqs
 from spoolrack.testing import manual_clock, running_server
 
 
@@ -48,10 +54,42 @@ def grpc_world() -> Iterator[World]:
         )
 
 
-WORLDS = {"memory": memory_world, "grpc": grpc_world}
+@contextlib.contextmanager
+def vsqs_world() -> Iterator[World]:
+    now = 1_700_000_000_000_000
+
+    def advance(millis: int) -> None:
+        nonlocal now
+        now += millis * 1_000
+        # A folder's clock is nobody's to move: whoever waits looks at it when something happens.
+        (folder / "moved").touch()
+        (folder / "moved").unlink()
+
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patched:
+        folder = Path(name, "jobs")
+        folder.mkdir()
+        patched.setattr(vsqs, "micros", lambda: now)
+        yield World(
+            connect=lambda: spoolrack.connect(f"vsqs://{folder}"),
+            connect_aio=lambda: aio.connect(f"vsqs://{folder}"),
+            advance_millis=advance,
+        )
 
 
-@pytest.fixture(params=WORLDS)
+WORLDS = {"memory": memory_world, "grpc": grpc_world, "vsqs": vsqs_world}
+LACKS = {
+    "vsqs": {"attributes", "delays", "receive counts", "settings", "several queues"},
+}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "world" in metafunc.fixturenames:
+        needs = {need for mark in metafunc.definition.iter_markers("needs") for need in mark.args}
+        worlds = [name for name in WORLDS if not needs & LACKS.get(name, set())]
+        metafunc.parametrize("world", worlds, indirect=True)
+
+
+@pytest.fixture
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     with WORLDS[request.param]() as world:
         yield world

@@ -20,6 +20,7 @@ async def leased(client: aio.Client) -> int:
     return (await client.get_queue("jobs")).counts.leased
 
 
+@pytest.mark.needs("settings", "several queues")
 async def test_queues_are_made_changed_listed_and_deleted(aio_client: aio.Client) -> None:
     await aio_client.create_queue("b", max_messages=3)
     await aio_client.create_queue("a")
@@ -33,6 +34,7 @@ async def test_queues_are_made_changed_listed_and_deleted(aio_client: aio.Client
     assert await aio_client.purge_queue("a") == 1
 
 
+@pytest.mark.needs("attributes", "delays")
 async def test_a_message_lives_its_life(aio_jobs: aio.Queue, world: World) -> None:
     id = await aio_jobs.send("a", attributes={"n": b"v"}, delay=5)
     assert (await aio_jobs.get(id)).state is State.DELAYED
@@ -49,6 +51,7 @@ async def test_a_message_lives_its_life(aio_jobs: aio.Queue, world: World) -> No
         await aio_jobs.get(id)
 
 
+@pytest.mark.needs("delays")
 async def test_many_at_once_have_a_result_each(aio_jobs: aio.Queue) -> None:
     results = await aio_jobs.send_many(["a", b"b", Outgoing(body="c"), Outgoing(body="d", delay=9)])
     assert all(result.ok for result in results)
@@ -131,6 +134,7 @@ async def _all(stream: aio.MessageStream) -> list[aio.Message]:
     return [message async for message in stream]
 
 
+@pytest.mark.needs("receive counts")
 async def test_a_worker_deletes_what_succeeds_and_releases_what_fails(aio_jobs: aio.Queue) -> None:
     await aio_jobs.send_many(str(number) for number in range(30))
     failures: list[str] = []

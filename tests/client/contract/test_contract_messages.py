@@ -35,6 +35,7 @@ def test_messages_come_in_the_order_of_their_sends(jobs: Queue) -> None:
     assert ids == sorted(ids)
 
 
+@pytest.mark.needs("attributes", "receive counts")
 def test_a_message_comes_with_the_facts_about_it(jobs: Queue, world: World) -> None:
     id = jobs.send("hello", attributes={"colour": "red"})
     world.advance(5)
@@ -51,6 +52,7 @@ def test_a_message_comes_with_the_facts_about_it(jobs: Queue, world: World) -> N
     assert message.queue is jobs
 
 
+@pytest.mark.needs("receive counts")
 def test_a_received_message_is_hidden_until_its_lease_ends(jobs: Queue, world: World) -> None:
     jobs.send("a")
     (first,) = jobs.receive(visibility_timeout=10)
@@ -99,6 +101,7 @@ def test_what_is_no_receipt_is_refused(jobs: Queue) -> None:
             jobs.delete(nonsense)
 
 
+@pytest.mark.needs("delays")
 @pytest.mark.parametrize("state", list(State))
 def test_a_message_can_be_deleted_by_its_id_in_any_state(
     jobs: Queue, world: World, state: State
@@ -137,6 +140,7 @@ def test_many_deletions_have_a_result_each(jobs: Queue, world: World) -> None:
     assert [message.id for message in jobs.receive(10)] == [a.id]
 
 
+@pytest.mark.needs("receive counts")
 def test_a_released_message_is_back_at_its_old_place(jobs: Queue) -> None:
     jobs.send_many(["a", "b", "c"])
     a, b = jobs.receive(2)
@@ -182,6 +186,7 @@ def test_many_changes_of_leases_have_a_result_each(jobs: Queue, world: World) ->
     assert bodies(jobs.receive(10)) == ["a", "c"]
 
 
+@pytest.mark.needs("delays")
 def test_a_delayed_message_appears_when_its_delay_is_over_and_at_its_old_place(
     jobs: Queue, world: World
 ) -> None:
@@ -194,6 +199,7 @@ def test_a_delayed_message_appears_when_its_delay_is_over_and_at_its_old_place(
     assert bodies(jobs.receive(10)) == ["late", "now"]
 
 
+@pytest.mark.needs("settings", "several queues")
 def test_one_invalid_message_fails_alone(client: spoolrack.Client) -> None:
     client.create_queue("small", max_message_size=10)
     small = client.queue("small")
@@ -209,6 +215,7 @@ def test_one_invalid_message_fails_alone(client: spoolrack.Client) -> None:
         small.send("x" * 11)
 
 
+@pytest.mark.needs("settings", "several queues")
 def test_a_full_queue_refuses_until_there_is_room(client: spoolrack.Client) -> None:
     client.create_queue("small", max_messages=2)
     small = client.queue("small")
@@ -224,6 +231,7 @@ def test_a_full_queue_refuses_until_there_is_room(client: spoolrack.Client) -> N
     assert bodies(small.receive(10)) == ["b", "c"]
 
 
+@pytest.mark.needs("attributes", "settings", "several queues")
 def test_bytes_are_limited_too(client: spoolrack.Client) -> None:
     client.create_queue("small", max_bytes=100)
     small = client.queue("small")
@@ -233,6 +241,7 @@ def test_bytes_are_limited_too(client: spoolrack.Client) -> None:
     small.send("y" * 20)
 
 
+@pytest.mark.needs("attributes")
 @pytest.mark.parametrize(
     "attributes",
     [
@@ -255,6 +264,7 @@ def test_bodies_and_attributes_come_as_they_were_sent(
     assert (peeked.body, peeked.attributes, peeked.size) == (body, attributes, len(body))
 
 
+@pytest.mark.needs("settings", "several queues")
 def test_the_largest_body_there_can_be_travels_whole(client: spoolrack.Client) -> None:
     client.create_queue("large", max_message_size=64 * MIB)
     large = client.queue("large")
@@ -264,6 +274,7 @@ def test_the_largest_body_there_can_be_travels_whole(client: spoolrack.Client) -
     assert message.body == body
 
 
+@pytest.mark.needs("settings", "several queues")
 def test_large_messages_are_spread_over_calls(client: spoolrack.Client) -> None:
     client.create_queue("large", max_message_size=8 * MIB)
     large = client.queue("large")

@@ -12,6 +12,7 @@ from spoolrack import Client, Queue, QueueSettings, State
 from spoolrack.errors import QueueExists, QueueNotFound
 
 
+@pytest.mark.needs("settings", "several queues")
 def test_a_queue_has_the_settings_that_were_asked_for(client: Client) -> None:
     client.create_queue("letters")
     info = client.create_queue(
@@ -41,6 +42,7 @@ def test_a_queue_has_the_settings_that_were_asked_for(client: Client) -> None:
     assert client.get_queue("letters").settings == QueueSettings()
 
 
+@pytest.mark.needs("settings")
 def test_a_creation_can_be_repeated_with_equal_settings_only(client: Client) -> None:
     first = client.create_queue("jobs", max_messages=5)
     assert client.create_queue("jobs", max_messages=5) == first
@@ -50,6 +52,7 @@ def test_a_creation_can_be_repeated_with_equal_settings_only(client: Client) -> 
         client.create_queue("jobs")
 
 
+@pytest.mark.needs("settings")
 def test_an_update_changes_what_it_names(client: Client) -> None:
     before = client.create_queue("jobs", max_messages=5, retention=60)
     after = client.update_queue("jobs", visibility_timeout=10, retention=None)
@@ -58,6 +61,7 @@ def test_an_update_changes_what_it_names(client: Client) -> None:
     assert client.get_queue("jobs").settings == after.settings
 
 
+@pytest.mark.needs("several queues")
 def test_queues_are_listed_by_name_and_prefix_over_any_number_of_pages(client: Client) -> None:
     names = [f"queue-{number:03}" for number in range(120)]
     for name in reversed(names):
@@ -86,6 +90,7 @@ def test_a_missing_queue_is_named_in_every_call(client: Client) -> None:
             call()
 
 
+@pytest.mark.needs("delays", "several queues")
 def test_counts_say_what_is_in_a_queue(client: Client, jobs: Queue, world: World) -> None:
     jobs.send_many(["a", "b", "c"])
     jobs.send("later", delay=60)
@@ -98,6 +103,7 @@ def test_counts_say_what_is_in_a_queue(client: Client, jobs: Queue, world: World
     assert client.get_queue("empty").counts == spoolrack.QueueCounts()
 
 
+@pytest.mark.needs("delays")
 def test_a_purge_takes_messages_in_every_state(client: Client, jobs: Queue, world: World) -> None:
     jobs.send_many(["a", "b"])
     jobs.send("c", delay=60)
@@ -109,6 +115,7 @@ def test_a_purge_takes_messages_in_every_state(client: Client, jobs: Queue, worl
     assert [message.text for message in jobs.receive(10)] == ["d"]
 
 
+@pytest.mark.needs("delays", "several queues")
 def test_a_queue_that_is_made_again_starts_empty(client: Client, jobs: Queue, world: World) -> None:
     jobs.send_many(["a", "b"])
     jobs.send("c", delay=60)
@@ -122,6 +129,7 @@ def test_a_queue_that_is_made_again_starts_empty(client: Client, jobs: Queue, wo
     assert client.get_queue("jobs").settings.max_messages == 7
 
 
+@pytest.mark.needs("settings", "several queues")
 def test_a_message_that_was_received_too_often_goes_to_the_dead_letter_queue(
     client: Client, world: World
 ) -> None:
@@ -139,6 +147,7 @@ def test_a_message_that_was_received_too_often_goes_to_the_dead_letter_queue(
     assert (letter.id, letter.text, letter.attributes) == (id, "bad", {"why": b"\x00"})
 
 
+@pytest.mark.needs("settings", "several queues")
 def test_a_lease_that_expires_counts_as_well(client: Client, world: World) -> None:
     client.create_queue("letters")
     client.create_queue("jobs", max_receives=1, dead_letter_queue="letters")
@@ -151,6 +160,7 @@ def test_a_lease_that_expires_counts_as_well(client: Client, world: World) -> No
     assert letter.text == "bad"
 
 
+@pytest.mark.needs("settings")
 def test_a_message_that_is_too_old_is_never_delivered(client: Client, world: World) -> None:
     client.create_queue("jobs", retention=60)
     jobs = client.queue("jobs")
@@ -162,6 +172,7 @@ def test_a_message_that_is_too_old_is_never_delivered(client: Client, world: Wor
     until(lambda: client.get_queue("jobs").counts.ready == 0)
 
 
+@pytest.mark.needs("attributes")
 def test_a_peek_leases_nothing(jobs: Queue) -> None:
     jobs.send("a", attributes={"n": "v"})
     for _ in range(2):
@@ -171,6 +182,7 @@ def test_a_peek_leases_nothing(jobs: Queue) -> None:
     assert len(jobs.receive(10)) == 1
 
 
+@pytest.mark.needs("delays")
 def test_a_peek_pages_in_order_through_all_states(jobs: Queue) -> None:
     jobs.send_many(str(number) for number in range(250))
     jobs.send("250", delay=60)

@@ -16,6 +16,7 @@ def take(stream: MessageStream, count: int) -> list[spoolrack.Message]:
     return [next(stream) for _ in range(count)]
 
 
+@pytest.mark.needs("receive counts")
 def test_a_stream_gives_messages_in_order_as_they_come(jobs: Queue, other: Client) -> None:
     jobs.send_many(["a", "b"])
     with jobs.messages() as stream:
@@ -40,6 +41,7 @@ def test_a_stream_leases_no_more_than_its_credits(jobs: Queue, other: Client) ->
         assert [message.text for message in take(stream, 1)] == ["2"]
 
 
+@pytest.mark.needs("receive counts")
 def test_an_expiry_gives_a_credit_back(jobs: Queue, world: World) -> None:
     jobs.send_many(["a", "b"])
     with jobs.messages(max_in_flight=1, visibility_timeout=5) as stream:
@@ -106,6 +108,7 @@ def test_threads_share_a_stream_and_no_message(jobs: Queue) -> None:
     assert jobs.receive(10) == []
 
 
+@pytest.mark.needs("receive counts")
 def test_a_context_deletes_on_success_and_releases_on_an_error(jobs: Queue) -> None:
     jobs.send_many(["good", "bad"])
     good, bad = jobs.receive(2)
@@ -152,6 +155,7 @@ def test_an_error_passes_a_context_whose_lease_was_lost(jobs: Queue, world: Worl
         lose_and_fail()
 
 
+@pytest.mark.needs("receive counts")
 def test_a_worker_deletes_what_succeeds_and_releases_what_fails(jobs: Queue, client: Client) -> None:
     jobs.send_many(str(number) for number in range(30))
     failures: list[str] = []
@@ -196,6 +200,7 @@ def test_a_worker_that_stops_ends_what_runs_and_releases_what_waits(
     assert [message.text for message in again] == [str(number) for number in range(2, 10)]
 
 
+@pytest.mark.needs("several queues")
 def test_a_worker_raises_what_ends_its_stream(jobs: Queue, client: Client) -> None:
     client.delete_queue("jobs")
     with pytest.raises(spoolrack.errors.QueueNotFound):

@@ -1,0 +1,308 @@
+"""`spoolrack.connect("vsqs:///queue-directory")`: what a client's surface over a vsqs folder does and
+doesn't. The contract tests show the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import spoolrack
+from spoolrack import ById, Client, Outgoing, Queue, QueueSettings, State, aio, vsqs
+from spoolrack.errors import (
+    ClientClosed,
+    DiskError,
+    InvalidUrl,
+    MessageNotFound,
+    QueueFull,
+    QueueNotFound,
+    StaleReceipt,
+    Unsupported,
+)
+from vsqs_rig import STUCK, Beside, Micros, files
+
+
+@pytest.fixture
+def url(folder: Path) -> str:
+    return f"vsqs://{folder}"
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    with spoolrack.connect(url) as client:
+        yield client
+
+
+@pytest.fixture
+def jobs(client: Client) -> Queue:
+    client.create_queue("jobs")
+    return client.queue("jobs")
+
+
+# Where it leads.
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "vsqs://",
+        "vsqs:///",
+        "vsqs://relative/path",
+        "vsqs://host/srv/jobs",
+        "vsqs:///srv/jobs#1",
+        "vsqs:///srv/jobs?capacity=0",
+        "vsqs:///srv/jobs?capacity=many",
+        "vsqs:///srv/jobs?visibility_timeout=-1",
+        "vsqs:///srv/jobs?visibility_timeout=nan",
+        "vsqs:///srv/jobs?size=5",
+        "vsqs:///srv/j%00",
+    ],
+)
+def test_a_url_that_names_no_folder_is_refused(url: str) -> None:
+    with pytest.raises(InvalidUrl):
+        spoolrack.connect(url)
+
+
+def test_a_url_names_a_folder_and_how_this_program_uses_it(tmp_path: Path) -> None:
+    (tmp_path / "my jobs").mkdir()
+    url = f"vsqs://{tmp_path}/my%20jobs/?capacity=5&visibility_timeout=1.5"
+    with spoolrack.connect(url) as client:
+        info = client.get_queue("my jobs")
+        assert info.settings == QueueSettings(
+            max_messages=5, visibility_timeout=1.5, max_message_size=0
+        )
+        assert "my jobs" in repr(client)
+
+
+def test_a_folder_is_one_queue_and_no_other(client: Client, jobs: Queue, tmp_path: Path) -> None:
+    assert [info.name for info in client.queues()] == ["jobs"]
+    assert list(client.queues("x")) == []
+    (tmp_path / "others").mkdir()
+    with pytest.raises(QueueNotFound, match="folder of others"):
+        client.queue("others").send("a")
+    with pytest.raises(Unsupported, match="connect"):
+        client.create_queue("others")
+
+
+def test_a_folder_that_is_not_there_is_no_queue_until_it_is_made(client: Client, folder: Path) -> None:
+    assert list(client.queues()) == []
+    with pytest.raises(QueueNotFound, match="jobs"):
+        client.queue("jobs").send("a")
+    client.create_queue("jobs")
+    client.queue("jobs").send("a")
+    folder.joinpath(next(iter(files(folder)))).unlink()
+    folder.rmdir()
+    with pytest.raises(QueueNotFound):
+        client.queue("jobs").receive()
+
+
+# What it shares.
+
+
+def test_it_shares_the_folder_with_the_module(jobs: Queue, folder: Path) -> None:
+    with vsqs.Queue(folder) as queue:
+        id = jobs.send("foo")
+        assert queue.receive() == (id, b"foo")
+        (message,) = jobs.peek()
+        assert (message.id, message.state, message.receive_count) == (id, State.LEASED, 0)
+        jobs.delete_by_id(id)
+        assert queue.size() == 0
+        id = queue.publish(b"bar")
+        with jobs.receive()[0] as received:
+            assert (received.id, received.body) == (id, b"bar")
+    assert files(folder) == {}
+
+
+def test_a_lease_is_in_the_name_of_the_file(jobs: Queue, folder: Path, micros: Micros) -> None:
+    jobs.send("foo")
+    (message,) = jobs.receive(visibility_timeout=10)
+    assert list(files(folder)) == ["1000000.11000000"]
+    message.extend(60)
+    assert list(files(folder)) == ["1000000.61000000"]
+    message.release()
+    assert list(files(folder)) == ["1000000"]
+
+
+def test_a_receipt_proves_the_lease_in_another_process(jobs: Queue, url: str) -> None:
+    jobs.send("foo")
+    (message,) = jobs.receive()
+    with spoolrack.connect(url) as other:
+        other.queue("jobs").delete(message.receipt)
+    assert list(jobs.peek()) == []
+
+
+def test_after_an_extension_the_receipt_proves_it_in_this_process_only(jobs: Queue, url: str) -> None:
+    jobs.send("foo")
+    (message,) = jobs.receive()
+    message.extend(100)
+    with spoolrack.connect(url) as other, pytest.raises(StaleReceipt):
+        other.queue("jobs").delete(message.receipt)
+    message.extend(200)
+    message.delete()
+    assert list(jobs.peek()) == []
+
+
+@pytest.mark.parametrize("state", ["ready", "leased"])
+def test_a_message_is_deleted_by_its_id_in_every_state(jobs: Queue, state: str) -> None:
+    id = jobs.send("foo")
+    if state == "leased":
+        jobs.receive()
+    assert jobs.get(id).state == state
+    jobs.delete_by_id(id)
+    with pytest.raises(MessageNotFound):
+        jobs.get(id)
+
+
+def test_a_lease_that_is_over_is_shown_as_ready(jobs: Queue, client: Client, micros: Micros) -> None:
+    jobs.send("foo")
+    jobs.receive(visibility_timeout=5)
+    assert client.get_queue("jobs").counts.leased == 1
+    micros.advance(5)
+    counts = client.get_queue("jobs").counts
+    assert (counts.ready, counts.leased, counts.bytes, counts.oldest_age) == (1, 0, 3, 5.0)
+    (message,) = jobs.peek(State.READY)
+    assert message.lease_end is None
+
+
+def test_a_purge_takes_what_is_leased_too(jobs: Queue, client: Client, folder: Path) -> None:
+    jobs.send_many(["a", "b", "c"])
+    jobs.receive()
+    assert client.purge_queue("jobs") == 3
+    assert files(folder) == {}
+
+
+@pytest.mark.parametrize("body", [b"", b"\x00\xff\n", bytes(range(256)) * 40_000])
+def test_bodies_come_as_they_were_sent(jobs: Queue, body: bytes) -> None:
+    jobs.send(body)
+    (message,) = jobs.receive()
+    assert (message.body, message.size) == (body, len(body))
+
+
+def test_a_capacity_refuses_until_there_is_room(url: str, jobs: Queue) -> None:
+    with spoolrack.connect(url + "?capacity=2") as client:
+        limited = client.queue("jobs")
+        results = limited.send_many(["a", "b", "c"])
+        assert [type(result.error) for result in results] == [type(None), type(None), QueueFull]
+        waiting = Beside(lambda: limited.send("c", timeout=STUCK))
+        with jobs.receive()[0]:
+            assert not waiting.is_done(0.05)
+        assert waiting.result()
+        jobs.send("d")  # a capacity is each program's own
+
+
+# What it can't do.
+
+
+def test_what_vsqs_does_not_have_is_refused_by_name(jobs: Queue, client: Client) -> None:
+    results = jobs.send_many(
+        ["a", Outgoing(body="b", attributes={"n": "v"}), Outgoing(body="c", delay=5), "d"]
+    )
+    assert [type(result.error) for result in results] == [
+        type(None),
+        Unsupported,
+        Unsupported,
+        type(None),
+    ]
+    with pytest.raises(Unsupported, match="attributes"):
+        jobs.send("a", attributes={"n": "v"})
+    with pytest.raises(Unsupported, match="delayed"):
+        jobs.send("a", delay=5)
+    with pytest.raises(Unsupported, match="max_receives"):
+        client.create_queue("jobs", max_receives=3)
+    with pytest.raises(Unsupported, match="retention"):
+        client.update_queue("jobs", retention=60)
+    with pytest.raises(Unsupported, match="purge"):
+        client.delete_queue("jobs")
+    client.create_queue("jobs", visibility_timeout=30, max_messages=0)
+    assert [message.text for message in jobs.receive(10)] == ["a", "d"]
+
+
+def test_a_disk_that_refuses_is_said(jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(DiskError, match="Permission denied"):
+        jobs.send("a")
+
+
+def test_a_closed_client_makes_no_calls(url: str, jobs: Queue) -> None:
+    client = spoolrack.connect(url)
+    waiting = Beside(lambda: client.queue("jobs").receive(wait=STUCK))
+    assert not waiting.is_done(0.05)
+    client.close()
+    with pytest.raises(ClientClosed):
+        waiting.result()
+    with pytest.raises(ClientClosed):
+        client.queue("jobs").send("a")
+
+
+def test_a_batch_of_deletions_has_a_result_each(jobs: Queue) -> None:
+    jobs.send_many(["a", "b"])
+    a, b = jobs.receive(2)
+    results = jobs.delete_many([a, ById(b.id), ById(b.id), ById("7"), ById("x"), a])
+    errors = [type(result.error) for result in results]
+    gone = MessageNotFound
+    assert errors == [type(None), type(None), gone, gone, gone, type(None)]
+
+
+def test_a_message_that_a_stream_extends_keeps_its_credit(jobs: Queue) -> None:
+    jobs.send("a")
+    with jobs.messages(max_in_flight=1) as stream:
+        message = next(stream)
+        message.extend(100)
+        id = jobs.send("b")
+        waiting = Beside(lambda: next(stream))
+        assert not waiting.is_done(0.2)
+        assert jobs.get(id).state is State.READY
+        message.delete()
+        waiting.result()
+
+
+# With tasks.
+
+
+async def test_a_cancelled_receive_leases_nothing(url: str, folder: Path) -> None:
+    async with aio.connect(url) as client:
+        await client.create_queue("jobs")
+        jobs = client.queue("jobs")
+        waiting = [asyncio.create_task(jobs.receive(wait=STUCK)) for _ in range(20)]
+        await asyncio.sleep(0.05)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await jobs.send("foo")
+        (message,) = await jobs.receive(wait=STUCK)
+        assert message.text == "foo"
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_receive_that_is_cancelled_as_its_message_comes_gives_it_back(
+    url: str, turns: int
+) -> None:
+    async with aio.connect(url) as client:
+        await client.create_queue("jobs")
+        jobs = client.queue("jobs")
+        for _ in range(5):
+            task = asyncio.create_task(jobs.receive(wait=STUCK, visibility_timeout=3600))
+            await jobs.send("foo")
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            try:
+                (message,) = await task
+            except asyncio.CancelledError:
+                (message,) = await jobs.receive(wait=STUCK)
+            await message.delete()
+
+
+async def test_many_tasks_wait_and_others_are_not_held_up(url: str) -> None:
+    async with aio.connect(url) as client:
+        await client.create_queue("jobs")
+        jobs = client.queue("jobs")
+        waiting = [asyncio.create_task(jobs.receive(wait=STUCK)) for _ in range(50)]
+        ids = set(await asyncio.gather(*(jobs.send(f"{number}") for number in range(50))))
+        received = await asyncio.gather(*waiting)
+        assert {message.id for (message,) in received} == ids
