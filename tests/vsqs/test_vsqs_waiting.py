@@ -15,6 +15,9 @@ from spoolrack_store.files.watcher import Watcher
 from spoolrack_store.model.clock import Millis
 from vsqs_rig import STUCK, Beside
 
+FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+"""Python 3.12 and newer advise against what these tests show to work."""
+
 
 @pytest.fixture(autouse=True)
 def _told_or_never(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,6 +114,7 @@ def test_who_leaves_lets_another_listen(queue: Queue, folder: Path) -> None:
         assert {work.result()[0] for work in waiting} == ids  # type: ignore[index]
 
 
+@FORKS
 def test_a_child_steals_nothing_that_its_parent_should_hear(queue: Queue) -> None:
     queue.size()
     child = os.fork()
@@ -125,6 +129,7 @@ def test_a_child_steals_nothing_that_its_parent_should_hear(queue: Queue) -> Non
     assert queue.receive(timeout=0)[1] == b"from the child"
 
 
+@FORKS
 def test_a_fork_may_happen_at_any_time(queue: Queue, folder: Path) -> None:
     """Both processes go on with the queue that one of them opened."""
     queue.publish(b"for the child")
@@ -132,14 +137,19 @@ def test_a_fork_may_happen_at_any_time(queue: Queue, folder: Path) -> None:
     assert waiting.result() != (None, None)
     waiting = Beside(lambda: queue.receive(timeout=STUCK))
     assert not waiting.is_done(0.05)
+    its_turn, give_turn = os.pipe()
     child = os.fork()
     if child == 0:
         status = 1
         try:
             queue.publish(b"from the child")
+            os.read(its_turn, 1)
             status = 0 if queue.receive(timeout=STUCK)[1] == b"from the parent" else 2
         finally:
             os._exit(status)
     assert waiting.result()[1] == b"from the child"  # type: ignore[index]
+    os.write(give_turn, b"\0")
     queue.publish(b"from the parent")
     assert os.waitpid(child, 0)[1] == 0
+    os.close(its_turn)
+    os.close(give_turn)
