@@ -54,6 +54,16 @@ FLOORS = {
         holds=("spoolrack.*",),
         sees=("stubs",),
         third_party=("grpc", "google.protobuf", "google.rpc"),
+        sees_later=("vsqs",),
+    ),
+    # The client's surface over a folder, without a server.
+    "vsqs": Floor(
+        holds=(
+            "spoolrack.vsqs.*",
+            "spoolrack.transports.over_vsqs",
+            *("spoolrack.transports.vsqs_calls", "spoolrack.transports.vsqs_values"),
+        ),
+        sees=("client", "files", "model"),
     ),
     "server": Floor(
         holds=("spoolrack_server.*",),
@@ -247,6 +257,8 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         ("spoolrack", "from spoolrack_store.model.names import Entry"),
         ("spoolrack", "from .testing import server"),
         ("spoolrack.aio", "import structlog"),
+        ("spoolrack.transports.opening", "from .over_vsqs import VsqsTransport"),
+        ("spoolrack.vsqs.folder", "from spoolrack_store.store import Store"),
         ("spoolrack.testing", "from spoolrack_store.model.clock import Clock"),
         ("spoolrack_server.service", "from spoolrack import connect"),
         ("spoolrack_server.service", "from .cli import main"),
@@ -269,6 +281,8 @@ def test_an_import_that_points_up_is_caught(module: str, source: str) -> None:
             "spoolrack.aio",
             "import os\nfrom google.rpc import error_details_pb2\nfrom .v1 import queue_pb2",
         ),
+        ("spoolrack.transports.opening", "def open():\n    from .over_vsqs import VsqsTransport"),
+        ("spoolrack.vsqs.folder", "import os\nfrom spoolrack_store.files.watcher import Watcher"),
         ("spoolrack.testing", "def server():\n    from spoolrack_store.model.clock import Clock"),
         ("spoolrack_server.service", "import grpc\nfrom spoolrack_store.model.operations import Send"),
         ("spoolrack_server.cli", "import click\nfrom spoolrack import connect"),

@@ -96,6 +96,10 @@ class Watcher:
             if heard_all and not self.hears_all:
                 self._next_look = Millis(self._clock.monotonic() + self._look_again)
 
+    def is_watched(self, folder: str) -> bool:
+        """Whether `folder` was there when it was last looked for, and is listened to or looked at."""
+        return folder in self._watches or folder in self._unheard
+
     def changes(self, timeout: Millis | None = NO_TIME) -> list[Change] | None:
         """All that has happened since the last call, in order; None if that can't be told: list again.
 
