@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
 import pytest
 
 # .ci/allowed-skips knows this reason.
@@ -23,3 +26,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Close with what was not tested: pytest itself says nothing when there is nothing."""
     if not terminalreporter.stats.get("skipped"):
         terminalreporter.write_line("Nothing was skipped.")
+
+
+@pytest.fixture(autouse=True)
+def _the_stores_log_stays_as_it_was() -> Iterator[None]:
+    """A server or fsck in this process turns it for its own ends, and doesn't turn it back."""
+    log = logging.getLogger("spoolrack_store")
+    level, propagate, handlers = log.level, log.propagate, list(log.handlers)
+    yield
+    log.setLevel(level)
+    log.propagate = propagate
+    log.handlers[:] = handlers

@@ -63,9 +63,7 @@ class Summary:
     tallies: dict[str, Tally] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
     died: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._lock = threading.Lock()
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def add(self, name: str, tally: Tally) -> None:
         with self._lock:
@@ -103,7 +101,7 @@ def run(campaign: Campaign, seconds: float, seed: int, summary: Summary) -> None
         return
     command = [
         *(sys.executable, str(TESTS / campaign.program), *campaign.arguments),
-        *("--seconds", f"{seconds:.0f}", "--seed", str(seed)),
+        *("--seconds", f"{seconds:g}", "--seed", str(seed)),
     ]
     path = os.pathsep.join(str(TESTS / folder) for folder in SHARED)
     done = subprocess.run(
