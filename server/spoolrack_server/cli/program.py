@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "send": "sending",
     "receive": "receiving",
     "delete": "deleting",
+    "release": "releasing",
     "queues": "queues",
     "peek": "peeking",
     "top": "top",
