@@ -84,7 +84,7 @@ FLOORS = {
     # The top: what people start.
     "cli": Floor(
         holds=("spoolrack_server.cli.*", "spoolrack_server.__main__"),
-        sees=("server", "store", "fsck", "model", "client", "stubs"),
+        sees=("server", "store", "fsck", "model", "client", "vsqs", "stubs"),
         third_party=("click", "rich", "grpc", "structlog"),
     ),
     "testing": Floor(

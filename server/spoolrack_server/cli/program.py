@@ -33,6 +33,8 @@ _COMMANDS: Final = {
     "queues": "queues",
     "peek": "peeking",
     "top": "top",
+    "export": "exporting",
+    "import": "importing",
     "fsck": "checking",
 }
 """Where each command is. Loaded when it is asked for: a check of folders needs no gRPC."""
