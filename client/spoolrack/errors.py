@@ -236,6 +236,37 @@ class ForkedClient(SpoolrackError):
     reason = "FORKED_CLIENT"
 
 
+# Of a root that is opened without a server.
+
+
+class RootUnusable(SpoolrackError):
+    """The folder can't be a root of Spoolrack, or isn't one yet."""
+
+    reason = "ROOT_UNUSABLE"
+    code = "FAILED_PRECONDITION"
+
+
+class RootInUse(SpoolrackError):
+    """Somebody mends the root, or has been starting for long: try again when they are done."""
+
+    reason = "ROOT_IN_USE"
+    code = "UNAVAILABLE"
+
+
+class UnknownFormat(SpoolrackError):
+    """The root was written by a version of Spoolrack that this one can't read."""
+
+    reason = "UNKNOWN_FORMAT"
+    code = "FAILED_PRECONDITION"
+
+
+class DamagedSettings(SpoolrackError):
+    """A settings file of the root can't be read."""
+
+    reason = "DAMAGED_SETTINGS"
+    code = "DATA_LOSS"
+
+
 def _all(kind: type[SpoolrackError]) -> list[type[SpoolrackError]]:
     return [kind, *(below for child in kind.__subclasses__() for below in _all(child))]
 

@@ -14,6 +14,7 @@ import math
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
@@ -82,27 +83,47 @@ def run(work: Work[T]) -> T:
 
 
 class ThreadSignal:
-    __slots__ = ("_event",)
+    """Not a `threading.Event`, which may raise a RuntimeError where Ctrl-C comes at a bad moment. Here
+    each who waits has a lock, and it is released by whoever takes it from the queue: once, that is."""
+
+    __slots__ = ("_is_set", "_waiting")
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        self._is_set = False
+        self._waiting: deque[threading.Lock] = deque()
 
     def set(self) -> None:
-        self._event.set()
+        self._is_set = True
+        with contextlib.suppress(IndexError):
+            while True:
+                self._waiting.popleft().release()
 
     def is_set(self) -> bool:
-        return self._event.is_set()
+        return self._is_set
 
     async def wait(self, timeout: float | None = None) -> bool:
-        if threading.current_thread() is not threading.main_thread():
-            return self._event.wait(timeout)
-        # A signal that comes in the instant before the lock is waited for does not interrupt the wait,
-        # and its handler would run only after it: Ctrl-C would do nothing.
-        end = math.inf if timeout is None else time.monotonic() + timeout
-        while not self._event.wait(min(SLICE, max(0.0, end - time.monotonic()))):
-            if time.monotonic() >= end:
-                return False
-        return True
+        lock = threading.Lock()
+        lock.acquire()
+        self._waiting.append(lock)
+        # Only now: whoever sets it from here on finds the lock.
+        if not self._is_set:
+            _acquire(lock, timeout)
+            with contextlib.suppress(ValueError):
+                self._waiting.remove(lock)
+        return self._is_set
+
+
+def _acquire(lock: threading.Lock, timeout: float | None) -> None:
+    """Wait for a lock no longer than `timeout` seconds."""
+    if threading.current_thread() is not threading.main_thread():
+        lock.acquire(timeout=-1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX))
+        return
+    # A signal that comes in the instant before the lock is waited for does not interrupt the wait, and
+    # its handler would run only after it: Ctrl-C would do nothing.
+    end = math.inf if timeout is None else time.monotonic() + timeout
+    while not lock.acquire(timeout=min(SLICE, max(0.0, end - time.monotonic()))):
+        if time.monotonic() >= end:
+            return
 
 
 class StartedThread:

@@ -5,7 +5,9 @@
 
 With pytest, `pytest_plugins = ["spoolrack.testing"]` in a conftest.py gives the fixtures
 `spoolrack_server`, `spoolrack_client` and `spoolrack_clock`; a test that asks for the clock moves the
-server's time itself (`spoolrack_clock.advance(30_000)`). Needs the package's server extra.
+server's time itself (`spoolrack_clock.advance(30_000)`). A server needs the package's server extra.
+
+`open_root` is the same without a server: clients of a folder, in a time that the test moves.
 """
 
 from __future__ import annotations
@@ -123,6 +125,41 @@ def running_server(
         server.start()
         stack.callback(server.stop)
         yield server
+
+
+class OpenRoot:
+    """A root that clients of this process share, with no server; `open_root` makes one."""
+
+    def __init__(self, root: str, url: str, clock: Clock) -> None:
+        self.root = root
+        self.url = url
+        """For `spoolrack.connect`."""
+        self.clock: Any = clock
+
+    def client(self, *, timeout: float = 30.0) -> Client:
+        """A new client of it: close it, or use it as a context."""
+        return connect(self.url, timeout=timeout)
+
+
+@contextlib.contextmanager
+def open_root(
+    root: str | os.PathLike[str] | None = None, *, clock: Clock | None = None
+) -> Iterator[OpenRoot]:
+    """A root for the clients of its URL in this process, until the context ends.
+
+    Without a `root` it is a temporary folder, which is gone afterwards. With a `clock`, such as
+    `manual_clock()`, these clients live in that one's time.
+    """
+    from .transports.folder_stores import Share
+    from .transports.folder_values import Place
+
+    with contextlib.ExitStack() as stack:
+        if root is None:
+            root = stack.enter_context(tempfile.TemporaryDirectory(prefix="spoolrack-"))
+        place = Place(root=os.path.abspath(root))
+        share = stack.enter_context(Share(place, clock))
+        share.store(make=True).result(START_TIMEOUT)
+        yield OpenRoot(place.root, place.url, share.clock)
 
 
 def manual_clock() -> ManualClock:

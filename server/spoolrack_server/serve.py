@@ -45,6 +45,8 @@ class ServeSettings:
     mover: bool = True
     reaper: bool = True
     """Whether the work of these is done here, too."""
+    group_access: bool = False
+    """Whether a root that is made is one for all processes of its group."""
     shares_ports: bool = False
     """Whether other processes of this user may listen at the same ports."""
 
@@ -75,6 +77,7 @@ async def serve(
         workers=settings.workers,
         chores=Chores(unlinks=settings.reaper, ticks=settings.mover),
         shares_ports=settings.shares_ports,
+        group_access=settings.group_access,
     )
     stopping = end_by_signals(log, "draining")
     if until is not None:

@@ -71,12 +71,13 @@ class Server:
         workers: int | None = None,
         chores: Chores = ALL_CHORES,
         shares_ports: bool = False,
+        group_access: bool = False,
     ) -> None:
         """Port 0 takes a free one; an `http_port` of None serves no HTTP. `patience` is HTTP's.
 
         `workers` bounds the fetches, and the saves, that are with the store at a time. With
         `shares_ports` other processes of this user may listen at the same ports, and connections go to
-        any of them.
+        any of them. With `group_access` a new root is one for all processes of its group.
         """
         self.root = os.fspath(root)
         self.host = host
@@ -93,6 +94,7 @@ class Server:
         self._workers = Workers(workers)
         self._chores = chores
         self._shares_ports = shares_ports
+        self._group_access = group_access
         self._health = Health()
         self._calls = Calls(self._log)
         self._store: Store | None = None
@@ -141,6 +143,7 @@ class Server:
             random=self._random,
             peers=self._peers,
             chores=self._chores,
+            group_access=self._group_access,
         )
         try:
             self._watch(store)

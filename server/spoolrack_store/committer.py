@@ -55,7 +55,8 @@ class Committer:
         self._tell_due = tell_due
         self._parking = Parking()
         self._wakened = threading.Condition()
-        """Guards what follows."""
+        """Guards what follows. Only our thread waits on it; to notify all is for callers that Ctrl-C
+        interrupts in a notification, and that leave behind a waiter which swallows the next one."""
         self._waiting: list[_Waiting] = []
         self._ticks: list[Future[Millis | None]] = []
         self._news: list[Future[bool]] = []
@@ -80,7 +81,7 @@ class Committer:
             refusal = self._refusal(request)
             if refusal is None:
                 self._waiting.append(_Waiting(request, future, self._clock.monotonic()))
-                self._wakened.notify()
+                self._wakened.notify_all()
         if refusal is not None:
             future.set_exception(refusal)
         return future
@@ -93,7 +94,7 @@ class Committer:
                 future.set_result(None)
             else:
                 self._ticks.append(future)
-                self._wakened.notify()
+                self._wakened.notify_all()
         return future
 
     def heed(self) -> Future[bool]:
@@ -104,21 +105,21 @@ class Committer:
                 future.set_result(False)
             else:
                 self._news.append(future)
-                self._wakened.notify()
+                self._wakened.notify_all()
         return future
 
     def drain(self) -> None:
         """Lease nothing any more: receives, those that wait too, are told `Draining`."""
         with self._wakened:
             self._draining = True
-            self._wakened.notify()
+            self._wakened.notify_all()
 
     def stop(self) -> None:
         """Finish what was submitted, then end the thread."""
         with self._wakened:
             self._draining = True
             self._stopped = True
-            self._wakened.notify()
+            self._wakened.notify_all()
         self._thread.join()
 
     @property

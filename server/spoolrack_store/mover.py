@@ -33,12 +33,12 @@ class Mover:
         with self._changed:
             if self._earliest is None or moment < self._earliest:
                 self._earliest = moment
-                self._changed.notify()
+                self._changed.notify_all()
 
     def stop(self) -> None:
         with self._changed:
             self._stopped = True
-            self._changed.notify()
+            self._changed.notify_all()
         self._thread.join()
 
     def _run(self) -> None:

@@ -19,7 +19,7 @@ from .committer import Committer
 from .engine.engine import Engine
 from .engine.views import Sight
 from .files.disk import Disk, LocalDisk
-from .files.mounts import doubt_about
+from .files.mounts import tell_doubt
 from .files.opening import Tenancy, make_root, take
 from .files.reader import Damaged, Forbidden, Gone, open_message, read_message
 from .files.syncer import SyncFailed
@@ -67,27 +67,28 @@ class Store:
         ear: Ear | None = None,
         peers: int = 0,
         chores: Chores = ALL_CHORES,
+        group_access: bool = False,
     ) -> Store:
         """Open the folder `root`, or make it one, and finish what a crash left there.
 
         Others may have it open, too, and come and go: no message is in two hands for that. A `disk` of
         one's own has no others but for those that `ear` tells of. With so many `peers` a receive takes
         any of the oldest `peers` + 1, so that they lose fewer races, and the order is no longer exact.
-        What it leaves of the `chores` to others, nobody waits for: a receive finds all that is due.
+        `group_access` makes a new root one that processes of its group may share; who opens it later
+        needn't say so. What it leaves of the `chores` to others, nobody waits for: a receive finds all
+        that is due.
 
         Raises `RootUnusable` or `UnknownFormat`; `RootInUse` if somebody mends it, or doesn't get done
         with starting; `StoreFailed` if what was found can't be made durable; `DiskError` or `DiskFull`
         if the settings of the queues can't be read or mended.
         """
-        make_root(root)
+        make_root(root, group_access=group_access)
         clock = clock if clock is not None else SystemClock()
         random = random if random is not None else SystemRandom()
         if disk is None:
             disk, ear = LocalDisk(root), Watcher(root)
         tenancy = _enter(disk, os.fspath(root), random, clock)
-        doubt = doubt_about(root)
-        if doubt is not None:
-            log.warning("%s", doubt)
+        tell_doubt(root)
         engine = Engine(
             disk,
             clock=clock,

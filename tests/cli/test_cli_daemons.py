@@ -153,7 +153,8 @@ def test_what_is_no_folder_of_one_root_is_refused(
     told = offline(*(argument.format(tmp_path) for argument in arguments))
     assert told.code == code
     assert words in told.err
-    assert sorted(names(tmp_path)) == sorted((*layout.ALL, "FORMAT")), "nothing was made"
+    made = (*layout.ALL, layout.FORMAT, layout.RESERVE)
+    assert sorted(names(tmp_path)) == sorted(made), "nothing was made"
 
 
 def test_folders_of_two_roots_are_refused(offline: Spoolrack, tmp_path: Path) -> None:

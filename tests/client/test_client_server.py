@@ -169,7 +169,7 @@ def test_urls_name_servers(url: str, target: str) -> None:
     ("url", "why"),
     [
         ("grpcs://host:1", "no grpcs:// yet"),
-        ("file:///root", "no file:// yet"),
+        ("file://root", "names no folder"),
         ("vsqs://q", "names no folder"),
         ("http://host:1", "http:// is not known"),
         ("", "names no server"),

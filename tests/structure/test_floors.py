@@ -55,9 +55,16 @@ FLOORS = {
         holds=("spoolrack.*",),
         sees=("stubs",),
         third_party=("grpc", "google.protobuf", "google.rpc"),
-        sees_later=("vsqs",),
+        sees_later=("brokerless", "vsqs"),
     ),
     # The client's surface over a folder, without a server.
+    "brokerless": Floor(
+        holds=(
+            *("spoolrack.transports.over_folder", "spoolrack.transports.folder_calls"),
+            *("spoolrack.transports.folder_stores", "spoolrack.transports.folder_values"),
+        ),
+        sees=("client", "store", "files", "model"),
+    ),
     "vsqs": Floor(
         holds=(
             "spoolrack.vsqs.*",
@@ -77,13 +84,13 @@ FLOORS = {
     # The top: what people start.
     "cli": Floor(
         holds=("spoolrack_server.cli.*", "spoolrack_server.__main__"),
-        sees=("server", "store", "fsck", "model", "client", "stubs"),
+        sees=("server", "store", "fsck", "model", "client", "vsqs", "stubs"),
         third_party=("click", "rich", "grpc", "structlog"),
     ),
     "testing": Floor(
         holds=("spoolrack.testing.*",),
         sees=("client", "stubs"),
-        sees_later=("server", "store", "model", "pytest"),
+        sees_later=("brokerless", "server", "store", "model", "pytest"),
     ),
 }
 
@@ -259,6 +266,9 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         ("spoolrack", "from .testing import server"),
         ("spoolrack.aio", "import structlog"),
         ("spoolrack.transports.opening", "from .over_vsqs import VsqsTransport"),
+        ("spoolrack.transports.opening", "from .over_folder import FolderTransport"),
+        ("spoolrack.transports.over_folder", "import grpc"),
+        ("spoolrack.transports.over_folder", "from ..v1 import queue_pb2"),
         ("spoolrack.vsqs.folder", "from spoolrack_store.store import Store"),
         ("spoolrack.testing", "from spoolrack_store.model.clock import Clock"),
         ("spoolrack_server.service", "from spoolrack import connect"),
@@ -283,6 +293,7 @@ def test_an_import_that_points_up_is_caught(module: str, source: str) -> None:
             "import os\nfrom google.rpc import error_details_pb2\nfrom .v1 import queue_pb2",
         ),
         ("spoolrack.transports.opening", "def open():\n    from .over_vsqs import VsqsTransport"),
+        ("spoolrack.transports.over_folder", "from spoolrack_store.store import Store"),
         ("spoolrack.vsqs.folder", "import os\nfrom spoolrack_store.files.watcher import Watcher"),
         ("spoolrack.testing", "def server():\n    from spoolrack_store.model.clock import Clock"),
         ("spoolrack_server.service", "import grpc\nfrom spoolrack_store.model.operations import Send"),

@@ -22,10 +22,10 @@ def connect(
     url: str = "127.0.0.1:50051", *, timeout: Seconds = 30.0, retry: RetryPolicy | None = None
 ) -> Client:
     """A client of the server at `url`: `host:port` or `grpc://host:port`; or, without a server, of the
-    vsqs folder `vsqs:///queue/folder`.
+    root `file:///the/root` or the vsqs folder `vsqs:///queue/folder`.
 
-    Returns at once; the first call makes the connection. `timeout` bounds each call with all its
-    retries, where the call doesn't say otherwise. Raises `InvalidUrl`.
+    Returns at once; the first call makes the connection, or opens the root. `timeout` bounds each call
+    with all its retries, where the call doesn't say otherwise. Raises `InvalidUrl`.
     """
     runtime = Threads()
     core = aio.Client(open_transport(url, runtime), runtime, timeout=timeout, retry=retry)

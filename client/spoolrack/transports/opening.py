@@ -1,4 +1,8 @@
-"""From a URL to a transport. The one place that knows which schemes there are."""
+"""From a URL to a transport. The one place that knows which schemes there are.
+
+Each transport is loaded when it is asked for: who works on folders needs no gRPC, and the other way
+round.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,12 @@ from typing import Final
 from ..errors import InvalidUrl
 from ..runtime import Runtime
 from . import Transport
-from .over_grpc import GrpcTransport
 
 DEFAULT_PORT: Final = 50051
 _AUTHORITY: Final = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]@?#]+)(:(?P<port>[0-9]{1,5}))?/?"
 )
-_NOT_YET: Final = frozenset({"grpcs", "file"})
+_NOT_YET: Final = frozenset({"grpcs"})
 
 
 def open_transport(url: str, runtime: Runtime) -> Transport:
@@ -27,6 +30,11 @@ def open_transport(url: str, runtime: Runtime) -> Transport:
         from .vsqs_values import place_of
 
         return VsqsTransport(place_of(url), runtime)
+    if scheme == "file":
+        from .folder_values import place_of as root_of
+        from .over_folder import FolderTransport
+
+        return FolderTransport(root_of(url), runtime)
     if scheme in _NOT_YET:
         raise InvalidUrl(
             f"{url!r} can't be opened: this version of Spoolrack has no {scheme}:// yet; "
@@ -37,4 +45,6 @@ def open_transport(url: str, runtime: Runtime) -> Transport:
     parts = _AUTHORITY.fullmatch(rest)
     if parts is None or not 0 < int(parts["port"] or DEFAULT_PORT) < 65536:
         raise InvalidUrl(f"{url!r} names no server: use host:port or grpc://host:port.")
+    from .over_grpc import GrpcTransport
+
     return GrpcTransport(f"{parts['host']}:{parts['port'] or DEFAULT_PORT}", runtime)

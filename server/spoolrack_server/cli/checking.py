@@ -27,9 +27,11 @@ _SHOWN: Final = (State.READY, State.LEASED, State.DELAYED, State.SENT, State.REM
 @click.command()
 @click.argument("root", required=False)
 @option(
+    "--root",
     "--data",
+    "data",
     metavar="DIR",
-    envvar="SPOOLRACK_DATA",
+    envvar=["SPOOLRACK_ROOT", "SPOOLRACK_DATA"],
     default="data",
     show_default=True,
     help="The folder to look at, if ROOT isn't given.",

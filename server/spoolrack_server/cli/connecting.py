@@ -1,12 +1,21 @@
-"""How the commands reach their server: the two options that all of them have."""
+"""How the commands reach the queues: the options that all of them have.
+
+The queues are a server's, or those of a folder, in which this process then does what a server would do.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import wraps
+from os.path import abspath
 from typing import Any, Final
+from urllib.parse import quote
 
+import click
+from click.core import ParameterSource
 from spoolrack import Client, QueueInfo, RetryPolicy, connect
 
 from .plain import option
@@ -17,10 +26,12 @@ _FEW: Final = RetryPolicy(attempts=4)
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Where the server is, and how long to wait for it."""
+    """Where the queues are, and how long to wait for an answer."""
 
     url: str
     timeout: float
+    root: str | None = None
+    """The folder, if there is no server."""
 
     def quick(self) -> Client:
         """For somebody who waits at a terminal: says within moments that no server is there."""
@@ -36,8 +47,8 @@ class Reach:
             return client.get_queue(queue)
 
 
-def reaches_server(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say where its server is: its first argument is a `Reach`."""
+def reaches_queues(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say where the queues are: its first argument is a `Reach`."""
 
     @option(
         "--url",
@@ -45,6 +56,18 @@ def reaches_server(command: Callable[..., Any]) -> Callable[..., Any]:
         default="127.0.0.1:50051",
         show_default=True,
         help="The server: HOST:PORT or grpc://HOST:PORT.",
+    )
+    @option(
+        "--root",
+        metavar="DIR",
+        envvar="SPOOLRACK_ROOT",
+        help="No server: the queues in the folder DIR, beside whoever else uses them.",
+    )
+    @option(
+        "--group-access",
+        envvar="SPOOLRACK_GROUP_ACCESS",
+        is_flag=True,
+        help="With --root: a root that is made is one for all processes of its group.",
     )
     @option(
         "--timeout",
@@ -55,7 +78,34 @@ def reaches_server(command: Callable[..., Any]) -> Callable[..., Any]:
         help="How long a call may take, with all its repetitions.",
     )
     @wraps(command)
-    def with_reach(*arguments: Any, url: str, timeout: float, **options: Any) -> Any:
-        return command(Reach(url, timeout), *arguments, **options)
+    def with_reach(
+        *arguments: Any,
+        url: str,
+        root: str | None,
+        group_access: bool,
+        timeout: float,
+        **options: Any,
+    ) -> Any:
+        with ExitStack() as stack:
+            if root is not None and not _is_meant():
+                root = None
+            if root is not None:
+                url = f"file://{quote(abspath(root), errors='surrogateescape')}"
+                url += "?group_access=true" if group_access else ""
+                # Every command would say it again: `serve` is there to say it.
+                logging.getLogger("spoolrack_store.files.mounts").setLevel(logging.ERROR)
+                # All clients of the command share the store, which is opened with the first call.
+                stack.enter_context(connect(url))
+            return command(Reach(url, timeout, root), *arguments, **options)
 
     return with_reach
+
+
+def _is_meant() -> bool:
+    """Whether the root counts: what is typed comes before what is in the environment, and in each of
+    them a server before the folder that it may serve."""
+    source = click.get_current_context().get_parameter_source
+    root, url = source("root"), source("url")
+    if root is ParameterSource.COMMANDLINE and url is ParameterSource.COMMANDLINE:
+        raise click.UsageError("Choose one of --url and --root.")
+    return root is ParameterSource.COMMANDLINE or url is ParameterSource.DEFAULT

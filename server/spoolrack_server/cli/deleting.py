@@ -7,7 +7,7 @@ import sys
 import click
 from spoolrack import ById
 
-from .connecting import Reach, reaches_server
+from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK, line_of
 from .output import tell
 from .plain import option
@@ -18,7 +18,7 @@ from .units import plural
 @click.argument("queue")
 @click.argument("messages", nargs=-1, required=True, metavar="ID|RECEIPT...")
 @option("--quiet", "-q", is_flag=True, help="Don't say how many were deleted.")
-@reaches_server
+@reaches_queues
 def command(reach: Reach, queue: str, messages: tuple[str, ...], quiet: bool) -> int:
     """Delete messages of QUEUE for good, by their ids in any state, or by the receipts of a receive.
 

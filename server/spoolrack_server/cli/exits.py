@@ -47,6 +47,11 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     errors.DiskError: INPUT_OUTPUT,
     errors.StoreFailed: INPUT_OUTPUT,
     errors.OutcomeUnknown: INPUT_OUTPUT,
+    errors.RootUnusable: NO_INPUT,
+    errors.RootInUse: TRY_AGAIN,
+    errors.UnknownFormat: BAD_CONTENT,
+    errors.DamagedSettings: BAD_CONTENT,
+    errors.Unsupported: USAGE,
     SpoolrackError: OUR_MISTAKE,
     # The store's, of fsck.
     store.RootInUse: TRY_AGAIN,

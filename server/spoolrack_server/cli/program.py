@@ -29,9 +29,12 @@ _COMMANDS: Final = {
     "send": "sending",
     "receive": "receiving",
     "delete": "deleting",
+    "release": "releasing",
     "queues": "queues",
     "peek": "peeking",
     "top": "top",
+    "export": "exporting",
+    "import": "importing",
     "fsck": "checking",
 }
 """Where each command is. Loaded when it is asked for: a check of folders needs no gRPC."""

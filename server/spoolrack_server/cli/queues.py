@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 from spoolrack import QueueInfo, QueueSettings
 
-from .connecting import Reach, reaches_server
+from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK
 from .output import columns, queue_json, tell
 from .plain import option
@@ -58,7 +58,7 @@ def _given(settings: dict[str, Any]) -> dict[str, Any]:
 @command.command()
 @click.argument("name")
 @_has_settings
-@reaches_server
+@reaches_queues
 def create(reach: Reach, name: str, **settings: Any) -> None:
     """Create the queue NAME. If it is there with equal settings, nothing happens."""
     with reach.quick() as client:
@@ -68,7 +68,7 @@ def create(reach: Reach, name: str, **settings: Any) -> None:
 @command.command(name="list")
 @click.argument("prefix", default="")
 @option("--json", is_flag=True, help="Print a line of JSON for each queue.")
-@reaches_server
+@reaches_queues
 def list_(reach: Reach, prefix: str, json: bool) -> int:
     """List the queues, or those whose names begin with PREFIX. Exits with 1 if there is none."""
     with reach.quick() as client:
@@ -105,7 +105,7 @@ def oldest_text(info: QueueInfo) -> str:
 @command.command()
 @click.argument("name")
 @option("--json", is_flag=True, help="Print it as JSON.")
-@reaches_server
+@reaches_queues
 def show(reach: Reach, name: str, json: bool) -> None:
     """Show what is in the queue NAME, how it is set, and which message blocks it, if one does."""
     with reach.quick() as client:
@@ -146,7 +146,7 @@ def show(reach: Reach, name: str, json: bool) -> None:
 @click.argument("name")
 @_has_settings
 @option("--reset", type=click.Choice(SETTINGS), multiple=True, help="Set back to the default.")
-@reaches_server
+@reaches_queues
 def set_(reach: Reach, name: str, reset: tuple[str, ...], **settings: Any) -> None:
     """Change settings of the queue NAME; those that are not named stay as they are."""
     changes: dict[str, Any] = {**_given(settings), **dict.fromkeys(reset)}
@@ -159,7 +159,7 @@ def set_(reach: Reach, name: str, reset: tuple[str, ...], **settings: Any) -> No
 @command.command()
 @click.argument("name")
 @option("--yes", "-y", is_flag=True, help="Don't ask.")
-@reaches_server
+@reaches_queues
 def delete(reach: Reach, name: str, yes: bool) -> None:
     """Delete the queue NAME with all its messages, for good. Asks first, at a terminal."""
     with reach.quick() as client:
@@ -171,7 +171,7 @@ def delete(reach: Reach, name: str, yes: bool) -> None:
 @click.argument("name")
 @option("--yes", "-y", is_flag=True, help="Don't ask.")
 @option("--quiet", "-q", is_flag=True, help="Don't say how many were deleted.")
-@reaches_server
+@reaches_queues
 def purge(reach: Reach, name: str, yes: bool, quiet: bool) -> None:
     """Delete all messages of the queue NAME, leased and delayed ones too. Asks first, at a terminal."""
     with reach.quick() as client:

@@ -11,7 +11,7 @@ from spoolrack import Message, Queue, SpoolrackError
 from spoolrack.errors import Draining, Unreachable
 
 from . import signals
-from .connecting import Reach, reaches_server
+from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK, line_of
 from .output import Output, message_line, tell
 from .plain import option
@@ -52,7 +52,7 @@ LAST_WORDS: Final = 5.0
     type=Span(),
     help="Hide the messages from others for so long.  [default: the queue's]",
 )
-@reaches_server
+@reaches_queues
 def command(
     reach: Reach,
     queue: str,

@@ -19,9 +19,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from spoolrack import Outgoing
-from spoolrack.errors import QueueExists, QueueNotFound
+from spoolrack.errors import QueueExists, QueueNotFound, RootUnusable
 
-from .connecting import Reach, reaches_server
+from .connecting import Reach, reaches_queues
 from .exits import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
 from .lines import LARGEST, Lines
 from .output import tell
@@ -57,7 +57,7 @@ STDIN = 0
     "order is then kept only roughly.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither ids, nor counts, nor progress.")
-@reaches_server
+@reaches_queues
 def command(
     reach: Reach,
     queue: str,
@@ -91,7 +91,7 @@ def command(
         handle = client.queue(queue)
         try:
             id = handle.send(content, attributes=message.attributes, delay=delay)
-        except QueueNotFound:
+        except (QueueNotFound, RootUnusable):
             if not create:
                 raise
             _ensure(reach, queue)

@@ -101,6 +101,12 @@ class _AddressOrOff(Address):
     help="Take the defaults of softlayer/mq: --root /tmp/mq --http 0.0.0.0:8080 --workers 8 --peers 0.",
 )
 @option(
+    "--group-access",
+    envvar="SPOOLRACK_GROUP_ACCESS",
+    is_flag=True,
+    help="A root that is made is one for all processes of its group.",
+)
+@option(
     "--grace",
     type=Span(),
     default="10s",
@@ -141,6 +147,7 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
         workers=chosen["workers"],
         mover=not chosen["no_mover"],
         reaper=not chosen["no_reaper"],
+        group_access=chosen["group_access"],
     )
     if processes > 1:
         return asyncio.run(supervise(settings, processes, _announce))

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 from spoolrack import Client, QueueInfo, SpoolrackError
 
-from .connecting import Reach, reaches_server
+from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK, line_of
 from .plain import option
 from .queues import oldest_text, table_of
@@ -28,7 +28,7 @@ _NUMBERS: Final = ("READY", "LEASED", "DELAYED", "CHANGE/S", "BYTES", "OLDEST")
 @click.argument("prefix", default="")
 @option("--interval", "-i", type=Span(), default="1s", show_default=True, help="Look so often.")
 @option("--once", is_flag=True, help="Print one table and exit, as it does without a terminal.")
-@reaches_server
+@reaches_queues
 def command(reach: Reach, prefix: str, interval: float, once: bool) -> int:
     """Watch the queues, or those whose names begin with PREFIX. Ctrl-C ends it.
 

@@ -43,7 +43,7 @@ class Reaper:
         """Unlink these, which are durably in `remove/`, when there is time."""
         with self._given:
             self._paths.extend(paths)
-            self._given.notify()
+            self._given.notify_all()
 
     @property
     def waiting(self) -> int:
@@ -71,7 +71,7 @@ class Reaper:
         """End the thread. What was given and not unlinked yet, the next start finds."""
         with self._given:
             self._stopped = True
-            self._given.notify()
+            self._given.notify_all()
         self._thread.join()
 
     def _run(self) -> None:

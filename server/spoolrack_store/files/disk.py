@@ -10,6 +10,7 @@ Everything raises `OSError` as the system does.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -17,6 +18,8 @@ import os
 import platform
 import re
 import stat
+import struct
+import sys
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +27,6 @@ from enum import Enum
 from io import FileIO
 from typing import BinaryIO, Final, Protocol, cast
 
-FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
 OUT_OF_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """What opening a file is refused with when the system, and not the disk, has no more to give."""
@@ -32,6 +34,13 @@ FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM})
 """What opening a file is refused with when its permissions are not what we gave it."""
 _BLOCK: Final = 512
 """Bytes in what stat(2) counts as a block, whatever the file system does."""
+GROUP_FOLDER_MODE: Final = 0o2770
+_FILE_MODE: Final = 0o600
+_GROUP_FILE_MODE: Final = 0o660
+_DEFAULT_ACL: Final = struct.pack(
+    "<I" + "HHI" * 3, 2, *(0x01, 7, 0xFFFF_FFFF), *(0x04, 7, 0xFFFF_FFFF), *(0x20, 0, 0xFFFF_FFFF)
+)
+"""Version 2: the user and the group may do all, others nothing."""
 
 
 class Kind(Enum):
@@ -134,14 +143,39 @@ class Disk(Protocol):
         """
 
 
+def is_for_group(mode: int) -> bool:
+    """Whether a folder of this mode says that its group may use all that is in it.
+
+    The set-group-ID bit is part of that, because a careless umask never sets it.
+    """
+    return mode & GROUP_FOLDER_MODE == GROUP_FOLDER_MODE
+
+
+def ignore_umask_in(folder: str) -> None:
+    """Let all that is made in `folder` be its group's from birth, where the system can (acl(5)).
+
+    A mode that is given afterwards comes too late for who looks in between, or if we die in between.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # There is no such thing, or it is not our folder.
+            os.setxattr(folder, "system.posix_acl_default", _DEFAULT_ACL)
+
+
 class LocalDisk:
-    """The file system under a folder of this machine."""
+    """The file system under a folder of this machine.
+
+    What it makes is its user's alone, unless the mode of the root's own folder says that the group may
+    use it: there every process learns it, whoever started first.
+    """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         """`root` must exist. It may be renamed while we work, and removed only to our harm."""
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         # Not when a store closes: somebody may still be reading.
         self._close = weakref.finalize(self, os.close, self._root)
+        # Nor at the interpreter's end, before whoever has us open has ended: the system does it then.
+        self._close.atexit = False
+        self._for_group = is_for_group(os.fstat(self._root).st_mode)
         self._syncfs = _find_syncfs()
         self.can_sync_all = self._syncfs is not None
 
@@ -150,13 +184,19 @@ class LocalDisk:
         self._close()
 
     def make_folder(self, path: str) -> None:
-        os.mkdir(path, FOLDER_MODE, dir_fd=self._root)
+        os.mkdir(path, 0o770 if self._for_group else FOLDER_MODE, dir_fd=self._root)
+        if self._for_group:
+            # The umask may have taken from the mode, and it is the whole process's.
+            os.chmod(path, GROUP_FOLDER_MODE, dir_fd=self._root)
 
     def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        file = os.open(path, flags, FILE_MODE, dir_fd=self._root)
+        mode = _GROUP_FILE_MODE if self._for_group else _FILE_MODE
+        file = os.open(path, flags, mode, dir_fd=self._root)
         try:
             try:
+                if self._for_group:
+                    os.fchmod(file, mode)
                 for part in parts:
                     _write(file, part)
                 if sync:
@@ -259,7 +299,9 @@ class LocalDisk:
 
     def set_aside(self, path: str, size: int) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        file = os.open(path, flags, FILE_MODE, dir_fd=self._root)
+        file = os.open(
+            path, flags, _GROUP_FILE_MODE if self._for_group else _FILE_MODE, dir_fd=self._root
+        )
         try:
             facts = os.fstat(file)
             if size < facts.st_size:
@@ -296,11 +338,25 @@ _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEX
 class _FileLock:
     def __init__(self, file: int) -> None:
         self._file: int | None = file
+        _held.add(self)
 
     def release(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+_held: Final[weakref.WeakSet[_FileLock]] = weakref.WeakSet()
+
+
+def _leave_locks_to_parent() -> None:
+    """A lock says that its process lives. A child that is forked off shares it, and would hold it on
+    after the parent's death; to close the child's side takes nothing from the parent."""
+    for lock in list(_held):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_leave_locks_to_parent)
 
 
 def _is_at(opened: os.stat_result, found: os.stat_result) -> bool:

@@ -6,13 +6,23 @@ that: after a power cut a message can be in both folders of its last rename, or 
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Final
 
+log = logging.getLogger(__name__)
+
 _MOUNTS = Path("/proc/self/mountinfo")
 _JOURNALS = Path("/proc/fs/jbd2")
 _DEVICES = Path("/sys/dev/block")
+
+
+def tell_doubt(root: str | os.PathLike[str]) -> None:
+    """Warn, in this module's own log, if the file system under `root` may not keep a promise."""
+    doubt = doubt_about(root)
+    if doubt is not None:
+        log.warning("%s", doubt)
 
 
 def doubt_about(root: str | os.PathLike[str]) -> str | None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 from ..model.errors import RootInUse, RootUnusable, UnknownFormat
 from ..model.names import make_token
 from . import layout
-from .disk import FOLDER_MODE, Disk, Kind, Lock
+from .disk import FOLDER_MODE, GROUP_FOLDER_MODE, Disk, Kind, Lock, ignore_umask_in, is_for_group
 from .owners import is_living, owners_of
 from .reserve import NO_ROOM, Reserve
 from .syncer import SyncFailed
@@ -55,12 +56,32 @@ class Tenancy:
         self._gate.release()
 
 
-def make_root(root: str | os.PathLike[str]) -> None:
-    """Make the folder itself, if it isn't there; raises `RootUnusable`."""
+def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> None:
+    """Make the folder itself, if it isn't there; raises `RootUnusable`.
+
+    With `group_access` its mode says that processes of its group may use it. That can be said only
+    before anything is in it: what others have made there is theirs alone.
+    """
+    path = Path(root)
     try:
-        Path(root).mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        if group_access and not is_for_group(path.stat().st_mode):
+            if any(found.name not in _ALSO_ALLOWED for found in path.iterdir()):
+                raise RootUnusable(
+                    root=os.fspath(root),
+                    why="it is its owner's alone: with nobody using it, give it to the group "
+                    f"(chmod -R g+rwX, then chmod g+s on all folders: find {path} -type d)",
+                )
+            path.chmod(GROUP_FOLDER_MODE)
+        if is_for_group(path.stat().st_mode):
+            ignore_umask_in(os.fspath(root))
     except OSError as error:
         raise RootUnusable(root=os.fspath(root), why=str(error)) from error
+
+
+def is_root(root: str | os.PathLike[str]) -> bool:
+    """Whether somebody has made the folder a root."""
+    return Path(root, layout.FORMAT).exists()
 
 
 def take(disk: Disk, root: str, random: Random) -> Tenancy:
@@ -71,19 +92,27 @@ def take(disk: Disk, root: str, random: Random) -> Tenancy:
     """
     try:
         _prepare(disk, root)
-        lock = _whole_format(disk, disk.lock(layout.FORMAT))
-        if lock is None:
-            raise RootInUse(root=root, holder=holder(disk))
         try:
-            return _become_owner(disk, lock, random)
-        except BaseException:
-            lock.release()
-            raise
+            return _pass_gate(disk, root, random)
+        except (FileExistsError, FileNotFoundError) as error:
+            # Several make the root at the same moment, and one finds another's first attempt torn.
+            raise RootInUse(root=root, holder="") from error
     except (OSError, SyncFailed) as error:
         raise RootUnusable(root=root, why=str(error)) from error
 
 
-def _become_owner(disk: Disk, gate: Lock, random: Random) -> Tenancy:
+def _pass_gate(disk: Disk, root: str, random: Random) -> Tenancy:
+    lock = _whole_format(disk, disk.lock(layout.FORMAT))
+    if lock is None:
+        raise RootInUse(root=root, holder=holder(disk))
+    try:
+        return _become_owner(disk, root, lock, random)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _become_owner(disk: Disk, root: str, gate: Lock, random: Random) -> Tenancy:
     known = owners_of(disk)
     is_alone = not any(is_living(disk, owner) for owner in known)
     if is_alone:
@@ -95,7 +124,10 @@ def _become_owner(disk: Disk, gate: Lock, random: Random) -> Tenancy:
     about = f"pid {os.getpid()} on {socket.gethostname()}\n".encode()
     _create_also_when_full(disk, path, about)
     owner_lock = disk.lock(path)
-    assert owner_lock is not None
+    if owner_lock is None:
+        # One of the others has heard of it, and looks just now whether it is locked: by locking it.
+        disk.unlink(path)
+        raise RootInUse(root=root, holder="")
     return Tenancy(disk, gate, owner, owner_lock, is_alone=is_alone)
 
 
@@ -130,11 +162,14 @@ def _prepare(disk: Disk, root: str) -> None:
         if kinds.get(folder, Kind.FOLDER) is not Kind.FOLDER:
             raise RootUnusable(root=root, why=f"{folder} in it is not a folder")
     missing = [folder for folder in layout.ALL if folder not in kinds]
+    # Somebody else may be making the same root: what is there by now is as good.
     for folder in missing:
-        disk.make_folder(folder)
+        with suppress(FileExistsError):
+            disk.make_folder(folder)
     if layout.FORMAT not in kinds:
         # Last, so that a root with this file has all its folders.
-        disk.create(layout.FORMAT, [_FORMAT], sync=True)
+        with suppress(FileExistsError):
+            disk.create(layout.FORMAT, [_FORMAT], sync=True)
     if missing or layout.FORMAT not in kinds:
         disk.sync_folder(".")
 

@@ -27,6 +27,8 @@ def is_living(disk: Disk, owner: str) -> bool:
         lock = disk.lock(layout.owner(owner))
     except FileNotFoundError:
         return False
+    except PermissionError:
+        return True  # Another user's, who hasn't given it to the group, or is just about to.
     if lock is None:
         return True
     lock.release()

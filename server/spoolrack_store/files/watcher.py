@@ -68,6 +68,7 @@ class Watcher:
         self._sleeping, self._waking = os.pipe()
         self._lock = threading.Lock()
         self._close_pipe = weakref.finalize(self, _close_all, self._sleeping, self._waking)
+        self._close_pipe.atexit = False  # whoever waits may end later: the system closes it then
         for end in (self._sleeping, self._waking):
             os.set_blocking(end, False)
         try:
@@ -268,6 +269,7 @@ class Inotify:
             self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), "inotify"
         )
         self.close = weakref.finalize(self, os.close, self.descriptor)
+        self.close.atexit = False  # as above
 
     def add(self, path: str) -> int:
         """Watch the names in a folder; the same folder has the same watch, by whatever path."""

@@ -17,7 +17,7 @@ import spoolrack
 from client_rig import memory_aio_client, memory_client
 from memory import Memory
 from spoolrack import aio, vsqs
-from spoolrack.testing import manual_clock, running_server
+from spoolrack.testing import manual_clock, open_root, running_server
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +55,17 @@ def grpc_world() -> Iterator[World]:
 
 
 @contextlib.contextmanager
+def folder_world() -> Iterator[World]:
+    clock = manual_clock()
+    with open_root(clock=clock) as root:
+        yield World(
+            connect=root.client,
+            connect_aio=lambda: aio.connect(root.url),
+            advance_millis=clock.advance,
+        )
+
+
+@contextlib.contextmanager
 def vsqs_world() -> Iterator[World]:
     now = 1_700_000_000_000_000
 
@@ -76,7 +87,7 @@ def vsqs_world() -> Iterator[World]:
         )
 
 
-WORLDS = {"memory": memory_world, "grpc": grpc_world, "vsqs": vsqs_world}
+WORLDS = {"memory": memory_world, "grpc": grpc_world, "file": folder_world, "vsqs": vsqs_world}
 LACKS = {
     "vsqs": {"attributes", "delays", "receive counts", "settings", "several queues"},
 }

@@ -1,0 +1,259 @@
+"""What the client's surface and the store make of each other's values and errors. Pure.
+
+The bounds of a request are those that a server has, so that a program may move from a folder to a
+server and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, cast
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from spoolrack_store.model import operations as ops
+from spoolrack_store.model import settings as store_settings
+from spoolrack_store.model.clock import HOUR, Millis
+from spoolrack_store.model.errors import InvalidRequest, StoreError
+from spoolrack_store.model.settings import MIB, SPANS
+from spoolrack_store.model.transitions import State as StoreState
+
+from ..errors import InvalidUrl, SpoolrackError, error_of
+from ..values import (
+    MAX_BATCH,
+    BlockingMessage,
+    ById,
+    DeleteResult,
+    Envelope,
+    Outgoing,
+    QueueCounts,
+    QueueInfo,
+    QueueSettings,
+    SendResult,
+    State,
+    Target,
+    VisibilityChange,
+    VisibilityResult,
+    moment_of,
+)
+
+FORM: Final = "file:///the/root"
+MAX_IN_FLIGHT: Final = 10_000
+DEFAULT_PAGE: Final = 100
+MAX_WAIT: Final = HOUR
+RECEIVE_BYTES: Final = 4 * MIB
+"""Of bodies and attributes in one receive, but always one message."""
+
+_STATES: Final = {
+    State.READY: StoreState.READY,
+    State.LEASED: StoreState.LEASED,
+    State.DELAYED: StoreState.DELAYED,
+}
+_STATES_BACK: Final = {theirs: ours for ours, theirs in _STATES.items()}
+_DEFAULTS: Final = store_settings.QueueSettings()
+_YES: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What a file URL says."""
+
+    root: str
+    """Absolute."""
+    group_access: bool = False
+    """Whether a root that is made shall be one for all processes of its group."""
+
+    @property
+    def url(self) -> str:
+        return f"file://{quote(self.root, errors='surrogateescape')}"
+
+
+def place_of(url: str) -> Place:
+    """Read a URL; raises `InvalidUrl`."""
+    parts = urlsplit(url)
+    root = unquote(parts.path, errors="surrogateescape")
+    if parts.netloc not in ("", "localhost") or parts.fragment or "\0" in root:
+        raise InvalidUrl(f"{url!r} names no folder: use {FORM}, an absolute path.")
+    if not root.strip("/"):
+        raise InvalidUrl(f"{url!r} can't be a root: use a folder of its own, as in {FORM}.")
+    group_access = False
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name != "group_access" or value not in _YES:
+            raise InvalidUrl(
+                f"{url!r} can't be opened: after the root there may be ?group_access=true, and not "
+                f"{name}={value}."
+            )
+        group_access = _YES[value]
+    return Place(root=root.rstrip("/"), group_access=group_access)
+
+
+# Numbers and spans.
+
+
+def millis(seconds: float) -> Millis:
+    """Rounded up, so that a span of less than a millisecond doesn't become none."""
+    # By way of whole nanoseconds: 0.1 s must not become 0.1000000000000000055 s, rounded up.
+    return Millis(-(-round(seconds * 1e9) // 1_000_000))
+
+
+def optional_millis(seconds: float | None) -> Millis | None:
+    return None if seconds is None else millis(seconds)
+
+
+def number(value: int, what: str, *, default: int, most: int) -> int:
+    """`value`, which must be from 1 to `most`, or 0 for `default`."""
+    if not 0 <= value <= most:
+        raise InvalidRequest(what=what, value=value, rule=f"must be from 1 to {most}")
+    return value or default
+
+
+def wait(seconds: float) -> Millis:
+    span = millis(seconds)
+    if not 0 <= span <= MAX_WAIT:
+        raise InvalidRequest(
+            what="wait", value=f"{span} ms", rule=f"must be from 0 to {MAX_WAIT} milliseconds"
+        )
+    return span
+
+
+def page_size(limit: int) -> int:
+    return number(limit, "limit", default=DEFAULT_PAGE, most=MAX_BATCH)
+
+
+def check_count(count: int, what: str) -> None:
+    if not 1 <= count <= MAX_BATCH:
+        raise InvalidRequest(
+            what=f"the number of {what}", value=count, rule=f"must be from 1 to {MAX_BATCH}"
+        )
+
+
+# Queues.
+
+
+def changes(named: Mapping[str, object]) -> dict[str, object]:
+    """Settings by the store's names; None is its default."""
+    found: dict[str, object] = {}
+    for name, value in named.items():
+        if name == "lease_durability":
+            found["relaxed_leases"] = value == "relaxed"
+        elif value is None:
+            found[name] = getattr(_DEFAULTS, name)
+        elif name in SPANS:
+            found[name] = millis(cast(float, value))
+        else:
+            found[name] = value
+    return found
+
+
+def settings(named: Mapping[str, object]) -> store_settings.QueueSettings:
+    return _DEFAULTS.changed(changes(named))
+
+
+def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
+    """A queue as it is at the Unix time `now`."""
+    held, counts, blocking = queue.settings, queue.counts, queue.blocking
+    return QueueInfo(
+        name=queue.name,
+        settings=QueueSettings(
+            visibility_timeout=held.visibility_timeout / 1_000,
+            delivery_delay=held.delivery_delay / 1_000,
+            max_receives=held.max_receives,
+            dead_letter_queue=held.dead_letter_queue,
+            retention=held.retention / 1_000,
+            max_messages=held.max_messages,
+            max_bytes=held.max_bytes,
+            max_message_size=held.max_message_size,
+            lease_durability="relaxed" if held.relaxed_leases else "strict",
+        ),
+        counts=QueueCounts(
+            ready=counts.ready,
+            leased=counts.leased,
+            delayed=counts.delayed,
+            bytes=counts.bytes,
+            # A clock that stepped back since the send must not give a negative age.
+            oldest_age=None if counts.oldest is None else max(0, now - counts.oldest) / 1_000,
+        ),
+        create_time=moment_of(queue.created_at),
+        version=queue.version,
+        blocking_message=None
+        if blocking is None
+        else BlockingMessage(id=blocking.id, receive_count=blocking.receives, why=blocking.why),
+    )
+
+
+# Messages.
+
+
+def outgoing(message: Outgoing) -> ops.Outgoing:
+    """A message whose body is bytes and whose delay is seconds."""
+    delay = optional_millis(cast("float | None", message.delay))
+    return ops.Outgoing(body=cast(bytes, message.body), attributes=message.attributes, delay=delay)
+
+
+def envelope(message: ops.Message) -> Envelope:
+    return Envelope(
+        id=message.id,
+        body=message.body,
+        attributes=message.attributes,
+        size=message.size,
+        sent_ms=message.sent_at,
+        receive_count=message.receives,
+        first_receive_ms=message.first_receive,
+        due_ms=message.due,
+        receipt=message.receipt or "",
+        state=_STATES_BACK.get(message.state, State.READY),
+    )
+
+
+def states(named: Collection[State]) -> frozenset[StoreState]:
+    return frozenset(_STATES[state] for state in named)
+
+
+def target(named: Target) -> ops.Target:
+    return ops.ById(named.id.lower()) if isinstance(named, ById) else ops.ByReceipt(named.receipt)
+
+
+def change(wanted: VisibilityChange) -> ops.VisibilityChange:
+    return ops.VisibilityChange(wanted.receipt, millis(wanted.seconds))
+
+
+# Results.
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """Raise our error for the store's."""
+    try:
+        yield
+    except StoreError as failure:
+        raise error(failure) from failure
+
+
+def error(failure: StoreError) -> SpoolrackError:
+    """The one table between the two is `errors.BY_REASON`: a store's reasons are a server's."""
+    return error_of(
+        failure.reason,
+        str(failure),
+        retry_delay=None
+        if failure.retry_after is None
+        else timedelta(milliseconds=failure.retry_after),
+        metadata={name: str(fact) for name, fact in failure.facts.items()},
+    )
+
+
+def send_result(answer: ops.Sent | StoreError) -> SendResult:
+    if isinstance(answer, StoreError):
+        return SendResult(error=error(answer))
+    return SendResult(id=answer.id, send_time=moment_of(answer.sent_at))
+
+
+def delete_result(answer: StoreError | None) -> DeleteResult:
+    return DeleteResult(error=None if answer is None else error(answer))
+
+
+def visibility_result(answer: Millis | StoreError | None) -> VisibilityResult:
+    if isinstance(answer, StoreError):
+        return VisibilityResult(error=error(answer))
+    return VisibilityResult(lease_end=None if answer is None else moment_of(answer))

@@ -1,0 +1,212 @@
+"""The ancestors' folders as sources: a file is a message.
+
+Knows which files are messages, and touches none but to remove it. Others may be at work in the folders:
+nothing is lost for that, but what they take while it is imported is worked on twice.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final
+from urllib.parse import quote
+
+from spoolrack.values import Settings
+from spoolrack.vsqs.names import State
+from spoolrack.vsqs.stored import stored_messages
+
+from ..exits import USAGE, Failed
+from ..lines import LARGEST
+from .sources import Item
+
+_NEW: Final = "new"
+_QUEUES: Final = "queues"
+_DELAY: Final = "delay"
+_DEFAULT_SIZE: Final = 1024 * 1024
+_V1_EPOCH: Final = 0x01B21DD213814000
+"""1970 in the time of UUIDs of version 1: units of 100 ns since 1582."""
+
+Listing = Callable[[], list[Item]]
+
+
+class Folders:
+    """A source whose messages are files. The listing is made anew for each look."""
+
+    def __init__(self, name: str, listing: Listing, queues: Collection[str]) -> None:
+        self.name = name
+        self._listing = listing
+        self._items = listing()
+        self.length: int | None = sum(item.length for item in self._items)
+        largest = dict.fromkeys(queues, _DEFAULT_SIZE)
+        for item in self._items:
+            largest[item.queue] = max(largest[item.queue], item.length)
+        self.queues: Mapping[str, Settings] = {
+            queue: Settings()
+            if size == _DEFAULT_SIZE
+            else Settings(max_message_size=min(size, LARGEST))
+            for queue, size in largest.items()
+        }
+
+    def items(self) -> Iterator[Item]:
+        return iter(self._items)
+
+    def check(self) -> None:
+        """A folder is whole, whatever is in it."""
+
+    def remove(self, items: Sequence[Item]) -> int:
+        return sum(not _unlinked(item.path) for item in items)
+
+    def remove_rest(self, done: Collection[str]) -> bool:
+        left = self._listing()
+        for item in left:
+            if item.key in done:
+                _unlinked(item.path)
+        for folder in {os.path.dirname(item.path) for item in (*self._items, *left)}:
+            _sync(folder)
+        return True
+
+
+def vsqs_source(folder: str, queue: str | None) -> Folders:
+    """The folder of one queue of vsqs. Raises `Failed` for a root of ours, and `OSError`."""
+    folder = os.path.abspath(folder)
+    _refuse_root(folder)
+    name = queue or os.path.basename(folder)
+
+    def listing() -> list[Item]:
+        return [
+            Item(
+                key=stored.id,
+                queue=name,
+                length=stored.size,
+                read=stored.read,
+                path=stored.path,
+                # Rounded up: never visible before its lease is over.
+                visible_at=None if stored.expiration is None else -(-stored.expiration // 1_000),
+            )
+            for stored in stored_messages(folder)
+            if stored.state is not State.NEW
+        ]
+
+    return Folders(f"vsqs://{_quoted(folder)}", listing, [name])
+
+
+def unfinished_in(folder: str) -> int:
+    """How many files in a folder of vsqs are being written, or were left so: they are no messages."""
+    return sum(stored.state is State.NEW for stored in stored_messages(folder))
+
+
+def mq_source(root: str, delay_ms: int) -> Folders:
+    """All queues of a root of softlayer/mq. `delay_ms` is what its mover lets messages wait in
+    `delay/`. Raises `Failed` for a root of ours, and `OSError`."""
+    root = os.path.abspath(root)
+    _refuse_root(root)
+    if not os.path.isdir(os.path.join(root, _QUEUES)):
+        raise Failed(f"{root} is not a root of softlayer/mq: it has no folder queues/", USAGE)
+
+    def listing() -> list[Item]:
+        found: dict[str, tuple[int, Item]] = {}
+        # If a message is in two places, the later state wins, as everywhere.
+        for entry in _files(os.path.join(root, _DELAY)):
+            _add(found, entry, *_parted(entry.name), delay_ms)
+        for folder in _folders(os.path.join(root, _QUEUES)):
+            for entry in _files(folder.path):
+                _add(found, entry, folder.name, entry.name, None)
+        for entry in _files(os.path.join(root, _NEW)):
+            _add(found, entry, *_parted(entry.name), None)
+        ordered = sorted(found.values(), key=lambda one: (one[1].queue, one[0], one[1].key))
+        return [item for _, item in ordered]
+
+    # A queue that is empty is one, too, and so is one that a message was sent to and that never was.
+    queues = {entry.name for entry in _folders(os.path.join(root, _QUEUES))}
+    queues |= {item.queue for item in listing()}
+    return Folders(f"mq://{_quoted(root)}", listing, sorted(queues))
+
+
+def _add(
+    found: dict[str, tuple[int, Item]],
+    entry: os.DirEntry[str],
+    queue: str,
+    id: str,
+    delay_ms: int | None,
+) -> None:
+    key = f"{queue}:{id}"
+    if not queue or not id or key in found:
+        return
+    try:
+        facts = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    # A rename sets the time of change, and nothing else changes a message: so long it has been there.
+    due = None if delay_ms is None else facts.st_ctime_ns // 1_000_000 + delay_ms
+    item = Item(
+        key=key,
+        queue=queue,
+        length=facts.st_size,
+        read=partial(_content, entry.path),
+        path=entry.path,
+        visible_at=due,
+    )
+    found[key] = (_sent_at(id, facts.st_mtime_ns), item)
+
+
+def _sent_at(id: str, written_ns: int) -> int:
+    """When a message was sent, in units of 100 ns: its id says so, or else its file."""
+    try:
+        parsed = uuid.UUID(id)
+    except ValueError:
+        return written_ns // 100
+    return parsed.time - _V1_EPOCH if parsed.version == 1 else written_ns // 100
+
+
+def _parted(name: str) -> tuple[str, str]:
+    queue, _, id = name.partition(":")
+    return queue, id
+
+
+def _files(folder: str) -> Iterator[os.DirEntry[str]]:
+    try:
+        entries = os.scandir(folder)
+    except FileNotFoundError:
+        return
+    with entries:
+        yield from (entry for entry in entries if entry.is_file(follow_symlinks=False))
+
+
+def _folders(folder: str) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        yield from (entry for entry in entries if entry.is_dir(follow_symlinks=False))
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _unlinked(path: str) -> bool:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _sync(folder: str) -> None:
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _quoted(path: str) -> str:
+    return quote(os.fsencode(path))
+
+
+def _refuse_root(folder: str) -> None:
+    if os.path.exists(os.path.join(folder, "FORMAT")):
+        raise Failed(
+            f"{folder} is a root of Spoolrack, and needs no import: use it with --root, or serve it.",
+            USAGE,
+        )

@@ -1,0 +1,250 @@
+"""Sends what a source has, each message once, whatever ends it in the middle and however often.
+
+A send is not repeated before it is known what became of it: a journal says what was about to be sent,
+and every message carries its origin as an attribute, so that those in doubt can be looked for in their
+queue. What was found isn't sent again. So nothing is lost, whatever happens, and nothing is there twice
+as long as nobody deletes a message in doubt, one of the last call's, before it was looked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import groupby
+from typing import Final
+
+from spoolrack import Client, Outgoing, SpoolrackError, errors
+from spoolrack.errors import QueueExists, QueueNotFound, RootUnusable
+from spoolrack.outgoing import chunks_of, size_of
+from spoolrack.values import Settings
+
+from ..exits import line_of
+from ..lines import LARGEST
+from ..output import tell
+from .journal import Journal
+from .sources import Item, Source, mark_of
+
+ORIGIN: Final = "imported-from"
+"""The attribute that says where a message came from."""
+MAX_DELAY: Final = 365 * 86400.0
+"""Seconds: no queue hides a message for longer."""
+_PAUSE: Final = 0.5
+"""Seconds before what was refused for now is tried again, if the server doesn't say."""
+_NO_EFFECT: Final = (
+    *(errors.InvalidRequest, errors.QueueNotFound, errors.QueueFull, errors.DiskFull),
+    *(errors.QueueBeingDeleted, errors.DiskError, errors.Draining, errors.StoreFailed),
+    *(errors.Unsupported, errors.RootUnusable, errors.RootInUse),
+)
+"""After these a message is not in its queue, for sure. After any other error it may be."""
+
+Pair = tuple[Item, Outgoing]
+
+
+class Importer:
+    def __init__(
+        self,
+        *,
+        client: Client,
+        sender: Client,
+        source: Source,
+        journal: Journal,
+        keep: bool,
+        patience: float,
+        settle: float,
+        advance: Callable[[int, int], None],
+    ) -> None:
+        """`sender` must never repeat a call. `settle` is how many seconds a server may take to finish a
+        call whose caller is gone; `advance` is told of messages and bytes that are done."""
+        self._client = client
+        self._sender = sender
+        self._source = source
+        self._journal = journal
+        self._keep = keep
+        self._patience = patience
+        self._settle = settle
+        self._advance = advance
+        self.sent: Counter[str] = Counter()
+        """Messages by queue that this run has sent."""
+        self.before = 0
+        """Messages that earlier runs had sent."""
+        self.refused: list[tuple[str, str]] = []
+        """The keys of what can never be sent, with the reason; it stays where it is."""
+        self.taken = 0
+        """Messages that others have taken from the source in the meantime."""
+
+    def run(self) -> None:
+        """Send everything. Raises what ends it early; then a later run goes on."""
+        for name in _targets_first(self._source.queues):
+            self._open_queue(name, self._source.queues[name])
+        self._resolve_doubt()
+        # A call gives ids to messages of one delay after the other. Those that have one go by
+        # themselves, so that each keeps its place.
+        for (queue, _), pairs in groupby(self._pairs(), _company):
+            for chunk in chunks_of(pairs, lambda pair: size_of(pair[1])):
+                self._send(queue, chunk)
+        self._source.check()
+        if not self._keep and self._source.remove_rest(self._journal.done):
+            self._journal.remove()
+
+    def _open_queue(self, name: str, settings: Settings) -> None:
+        try:
+            info = self._client.get_queue(name)
+        except (QueueNotFound, RootUnusable):
+            target = settings.get("dead_letter_queue")
+            if target and target not in self._source.queues and not self._is_there(target):
+                tell(f"{name} is made without a dead-letter queue: there is no {target}")
+                settings = {**settings, "dead_letter_queue": None, "max_receives": None}
+            try:
+                info = self._client.create_queue(name, **settings)
+            except QueueExists:  # Somebody else was quicker.
+                info = self._client.get_queue(name)
+        else:
+            others = [key for key, value in settings.items() if getattr(info.settings, key) != value]
+            if others and not self._journal.knows(name):
+                tell(f"{name} is there already, and keeps its own {', '.join(others)}")
+        self._journal.note_queue(name, round(info.create_time.timestamp() * 1_000))
+
+    def _is_there(self, queue: str) -> bool:
+        try:
+            self._client.get_queue(queue)
+        except (QueueNotFound, RootUnusable):
+            return False
+        return True
+
+    def _resolve_doubt(self) -> None:
+        """Find out what became of the call during which the last run has ended."""
+        keys = self._journal.doubtful
+        if keys:
+            found = self._found(self._journal.doubtful_queue, keys)
+            self._journal.sent(found)
+
+    def _pairs(self) -> Iterator[Pair]:
+        """What is to be sent, read one after the other."""
+        for item in self._source.items():
+            if item.key in self._journal.done:
+                self.before += 1
+                if not self._keep:
+                    self._source.remove([item])
+                self._advance(1, item.length)
+                continue
+            if item.path and item.length > LARGEST:
+                self.refused.append((item.key, "it has more than 64 MiB, and no message may"))
+                continue
+            try:
+                body = item.read()
+            except FileNotFoundError:
+                self.taken += 1
+                continue
+            attributes = {**item.attributes, ORIGIN: mark_of(self._source, item.key)}
+            yield item, Outgoing(body=body, attributes=attributes, delay=_delay(item))
+
+    def _send(self, queue: str, chunk: list[Pair]) -> None:
+        """Return once each of these is in the queue, or is refused for good. All are of one call."""
+        left = chunk
+        end = time.monotonic() + self._patience
+        while left:
+            self._journal.sending(queue, [item.key for item, _ in left])
+            verdicts = self._verdicts(queue, left)
+            doubtful = [
+                item.key for (item, _), error in zip(left, verdicts, strict=True) if _doubts(error)
+            ]
+            # Without an answer nothing goes on: raises if the server stays away.
+            found = self._found(queue, doubtful) if doubtful else set()
+            done: list[Item] = []
+            later: list[Pair] = []
+            failure: SpoolrackError | None = None
+            for pair, error in zip(left, verdicts, strict=True):
+                if error is None or pair[0].key in found:
+                    done.append(pair[0])
+                elif isinstance(error, errors.InvalidMessage):
+                    self.refused.append((pair[0].key, line_of(error)))
+                else:
+                    later.append(pair)
+                    failure = error
+            self._finish(queue, done)
+            if failure is None:
+                return
+            delay = failure.retry_delay
+            pause = _PAUSE if delay is None else delay.total_seconds()
+            now = time.monotonic()
+            if done:
+                end = now + self._patience
+            if now + pause > end or not (failure.retryable or _doubts(failure)):
+                raise failure
+            time.sleep(pause)
+            left = later
+
+    def _verdicts(self, queue: str, pairs: list[Pair]) -> list[SpoolrackError | None]:
+        """The error of each message of one call; None: it is on stable media."""
+        try:
+            results = self._sender.queue(queue).send_many([outgoing for _, outgoing in pairs])
+        except errors.OutcomeUnknown:
+            raise  # A look can't tell before the server was started again.
+        except SpoolrackError as error:
+            return [error] * len(pairs)
+        verdicts = [result.error for result in results]
+        for verdict in verdicts:
+            if isinstance(verdict, errors.OutcomeUnknown):
+                raise verdict
+        return verdicts
+
+    def _finish(self, queue: str, done: list[Item]) -> None:
+        """These are sent, and nothing else of their call is: note that, and only then remove them."""
+        self._journal.sent(item.key for item in done)
+        self.sent[queue] += len(done)
+        if not self._keep:
+            self.taken += self._source.remove(done)
+        self._advance(len(done), sum(item.length for item in done))
+
+    def _found(self, queue: str, keys: Collection[str]) -> set[str]:
+        """Which of these messages are in the queue.
+
+        If some are not, the call that carried them may still be under way somewhere: then looks again.
+        """
+        found = self._look(queue, keys)
+        if len(found) < len(set(keys)):
+            time.sleep(self._settle)
+            found |= self._look(queue, keys)
+        return found
+
+    def _look(self, queue: str, keys: Collection[str]) -> set[str]:
+        wanted = {mark_of(self._source, key): key for key in keys}
+        found: set[str] = set()
+        for message in self._client.queue(queue).peek(max_body_bytes=0):
+            key = wanted.get(str(message.attributes.get(ORIGIN)))
+            if key is not None:
+                found.add(key)
+                if len(found) == len(wanted):
+                    break
+        return found
+
+
+def _company(pair: Pair) -> tuple[str, bool]:
+    """What messages of one call have in common."""
+    item, outgoing = pair
+    return item.queue, bool(outgoing.delay)
+
+
+def _doubts(error: SpoolrackError | None) -> bool:
+    return error is not None and not isinstance(error, _NO_EFFECT)
+
+
+def _delay(item: Item) -> float:
+    """Seconds that a message stays hidden. Zero is said, too: the queue's own delay is for new ones."""
+    if item.visible_at is None:
+        return 0.0
+    return min(MAX_DELAY, max(0.0, item.visible_at / 1_000 - time.time()))
+
+
+def _targets_first(queues: Mapping[str, Settings]) -> list[str]:
+    """The queues as they can be made: a dead-letter queue before those that need it."""
+    ordered: list[str] = []
+    for name in queues:
+        chain: list[str] = []
+        following = name
+        while following in queues and following not in ordered and following not in chain:
+            chain.append(following)
+            following = queues[following].get("dead_letter_queue") or ""
+        ordered += reversed(chain)
+    return ordered

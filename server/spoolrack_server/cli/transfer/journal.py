@@ -1,0 +1,197 @@
+"""What an import has done so far: a file that a later run goes on from.
+
+A line of JSON is written, and synced, before each call and after it:
+
+    {"journal": "spoolrack import 1", "source": "vsqs:///srv/queues/jobs"}
+    {"queue": "jobs", "created": 1767225600000}
+    {"sending": ["1767225600000000", ...], "to": "jobs"}
+    {"sent": ["1767225600000000", ...]}
+
+What is `sending` and not `sent` is in doubt: the call may have been made, or not. All else is known. A
+crash tears the last line at most; what it says was not acted upon yet. The file is locked as long as an
+import runs. What can fail is the disk, and then nothing more is sent.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ..exits import BAD_CONTENT, TRY_AGAIN, USAGE, Failed
+
+_FORMAT: Final = "spoolrack import 1"
+_TRIES: Final = 100
+
+
+class Numbers(Collection[str]):
+    """A set of keys that are small numbers, in a bit each: an archive may have very many."""
+
+    def __init__(self) -> None:
+        self._bits = bytearray()
+
+    def __contains__(self, key: object) -> bool:
+        place, bit = divmod(int(str(key)), 8)
+        return place < len(self._bits) and bool(self._bits[place] >> bit & 1)
+
+    def __len__(self) -> int:
+        return sum(byte.bit_count() for byte in self._bits)
+
+    def __iter__(self) -> Iterator[str]:
+        return (str(n) for n in range(len(self._bits) * 8) if str(n) in self)
+
+    def update(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            place, bit = divmod(int(key), 8)
+            if place >= len(self._bits):
+                self._bits.extend(bytes(place + 1 - len(self._bits)))
+            self._bits[place] |= 1 << bit
+
+
+class Journal:
+    """Use it as a context: it is locked from the beginning to the end. Not thread-safe."""
+
+    def __init__(self, path: str, source: str, *, numbered: bool) -> None:
+        """Open the journal of a source, or begin one. Raises `Failed` if it is another's, or is in use,
+        and `OSError`."""
+        self.path = path
+        self.done: set[str] | Numbers = Numbers() if numbered else set()
+        """The keys of what is in its queue, or was."""
+        self.doubtful: tuple[str, ...] = ()
+        """The keys of what may be in its queue."""
+        self.doubtful_queue = ""
+        self._queues: dict[str, int] = {}
+        self._file = _locked(path)
+        try:
+            self._read(source)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def knows(self, queue: str) -> bool:
+        """Whether an earlier run has sent to it."""
+        return queue in self._queues
+
+    def note_queue(self, name: str, created: int) -> None:
+        """Note where messages go; raises `Failed` if the name means another queue than it did.
+
+        `created` is the moment in Unix milliseconds: it tells a queue from one of the same name.
+        """
+        known = self._queues.get(name)
+        if known is None:
+            self._write({"queue": name, "created": created})
+            self._queues[name] = created
+        elif known != created:
+            raise Failed(
+                f"The queue {name} is not the one into which this import has begun: remove {self.path} "
+                "to import everything again, or name another file with --state.",
+                USAGE,
+            )
+
+    def sending(self, queue: str, keys: Iterable[str]) -> None:
+        """Return once a later run would know that these were about to be sent."""
+        self.doubtful, self.doubtful_queue = tuple(keys), queue
+        self._write({"sending": self.doubtful, "to": queue})
+
+    def sent(self, keys: Iterable[str]) -> None:
+        """Return once a later run would know that these are in their queue, and what else was being
+        sent is not."""
+        done = list(keys)
+        self._write({"sent": done})
+        self.done.update(done)
+        self.doubtful = ()
+
+    def remove(self) -> None:
+        """Forget everything: the source has nothing left that could be imported again."""
+        os.unlink(self.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._file)
+
+    def _read(self, source: str) -> None:
+        with open(self._file, "rb", closefd=False) as file:
+            whole = 0
+            for number, line in enumerate(file, 1):
+                entry = _entry(line)
+                if entry is None:
+                    if file.read(1):
+                        raise Failed(f"{self.path}: line {number} is damaged", BAD_CONTENT)
+                    break
+                if number == 1:
+                    self._check(entry, source)
+                self._take(entry)
+                whole += len(line)
+        # What the next line would be glued to.
+        os.ftruncate(self._file, whole)
+        os.lseek(self._file, whole, os.SEEK_SET)
+        if not whole:
+            self._write({"journal": _FORMAT, "source": source})
+            _sync_folder(os.path.dirname(os.path.abspath(self.path)))
+
+    def _check(self, entry: dict[str, Any], source: str) -> None:
+        if entry.get("journal") != _FORMAT:
+            raise Failed(
+                f"{self.path} is not what an import has noted: name another file with --state.", USAGE
+            )
+        if entry.get("source") != source:
+            raise Failed(
+                f"{self.path} belongs to the import of {entry.get('source')}, and this is {source}: "
+                "name another file with --state.",
+                USAGE,
+            )
+
+    def _take(self, entry: dict[str, Any]) -> None:
+        match entry:
+            case {"queue": str(name), "created": int(created)}:
+                self._queues[name] = created
+            case {"sending": list(keys), "to": str(queue)}:
+                self.doubtful, self.doubtful_queue = tuple(keys), queue
+            case {"sent": list(keys)}:
+                self.done.update(keys)
+                self.doubtful = ()
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        left = memoryview(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+        while left:
+            left = left[os.write(self._file, left) :]
+        os.fsync(self._file)
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """What a line says; None if it is not whole."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) and line.endswith(b"\n") else None
+
+
+def _locked(path: str) -> int:
+    """The journal's file, open and locked."""
+    for _ in range(_TRIES):
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(file)
+            raise Failed(f"Another import is at work: it has {path} locked.", TRY_AGAIN) from error
+        if os.fstat(file).st_nlink:
+            return file
+        os.close(file)  # Whoever had it locked has just finished, and removed it.
+    raise Failed(f"{path} is removed again and again", TRY_AGAIN)
+
+
+def _sync_folder(path: str) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

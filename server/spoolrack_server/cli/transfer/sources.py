@@ -1,0 +1,66 @@
+"""What messages are imported from: the words that all sources have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import quote
+
+from spoolrack.values import Attributes, Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A message where it comes from."""
+
+    key: str
+    """Names it in its source, for good: what has moved there meanwhile has the same key."""
+    queue: str
+    """Where it goes."""
+    length: int
+    """Bytes that it takes in its source, for the progress."""
+    read: Callable[[], bytes]
+    """Its body; raises `FileNotFoundError` if somebody else has taken it."""
+    path: str = ""
+    """Its file, where it has one."""
+    attributes: Attributes = field(default_factory=dict)
+    visible_at: int | None = None
+    """Unix time in milliseconds until which it is hidden. None: it is ready."""
+
+
+class Source(Protocol):
+    """Messages in an order that is the same each time, as far as they are still there."""
+
+    @property
+    def name(self) -> str:
+        """A URL of its own: with a key it names a message in all the world."""
+
+    @property
+    def length(self) -> int | None:
+        """Bytes of all its items. None: nobody knows."""
+
+    @property
+    def queues(self) -> Mapping[str, Settings]:
+        """The queues that its messages go to, with settings for those that are not there."""
+
+    def items(self) -> Iterator[Item]:
+        """All messages, whichever were imported before. Ends, and doesn't raise, where the source is
+        broken: `check` does."""
+
+    def check(self) -> None:
+        """Raise what has ended the items too early."""
+
+    def remove(self, items: Sequence[Item]) -> int:
+        """Remove messages that were imported; answers how many of them were somewhere else meanwhile,
+        because other programs are at work on the source."""
+
+    def remove_rest(self, done: Collection[str]) -> bool:
+        """Remove what is left of messages with these keys, and make all removals durable. Answers
+        whether the source can do so at all."""
+
+
+def mark_of(source: Source, key: str) -> str:
+    """What an imported message says of its origin."""
+    return f"{source.name}/{quote(os.fsencode(key), safe=':')}"

@@ -1,0 +1,166 @@
+"""`--root`: every command works on the folder itself, with no server or beside one."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import spoolrack as library
+from cli_rig import PROGRAM, Result, Spoolrack, until
+from spoolrack.testing import RunningServer
+
+ABSENT = "01890000-0000-7000-8000-000000000000"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def on_root(offline: Spoolrack, root: Path) -> Callable[..., Result]:
+    """Runs a command on the folder."""
+
+    def call(*arguments: str) -> Result:
+        return offline(*arguments, "--root", str(root))
+
+    return call
+
+
+def test_every_command_works_with_no_server(on_root: Spoolrack, tmp_path: Path) -> None:
+    assert on_root("queues", "create", "jobs", "--visibility-timeout", "5m").code == 0
+    assert on_root("queues", "set", "jobs", "--max-messages", "100").code == 0
+    assert "max messages        100" in on_root("queues", "show", "jobs").out
+    (id,) = on_root("send", "jobs", "a", "-a", "colour=red").out.split()
+    lines = tmp_path / "lines"
+    lines.write_text("b\nc\nd\n")
+    assert on_root("send", "jobs", "--lines", str(lines)).err == "spoolrack: sent 3 messages to jobs\n"
+    assert id in on_root("peek", "jobs").out
+    assert on_root("receive", "jobs", "--delete").out == "a\n"
+    assert on_root("receive", "jobs", "--exec", "grep -q b").code == 0
+    assert on_root("receive", "jobs", "--wait", "1s").out == "c\n"
+    for table in (on_root("top", "--once"), on_root("queues", "list")):
+        assert "jobs       1       1" in table.out
+    assert on_root("queues", "purge", "jobs").err == "spoolrack: deleted 2 messages of jobs\n"
+    assert on_root("fsck").code == 0
+    assert on_root("queues", "delete", "jobs").code == 0
+    assert on_root("queues", "list").code == 1
+
+
+def test_messages_are_deleted_and_released_by_hand(on_root: Spoolrack) -> None:
+    ids = [on_root("send", "jobs", "--create", body).out.strip() for body in "abc"]
+    receipts = [
+        json.loads(line)["receipt"]
+        for line in on_root("receive", "jobs", "-n3", "--json").out.splitlines()
+    ]
+    assert on_root("receive", "jobs").code == 1
+    assert (
+        on_root("release", "jobs", receipts[1], ids[2]).err
+        == "spoolrack: released 2 messages of jobs\n"
+    )
+    assert on_root("receive", "jobs", "-n9").out == "b\nc\n"
+    again = on_root("release", "jobs", receipts[1], ABSENT, ids[0])
+    assert again.code == 1
+    assert [line.partition(": ")[2] for line in again.err.splitlines()][
+        -1
+    ] == "released 1 message of jobs"
+    assert f"{ABSENT}: no message of jobs with this id is leased" in again.err
+    assert on_root("delete", "jobs", *ids).err == "spoolrack: deleted 3 messages of jobs\n"
+    assert on_root("peek", "jobs").code == 1
+
+
+def test_messages_of_a_batch_are_released_singly_and_together(on_root: Spoolrack, root: Path) -> None:
+    with library.connect(f"file://{root}") as client:
+        client.create_queue("jobs")
+        jobs = client.queue("jobs")
+        ids = [str(result.id) for result in jobs.send_many("abcd")]
+        jobs.receive(4)
+    assert on_root("release", "jobs", ids[1].upper()).code == 0
+    assert on_root("receive", "jobs", "-n9").out == "b\n"
+    assert on_root("release", "jobs", *ids).code == 0
+    assert on_root("receive", "jobs", "-n9").out == "a\nb\nc\nd\n"
+
+
+def test_a_message_is_restored_by_hand(on_root: Spoolrack, root: Path) -> None:
+    (id,) = on_root("send", "jobs", "--create", "a").out.split()
+    (message,) = (root / "queues" / "jobs").iterdir()
+    body = message.read_bytes()
+    message.write_bytes(b"b")
+    assert on_root("receive", "jobs").code == 1
+    (aside,) = (path for path in (root / "quarantine").glob(f"*/*{id}*") if path.suffix != ".why")
+    aside.write_bytes(body)
+    assert on_root("fsck", "--restore", id).code == 0
+    assert on_root("receive", "jobs").out == "a\n"
+
+
+def test_ids_can_not_be_released_through_a_server(spoolrack: Spoolrack) -> None:
+    assert spoolrack("queues", "create", "jobs").code == 0
+    told = spoolrack("release", "jobs", ABSENT)
+    assert (told.code, "--root" in told.err) == (2, True)
+    spoolrack("send", "jobs", "a")
+    receipt = json.loads(spoolrack("receive", "jobs", "--json").out)["receipt"]
+    assert spoolrack("release", "jobs", receipt).code == 0
+    assert spoolrack("receive", "jobs").out == "a\n"
+
+
+def test_commands_on_the_folder_and_over_the_server_meet(
+    spoolrack: Spoolrack, on_root: Spoolrack, server: RunningServer
+) -> None:
+    served = ("--root", server.root)
+    assert spoolrack("send", "jobs", "--create", "a").code == 0
+    assert spoolrack("receive", "jobs", *served).out == "a\n"
+    assert spoolrack("send", "jobs", "b", *served).code == 0
+    assert spoolrack("receive", "jobs", "--wait", "60s").out == "b\n"
+    assert spoolrack("fsck", *served).code == 0
+
+
+def test_a_mistyped_root_is_not_made(on_root: Spoolrack, root: Path) -> None:
+    for command in (["queues", "list"], ["send", "jobs", "a"], ["receive", "jobs"], ["top", "--once"]):
+        told = on_root(*command)
+        assert (told.code, told.out) == (66, "")
+        assert "create a queue in it first" in told.err
+    assert not root.exists()
+
+
+def test_what_is_typed_comes_before_the_environment_and_there_a_server_before_a_folder(
+    offline: Spoolrack, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = "127.0.0.1:1"
+    monkeypatch.setenv("SPOOLRACK_ROOT", str(root))
+    assert offline("queues", "create", "jobs").code == 0
+    assert offline("queues", "list", "--url", nowhere).code == 69
+    monkeypatch.setenv("SPOOLRACK_URL", nowhere)
+    assert offline("queues", "list").code == 69
+    assert offline("queues", "list", "--root", str(root)).code == 0
+    assert offline("queues", "list", "--root", str(root), "--url", nowhere).code == 2
+
+
+def test_a_root_of_any_name_and_for_a_group(offline: Spoolrack, tmp_path: Path) -> None:
+    root = tmp_path / "my #1%20root?ö"
+    on_it = ("--root", os.path.relpath(root), "--group-access")
+    assert offline("queues", "create", "jobs", *on_it).code == 0
+    assert stat.S_IMODE(root.stat().st_mode) == 0o2770
+    assert offline("send", "jobs", "a", *on_it[:2]).code == 0
+    (message,) = (root / "queues" / "jobs").iterdir()
+    assert stat.S_IMODE(message.stat().st_mode) == 0o660
+
+
+def test_an_interrupted_receive_leaves_no_lease(on_root: Spoolrack, root: Path) -> None:
+    assert on_root("queues", "create", "jobs").code == 0
+    command = [*PROGRAM, "receive", "jobs", "--follow", "--delete", "--root", str(root)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        on_root("send", "jobs", "a")
+        assert process.stdout.readline() == b"a\n"
+        until(lambda: on_root("peek", "jobs").code == 1)
+        process.terminate()
+        process.wait(60)
+        assert process.returncode == 143
+    assert on_root("send", "jobs", "b").code == 0
+    assert on_root("receive", "jobs").out == "b\n"
+    assert list((root / "owners").iterdir()) == []
