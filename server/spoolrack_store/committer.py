@@ -182,12 +182,9 @@ class Committer:
             ticks, self._ticks = self._ticks, []
             news, self._news = self._news, []
             draining = self._draining
-        if news:
-            # Before it is decided whose receives are worth a try.
-            with self._changing:
-                self._engine.heed()
-            for heard in news:
-                heard.set_result(bool(self._parking))
+        # Before it is decided whose receives are worth a try.
+        if news and not self._heed(news, waiting, ticks):
+            return
         while self._left:
             self._parking.leave(self._left.popleft())
         if draining:
@@ -222,6 +219,25 @@ class Committer:
                 self._answer_receive(parked.request, parked.future, outcome)
         for each, outcome in zip(begun, outcomes[len(tried) :], strict=True):
             self._tell(each, outcome)
+
+    def _heed(
+        self,
+        news: Sequence[Future[bool]],
+        waiting: Sequence[_Waiting],
+        ticks: Sequence[Future[Millis | None]],
+    ) -> bool:
+        """Take in what others have done; False if a fault of ours ended everything."""
+        try:
+            with self._changing:
+                self._engine.heed()
+        except Exception as error:
+            log.exception("the store has a fault and stops")
+            self._fail(f"a fault of ours, {type(error).__name__}; the log has it", waiting, ticks)
+            return False
+        finally:
+            for heard in news:
+                heard.set_result(bool(self._parking))
+        return True
 
     def _commit(self, requests: Sequence[Request[Any]], tick: bool) -> list[Outcome]:
         engine = self._engine

@@ -158,7 +158,7 @@ class Engine:
             return
         try:
             others = self._succession.look()
-        except OSError as error:
+        except (OSError, StoreError) as error:
             log.warning("who else has the root open can't be told for now: %s", error)
             return
         if others and not self._root.is_shared:

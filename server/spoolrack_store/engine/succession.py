@@ -75,7 +75,11 @@ class Succession:
             owner = filed.item.owner
             if owner is not None and is_living(root.disk, owner):
                 continue  # It was just about to start.
-            item = self._item(path, found, filed)
+            try:
+                item = self._item(path, found, filed)
+            except StoreError as error:
+                log.warning("%a can't be looked at, and is not delivered for now: %s", path, error)
+                continue
             if item is not None:
                 heir.take_over(path, filed, item)
         if gone:
@@ -96,6 +100,8 @@ class Succession:
         """What lies there, as far as it is ours."""
         if not isinstance(filed.item, Batch):
             return str(filed.item) if found.kind is Kind.FILE else None
+        if found.kind is not Kind.FOLDER:
+            return None  # It has a batch's name, and is none: a start without others puts it aside.
         names = []
         for inside in self._root.folders.scan(path):
             try:
