@@ -35,7 +35,7 @@ mutants: ## Plant each known bug in a copy of the store, and show which test cat
 	@scripts/set-up dev
 	@exec .venv/bin/python tests/mutants/plant.py $(ARGS)
 
-system-tools: ## Install what the tests of real disks need, as root: mkfs, mount, strace.
+system-tools: ## Install what the tests of real disks need, as root: mkfs, mount, strace, curl.
 	@scripts/install-system-tools
 
 setup: ## Set up .venv for development; `make test` does so by itself.

@@ -35,7 +35,7 @@ def matches(shown: str, line: str) -> bool:
 
 async def test_every_line_of_the_page_does_what_it_says(tmp_path: Path) -> None:
     if shutil.which("curl") is None:
-        pytest.skip("curl is not there: apt install curl")
+        pytest.skip("needs curl: make system-tools installs it")
     conversation = told()
     # With a clock that goes: a message of the page is delayed for half a second.
     async with Server(tmp_path / "root") as server:

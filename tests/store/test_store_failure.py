@@ -133,6 +133,22 @@ def test_all_that_shared_the_failed_sync_get_an_unknown_outcome(tmp_path: Path) 
             assert isinstance(future.exception(GIVE_UP), OutcomeUnknown)
 
 
+def test_that_the_store_has_failed_is_known_before_anybody_is_told_an_error(tmp_path: Path) -> None:
+    with opened(tmp_path / "root") as rig:
+        rig.create()
+        reached, go_on = rig.disk.hold("create", "config/hold")
+        first = rig.store.submit(CreateQueue(name="hold", settings=QueueSettings()))
+        assert reached.wait(GIVE_UP)
+        later = rig.store.submit(Send(queue="q", messages=[Outgoing(body=b"x"), Outgoing(body=b"y")]))
+        told: list[bool] = []
+        rig.store.on_failure(lambda failure: told.append(later.done()))
+        rig.disk.fail(errno.EIO, "sync_all")
+        go_on.set()
+        first.result(GIVE_UP)
+        assert isinstance(later.exception(GIVE_UP), OutcomeUnknown)
+        assert told == [False]
+
+
 def test_a_fault_of_ours_stops_the_store_and_tells_everybody(tmp_path: Path) -> None:
     with opened(tmp_path / "root") as rig:
         rig.create()
