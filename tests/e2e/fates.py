@@ -23,6 +23,8 @@ from ledger import Deleted, Deleting, Delivery, Fact, Kept, Received, Refused, R
 
 FAULTS: Final = ("lost", "resurrected", "doubled", "invented", "copied", "altered")
 _SHOWN: Final = 5
+_TICK_MS: Final = 1
+"""A lease is timed by the monotonic clock and told by the wall clock, both in whole milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +144,7 @@ class _Known:
         in_order = sorted(deliveries, key=lambda one: (one.began_ms, one.due_ms))
         return any(
             one.receipt == next.receipt
-            or (next.began_ms < one.due_ms and one.receipt not in self.released)
+            or (next.began_ms + _TICK_MS < one.due_ms and one.receipt not in self.released)
             for one, next in pairwise(in_order)
         )
 

@@ -125,7 +125,7 @@ def test_a_message_may_come_back_while_its_deletion_is_not_acknowledged() -> Non
 
 
 def test_two_leases_that_overlap_are_one_too_many() -> None:
-    assert faults(Received([delivery("a", at=99 + LEASE)])) == {
+    assert faults(Received([delivery("a", at=98 + LEASE)])) == {
         "doubled": ["a"],
         "resurrected": ["a"],
     }
@@ -142,6 +142,11 @@ def test_a_released_message_may_come_again_at_once() -> None:
     first, second = delivery("x", at=1_000), delivery("x", at=1_100)
     released: list[Fact] = [Received([first]), Releasing([first.receipt]), Received([second])]
     assert faults(*sent("x"), *released, *deleted("x", at=1_200)) == {}
+
+
+def test_a_lease_is_as_long_as_whole_milliseconds_can_tell() -> None:
+    leases: list[Fact] = [Received([delivery("x", at=1_000), delivery("x", at=999 + LEASE)])]
+    assert faults(*sent("x"), *leases, *deleted("x", at=4_000)) == {}
 
 
 def test_a_lease_may_begin_when_the_one_before_it_is_due() -> None:

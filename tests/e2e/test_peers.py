@@ -15,9 +15,10 @@ from typing import Final
 
 import pytest
 import spoolrack
-from crew import Crew, Member, Served
+from crew import SILENCE, Crew, Served
 from fates import Verdict, judge
 from ledger import read_ledgers
+from load import LOOK
 
 SERVERS: Final = 4
 KILLS: Final = int(os.environ.get("SPOOLRACK_TEST_PEER_KILLS", "4"))
@@ -62,14 +63,19 @@ class PeerLoad:
     def finish(self) -> Verdict:
         """Send no more, receive what is there, and judge."""
         for sender in self.senders:
+            assert sender.has_spoken.wait(SILENCE), f"{sender} has never begun"
             sender.process.terminate()
-        finished: set[Member] = set()
+        for sender in self.senders:
+            assert sender.process.wait(SILENCE) == 0, sender.last_words
         client = spoolrack.connect(self._servers[0].address, timeout=120)
-        for told in self._crew.told():
-            if told.line is None and told.member in self.senders:
-                finished.add(told.member)
-            if len(finished) == len(self.senders) and self._is_empty(client):
+        heard = time.monotonic()
+        while True:
+            # The last word of a consumer may come before this server has heard of what it tells.
+            for _ in self._crew.told(time.monotonic() + LOOK):
+                heard = time.monotonic()
+            if self._is_empty(client):
                 break
+            assert time.monotonic() < heard + SILENCE, f"{client.get_queue(QUEUE).counts} are left"
         left = [message.id for message in client.queue(QUEUE).peek()]
         client.close()
         self._crew.end()
