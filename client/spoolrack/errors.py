@@ -211,7 +211,7 @@ class Timeout(SpoolrackError, TimeoutError):  # the builtin too, so that `except
 
 
 class InvalidUrl(SpoolrackError, ValueError):
-    """The URL names no server in a way that this client knows."""
+    """The URL names neither a server nor a folder in a way that this client knows."""
 
     reason = "INVALID_URL"
 

@@ -7,6 +7,7 @@ import subprocess
 import time
 import zlib
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from cli_rig import PROGRAM, Result, Spoolrack
 from moving_rig import BODIES, bodies_in, held
 from spoolrack import Client, Outgoing, State, connect
 from spoolrack.testing import RunningServer
+from spoolrack_server.cli.transfer.archive import FORMAT
 
 ORIGIN = "imported-from"
+ID = "01890000-0000-7000-8000-000000000000"
 FAST = ("--settle", "0s")
 LARGE = bytes(range(256)) * 4_000 + b"y" * 2_000_000
 
@@ -223,6 +226,85 @@ def test_a_queue_comes_without_its_dead_letter_queue(
 def test_one_name_is_not_for_two_queues(bring: Spoolrack, archive: Path) -> None:
     done = bring(str(archive), "--queue", "work")
     assert (done.code, "has 2 queues" in done.err) == (65, True)
+
+
+def written(path: Path, *changed: dict[str, Any]) -> Path:
+    """An archive of one message with these changes to its lines, and sums that are right."""
+    usual: list[dict[str, Any]] = [
+        {"type": "archive", "format": FORMAT, "id": ID, "time": "2026-01-01T00:00:00+00:00"},
+        {"type": "queue", "name": "jobs", "settings": {}},
+        {"type": "message", "number": 1, "queue": "jobs", "body": "a"},
+        {"type": "end", "messages": 1},
+    ]
+    whole = zip_longest(usual, changed, fillvalue={})
+    # As other languages may write JSON, in ASCII alone.
+    heads = [json.dumps({**line, **change}).encode()[:-1] for line, change in whole]
+    path.write_bytes(b"".join(b'%s,"crc32":"%08x"}\n' % (head, zlib.crc32(head)) for head in heads))
+    return path
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        [{"id": "jobs"}],
+        [{"id": None}],
+        [{"id": "\ud800"}],
+        [{}, {"name": 5}],
+        [{}, {"settings": None}],
+        [{}, {"settings": {"visibility_timeout": float("inf")}}],
+        [{}, {"settings": {"retention": float("nan")}}],
+        [{}, {"settings": {"dead_letter_queue": ["jobs"], "max_receives": 1}}],
+        [{}, {}, {"number": 2}],
+        [{}, {}, {"queue": ["jobs"]}],
+        [{}, {}, {"queue": "another"}],
+        [{}, {}, {"body": 5}],
+        [{}, {}, {"body": "\ud800"}],
+        [{}, {}, {"attributes": {"a": 1}}],
+        [{}, {}, {"attributes": ["ab"]}],
+        [{}, {}, {"attributes": {"a": {"b": "c"}}}],
+        [{}, {}, {"binary_attributes": {"a": "%"}}],
+        [{}, {}, {"visible_at": "soon"}],
+        [{}, {}, {}, {"messages": 2}],
+        [{}, {}, {}, {}, {"type": "message", "number": 2}],
+    ],
+    ids=str,
+)
+def test_a_line_that_no_export_writes_is_refused_though_its_sum_is_right(
+    bring: Spoolrack, tmp_path: Path, changed: list[dict[str, Any]]
+) -> None:
+    done = bring(str(written(tmp_path / "archive", *changed)))
+    assert done.code == 65, done.err
+    assert f"{tmp_path}/archive " in done.err
+
+
+def test_an_archive_from_a_pipe_names_no_file_elsewhere(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    path = written(tmp_path / "archive", {"id": "../outside"})
+    with path.open("rb") as content:
+        done = subprocess.run(
+            [*PROGRAM, "import", "-", "--root", "root"], stdin=content, cwd=here, timeout=60
+        )
+    assert done.returncode == 65
+    assert list(here.iterdir()) == []
+    assert {each.name for each in tmp_path.iterdir()} == {"archive", "here"}
+
+
+def test_an_archive_by_hand_is_as_good(bring: Spoolrack, tmp_path: Path, root: str) -> None:
+    changes = {"attributes": {"a": "b"}, "binary_attributes": {"c": "AA=="}, "later": "a new field"}
+    assert bring(str(written(tmp_path / "archive", {}, {}, changes))).code == 0
+    (message,) = held(f"file://{root}", "jobs")
+    assert message.attributes == {"a": "b", "c": b"\0", ORIGIN: f"archive:{ID}/1"}
+
+
+def test_what_can_not_be_imported_at_all_leaves_no_trace(
+    bring: Spoolrack, tmp_path: Path, root: str
+) -> None:
+    done = bring(str(written(tmp_path / "archive", {}, {"name": "../jobs"}, {"queue": "../jobs"})))
+    assert (done.code, "'../jobs' can't be a queue's name" in done.err) == (2, True)
+    assert "goes on from here" not in done.err, "it would end like this again"
+    assert [path.name for path in tmp_path.iterdir() if path.name != "root"] == ["archive"]
+    assert bring(str(tmp_path / "archive"), "--queue", "jobs").code == 0
 
 
 def test_what_is_no_archive_is_refused(bring: Spoolrack, tmp_path: Path, root: str) -> None:

@@ -131,6 +131,9 @@ def test_an_error_is_one_line_on_standard_error(
         ["queues", "create", "q", "--max-bytes", "much"],
         ["serve", "--grpc", "nowhere"],
         ["fsck", "--queue", "q"],
+        ["fsck", ""],
+        ["queues", "list", "--root", ""],
+        ["serve", "--root", ""],
     ],
     ids=" ".join,
 )

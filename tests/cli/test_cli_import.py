@@ -182,13 +182,49 @@ def test_two_imports_of_one_source_do_not_meet(bring: Spoolrack, tmp_path: Path)
 def test_what_is_no_source_is_refused(
     bring: Spoolrack, offline: Spoolrack, root: str, tmp_path: Path
 ) -> None:
-    assert bring("--from", "vsqs", str(tmp_path / "absent")).code == 66
+    file = tmp_path / "file"
+    file.touch()
+    for kind in ("vsqs", "mq"):
+        assert bring("--from", kind, str(tmp_path / "absent")).code == 66
+        assert bring("--from", kind, str(file)).code == 66
+        assert bring("--from", kind, "").code == 2
     assert bring("--from", "mq", str(tmp_path)).code == 2
     assert bring("--from", "mq", str(tmp_path), "--queue", "jobs").code == 2
     offline("queues", "create", "jobs", "--root", root)
     for kind in ("vsqs", "mq"):
         done = bring("--from", kind, root)
         assert (done.code, "is a root of Spoolrack" in done.err) == (2, True)
+
+
+def test_the_folder_of_all_queues_is_not_taken_for_one(bring: Spoolrack, tmp_path: Path) -> None:
+    vsqs_folder(tmp_path / "vsqs/jobs", [b"a"])
+    done = bring("--from", "vsqs", str(tmp_path / "vsqs"))
+    assert (done.code, f"such as {tmp_path}/vsqs/jobs" in done.err) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["vsqs"]
+
+
+def test_a_folder_inside_a_root_of_ours_is_refused(
+    bring: Spoolrack, offline: Spoolrack, root: str, url: str
+) -> None:
+    offline("send", "jobs", "--create", "a", "--root", root)
+    for kind, folder in (("vsqs", "queues/jobs"), ("vsqs", "queues"), ("mq", "queues")):
+        done = bring("--from", kind, f"{root}/{folder}")
+        assert (done.code, f"is in {root}, a root of Spoolrack" in done.err) == (2, True)
+    assert not os.path.exists(f"{root}/queues/jobs.import")
+    assert bodies_in(url, "jobs") == [b"a"]
+
+
+def test_a_folder_whose_name_no_queue_can_have_needs_another(
+    bring: Spoolrack, url: str, tmp_path: Path
+) -> None:
+    odd = tmp_path / "a queue"
+    vsqs_folder(odd, [b"a"])
+    done = bring("--from", "vsqs", str(odd))
+    assert (done.code, "'a queue' can't be a queue's name" in done.err) == (2, True)
+    assert "goes on from here" not in done.err, "it would end like this again"
+    assert [path.name for path in tmp_path.iterdir() if path.name != "root"] == ["a queue"]
+    assert bring("--from", "vsqs", f"{odd}/", "--queue", "jobs").code == 0
+    assert bodies_in(url, "jobs") == [b"a"]
 
 
 @pytest.mark.parametrize("cut", ["before the server has it", "before the answer has come"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,25 @@ async def test_a_message_does_not_become_a_page_of_this_server(http: Http) -> No
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert "sandbox" in headers["Content-Security-Policy"]
         assert headers["Cache-Control"] == "no-store"
+
+
+async def test_a_large_body_is_sent_by_the_kernel_from_its_file(
+    http: Http, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    real = os.sendfile
+
+    def counted(socket: int, file: int, offset: int, count: int) -> int:
+        sent.append(real(socket, file, offset, count))
+        return sent[-1]
+
+    monkeypatch.setattr(os, "sendfile", counted)
+    await http.create()
+    body = os.urandom(1_000_000)
+    id = await http.send(body)
+    assert (await http.ask("GET", f"/q/messages/{id}")).body == body
+    assert sum(sent) == len(body), "a look"
+    part = await http.ask("GET", f"/q/messages/{id}", headers={"Range": "bytes=500000-"})
+    assert (part.body, sum(sent)) == (body[500_000:], 1_500_000)
+    assert (await http.receive()).body == body
+    assert sum(sent) == 2_500_000, "and a receive"

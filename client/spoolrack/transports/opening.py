@@ -18,6 +18,7 @@ _AUTHORITY: Final = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]@?#]+)(:(?P<port>[0-9]{1,5}))?/?"
 )
 _NOT_YET: Final = frozenset({"grpcs"})
+_KNOWN: Final = "use host:port or grpc://host:port, file:///root, or vsqs:///folder"
 
 
 def open_transport(url: str, runtime: Runtime) -> Transport:
@@ -41,10 +42,10 @@ def open_transport(url: str, runtime: Runtime) -> Transport:
             "use grpc://host:port."
         )
     if scheme != "grpc":
-        raise InvalidUrl(f"{url!r} can't be opened: {scheme}:// is not known; use grpc://host:port.")
+        raise InvalidUrl(f"{url!r} can't be opened: {scheme}:// is not known; {_KNOWN}.")
     parts = _AUTHORITY.fullmatch(rest)
     if parts is None or not 0 < int(parts["port"] or DEFAULT_PORT) < 65536:
-        raise InvalidUrl(f"{url!r} names no server: use host:port or grpc://host:port.")
+        raise InvalidUrl(f"{url!r} names no server: {_KNOWN}.")
     from .over_grpc import GrpcTransport
 
     return GrpcTransport(f"{parts['host']}:{parts['port'] or DEFAULT_PORT}", runtime)

@@ -19,18 +19,19 @@ from spoolrack_store.model.transitions import State
 
 from .output import columns
 from .plain import option
-from .units import plural, printable, size_text
+from .units import Folder, plural, printable, size_text
 
 _SHOWN: Final = (State.READY, State.LEASED, State.DELAYED, State.SENT, State.REMOVED)
 
 
 @click.command()
-@click.argument("root", required=False)
+@click.argument("root", type=Folder(), required=False)
 @option(
     "--root",
     "--data",
     "data",
     metavar="DIR",
+    type=Folder(),
     envvar=["SPOOLRACK_ROOT", "SPOOLRACK_DATA"],
     default="data",
     show_default=True,
@@ -142,7 +143,7 @@ def _summary(
         f"{Path(root).resolve()}: {plural(len(report.queues), 'queue')}, "
         f"{plural(messages, 'whole message')}, {size_text(report.bytes)} read."
     )
-    if report.owners:
+    if report.owners and not repaired:  # A repair has the root to itself, as its own owner.
         yield f"Perhaps served by {' and '.join(map(printable, report.owners))}."
     if report.unchecked:
         yield (

@@ -19,7 +19,7 @@ from click.core import ParameterSource
 from spoolrack import Client, QueueInfo, RetryPolicy, connect
 
 from .plain import option
-from .units import Span
+from .units import Folder, Span
 
 _FEW: Final = RetryPolicy(attempts=4)
 
@@ -60,6 +60,7 @@ def reaches_queues(command: Callable[..., Any]) -> Callable[..., Any]:
     @option(
         "--root",
         metavar="DIR",
+        type=Folder(),
         envvar="SPOOLRACK_ROOT",
         help="No server: the queues in the folder DIR, beside whoever else uses them.",
     )

@@ -62,6 +62,7 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     # The system's.
     FileNotFoundError: NO_INPUT,
     IsADirectoryError: NO_INPUT,
+    NotADirectoryError: NO_INPUT,
     PermissionError: NO_INPUT,
     OSError: INPUT_OUTPUT,
 }

@@ -13,7 +13,7 @@ import click
 from spoolrack import RetryPolicy, connect
 
 from .connecting import Reach, reaches_queues
-from .exits import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, code_of, line_of
+from .exits import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, USAGE, code_of, line_of
 from .output import tell
 from .plain import option
 from .signals import Terminated
@@ -23,7 +23,7 @@ from .transfer.importer import Importer
 from .transfer.journal import Journal
 from .transfer.progress import progress_bar
 from .transfer.sources import Source
-from .units import Span, plural
+from .units import Folder, Span, plural
 
 ARCHIVE: Final = "archive"
 VSQS: Final = "vsqs"
@@ -32,7 +32,7 @@ STATE_ENDING: Final = ".import"
 
 
 @click.command()
-@click.argument("source", metavar="FILE|DIR")
+@click.argument("source", metavar="FILE|DIR|-", type=Folder())
 @option(
     "--from",
     "kind",
@@ -109,7 +109,10 @@ def command(
             code, why = _outcome(importer.run)
     _tell_all(importer, quiet)
     if code is not OK:
-        tell(f"{why}; the same command goes on from here, by what {journal.path} says")
+        # What is wrong with the command, or the archive, stays wrong.
+        goes_on = code != USAGE and not journal.is_unused
+        more = f"; the same command goes on from here, by what {journal.path} says" if goes_on else ""
+        tell(why.rstrip(".") + more)
         return code
     if kind == VSQS and not quiet and (unfinished := unfinished_in(source)):
         tell(f"left alone: {plural(unfinished, 'file')} in {source} that nobody has finished writing")

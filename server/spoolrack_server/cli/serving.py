@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from .plain import option
-from .units import Address, Span
+from .units import Address, Folder, Span
 
 if TYPE_CHECKING:
     from ..serve import Listening
@@ -42,6 +42,7 @@ class _AddressOrOff(Address):
     "--root",
     "data",
     metavar="DIR",
+    type=Folder(),
     envvar=["SPOOLRACK_DATA", "SPOOLRACK_SERVE_ROOT"],
     default="./data",
     show_default=True,

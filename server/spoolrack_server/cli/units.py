@@ -1,4 +1,4 @@
-"""Times, sizes and addresses as people write and read them. Pure."""
+"""Times, sizes, addresses and folders as people write and read them. Pure."""
 
 from __future__ import annotations
 
@@ -68,6 +68,19 @@ class Address(_ParamType):
         if match is None or int(match["port"]) > 65535:
             self.fail(f"{value!r} is not an address: write 127.0.0.1:50051 or [::1]:50051", parameter)
         return match["six"] or match["host"] or "0.0.0.0", int(match["port"])
+
+
+class Folder(_ParamType):
+    """A folder, which need not be there. An empty name is a variable that somebody forgot to set."""
+
+    name = "dir"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> str:
+        if not value:
+            self.fail("'' is no folder: name one, or leave the option out", parameter)
+        return str(value)
 
 
 def span_text(seconds: float) -> str:

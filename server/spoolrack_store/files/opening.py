@@ -75,8 +75,10 @@ def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> No
             path.chmod(GROUP_FOLDER_MODE)
         if is_for_group(path.stat().st_mode):
             ignore_umask_in(os.fspath(root))
+    except FileExistsError as error:
+        raise RootUnusable(root=os.fspath(root), why="it is no folder") from error
     except OSError as error:
-        raise RootUnusable(root=os.fspath(root), why=str(error)) from error
+        raise RootUnusable(root=os.fspath(root), why=error.strerror or str(error)) from error
 
 
 def is_root(root: str | os.PathLike[str]) -> bool:

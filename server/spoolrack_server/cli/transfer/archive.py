@@ -20,12 +20,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
+from math import isfinite
+from types import NoneType
 from typing import Any, BinaryIO, Final, cast
+from uuid import UUID
 
 from spoolrack import Message, QueueInfo, State
 from spoolrack.values import Settings
 
 from ..exits import BAD_CONTENT, Failed
+from ..units import plural
 from .sources import Item
 
 FORMAT: Final = "spoolrack archive 1"
@@ -33,6 +37,9 @@ _TAIL: Final = re.compile(rb',"crc32":"([0-9a-f]{8})"}\n')
 _TAIL_LENGTH: Final = len(b',"crc32":"00000000"}\n')
 _LONGEST: Final = 256 * 1024 * 1024
 """Bytes that no line of ours reaches: of the largest body, with all that JSON escapes."""
+_SCALARS: Final = (str, int, float, NoneType)
+_MISMATCHES: Final = (KeyError, TypeError, ValueError, AttributeError)
+"""What a line raises that has a sum and isn't ours."""
 _CONTROLS: Final = bytes(n for n in range(32) if n not in b"\n\r\t")
 
 
@@ -104,13 +111,16 @@ class Archive:
         first = self._next()
         if first is None or first.get("format") != FORMAT:
             raise self._fault or self._broken("is not an archive that this version can read")
-        self.id = str(first.get("id"))
-        self.name = f"archive:{self.id}"
-        self.queues: dict[str, Settings] = {}
-        self._first = self._next()
-        while self._first is not None and self._first.get("type") == "queue":
-            self.queues[str(self._first.get("name"))] = _settings(self._first.get("settings"))
+        try:
+            # It becomes a file's name, and a part of every message's origin.
+            self.name = f"archive:{UUID(first['id'])}"
+            self.queues: dict[str, Settings] = {}
             self._first = self._next()
+            while self._first is not None and self._first.get("type") == "queue":
+                self.queues[_text(self._first["name"])] = _settings(self._first["settings"])
+                self._first = self._next()
+        except _MISMATCHES as error:
+            raise self._mismatch() from error
         self._renamed = self._rename(queue)
 
     def items(self) -> Iterator[Item]:
@@ -121,8 +131,8 @@ class Archive:
                 return
             try:
                 item = self._item(fields)
-            except (KeyError, TypeError, ValueError, AttributeError):
-                self._fault = self._broken(f"line {self._lines} is not what an archive says")
+            except _MISMATCHES:
+                self._fault = self._mismatch()
                 return
             self._read += 1
             yield item
@@ -167,22 +177,25 @@ class Archive:
                 fields = None
             if isinstance(fields, dict):
                 return fields
-            self._fault = self._broken(f"line {self._lines} is not what an archive says")
+            self._fault = self._mismatch()
         return None
 
     def _item(self, fields: dict[str, Any]) -> Item:
-        if fields["type"] != "message" or fields["number"] != self._read + 1:
+        number = self._read + 1
+        if fields["type"] != "message" or str(fields["number"]) != str(number):
             raise ValueError(fields["type"])
         queue = self._renamed.get(fields["queue"], fields["queue"])
         if queue not in self.queues:
             raise ValueError(queue)
         body = fields["body"].encode() if "body" in fields else _bytes(fields["body_base64"])
-        attributes = dict(fields.get("attributes", {}))
+        attributes: dict[str, str | bytes] = {
+            name: _text(value) for name, value in fields.get("attributes", {}).items()
+        }
         for name, value in fields.get("binary_attributes", {}).items():
             attributes[name] = _bytes(value)
         visible_at = fields.get("visible_at")
         return Item(
-            key=str(self._read + 1),
+            key=str(number),
             queue=queue,
             length=self._line_length,
             read=partial(bytes, body),
@@ -192,20 +205,31 @@ class Archive:
 
     def _finish(self, fields: dict[str, Any]) -> None:
         if fields.get("messages") != self._read:
-            self._fault = self._broken(f"has {self._read:,} messages, and says it has another number")
+            self._fault = self._broken("says it has another number of messages")
         elif self._file.read(1):
             self._fault = self._broken(f"has more after its end in line {self._lines}")
 
     def _broken(self, what: str) -> Failed:
-        after = f", after {self._read:,} whole messages" if self._read else ""
+        after = f", after {plural(self._read, 'whole message')}" if self._read else ""
         return Failed(f"{self._shown} {what}{after}", BAD_CONTENT)
 
+    def _mismatch(self) -> Failed:
+        return self._broken(f"line {self._lines} is not what an archive says")
 
-def _settings(fields: object) -> Settings:
-    if not isinstance(fields, dict):
-        return Settings()
+
+def _settings(fields: dict[str, object]) -> Settings:
     # A setting of a later version is passed over, as in a settings file.
-    return cast(Settings, {name: fields[name] for name in Settings.__annotations__ if name in fields})
+    known = {name: value for name, value in fields.items() if name in Settings.__annotations__}
+    for name, value in known.items():
+        if not isinstance(value, _SCALARS) or (isinstance(value, float) and not isfinite(value)):
+            raise ValueError(name)
+    return cast(Settings, known)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
 
 
 def _bytes(text: str) -> bytes:

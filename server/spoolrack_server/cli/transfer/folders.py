@@ -25,6 +25,8 @@ _NEW: Final = "new"
 _QUEUES: Final = "queues"
 _DELAY: Final = "delay"
 _DEFAULT_SIZE: Final = 1024 * 1024
+_OURS: Final = b"spoolrack "
+"""How the file begins that makes a folder a root of ours."""
 _V1_EPOCH: Final = 0x01B21DD213814000
 """1970 in the time of UUIDs of version 1: units of 100 ns since 1582."""
 
@@ -69,9 +71,11 @@ class Folders:
 
 
 def vsqs_source(folder: str, queue: str | None) -> Folders:
-    """The folder of one queue of vsqs. Raises `Failed` for a root of ours, and `OSError`."""
+    """The folder of one queue of vsqs. Raises `Failed` for a folder of ours, or of several queues, and
+    `OSError`."""
     folder = os.path.abspath(folder)
     _refuse_root(folder)
+    _refuse_queues(folder)
     name = queue or os.path.basename(folder)
 
     def listing() -> list[Item]:
@@ -99,10 +103,10 @@ def unfinished_in(folder: str) -> int:
 
 def mq_source(root: str, delay_ms: int) -> Folders:
     """All queues of a root of softlayer/mq. `delay_ms` is what its mover lets messages wait in
-    `delay/`. Raises `Failed` for a root of ours, and `OSError`."""
+    `delay/`. Raises `Failed` for a folder of ours, or what is no root, and `OSError`."""
     root = os.path.abspath(root)
     _refuse_root(root)
-    if not os.path.isdir(os.path.join(root, _QUEUES)):
+    if _QUEUES not in os.listdir(root):
         raise Failed(f"{root} is not a root of softlayer/mq: it has no folder queues/", USAGE)
 
     def listing() -> list[Item]:
@@ -204,9 +208,33 @@ def _quoted(path: str) -> str:
     return quote(os.fsencode(path))
 
 
+def _is_root(folder: str) -> bool:
+    path = os.path.join(folder, "FORMAT")
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return file.read(len(_OURS)) == _OURS
+
+
 def _refuse_root(folder: str) -> None:
-    if os.path.exists(os.path.join(folder, "FORMAT")):
+    """What is ours is never a source, nor is a folder inside it."""
+    root = folder
+    while not _is_root(root):
+        if root == (root := os.path.dirname(root)):
+            return
+    where = "is" if root == folder else f"is in {root},"
+    raise Failed(
+        f"{folder} {where} a root of Spoolrack, and needs no import: use it with --root, or serve it",
+        USAGE,
+    )
+
+
+def _refuse_queues(folder: str) -> None:
+    """Whoever names the folder of all queues hasn't moved any of them: vsqs nests no queues."""
+    below = sorted(entry.name for entry in _folders(folder))
+    if below and next(stored_messages(folder), None) is None:
         raise Failed(
-            f"{folder} is a root of Spoolrack, and needs no import: use it with --root, or serve it.",
+            f"{folder} holds no message of vsqs, but folders: name that of one queue, such as "
+            f"{os.path.join(folder, below[0])}",
             USAGE,
         )

@@ -64,6 +64,7 @@ class Journal:
         """The keys of what may be in its queue."""
         self.doubtful_queue = ""
         self._queues: dict[str, int] = {}
+        self._is_removed = False
         self._file = _locked(path)
         try:
             self._read(source)
@@ -104,9 +105,15 @@ class Journal:
         self.done.update(done)
         self.doubtful = ()
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether there is nothing to go on from: no message was ever about to be sent."""
+        return not self._queues
+
     def remove(self) -> None:
         """Forget everything: the source has nothing left that could be imported again."""
         os.unlink(self.path)
+        self._is_removed = True
 
     def __enter__(self) -> Self:
         return self
@@ -114,7 +121,11 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self._file)
+        try:
+            if self.is_unused and not self._is_removed:
+                self.remove()
+        finally:
+            os.close(self._file)
 
     def _read(self, source: str) -> None:
         with open(self._file, "rb", closefd=False) as file:
