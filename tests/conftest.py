@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 # .ci/allowed-skips knows this reason.
 SLOW = pytest.mark.skip(reason="slow: make test-all runs it")
+
+
+# A shell starts what runs in its background deaf to Ctrl-C, and all that is started from there: the
+# programs of these tests must hear it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
