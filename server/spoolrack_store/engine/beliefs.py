@@ -9,6 +9,7 @@ answered, the folders that it may have come from are synced, too.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from ..files import layout
@@ -30,8 +31,8 @@ class Beliefs:
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        self._leaving: dict[str, BatchFolder] = {}
-        """Batch folders, by id, of which only the departure is known so far."""
+        self._leaving: dict[str, tuple[BatchFolder, str]] = {}
+        """Batch folders, by id, of which only the departure is known so far, and where they were."""
         self.staying: set[tuple[str, str]] = set()
         """Leases that are still there after what is heard, perhaps with other dues."""
 
@@ -54,15 +55,17 @@ class Beliefs:
         if lease_in(name) in self.staying:
             return  # Extended, by whomever: it goes on as the same lease.
         if isinstance(hidden.item, BatchFolder):
-            self._leaving[hidden.item.batch.id] = hidden.item
+            path = self._root.path_of(filed.queue, hidden)
+            self._leaving[hidden.item.batch.id] = hidden.item, path
         index.unhide(hidden)
 
     def has_left_batch(self, queue: str, id: str) -> None:
         """The entry was seen outside of its batch folder, so it isn't in it any more."""
-        for leaving in self._leaving.values():
+        for leaving, path in self._leaving.values():
             there = leaving.find(id)
             if there is not None:
                 leaving.remove(there)
+                self._root.syncer.folder_changed(path)
         index = self._root.index.queues.get(queue)
         if index is None:
             return
@@ -92,16 +95,15 @@ class Beliefs:
         there = index.ready.folder(batch.id)
         if there is not None and there.batch == batch:
             return
-        folder = self._vacated(index, batch)
-        if folder is None:
-            folder = self._listed(queue, layout.ready(queue, batch), batch, index)
+        path = layout.ready(queue, batch)
+        folder = self._vacated(queue, index, batch, path) or self._listed(queue, path, batch, index)
         if folder is None:
             return
         index.ready.add_folder(folder)
         self._doubt(layout.queue_folder(queue))
-        self._root.syncer.published(layout.ready(queue, batch))
+        self._root.syncer.published(path)
 
-    def not_ready(self, index: QueueIndex, name: str) -> None:
+    def not_ready(self, queue: str, index: QueueIndex, name: str) -> None:
         there = index.ready.find(id_of(name))
         if there == (name, None):
             index.ready.remove(name, None)
@@ -109,7 +111,7 @@ class Beliefs:
         folder = index.ready.folder(id_of(name))
         if folder is not None and str(folder.batch) == name:
             index.ready.remove_folder(folder)
-            self._leaving[folder.batch.id] = folder
+            self._leaving[folder.batch.id] = folder, layout.ready(queue, name)
 
     def _hidden(self, index: QueueIndex, filed: Filed, due: Millis) -> None:
         root = self._root
@@ -119,15 +121,19 @@ class Beliefs:
         if known is not None and known.token == filed.token:
             if known.due != due:
                 # A lease that was extended elsewhere goes on here as the same one.
+                path = root.path_of(filed.queue, known)
+                root.syncer.folder_moved(path, f"{layout.DELAY}/{filed}")
                 known.due, known.due_monotonic = due, Millis(root.clock.monotonic() + left)
                 root.index.reschedule(filed.queue, known)
             return
         item: str | BatchFolder | None
         if isinstance(filed.item, Batch):
-            item = self._vacated(index, filed.item)
-            if item is None:
-                path = layout.hidden(filed.queue, filed.item, due, filed.token)
-                item = self._listed(filed.queue, path, filed.item, index)
+            path = layout.hidden(filed.queue, filed.item, due, filed.token)
+            item = self._vacated(filed.queue, index, filed.item, path)
+            item = item or self._listed(filed.queue, path, filed.item, index)
+            # It may have come through its queue before it was durably out of `new/`.
+            root.syncer.folder_changed(layout.queue_folder(filed.queue))
+            root.syncer.published(path)
         else:
             item = str(filed.item)
         if item is None:
@@ -138,6 +144,7 @@ class Beliefs:
         whole = index.find_hidden(filed.item.id)
         if whole is not None and whole.is_folder and whole.token == filed.token:
             # One entry's lease was extended, apart from its neighbours'.
+            self._doubt(root.path_of(filed.queue, whole))
             hidden.credits = whole.credits
             index.split(whole, whole.name_of(filed.item.id), hidden)
             root.index.reschedule(filed.queue, hidden)
@@ -159,34 +166,43 @@ class Beliefs:
         if hidden is not None:
             path = self._root.path_of(queue, hidden)
             index.unhide(hidden, [hidden.name_of(id)] if hidden.is_folder else None)
-            if hidden.is_folder and not hidden.names:
-                self.drop(path)
+            if hidden.is_folder:
+                self.has_thinned(path, hidden.names)
         place = index.ready.find(id)
         if place is not None:
             index.ready.remove(*place)
-            if place[1] is not None and not place[1].names:
-                self.drop(layout.ready(queue, place[1].batch))
+            if place[1] is not None:
+                self.has_thinned(layout.ready(queue, place[1].batch), place[1].names)
 
-    def drop(self, folder: str) -> None:
-        """All that was in a batch folder has left it: whoever saw that first removes it."""
+    def has_thinned(self, folder: str, left: Collection[str]) -> None:
+        """Something has left a batch folder, and that must be durable before the folder goes.
+
+        When nothing is left in it, whoever saw that first removes it.
+        """
         self._doubt(folder)
-        self._root.drop_after_sync(folder)
+        if not left:
+            self._root.drop_after_sync(folder)
 
-    def _vacated(self, index: QueueIndex, batch: Batch) -> BatchFolder | None:
-        """The batch has moved from where it was believed to be, with what is left in it."""
+    def _vacated(self, queue: str, index: QueueIndex, batch: Batch, path: str) -> BatchFolder | None:
+        """The batch has moved to `path` from where it was believed to be, with what is left in it."""
         folder = index.ready.folder(batch.id)
         if folder is not None:
+            was_at = layout.ready(queue, folder.batch)
             index.ready.remove_folder(folder)
         elif (hidden := index.find_hidden_batch(batch.id)) is not None:
             assert isinstance(hidden.item, BatchFolder)
-            folder = hidden.item
+            folder, was_at = hidden.item, self._root.path_of(queue, hidden)
             index.unhide(hidden)
+        elif batch.id in self._leaving:
+            folder, was_at = self._leaving.pop(batch.id)
         else:
-            folder = self._leaving.pop(batch.id, None)
-        if folder is None:
             return None
+        self._root.syncer.folder_moved(was_at, path)
         folder.batch = batch
-        return folder if folder.names else None
+        if folder.names:
+            return folder
+        self.has_thinned(path, ())
+        return None
 
     def _listed(self, queue: str, path: str, batch: Batch, index: QueueIndex) -> BatchFolder | None:
         names: list[str] = []
@@ -199,7 +215,10 @@ class Beliefs:
                 self.vacate(queue, index, entry.id)
                 names.append(found.name)
         if not names:
-            return None  # It has moved on, or is empty and about to be removed.
+            # It has moved on; or it is empty, and whoever has emptied it may not live to remove it.
+            if self._root.folders.is_there(path):
+                self.has_thinned(path, ())
+            return None
         return BatchFolder(batch, names, sum(map(length_of, names)))
 
     def _doubt(self, folder: str) -> None:

@@ -8,9 +8,8 @@ the folder sees the old settings or the new. What a tombstone dooms is emptied b
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -18,7 +17,7 @@ from ..files import layout
 from ..files.disk import Kind
 from ..files.folders import NameTaken, explained
 from ..index.hidden import QueueIndex
-from ..model.clock import Millis
+from ..model.clock import SECOND, Millis
 from ..model.errors import (
     DamagedSettings,
     InvalidQueueName,
@@ -28,11 +27,10 @@ from ..model.errors import (
     QueueNotFound,
     StoreError,
 )
-from ..model.ids import is_id
-from ..model.names import QUEUE_NAME, is_queue_name
-from ..model.settings import SPANS, QueueSettings, Record, decode
+from ..model.names import is_queue_name
+from ..model.settings import QueueSettings, Record, decode
 from .root import Root
-from .versions import Versions
+from .versions import SETTINGS_FILE, Versions
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +38,8 @@ Changed = TypeVar("Changed")
 
 _RIVALS: Final = 3
 """So many times somebody else may be faster with the next version of a queue's settings."""
-_FILE = re.compile(rf"(?P<queue>{QUEUE_NAME.pattern})\.(?P<version>[1-9][0-9]{{0,14}})\.json")
-_MANY_LOOKS: Final = 10
+_WRITTEN_BY_NOW: Final = Millis(2 * SECOND)
+"""Settings that aren't whole for so long were being written by somebody who has died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +70,10 @@ class Catalog:
         self.queues: dict[str, Live] = {}
         self.doomed: dict[str, int] = {}
         """Deleted queues that aren't emptied yet, with their tombstones' versions."""
-        self.unread: dict[str, int] = {}
-        """Queues of which newer settings are there that can't be read, and how often that was tried."""
+        self.doubtful: set[str] = set()
+        """Those of them of which others have written the tombstone, which may not be durable yet."""
+        self.unread: dict[str, tuple[int, Millis]] = {}
+        """Queues of which newer settings can't be read yet: their version, and since when."""
         self._made: set[str] = set()
         self._ended: set[str] = set()
         """Queues of others that were made, or have ended, and whose indexes don't know it yet."""
@@ -110,7 +110,7 @@ class Catalog:
         there = self.queues.get(name)
         if there is not None:
             if there.settings != settings:
-                raise QueueExists(queue=name, differing=_differing(there.settings, settings))
+                raise QueueExists(queue=name, differing=there.settings.differing(settings))
             return there
         self._check_target(name, settings)
         version = self._versions.next_version(name, 0)
@@ -143,7 +143,9 @@ class Catalog:
         written_ns = self._versions.write(name, version, settings, there.created_at)
         live = replace(there, settings=settings, version=version, written_ns=written_ns)
         self.queues[name] = live
-        self._root.after_sync.append(lambda: self._versions.drop(name, there.version))
+        self._root.after_sync.append(
+            partial(self._versions.drop, name, there.version, there.written_ns)
+        )
         return live
 
     def doom(self, name: str) -> None:
@@ -159,7 +161,7 @@ class Catalog:
         self._versions.write(name, version, None, live.created_at)
         del self.queues[name]
         self.doomed[name] = version
-        self._root.after_sync.append(lambda: self._versions.drop(name, live.version))
+        self._root.after_sync.append(partial(self._versions.drop, name, live.version, live.written_ns))
 
     def _unrivalled(self, change: Callable[[], Changed]) -> Changed:
         """Make a change that rests on the newest version, whoever wrote it."""
@@ -172,6 +174,16 @@ class Catalog:
                 log.info("somebody else changed the same queue first")
         return change()
 
+    def is_still_doomed(self, name: str) -> bool:
+        """Whether the queue is deleted and not buried, by anybody; False if that can't be told now."""
+        if self._root.is_shared:
+            try:
+                self.refresh()
+            except StoreError as error:
+                log.warning("the deleted queue %s has to wait: %s", name, error)
+                return False
+        return name in self.doomed
+
     def bury_tombstone(self, name: str) -> None:
         """Forget the doomed queue `name`, of which nothing is left but files of its settings.
 
@@ -179,7 +191,7 @@ class Catalog:
         one would. As long as one of them can't be unlinked, the queue is doomed, and the next tick
         tries again.
         """
-        if name not in self.doomed:
+        if not self.is_still_doomed(name):
             return
         if self._versions.drop_left(name):
             # What could be unlinked now must be so durably before the tombstone goes.
@@ -199,7 +211,7 @@ class Catalog:
         damaged: dict[str, int] = {}
         for entry in self._root.folders.scan(layout.CONFIG):
             path = f"{layout.CONFIG}/{entry.name}"
-            match = _FILE.fullmatch(entry.name)
+            match = SETTINGS_FILE.fullmatch(entry.name)
             if match is None or entry.kind is not Kind.FILE:
                 self._put_aside(path, "not a settings file")
                 continue
@@ -220,7 +232,7 @@ class Catalog:
             self._take(name, newest, versions[newest])
         for name, version in sorted(damaged.items()):
             # Written half when a crash came, it never counted. With messages, it did.
-            if name not in found and self._has_messages(name):
+            if name not in found and self._root.has_messages_of(name):
                 log.error("the settings of the queue %s are damaged: it has the defaults now", name)
                 record = Record(settings=QueueSettings(), created_at=self._root.clock.wall())
                 self._versions.write(name, version + 1, record.settings, record.created_at)
@@ -247,20 +259,19 @@ class Catalog:
         What is known of the messages stays as it is until `take_made`: this may be called in the midst
         of an operation on them.
         """
-        newest: dict[str, int] = {}
-        for found in self._root.folders.scan(layout.CONFIG):
-            match = _FILE.fullmatch(found.name)
-            if match is not None and found.kind is Kind.FILE:
-                name = match["queue"]
-                newest[name] = max(int(match["version"]), newest.get(name, 0))
-        for name in (self.queues.keys() | self.doomed.keys()) - newest.keys():
+        listed = self._versions.listed()
+        for name in (self.queues.keys() | self.doomed.keys()) - listed.keys():
             self.queues.pop(name, None)
             self.doomed.pop(name, None)
+            self._versions.forget(name, gone=True)
             self._ended.add(name)
-        for name in self.unread.keys() - newest.keys():
+        for name in self.unread.keys() - listed.keys():
             del self.unread[name]
-        for name, version in sorted(newest.items()):
-            self._learn(name, version)
+        for name, versions in sorted(listed.items()):
+            self._learn(name, versions)
+            if name in self.doomed:
+                # Whoever wrote the tombstone may not live to unlink what it supersedes.
+                self._versions.leave(name, [each for each in versions if each < self.doomed[name]])
 
     def take_made(self) -> set[str]:
         """The queues that others have made since the last call: what is in them isn't known yet.
@@ -277,34 +288,57 @@ class Catalog:
         made, self._made = self._made, set()
         return made & indexes.keys()
 
-    def _learn(self, name: str, version: int) -> None:
-        """Take in the newest version of one queue."""
+    def put_aside_unread(self) -> None:
+        """Whoever was writing settings that never became whole has died: a version is free again."""
+        now = self._root.clock.monotonic()
+        for name, (version, since) in list(self.unread.items()):
+            if now - since >= _WRITTEN_BY_NOW:
+                del self.unread[name]
+                self._put_aside(layout.config(name, version), "never written whole")
+
+    def _learn(self, name: str, versions: Sequence[int]) -> None:
+        """Take in the newest version of one queue that can be read."""
         live = self.queues.get(name)
-        if self.doomed.get(name) == version:
+        for version in versions:
+            written_ns = self._versions.written_ns(name, version)
+            if self.doomed.get(name) == version or (
+                live is not None and (live.version, live.written_ns) == (version, written_ns)
+            ):
+                record = None
+                break
+            try:
+                record = decode(self._root.disk.read(layout.config(name, version)), name)
+                break
+            except FileNotFoundError:
+                return  # Superseded: what came after it will be heard of.
+            except (OSError, DamagedSettings) as error:
+                # Mostly they are just being written, and nobody says when they have been.
+                log.debug("new settings of the queue %s can't be read: %s", name, error)
+                if self.unread.get(name, (0, 0))[0] != version:
+                    self.unread[name] = version, self._root.clock.monotonic()
+        else:
             return
-        written_ns = self._versions.written_ns(name, version)
-        if live is not None and (live.version, live.written_ns) == (version, written_ns):
-            return
-        try:
-            record = decode(self._root.disk.read(layout.config(name, version)), name)
-        except FileNotFoundError:
-            return  # Superseded: what came after it will be heard of.
-        except (OSError, DamagedSettings) as error:
-            # Mostly they are just being written, and nobody says when they have been.
-            looks = self.unread[name] = self.unread.get(name, 0) + 1
-            if looks == _MANY_LOOKS:
-                log.warning("new settings of the queue %s can't be read: %s", name, str(error))
-            return
-        self.unread.pop(name, None)
+        if version == versions[0]:
+            self.unread.pop(name, None)
+        if record is not None:
+            self._take_over(name, version, record, written_ns or 0)
+
+    def _take_over(self, name: str, version: int, record: Record, written_ns: int) -> None:
+        """Others have written this. It may not be durable, and what we promise will rest on it."""
+        root, live = self._root, self.queues.get(name)
+        root.syncer.folder_changed(layout.CONFIG)
+        root.syncer.folder_changed(layout.QUEUES)
         if live is None or not live.goes_on_as(version, record.created_at):
-            if name in self._root.index.queues:
+            if name in root.index.queues:
                 self._ended.add(name)  # What is known under this name is another queue's.
             else:
-                self._root.index.queues[name] = QueueIndex()
+                root.index.queues[name] = QueueIndex()
                 self._made.add(name)
         if record.settings is None:
             self.queues.pop(name, None)
             self.doomed[name] = version
+            self.doubtful.add(name)
+            root.after_sync.append(lambda: self.doubtful.discard(name))
             return
         self.doomed.pop(name, None)
         self.queues[name] = Live(
@@ -312,7 +346,7 @@ class Catalog:
             settings=record.settings,
             version=version,
             created_at=record.created_at,
-            written_ns=written_ns or 0,
+            written_ns=written_ns,
         )
 
     def _take(self, name: str, version: int, record: Record) -> None:
@@ -345,15 +379,6 @@ class Catalog:
         except OSError as error:
             raise explained(error) from error
 
-    def _has_messages(self, name: str) -> bool:
-        scan, prefix = self._root.folders.scan, f"{name}:"
-        # What was put into `new/` by hand may be waiting for a queue that never was.
-        return bool(scan(layout.queue_folder(name))) or any(
-            found.name.startswith(prefix) and not is_id(found.name.removeprefix(prefix))
-            for folder in (layout.DELAY, layout.NEW)
-            for found in scan(folder)
-        )
-
     def _check_target(self, name: str, settings: QueueSettings) -> None:
         """A dead-letter queue must exist and must not lead back here."""
         target = settings.dead_letter_queue
@@ -372,16 +397,3 @@ class Catalog:
             seen.add(target)
             live = self.queues.get(target)
             target = live.settings.dead_letter_queue if live is not None else ""
-
-
-def _differing(one: QueueSettings, other: QueueSettings) -> str:
-    mine, theirs = asdict(one), asdict(other)
-    return ", ".join(
-        f"{key} is {_shown(key, mine[key])}, not {_shown(key, theirs[key])}"
-        for key in mine
-        if mine[key] != theirs[key]
-    )
-
-
-def _shown(name: str, value: object) -> str:
-    return f"{value} ms" if name in SPANS else repr(value)

@@ -19,7 +19,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from ..files.disk import Disk
+from ..files import layout
+from ..files.disk import Disk, Lock
 from ..files.folders import Folders
 from ..files.syncer import Commit, Syncer
 from ..index.hidden import Index
@@ -41,6 +42,7 @@ from ..model.operations import (
 )
 from .adoption import Adoption
 from .catalog import Catalog
+from .clearance import Clearance
 from .leaser import Leaser
 from .letters import Letters
 from .peers import Peers, Watch
@@ -106,9 +108,12 @@ class Engine:
         self.catalog = Catalog(root)
         self._letters = Letters(root, self.catalog)
         self.peers = Peers(root, self.catalog, watch)
-        self._remover = Remover(root, self.catalog, self._letters, self.peers.seek)
-        self._requeuer = Requeuer(root, self.catalog, self._letters)
         self._sender = Sender(root, self.catalog)
+        self._remover = Remover(
+            root, self.catalog, self._letters, self.peers.seek, self._sender.is_arriving
+        )
+        self._clearance = Clearance(root, self.catalog)
+        self._requeuer = Requeuer(root, self.catalog, self._letters)
         self._may_be_shared = watch is not None
         self._succession = Succession(root, self.catalog, self._sender)
         self._leaser = Leaser(
@@ -129,7 +134,7 @@ class Engine:
         self._root.everything_changed()
         for name in list(self.catalog.doomed):
             # Only once the tombstone that was read is durable.
-            self._root.after_sync.append(partial(self._remover.empty, name))
+            self._root.after_sync.append(partial(self._clearance.empty, name))
         # What was found whole in `new/` is published after the first sync, and the tombstone of an
         # emptied queue goes after the second.
         self._is_recovering = True
@@ -153,18 +158,20 @@ class Engine:
 
     def _meet(self) -> None:
         """Find out who else is there, and take over what the dead have left."""
-        self.peers.has_news = False
+        was_told, self.peers.has_news = self.peers.has_news, False
         if not self._may_be_shared:
             return
         try:
             others = self._succession.look()
+            if others and not self._root.is_shared:
+                self._attach()
+            elif not others:
+                if was_told and not self._root.is_shared:
+                    self._attach()  # Somebody has come, and gone before that was heard.
+                self.peers.detach()
         except (OSError, StoreError) as error:
-            log.warning("who else has the root open can't be told for now: %s", error)
-            return
-        if others and not self._root.is_shared:
-            self._attach()
-        elif not others:
-            self.peers.detach()
+            log.warning("who else has the root open, or what they do, can't be told for now: %s", error)
+            self.peers.look_later()
 
     def _attach(self) -> None:
         """Work beside others from now on."""
@@ -175,11 +182,46 @@ class Engine:
 
     def apply(self, requests: Sequence[Request[Any]]) -> Work:
         """Do what `requests` ask, as far as it can be done before the sync."""
-        outcomes: list[Outcome] = [None] * len(requests)
+        gate = self._begin()
+        try:
+            return self._apply(requests)
+        finally:
+            if gate is not None:
+                gate.release()
+
+    def _begin(self) -> Lock | None:
+        """Take in what others have done, and shut the gate if there are none.
+
+        What is moved without regard to others, because there are none, must have moved before the next
+        one looks. Who finds somebody else in the gate works as if he were in already.
+        """
+        root = self._root
+        # Also of somebody who has just come: what he does must not be taken for anything else.
+        self.heed()
+        if not self._may_be_shared or root.is_shared or self._is_recovering:
+            return None
+        try:
+            gate = root.disk.lock(layout.FORMAT)
+        except OSError as error:
+            log.debug("the gate can't be shut: %s", error)
+            return None
         self.peers.listen()
+        if self.peers.has_news:
+            if gate is not None:
+                gate.release()
+                gate = None
+            self._meet()
+        root.folders.is_contended = root.is_shared or gate is None
+        return gate
+
+    def _apply(self, requests: Sequence[Request[Any]]) -> Work:
+        outcomes: list[Outcome] = [None] * len(requests)
         self._requeue_due()
         if not self._root.chores.ticks:
             self._finish_own()
+        elif any(isinstance(request, Delete) for request in requests):
+            # What is deleted must not be on its way to its queue.
+            self._sender.retry()
         self._run(requests, outcomes, CreateQueue, self._create)
         self._run(requests, outcomes, UpdateQueue, self._update)
         self._run(requests, outcomes, DeleteQueue, self._delete_queue)
@@ -247,8 +289,10 @@ class Engine:
     def _finish_own(self) -> None:
         """Go on with what was begun and couldn't be done at once."""
         self._sender.retry()
-        for name in list(self.catalog.doomed):
-            self._remover.empty(name)
+        # Only once the tombstone is durable, whoever wrote it.
+        for name in [name for name in self.catalog.doomed if name not in self.catalog.doubtful]:
+            self._empty(name)
+        self.catalog.put_aside_unread()
 
     def next_due(self) -> Millis | None:
         """The monotonic time at which the next hidden message is brought back here, if one is."""
@@ -287,11 +331,17 @@ class Engine:
     def _delete_queue(self, request: DeleteQueue) -> None:
         self.catalog.doom(request.name)
         # The tombstone must be durable first: it is what makes the removal of the messages right.
-        self._root.after_sync.append(lambda: self._remover.empty(request.name))
+        self._root.after_sync.append(lambda: self._empty(request.name))
+
+    def _empty(self, name: str) -> None:
+        """Empty a deleted queue, unless somebody has done so, and it was made again meanwhile."""
+        if self.catalog.is_still_doomed(name):
+            self._clearance.empty(name)
 
     def _purge(self, request: Purge) -> int:
         self.catalog.require(request.queue)
-        return self._remover.purge(request.queue)
+        self.peers.look_in(request.queue)
+        return self._clearance.purge(request.queue)
 
     def _run(
         self,

@@ -190,17 +190,26 @@ class Leaser:
     def give_back(self, request: GiveBack) -> None:
         """Undo leases that no consumer saw; one that is over already is what was wanted."""
         live = self._catalog.require(request.queue)
-        self._look_for(live, request.receipts)
+        left = self._give_back(live, request.receipts)
+        if left and self._root.is_shared:
+            self._give_back(live, left)  # Others have moved them meanwhile.
+
+    def _give_back(self, live: Live, texts: Sequence[str]) -> list[str]:
+        """The receipts of what isn't where it was believed to be."""
+        self._look_for(live, texts)
         index = self._root.index.queues[live.name]
-        together: dict[Hidden, dict[str, None]] = {}
-        for text in request.receipts:
+        together: dict[Hidden, dict[str, str]] = {}
+        for text in texts:
             try:
                 hidden, name = receipts.find_lease(index, receipts.parse(live.name, text))
             except StaleReceipt:
                 continue
-            together.setdefault(hidden, {})[name] = None
+            together.setdefault(hidden, {})[name] = text
+        left: list[str] = []
         for hidden, names in together.items():
-            self._requeuer.requeue(live, hidden, list(names), undo=True)
+            if not self._requeuer.requeue(live, hidden, list(names), undo=True):
+                left += names.values()
+        return left
 
     def _is_over(self, live: Live, name: str, folder: BatchFolder | None) -> bool:
         """Whether the head of the queue had to leave it undelivered: too old, or a dead letter."""

@@ -27,6 +27,9 @@ _LOOKS: Final = 2
 """So many listings must miss a message before it is believed to be gone: one may miss what moves."""
 
 
+_COARSEST_NS: Final = 2_000_000_000
+"""File systems tell the time of a change at least as exactly as this."""
+
 _SHARED: Final = (layout.CONFIG, layout.QUEUES, layout.DELAY, layout.REMOVE)
 """The folders in which the others are heard, besides those of the queues."""
 
@@ -57,8 +60,11 @@ class Peers:
         """Whether something was heard that could not be taken in."""
         self.has_news = False
         """Whether somebody has come or gone since this was last set to False."""
+        self._owners_seen_ns = 0
+        """When `owners/` had last changed, where nobody tells of it."""
         if watch is not None:
             watch.watch(layout.OWNERS)
+            self._owners_have_changed()
 
     def attach(self) -> None:
         """Others have the root open: listen from now on, and look at everything once."""
@@ -69,11 +75,20 @@ class Peers:
             self._watch.watch(folder)
         self.look()
 
+    def look_later(self) -> None:
+        """Something could not be taken in: look at everything, and for everybody, next time."""
+        self._has_missed = self.has_news = True
+
     def detach(self) -> None:
         """Nobody else is there any more: what they have done last is heard, and then nothing."""
         if self._watch is None or not self._root.is_shared:
             return
         self.listen()
+        if not self._watch.hears_all:
+            self.look()
+        if self._has_missed:
+            self.has_news = True  # Once more, when that was taken in.
+            return
         self._root.is_shared = self._root.folders.is_contended = False
         for folder in _SHARED:
             self._watch.unwatch(folder)
@@ -87,7 +102,7 @@ class Peers:
         changes = self._watch.changes()
         if changes is None or self._has_missed:
             changes, self._has_missed = None, False
-        if changes is None or any(change.folder == layout.OWNERS for change in changes):
+        if self._is_about_owners(changes):
             self.has_news = True
         if not self._root.is_shared:
             return
@@ -104,6 +119,27 @@ class Peers:
             log.warning("what others do can't be seen for now: %s", error)
             self._has_missed = True
 
+    def _is_about_owners(self, changes: Collection[Change] | None) -> bool:
+        assert self._watch is not None
+        if changes is not None and any(change.folder == layout.OWNERS for change in changes):
+            return True
+        if self._watch.hears_all or self._root.is_shared:
+            return changes is None
+        # Nobody tells of it, and who is alone has nothing else to look for.
+        return self._owners_have_changed()
+
+    def _owners_have_changed(self) -> bool:
+        """Whether anybody may have come or gone since this was last asked."""
+        try:
+            changed_ns = self._root.disk.facts(layout.OWNERS).changed_ns
+        except OSError as error:
+            log.warning("who else has the root open can't be told for now: %s", error)
+            return False
+        is_fresh = self._root.clock.wall() * 1_000_000 - changed_ns < _COARSEST_NS
+        has_changed, self._owners_seen_ns = changed_ns != self._owners_seen_ns, changed_ns
+        # Two changes within one tick of the file system's clock look like one.
+        return has_changed or is_fresh
+
     def _take_in(self, changes: Collection[Change]) -> None:
         """Believe what is true after all of `changes`, of which many are our own.
 
@@ -111,6 +147,10 @@ class Peers:
         """
         last: dict[tuple[str, str], bool] = {}
         for change in changes:
+            if change.folder == layout.QUEUES and not change.appeared:
+                # What had come to it before has left with it.
+                gone = layout.queue_folder(change.name)
+                last = {key: appeared for key, appeared in last.items() if key[0] != gone}
             last[change.folder, change.name] = change.appeared
         self._beliefs.staying = {
             lease_in(name)
@@ -171,7 +211,7 @@ class Peers:
             elif appeared:
                 self._beliefs.ready(queue, index, name)
             else:
-                self._beliefs.not_ready(index, name)
+                self._beliefs.not_ready(queue, index, name)
 
     def _hear_queue_folder(self, queue: str, *, appeared: bool) -> None:
         """A purge takes a queue's folder away and makes another."""
@@ -215,6 +255,8 @@ class Peers:
     def _look_at(self, queues: Collection[str]) -> None:
         """Believe what the folders show of `queues`: first forget what isn't there, then learn."""
         scan = self._root.folders.scan
+        # Whoever made their folders, again after a purge, may not have made that durable.
+        self._root.syncer.folder_changed(layout.QUEUES)
         hidden: dict[str, set[str]] = {queue: set() for queue in queues}
         for found in scan(layout.DELAY):
             queue = found.name.partition(":")[0]
@@ -245,12 +287,17 @@ class Peers:
             index.ready.remove_folder(folder)
             if layout.name_of(path) not in there:
                 continue
-            self._prune(path, folder)
+            left = {found.name for found in self._root.folders.scan(path)}
+            if not left.issubset(folder.names):
+                continue  # It was forgotten in part, and is learned anew.
+            gone = [name for name in folder.names if name not in left]
+            for name in gone:
+                folder.remove(name)
+            if gone:
+                self._beliefs.has_thinned(path, folder.names)
             if folder.names:
                 index.ready.add_folder(folder)
                 there.discard(layout.name_of(path))
-            else:
-                self._beliefs.drop(path)
 
     def _forget_hidden(self, queue: str, there: set[str]) -> None:
         """Forget what isn't in `delay/`; what is known already leaves `there`.
@@ -267,21 +314,21 @@ class Peers:
             elif isinstance(hidden.item, BatchFolder):
                 path = f"{layout.DELAY}/{now}"
                 left = {found.name for found in self._root.folders.scan(path)}
+                if not left.issubset(hidden.names):
+                    index.unhide(hidden)  # It was forgotten in part, and is learned anew.
+                    continue
                 gone = [inside for inside in hidden.names if inside not in left]
                 index.unhide(hidden, gone)
-                if not hidden.names:
-                    self._beliefs.drop(path)
+                if gone:
+                    self._beliefs.has_thinned(path, hidden.names)
             there.discard(name)
 
-    def _prune(self, path: str, folder: BatchFolder) -> None:
-        """Forget what has left the batch folder, which is in no index now."""
-        left = {found.name for found in self._root.folders.scan(path)}
-        for name in [name for name in folder.names if name not in left]:
-            folder.remove(name)
-
-    # What is believed.
-
     # What is asked again.
+
+    def look_in(self, queue: str) -> None:
+        """Know all that is in the queue at this moment."""
+        if self._watch is not None and self._root.is_shared and not self._watch.hears_all:
+            self._look_at([queue])
 
     def seek(self, queue: str, id: str) -> None:
         """Look for a message that is not where it was believed to be, or nowhere: listen, then list.
@@ -291,9 +338,13 @@ class Peers:
         if self._watch is None or not self._root.is_shared:
             return
         self.listen()
-        for _ in range(_LOOKS):
+        for look in range(_LOOKS):
             index = self._root.index.queues.get(queue)
-            if index is None or index.find_hidden(id) is not None or index.ready.find(id) is not None:
+            if index is None:
+                return
+            is_known = index.find_hidden(id) is not None or index.ready.find(id) is not None
+            # Where not all is heard, what is known may be long over.
+            if is_known and (look or self._watch.hears_all):
                 return
             try:
                 if self._watch.hears_all:

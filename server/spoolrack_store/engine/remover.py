@@ -1,7 +1,4 @@
-"""Deletes: a message is deleted when its move to `remove/` is durable; the reaper unlinks it later.
-
-A queue is deleted when its tombstone is durable; emptying it follows, and recovery finishes it.
-"""
+"""Deletes: a message is deleted when its move to `remove/` is durable; the reaper unlinks it later."""
 
 from __future__ import annotations
 
@@ -11,19 +8,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..files import layout
-from ..files.disk import Found, Kind
-from ..files.owners import is_living
-from ..index.hidden import Hidden, QueueIndex
+from ..files.disk import Kind
+from ..files.syncer import SyncFailed
+from ..index.hidden import Hidden
 from ..index.ready import BatchFolder
-from ..model.errors import InvalidRequest, MessageNotFound, StaleReceipt, StoreError
+from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StaleReceipt, StoreError
 from ..model.ids import is_id, sent_at
-from ..model.names import Batch, Filed, NotAName, id_of, parse_filed, parse_receipt
+from ..model.names import NotAName, id_of, parse_filed, parse_receipt
 from ..model.operations import ByReceipt, Delete, Target
 from ..model.transitions import Move, State
 from . import receipts
 from .catalog import Catalog, Live
 from .letters import Letters
-from .root import Root, item_of, path_in, place_of_ready
+from .root import Root, path_in, place_of_ready
 
 log = logging.getLogger(__name__)
 
@@ -65,14 +62,21 @@ class _Removals:
 class Remover:
     """Not thread-safe."""
 
-    def __init__(self, root: Root, catalog: Catalog, letters: Letters, seek: Seek) -> None:
-        """`seek` looks for a message, by queue and id, that others may have moved."""
+    def __init__(
+        self,
+        root: Root,
+        catalog: Catalog,
+        letters: Letters,
+        seek: Seek,
+        is_arriving: Callable[[str, str], bool],
+    ) -> None:
+        """`seek` looks for a message, by queue and id, that others may have moved; `is_arriving` says
+        whether one is sent and not in its queue yet."""
         self._root = root
         self._catalog = catalog
         self._letters = letters
         self._seek = seek
-
-    # Messages.
+        self._is_arriving = is_arriving
 
     def delete(self, requests: Sequence[Delete]) -> list[Results | StoreError]:
         outcomes: list[Results | StoreError] = []
@@ -101,6 +105,7 @@ class Remover:
                 self._look_for(one)
         removals = _Removals()
         unknown: list[_Asked] = []
+        gone: list[_Asked] = []
         for one in asked:
             try:
                 place = self._find(one.live, one.target)
@@ -109,13 +114,26 @@ class Remover:
                 continue
             if place is not None:
                 removals.add(one, *place)
-            elif not isinstance(one.target, ByReceipt):
+                continue
+            gone.append(one)
+            if not isinstance(one.target, ByReceipt):
                 unknown.append(one)
         self._look_in_remove(unknown)
+        self._promise_gone(gone)
         missed: list[_Asked] = []
         for (queue, container), names in removals.by_container.items():
             missed += self._remove(queue, container, names)
         return missed
+
+    def _promise_gone(self, gone: Sequence[_Asked]) -> None:
+        """Whoever has deleted these may not have made that durable, and now it is promised."""
+        if not gone or not self._root.is_shared:
+            return
+        try:
+            self._root.everything_changed()
+        except StoreError as error:
+            for one in gone:
+                one.fail(error)
 
     def _look_for(self, asked: _Asked) -> None:
         """Find out where the target is, if others may have moved it from where it is believed to be."""
@@ -127,6 +145,9 @@ class Remover:
         except StoreError:
             return  # No receipt, or no id: it is told so later.
         self._seek(asked.live.name, _id_of(asked.target))
+        # It may have become a dead letter.
+        for queue in self._graves(asked.live):
+            self._seek(queue, _id_of(asked.target))
 
     def _find(self, live: Live, target: Target) -> tuple[Container, str] | None:
         """Where the target lies; None if it isn't in the queue."""
@@ -150,16 +171,21 @@ class Remover:
         """Whether the message lives on as a dead letter, so that it isn't gone at all."""
         if self._letters.is_moving(id):
             return True
+        for name in self._graves(live):
+            index = self._root.index.queues.get(name)
+            if index is not None and (index.find_hidden(id) or index.ready.find(id)):
+                return True
+        return False
+
+    def _graves(self, live: Live) -> Iterator[str]:
+        """The queue's dead-letter queue, that one's, and so on."""
         seen = {live.name}
         name = live.settings.dead_letter_queue
         while name and name not in seen:
             seen.add(name)
-            index = self._root.index.queues.get(name)
-            if index is not None and (index.find_hidden(id) or index.ready.find(id)):
-                return True
+            yield name
             target = self._catalog.queues.get(name)
             name = target.settings.dead_letter_queue if target is not None else ""
-        return False
 
     def _look_in_remove(self, unknown: Sequence[_Asked]) -> None:
         """To delete what is deleted already succeeds, as long as it can be seen."""
@@ -173,8 +199,14 @@ class Remover:
             return
         for one in unknown:
             id = _id_of(one.target)
-            if id not in removed:
-                one.fail(MessageNotFound(queue=one.live.name, id=id))
+            if id in removed:
+                continue
+            try:
+                if self._is_arriving(one.live.name, id):
+                    raise DiskError(detail=f"message {id} is stored, and not in its queue yet")
+                raise MessageNotFound(queue=one.live.name, id=id)
+            except StoreError as error:
+                one.fail(error)
 
     def _removed_ids(self) -> set[str]:
         ids = set()
@@ -200,6 +232,10 @@ class Remover:
             try:
                 if not self._remove_folder(queue, container, folder):
                     missed += everybody
+                elif self._root.is_shared:
+                    # Others may have taken something out of it, unheard: that isn't deleted.
+                    there = self._names_in(layout.removed(queue, folder.batch))
+                    missed += [one for name in names if name not in there for one in names[name]]
             except StoreError as error:
                 for one in everybody:
                     one.fail(error)
@@ -213,6 +249,13 @@ class Remover:
                         one.fail(error)
         # With nobody else there, somebody has taken the file away by hand: that is as good as deleted.
         return missed if self._root.is_shared else []
+
+    def _names_in(self, folder: str) -> set[str]:
+        try:
+            return {found.name for found in self._root.folders.scan(folder)}
+        except StoreError as error:
+            # It has moved already, so nobody can be told that nothing has happened.
+            raise SyncFailed(f"what was deleted with {folder} can't be told: {error}") from error
 
     def _remove_folder(self, queue: str, container: Container, folder: BatchFolder) -> bool:
         root, index = self._root, self._root.index.queues[queue]
@@ -248,7 +291,7 @@ class Remover:
             index.ready.remove(name, container)
         return moved
 
-    # Messages that are too old.
+    # What is too old.
 
     def is_expired(self, live: Live, id: str) -> bool:
         retention = live.settings.retention
@@ -273,116 +316,6 @@ class Remover:
             except StoreError as error:
                 log.warning("an old message of %s stays for now: %s", live.name, error)
                 return
-
-    # Queues.
-
-    def purge(self, queue: str) -> int:
-        """Delete all messages of the queue; how many there were.
-
-        What is ready goes with one rename, however much it is. A failure leaves the rest in place.
-        """
-        root = self._root
-        index = root.index.queues[queue]
-        count = len(index)
-        self._remove_hidden(queue, index)
-        if index.ready.count:
-            self._remove_queue_folder(queue, index)
-        root.index.queues[queue] = QueueIndex()
-        try:
-            root.folders.make(layout.queue_folder(queue))
-        except StoreError as error:
-            log.warning("the folder of %s is made with its next message: %s", queue, error)
-        return count
-
-    def empty(self, queue: str) -> None:
-        """Remove what is left of a doomed queue, then its tombstone. Once may not be enough."""
-        root = self._root
-        index = root.index.queues.get(queue)
-        if index is None:
-            # It is empty: only files of its settings could not be unlinked.
-            root.after_sync.append(lambda: self._catalog.bury_tombstone(queue))
-            return
-        try:
-            sent = self._remove_sent(queue)
-            self._remove_hidden(queue, index)
-            self._remove_queue_folder(queue, index)
-            # Others may not have heard of the deletion. What they lease or extend while this looks, the
-            # next look finds: only one that finds nothing is the last.
-            if root.is_shared and (sent or self._sweep(queue)):
-                return
-        except StoreError as error:
-            log.warning("the deleted queue %s can't be emptied yet: %s", queue, error)
-            return
-        del root.index.queues[queue]
-        root.after_sync.append(lambda: self._catalog.bury_tombstone(queue))
-
-    def _remove_hidden(self, queue: str, index: QueueIndex) -> None:
-        for hidden in list(index.hidden()):
-            source = self._root.path_of(queue, hidden)
-            target = layout.removed(queue, item_of(hidden.item))
-            self._root.folders.move(
-                Move.DELETE,
-                hidden.state,
-                source,
-                State.REMOVED,
-                target,
-                is_folder=hidden.is_folder,
-            )
-            index.unhide(hidden)
-
-    def _remove_queue_folder(self, queue: str, index: QueueIndex) -> None:
-        """The queue's folder goes to `remove/` as if it were a batch."""
-        grave = Batch(id=self._root.ids.make(), count=max(1, index.ready.count))
-        self._root.folders.move(
-            Move.DELETE,
-            State.READY,
-            layout.queue_folder(queue),
-            State.REMOVED,
-            layout.removed(queue, grave),
-            is_folder=True,
-        )
-
-    def _remove_sent(self, queue: str) -> int:
-        """What of the doomed queue is still in `new/`; how much there was.
-
-        What a living process is writing it takes back itself.
-        """
-        count = 0
-        for found, filed in self._filed_in(layout.NEW, queue):
-            count += 1
-            owner = filed.item.owner
-            if owner not in (None, self._root.owner) and is_living(self._root.disk, owner):
-                continue
-            self._delete_filed(layout.NEW, found, filed, State.SENT)
-        return count
-
-    def _sweep(self, queue: str) -> int:
-        """What others have put into `delay/` of the doomed queue; how much there was."""
-        count = 0
-        for found, filed in self._filed_in(layout.DELAY, queue):
-            count += 1
-            state = State.DELAYED if filed.token is None else State.LEASED
-            self._delete_filed(layout.DELAY, found, filed, state)
-        return count
-
-    def _filed_in(self, folder: str, queue: str) -> Iterator[tuple[Found, Filed]]:
-        for found in self._root.folders.scan(folder):
-            try:
-                filed = parse_filed(found.name)
-            except NotAName:
-                continue
-            if filed.queue == queue:
-                yield found, filed
-
-    def _delete_filed(self, folder: str, found: Found, filed: Filed, state: State) -> None:
-        self._root.folders.move(
-            Move.DELETE,
-            state,
-            path_in(folder, found.name),
-            State.REMOVED,
-            layout.removed(filed.queue, filed.item),
-            is_folder=found.kind is Kind.FOLDER,
-        )
 
 
 def _id_of(target: Target) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from ..files import layout
-from ..files.disk import Disk, Kind
+from ..files.disk import Disk, Found, Kind
 from ..files.folders import Folders
 from ..files.syncer import Syncer
 from ..index.hidden import Hidden, Index
@@ -19,7 +19,7 @@ from ..index.ready import BatchFolder
 from ..model.chores import ALL_CHORES, Chores
 from ..model.clock import Clock, Millis
 from ..model.errors import StoreError
-from ..model.ids import IdMaker
+from ..model.ids import IdMaker, is_id
 from ..model.names import Item, parse_item
 
 log = logging.getLogger(__name__)
@@ -62,11 +62,26 @@ class Root:
         if self.disk.can_sync_all:
             self.syncer.file_written()
             return
-        for folder in layout.ALL:
+        # Also what is of queues that are being deleted.
+        queues = [layout.queue_folder(found.name) for found in self._folders_in(layout.QUEUES)]
+        for folder in (*layout.ALL, *queues):
             self.syncer.folder_changed(folder)
-        for found in self.folders.scan(layout.QUEUES):
-            if found.kind is Kind.FOLDER:  # Also those of queues that are being deleted.
-                self.syncer.folder_changed(layout.queue_folder(found.name))
+        for folder in (layout.NEW, layout.DELAY, *queues):
+            for batch in self._folders_in(folder):
+                self.syncer.folder_changed(path_in(folder, batch.name))
+
+    def _folders_in(self, folder: str) -> list[Found]:
+        return [found for found in self.folders.scan(folder) if found.kind is Kind.FOLDER]
+
+    def has_messages_of(self, queue: str) -> bool:
+        """Whether anything lies in the root that belongs to the queue, whether or not there is one."""
+        prefix = f"{queue}:"
+        # What was put into `new/` by hand may be waiting for a queue that never was.
+        return bool(self.folders.scan(layout.queue_folder(queue))) or any(
+            found.name.startswith(prefix) and not is_id(found.name.removeprefix(prefix))
+            for folder in (layout.DELAY, layout.NEW)
+            for found in self.folders.scan(folder)
+        )
 
     def was_faster(self, source: str) -> None:
         """Somebody else has taken what was at `source`."""

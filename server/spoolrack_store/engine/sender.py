@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..files import layout
+from ..files.disk import Kind
+from ..files.syncer import SyncFailed
 from ..index.hidden import Hidden
 from ..index.ready import BatchFolder
 from ..model import content
@@ -25,7 +27,7 @@ from ..model.errors import (
     StoreError,
 )
 from ..model.ids import sent_at
-from ..model.names import Batch, Entry
+from ..model.names import Batch, Entry, id_of
 from ..model.operations import Outgoing, Send, Sent
 from ..model.settings import MAX_DELAY
 from ..model.transitions import Move, State
@@ -125,6 +127,21 @@ class Sender:
         for written in waiting:
             self.publish(written)
 
+    def is_arriving(self, queue: str, id: str) -> bool:
+        """Whether a message is sent, by whomever, and not in its queue yet; lists `new/`."""
+        if any(written.queue == queue and _holds(written.names, id) for written in self._unpublished):
+            return True
+        if not self._root.is_shared:
+            return False
+        for found in self._root.folders.scan(layout.NEW):
+            path, prefix = path_in(layout.NEW, found.name), f"{queue}:"
+            if found.kind is Kind.FOLDER and found.name.startswith(prefix):
+                if id in self._root.folders.ids_inside(path):
+                    return True
+            elif found.name.startswith(prefix + id):
+                return True
+        return False
+
     def _grouped(
         self, live: Live, messages: Sequence[Outgoing], results: list[Sent | StoreError | None]
     ) -> Iterable[_Group]:
@@ -179,16 +196,23 @@ class Sender:
     def _require_queue(self, group: _Group, written: Written) -> None:
         """Somebody else may have deleted the queue: then nothing of it is sent."""
         before = self._catalog.require(group.queue)
-        if self._catalog.is_current(before):
-            return
-        self._catalog.refresh()
         try:
+            if self._catalog.is_current(before):
+                return
+            self._catalog.refresh()
             now = self._catalog.require_open(group.queue)
-            if not before.goes_on_as(now.version, now.created_at):
+            if now != before and not before.goes_on_as(now.version, now.created_at):
                 raise QueueNotFound(queue=group.queue)
-        except StoreError:
-            self._withdraw(written)
+        except StoreError as error:
+            self._take_back(written, error)
             raise
+
+    def _take_back(self, written: Written, why: StoreError) -> None:
+        """Whoever is told `why` it isn't sent must never find it delivered."""
+        try:
+            self._remove(written)
+        except StoreError as error:
+            raise SyncFailed(f"{written.path} is refused ({why}), and stays: {error}") from error
 
     def _require_room(self, group: _Group) -> None:
         space = self._root.folders.space()
@@ -271,17 +295,20 @@ class Sender:
         Whoever deletes it waits for this, if it was another process.
         """
         try:
-            self._root.folders.move(
-                Move.DELETE,
-                State.SENT,
-                written.path,
-                State.REMOVED,
-                layout.removed(written.queue, written.item),
-                is_folder=isinstance(written.item, Batch),
-            )
+            self._remove(written)
         except StoreError as error:
             log.warning("%s is deleted with its queue, and stays for now: %s", written.path, error)
             self._unpublished.append(written)
+
+    def _remove(self, written: Written) -> None:
+        self._root.folders.move(
+            Move.DELETE,
+            State.SENT,
+            written.path,
+            State.REMOVED,
+            layout.removed(written.queue, written.item),
+            is_folder=isinstance(written.item, Batch),
+        )
 
     def publish(self, written: Written) -> None:
         """Move what is durable to where consumers find it."""
@@ -323,6 +350,10 @@ class Sender:
             index.ready.add(item)
         else:
             index.ready.add_folder(item)
+
+
+def _holds(names: Iterable[str], id: str) -> bool:
+    return any(id_of(name) == id for name in names)
 
 
 def _merge(group: _Group, groups: list[_Group], open_groups: dict[tuple[str, Millis], _Group]) -> None:

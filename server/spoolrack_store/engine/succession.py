@@ -69,6 +69,8 @@ class Succession:
 
     def _take_over(self, dead: set[str], left: dict[str, tuple[Found, Filed]]) -> None:
         root = self._root
+        # What they did last may not be durable.
+        root.everything_changed()
         heir = Heir(root, self._sender)
         gone = {owner for owner in dead if not is_living(root.disk, owner)}
         for path, (found, filed) in left.items():
@@ -83,10 +85,8 @@ class Succession:
             if item is not None:
                 heir.take_over(path, filed, item)
         if gone:
-            # What they did last may not be durable. What they deleted may be unlinked when it is, but
-            # not what others delete in the meantime.
+            # What they deleted may be unlinked when it is, but not what others delete in the meantime.
             removed = root.folders.scan(layout.REMOVE)
-            root.everything_changed()
             root.after_sync.append(lambda: self._bury(gone, removed))
         if heir.delivered or heir.undone:
             log.info(

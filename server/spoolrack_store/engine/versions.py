@@ -7,16 +7,25 @@ its queue is gone. What a version means is the catalog's.
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Collection
+from typing import Final
 
 from ..files import layout
+from ..files.disk import Kind
 from ..files.folders import NameTaken, explained
 from ..files.syncer import SyncFailed
 from ..model.clock import Millis
 from ..model.errors import StoreError
+from ..model.names import QUEUE_NAME
 from ..model.settings import QueueSettings, Record, encode
 from .root import Root
 
 log = logging.getLogger(__name__)
+
+SETTINGS_FILE: Final = re.compile(
+    rf"(?P<queue>{QUEUE_NAME.pattern})\.(?P<version>[1-9][0-9]{{0,14}})\.json"
+)
 
 
 class Versions:
@@ -57,6 +66,17 @@ class Versions:
             log.warning("the settings of %s can't be looked at for now: %s", name, error)
             return 0
 
+    def listed(self) -> dict[str, list[int]]:
+        """All versions that are there, by queue, the newest first."""
+        listed: dict[str, list[int]] = {}
+        for found in self._root.folders.scan(layout.CONFIG):
+            match = SETTINGS_FILE.fullmatch(found.name)
+            if match is not None and found.kind is Kind.FILE:
+                listed.setdefault(match["queue"], []).append(int(match["version"]))
+        for versions in listed.values():
+            versions.sort(reverse=True)
+        return listed
+
     def written_ns(self, name: str, version: int) -> int | None:
         """When the file of a version was written; None if it isn't there."""
         try:
@@ -66,9 +86,15 @@ class Versions:
         except OSError as error:
             raise explained(error) from error
 
-    def drop(self, name: str, version: int) -> None:
-        """Unlink a version that is superseded; if that fails, remember it."""
+    def drop(self, name: str, version: int, written_ns: int = 0) -> None:
+        """Unlink a version that is superseded; if that fails, remember it.
+
+        With `written_ns` only the file of that time: others may have deleted the queue meanwhile, and
+        made it again, with the same versions.
+        """
         try:
+            if written_ns and self.written_ns(name, version) not in (written_ns, None):
+                return
             self._root.folders.drop(layout.config(name, version))
         except StoreError as error:
             log.warning("settings of %s that no longer count stay for now: %s", name, error)
@@ -86,6 +112,11 @@ class Versions:
             disk.sync_file(path)
         except OSError as error:
             raise SyncFailed(str(error)) from error
+
+    def leave(self, name: str, versions: Collection[int]) -> None:
+        """Others have superseded these, and may not live to unlink them."""
+        if versions:
+            self._left.setdefault(name, set()).update(versions)
 
     def drop_left(self, name: str) -> bool:
         """Unlink what could not be unlinked before; whether there was anything."""

@@ -87,7 +87,7 @@ class Folders:
             self.settle(source)
         self._syncer.settle_publication(layout.folder_of(source))
         if not self._take(source, source_state, target, is_folder=is_folder):
-            if target_state is not State.READY or not self._is_there(source):
+            if target_state is not State.READY or not self.is_there(source):
                 return False
             # It is the queue's folder that somebody took away, for a purge or with the queue.
             folder = layout.folder_of(target)
@@ -183,7 +183,8 @@ class Folders:
         """Keep back again what was given up to moves on a full disk, if there is room."""
         self._reserve.fill()
 
-    def _is_there(self, path: str) -> bool:
+    def is_there(self, path: str) -> bool:
+        """Whether anything is at `path` now."""
         try:
             self._disk.facts(path)
         except FileNotFoundError:

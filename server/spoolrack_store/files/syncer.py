@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .disk import FORBIDDEN, OUT_OF_HANDLES, Disk
+from .disk import FORBIDDEN, OUT_OF_HANDLES, Disk, Kind
 
 FEW_FOLDERS: Final = 8
 """Up to so many folders are synced one by one; above, one sync of the file system is cheaper."""
@@ -114,12 +114,23 @@ class Syncer:
             if self._disk.can_sync_all:
                 self._disk.sync_all()
             else:
-                self._disk.sync_folder(folder.rpartition("/")[0])
+                self._sync_all_below(_ROOT)
         except OSError as error:
             # The folder couldn't be opened, so no sync has failed; and `sync_all` opens nothing.
             if error.errno not in OUT_OF_HANDLES | FORBIDDEN or not self._disk.can_sync_all:
                 raise
             self._disk.sync_all()
+
+    def _sync_all_below(self, folder: str) -> None:
+        """Wherever it has gone, it is synced, and what it has left, too."""
+        try:
+            self._disk.sync_folder(folder)
+            found = self._disk.scan(folder)
+        except FileNotFoundError:
+            return  # It goes on moving: whoever moves it syncs it.
+        for each in found:
+            if each.kind is Kind.FOLDER:
+                self._sync_all_below(each.name if folder == _ROOT else f"{folder}/{each.name}")
 
 
 class Commit:

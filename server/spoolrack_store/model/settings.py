@@ -79,6 +79,19 @@ class QueueSettings:
                 raise InvalidSetting(name=name, value=value, rule="is not a setting of a queue")
         return replace(self, **changes)  # type: ignore[arg-type]  # checked in __post_init__
 
+    def differing(self, other: QueueSettings) -> str:
+        """In words, what of these settings is not as in `other`."""
+        mine, theirs = asdict(self), asdict(other)
+        return ", ".join(
+            f"{key} is {_shown(key, mine[key])}, not {_shown(key, theirs[key])}"
+            for key in mine
+            if mine[key] != theirs[key]
+        )
+
+
+def _shown(name: str, value: object) -> str:
+    return f"{value} ms" if name in SPANS else repr(value)
+
 
 def _within(name: str, value: object, least: int, most: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
