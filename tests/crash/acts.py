@@ -5,6 +5,11 @@
 is a plot and its lines. A line is one commit, of one request or of several joined by `+`, or something
 else that happens. What an act is about is said by numbers that fit any state, such as "the third of
 the receipts that consumer 0 holds, counted round", so that a line can be dropped and the rest be told.
+
+Where the plot has several engines on one disk, they are called a, b and c, and a line says whose it is.
+Each can stop after the first or the second part of a commit, while others go on:
+
+    plot 5 any-subset syncfs strict 2 of 2; a: apply send q 3 5 0; b: tick; die a 1 kill; a: sync
 """
 
 from __future__ import annotations
@@ -38,9 +43,13 @@ EVENTS = {
     "reap": "",
     "put": "queue size",
     "heal": "",
+    "heed": "",
+    "lose": "",
+    "deafen": "",
 }
 """What else happens. `later` ticks, lets time pass, and ticks; `put` puts a file into `new/` by
-hand."""
+hand. With several engines, one can `heed` what the others did, or `lose` all that it hasn't heard yet;
+one that is `deafen`ed isn't told of anything any more, and lists the folders every second."""
 WORDS = REQUESTS | EVENTS
 
 
@@ -101,7 +110,58 @@ class Fail:
         return f"fail {self.fault.value} {self.skip} {self.times} {self.cut}"
 
 
-Line = tuple[Act, ...] | Crash | Fail
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One of several engines does something: a whole commit, or the next part of one."""
+
+    who: str
+    part: str
+    """`apply`, `sync` or `finish`; empty: all of it."""
+    acts: tuple[Act, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (f"{self.who}:", self.part, " + ".join(map(str, self.acts)))))
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """One of several dies during what it does next: after a kill the others go on; after a power cut
+    the first one starts again."""
+
+    who: str
+    place: Place
+
+    def __str__(self) -> str:
+        return f"die {self.who} {self.place}"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """One of several that is dead, or failed, starts again, beside those who live."""
+
+    who: str
+
+    def __str__(self) -> str:
+        return f"open {self.who}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Calls of one of several fail, as with `Fail`; the others' don't."""
+
+    who: str
+    fault: Fault
+    skip: int
+    times: int
+
+    def __str__(self) -> str:
+        return f"trouble {self.who} {self.fault.value} {self.skip} {self.times}"
+
+
+SharedLine = Turn | Death | Opening | Trouble
+Line = tuple[Act, ...] | Crash | Fail | SharedLine
+PARTS = ("apply", "sync", "finish")
+ENGINES = "abc"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +174,18 @@ class Plot:
     can_sync_all: bool = True
     relaxed: bool = False
     max_receives: int = 2
+    engines: int = 1
 
     def __str__(self) -> str:
         syncs = "syncfs" if self.can_sync_all else "fsync"
         leases = "relaxed" if self.relaxed else "strict"
-        return f"plot {self.seed} {self.model.value} {syncs} {leases} {self.max_receives}"
+        several = "" if self.engines == 1 else f" of {self.engines}"
+        return f"plot {self.seed} {self.model.value} {syncs} {leases} {self.max_receives}{several}"
+
+    @property
+    def names(self) -> str:
+        """Those of the engines, a letter each."""
+        return ENGINES[: self.engines]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +218,15 @@ def parse_act(text: str) -> Act:
 
 def _parse_line(text: str) -> Line:
     words = text.split()
+    if words[0].endswith(":"):
+        return _parse_turn(words[0][:-1], words[1:])
     match words[0]:
+        case "die":
+            return Death(words[1], _parse_place(words[2:]))
+        case "open":
+            return Opening(words[1])
+        case "trouble":
+            return Trouble(words[1], Fault(words[2]), int(words[3]), int(words[4]))
         case "crash":
             places = [_parse_place(part.split()) for part in " ".join(words[1:]).split("&")]
             return Crash(tuple(places))
@@ -160,6 +235,12 @@ def _parse_line(text: str) -> Line:
             return Fail(Fault(words[1]), int(words[2]), int(words[3]), cut)
         case _:
             return tuple(map(parse_act, text.split("+")))
+
+
+def _parse_turn(who: str, words: Sequence[str]) -> Turn:
+    part, rest = (words[0], words[1:]) if words[0] in PARTS else ("", words)
+    acts = " ".join(rest).split("+") if rest else ()
+    return Turn(who, part, tuple(map(parse_act, acts)))
 
 
 def _parse_place(words: Sequence[str]) -> Place:
@@ -171,7 +252,7 @@ def _parse_place(words: Sequence[str]) -> Place:
 
 
 def _parse_plot(words: Sequence[str]) -> Plot:
-    word, seed, model, syncs, leases, most = words
+    word, seed, model, syncs, leases, most, *several = words
     if word != "plot":
         raise ValueError(f"a history begins with its plot: {' '.join(words)}")
     return Plot(
@@ -180,4 +261,5 @@ def _parse_plot(words: Sequence[str]) -> Plot:
         can_sync_all=syncs == "syncfs",
         relaxed=leases == "relaxed",
         max_receives=int(most),
+        engines=int(several[1]) if several else 1,
     )

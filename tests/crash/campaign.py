@@ -46,20 +46,21 @@ class Campaign:
 
     def _story(self, seed: int, tally: Tally) -> None:
         try:
-            _count(tally, tell(random_history(seed), trying=SomeDeaths(seed, share=SHARE)))
+            count(tally, tell(random_history(seed), trying=SomeDeaths(seed, share=SHARE)))
         except BrokenStory as broken:
-            self._note(broken, tally)
+            self.note(broken, tally)
 
     def _workload(self, number: int, tally: Tally) -> None:
         work = spread(number % TOTAL)
         try:
-            _count(tally, try_deaths(work, deep=DEEP, first=number))
+            count(tally, try_deaths(work, deep=DEEP, first=number))
             if number % ERRORS_IN == 0:
-                _count(tally, try_errors(work))
+                count(tally, try_errors(work))
         except BrokenStory as broken:
-            self._note(broken, tally)
+            self.note(broken, tally)
 
-    def _note(self, broken: BrokenStory, tally: Tally) -> None:
+    def note(self, broken: BrokenStory, tally: Tally) -> None:
+        """Count a broken promise, with the smallest history that breaks it."""
         if self._shrunk < SHRUNK:
             self._shrunk += 1
             broken = smallest(broken)
@@ -69,7 +70,8 @@ class Campaign:
         tally.broken.append(f"{broken}\n  {command_for(broken.history)}")
 
 
-def _count(tally: Tally, told: Told) -> None:
+def count(tally: Tally, told: Told) -> None:
+    """Add what was told."""
     tally.runs += told.stories
     tally.crashes += told.crashes
     tally.messages += told.messages

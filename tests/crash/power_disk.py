@@ -122,6 +122,10 @@ class PowerDisk(MemoryDisk):
         """What is in the files of which a sync has failed."""
         return {file.content for file in self._given_up}
 
+    def is_given_up(self, file: Node) -> bool:
+        """Whether a sync of this file has failed."""
+        return file in self._given_up
+
     def give_up(self, path: str | None) -> None:
         """A sync of the file at `path`, or of everything, fails: what it should have written is never
         written any more, though whoever reads it finds it until the power is cut."""
@@ -288,6 +292,7 @@ def _copied(node: Node, nodes: dict[Node, Node]) -> Node:
 
 def _copied_folder(folder: Folder, nodes: dict[Node, Node]) -> Folder:
     copy = _copied_folder_only(folder, nodes)
+    copy.changed = folder.changed
     copy.entries = {name: _copied(node, nodes) for name, node in folder.entries.items()}
     return copy
 

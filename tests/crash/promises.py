@@ -261,7 +261,9 @@ class Promises:
         """
         before = self.alive
         self.dead |= self.alive.keys() - found.keys()
-        self.alive = {id: _fate(each, now, before.get(id), crashed) for id, each in found.items()}
+        self.alive = {
+            id: fate_of(each, now, before.get(id), crashed=crashed) for id, each in found.items()
+        }
         self.queues = dict(queues)
         self.open = Open()
 
@@ -328,7 +330,7 @@ class Promises:
         return name.queue in self.open.receiving and name.receives == before + 1
 
 
-def _fate(found: Found, now: Now, before: Fate | None, crashed: bool) -> Fate:
+def fate_of(found: Found, now: Now, before: Fate | None, *, crashed: bool) -> Fate:
     name = found.name
     due = name.due or 0
     ends = now.monotonic + due - now.wall if due else 0

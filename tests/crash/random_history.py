@@ -24,7 +24,7 @@ POWER = 0.8
 
 
 def random_history(seed: int) -> History:
-    return _Inventing(seed).history()
+    return Inventing(seed).history()
 
 
 def plot_of(random: Random, seed: int) -> Plot:
@@ -37,7 +37,9 @@ def plot_of(random: Random, seed: int) -> Plot:
     )
 
 
-class _Inventing:
+class Inventing:
+    """Makes up what happens, from a seed."""
+
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = random = Random(f"history {seed}")
@@ -72,9 +74,10 @@ class _Inventing:
             case 3 if self.random.random() < 0.5:
                 return (Act("put", (self._queue(), self._pick(0, 5, 60))),)
             case _:
-                return self._commit()
+                return self.commit()
 
-    def _commit(self) -> Line:
+    def commit(self) -> tuple[Act, ...]:
+        """One to three requests that are made together."""
         makers: list[Callable[[], Act]] = [
             *[self._send] * 4,
             *[self._receive] * 4,

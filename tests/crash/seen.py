@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,7 +16,9 @@ from memory_disk import File, Folder
 from power_disk import PowerDisk
 from spoolrack_store.files import layout
 from spoolrack_store.index.hidden import Hidden
+from spoolrack_store.model.errors import DamagedSettings
 from spoolrack_store.model.names import Batch, Item, moved_out, parse_entry, parse_filed, parse_item
+from spoolrack_store.model.settings import QueueSettings, Record, decode
 from spoolrack_store.model.transitions import State
 
 
@@ -54,10 +57,12 @@ TORN = b"torn: "
 def name_at(path: str) -> Name:
     """What the path of a message says; raises `NotAName`."""
     place, first, *rest = path.split("/")
-    if place == layout.DELAY:
+    if place in (layout.DELAY, layout.NEW):
         filed = parse_filed(first)
         queue, due, token = filed.queue, filed.due, filed.token
         state = State.DELAYED if token is None else State.LEASED
+        if due is None:
+            state = State.READY  # As far as anybody was promised: it is still in `new/`.
         item: Item = filed.item
     else:
         queue, due, token, state = first, None, None, State.READY
@@ -77,25 +82,52 @@ def name_at(path: str) -> Name:
     )
 
 
-def files_of(disk: PowerDisk) -> dict[str, File]:
-    """The files of all messages in queues, leased and delayed ones too, by path."""
+def files_of(disk: PowerDisk, *, may_be_empty: bool = False) -> dict[str, File]:
+    """The files of all messages in queues, leased and delayed ones too, by path.
+
+    A batch folder that is empty is removed with the commit that has emptied it: who looks in between
+    says so with `may_be_empty`.
+    """
     files: dict[str, File] = {}
     queues, delay = disk.root.entries[layout.QUEUES], disk.root.entries[layout.DELAY]
     assert isinstance(queues, Folder)
     assert isinstance(delay, Folder)
     for queue, folder in queues.entries.items():
         assert isinstance(folder, Folder)
-        _collect(f"{layout.QUEUES}/{queue}", folder, files)
-    _collect(layout.DELAY, delay, files)
+        _collect(f"{layout.QUEUES}/{queue}", folder, files, may_be_empty)
+    _collect(layout.DELAY, delay, files, may_be_empty)
     return files
 
 
-def _collect(path: str, folder: Folder, files: dict[str, File]) -> None:
+def sent_files_of(disk: PowerDisk) -> dict[str, File]:
+    """The files of what was sent, and isn't where consumers find it, by path."""
+    files: dict[str, File] = {}
+    new = disk.root.entries[layout.NEW]
+    assert isinstance(new, Folder)
+    _collect(layout.NEW, new, files, may_be_empty=True)
+    return files
+
+
+def settings_on(disk: PowerDisk) -> dict[str, QueueSettings]:
+    """The newest settings of each queue, as far as they are whole; none of those that are deleted."""
+    newest: dict[str, tuple[int, Record]] = {}
+    for found in disk.scan(layout.CONFIG):
+        queue, version, _ = found.name.rsplit(".", 2)
+        with suppress(DamagedSettings):
+            record = decode(disk.read(f"{layout.CONFIG}/{found.name}"), found.name)
+            if queue not in newest or int(version) > newest[queue][0]:
+                newest[queue] = int(version), record
+    return {
+        queue: record.settings for queue, (_, record) in newest.items() if record.settings is not None
+    }
+
+
+def _collect(path: str, folder: Folder, files: dict[str, File], may_be_empty: bool) -> None:
     for name, node in folder.entries.items():
         if isinstance(node, File):
             files[f"{path}/{name}"] = node
         elif isinstance(node, Folder):
-            assert node.entries, f"{path}/{name} is empty"
+            assert node.entries or may_be_empty, f"{path}/{name} is empty"
             for inside, file in node.entries.items():
                 assert isinstance(file, File)
                 files[f"{path}/{name}/{inside}"] = file

@@ -8,20 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from acts import Act, Crash, Fail, History, Line, Place, Plot
+from acts import Act, Crash, Death, Fail, History, Line, Opening, Place, Plot, Trouble, Turn
 from cuts import KILL, Bytes, Cut, Keep
 from promises import Kind
-from telling import BrokenStory, tell
+from shared_telling import tell_shared
+from telling import BrokenStory, Told, tell
 
 MOST_TELLINGS = 3_000
 
 Fails = Callable[[History], BrokenStory | None]
 
 
+def tell_any(history: History) -> Told:
+    """Tell it to its end, whether it is about one engine or about several; raises `BrokenStory`."""
+    return tell(history) if history.plot.engines == 1 else tell_shared(history)[0]
+
+
 def failure(history: History) -> BrokenStory | None:
     """How the history fails, if it does."""
     try:
-        tell(history)
+        tell_any(history)
     except BrokenStory as broken:
         return broken
     return None
@@ -99,8 +105,8 @@ class _Shrinking:
 
 
 def _simpler_plots(plot: Plot) -> Iterator[Plot]:
-    plain = Plot()
-    for name in ("relaxed", "can_sync_all", "model", "max_receives", "seed"):
+    plain = Plot(engines=min(2, plot.engines))
+    for name in ("engines", "relaxed", "can_sync_all", "model", "max_receives", "seed"):
         if getattr(plot, name) != getattr(plain, name):
             yield replace(plot, **{name: getattr(plain, name)})
 
@@ -121,12 +127,33 @@ def _simpler_lines(line: Line) -> Iterator[Line]:
             if line.skip:
                 yield replace(line, skip=line.skip // 2)
                 yield replace(line, skip=line.skip - 1)
+        case Turn():
+            if line.part == "apply":
+                yield replace(line, part="")
+            for acts in _fewer_acts(line.acts):
+                yield replace(line, acts=acts)
+        case Death():
+            for simpler in _simpler_places(line.place, is_first=True):
+                yield replace(line, place=simpler)
+        case Trouble():
+            if line.times > 1:
+                yield replace(line, times=1)
+            if line.skip:
+                yield replace(line, skip=line.skip // 2)
+                yield replace(line, skip=line.skip - 1)
+        case Opening():
+            pass
         case _:
-            for at, act in enumerate(line):
-                if len(line) > 1:
-                    yield line[:at] + line[at + 1 :]
-                for simple in _simpler_acts(act):
-                    yield (*line[:at], simple, *line[at + 1 :])
+            yield from _fewer_acts(line)
+
+
+def _fewer_acts(acts: tuple[Act, ...]) -> Iterator[tuple[Act, ...]]:
+    """Without one of them, or with a simpler one."""
+    for at, act in enumerate(acts):
+        if len(acts) > 1:
+            yield acts[:at] + acts[at + 1 :]
+        for simple in _simpler_acts(act):
+            yield (*acts[:at], simple, *acts[at + 1 :])
 
 
 def _simpler_places(place: Place, *, is_first: bool) -> Iterator[Place]:

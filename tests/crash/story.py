@@ -148,7 +148,7 @@ class Story:
     def _found(self) -> dict[str, Found]:
         """All messages as they lie in the folders, once the index has the same."""
         if self._unreadable:
-            self.fates.aside = _ids_aside(self.power)
+            self.fates.aside = ids_aside(self.power)
         try:
             files = files_of(self.power)
             check_index(self.rig, files)
@@ -265,7 +265,8 @@ class Story:
         raise Broken(Kind.LOST, f"never delivered: {sorted(self.fates.alive)}")
 
 
-def _ids_aside(power: PowerDisk) -> frozenset[str]:
+def ids_aside(power: PowerDisk) -> frozenset[str]:
+    """The ids in quarantine."""
     ids: set[str] = set()
     waiting = ["quarantine"]
     while waiting:

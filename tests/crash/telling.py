@@ -176,7 +176,7 @@ class _Teller:
         disk, power = self._story.disk, self._story.power
         first, *others = crash.places
         torn = first.what if disk.died_torn else None
-        at = Place(disk.changes - self._line_began, torn, _explicit(first.cut, power))
+        at = Place(disk.changes - self._line_began, torn, explicit(first.cut, power))
         self._lines.insert(max(0, len(self._lines) - 1), Crash((at, *others)))
         self._crash = None
         self._restart(crash.places)
@@ -214,7 +214,7 @@ class _Teller:
         assert self._trying is not None
         power = left()
         for cut in self._trying.cuts(step, power):
-            place = Place(step.number - self._line_began, step.torn, _explicit(cut, power))
+            place = Place(step.number - self._line_began, step.torn, explicit(cut, power))
             found = power.copy() if cut.keep is Keep.KILL else power.cut(cut)
             key = (self._story.phase, self._story.now, found.signature())
             if key not in self._judged:
@@ -244,7 +244,7 @@ class _Teller:
             try:
                 again.start(found)
             except Exception as error:
-                again_at = Place(step.number, step.torn, _explicit(cut, power))
+                again_at = Place(step.number, step.torn, explicit(cut, power))
                 raise self._broken_at(error, place, again_at) from error
             self._told.crashes += 1
 
@@ -258,5 +258,6 @@ def left_by(power: PowerDisk, cut: Cut) -> PowerDisk:
     return power if cut.keep is Keep.KILL else power.cut(cut)
 
 
-def _explicit(cut: Cut, power: PowerDisk) -> Cut:
+def explicit(cut: Cut, power: PowerDisk) -> Cut:
+    """The same cut, without chance."""
     return cut.explicit(power.pending, power.unsynced_files, power.model)

@@ -201,7 +201,7 @@ MESSAGE_MUTANTS: Final = (
         name="purge-forgets-what-is-hidden",
         breaks="a purge takes leased and delayed messages, too",
         edits=edit(
-            "engine/remover.py",
+            "engine/clearance.py",
             "        self._remove_hidden(queue, index)\n        if index.ready.count:",
             "        if index.ready.count:",
         ),
@@ -212,7 +212,7 @@ MESSAGE_MUTANTS: Final = (
         name="a-queue-made-again-finds-old-leases",
         breaks="what is in delay/ goes with its queue; one made again is empty",
         edits=edit(
-            "engine/remover.py",
+            "engine/clearance.py",
             "            self._remove_hidden(queue, index)\n"
             "            self._remove_queue_folder(queue, index)",
             "            self._remove_queue_folder(queue, index)",

@@ -7,6 +7,9 @@ from typing import Final
 from mutant import Mutant, edit
 
 _PEERS: Final = "tests/store/test_store_peers.py"
+_STORIES: Final = "tests/crash/test_shared_crashes.py"
+_KNOWN: Final = "tests/crash/test_shared_known.py"
+_PLANTED: Final = "tests/crash/test_shared_planted.py"
 
 PEER_MUTANTS: Final = (
     Mutant(
@@ -78,5 +81,76 @@ PEER_MUTANTS: Final = (
             "        return []\n",
         ),
         caught_by=(_PEERS,),
+    ),
+    Mutant(
+        name="a-take-over-makes-nothing-durable",
+        breaks="what a dead process had written is published only when it is durable",
+        edits=edit(
+            "engine/succession.py",
+            "        root.everything_changed()\n        heir = Heir(root, self._sender)\n",
+            "        heir = Heir(root, self._sender)\n",
+        ),
+        caught_by=(_KNOWN, _STORIES),
+    ),
+    Mutant(
+        name="what-others-deleted-is-promised-at-once",
+        breaks="a message that is said to be deleted stays so, whoever deleted it",
+        edits=edit(
+            "engine/remover.py",
+            "        self._promise_gone(gone)\n",
+            "        assert gone is not None\n",
+        ),
+        caught_by=(_KNOWN,),
+    ),
+    Mutant(
+        name="a-tombstone-of-others-is-taken-for-durable",
+        breaks="the tombstone is the commit point of a queue's end, whoever wrote it",
+        edits=edit(
+            "engine/catalog.py",
+            "            self.doubtful.add(name)\n",
+            "            self.doubtful.discard(name)\n",
+        ),
+        caught_by=(_KNOWN, _STORIES),
+    ),
+    Mutant(
+        name="queues-of-others-are-taken-for-durable",
+        breaks="a message that is sent outlives a power cut, with its queue",
+        edits=edit(
+            "engine/catalog.py",
+            "        root.syncer.folder_changed(layout.CONFIG)\n",
+            "        assert root.syncer\n",
+        ),
+        caught_by=(_KNOWN, _STORIES),
+    ),
+    Mutant(
+        name="moves-of-others-out-of-a-batch-are-taken-for-durable",
+        breaks="no folder moves to remove/ before every move out of it is durable",
+        edits=edit(
+            "engine/beliefs.py",
+            "        self._doubt(folder)\n        if not left:\n",
+            "        if not left:\n",
+        ),
+        caught_by=(_KNOWN,),
+    ),
+    Mutant(
+        name="a-batch-is-deleted-with-what-has-left-it",
+        breaks="a delete says so only of what lies in the folder that it moved",
+        edits=edit(
+            "engine/remover.py",
+            "                    missed += [one for name in names if name not in there for",
+            "                    missed += [one for name in names if name is None for",
+        ),
+        caught_by=(_KNOWN,),
+    ),
+    Mutant(
+        name="an-old-version-of-a-queue-made-again-is-unlinked",
+        breaks="who unlinks superseded settings looks whether they are still the same",
+        edits=edit(
+            "engine/versions.py",
+            "            if written_ns and self.written_ns(name, version) not in (written_ns, None):\n"
+            "                return\n",
+            "            assert written_ns is not None\n",
+        ),
+        caught_by=(_KNOWN,),
     ),
 )

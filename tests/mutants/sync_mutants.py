@@ -163,8 +163,8 @@ SYNC_MUTANTS: Final = (
         breaks="the tombstone is the commit point of a queue's end",
         edits=edit(
             "engine/engine.py",
-            "        self._root.after_sync.append(lambda: self._remover.empty(request.name))",
-            "        self._remover.empty(request.name)",
+            "        self._root.after_sync.append(lambda: self._empty(request.name))",
+            "        self._empty(request.name)",
         ),
         caught_by=(AUDIT,),
     ),
@@ -173,8 +173,10 @@ SYNC_MUTANTS: Final = (
         breaks="an older version of the settings goes when the newer is durable",
         edits=edit(
             "engine/catalog.py",
-            "        self._root.after_sync.append(lambda: self._versions.drop(name, there.version))",
-            "        self._versions.drop(name, there.version)",
+            "        self._root.after_sync.append(\n"
+            "            partial(self._versions.drop, name, there.version, there.written_ns)\n"
+            "        )",
+            "        self._versions.drop(name, there.version, there.written_ns)",
         ),
         caught_by=(AUDIT,),
     ),

@@ -37,6 +37,7 @@ class Other:
 @dataclass(slots=True, eq=False)
 class Folder:
     entries: dict[str, Node] = field(default_factory=dict)
+    changed: int = 0
 
 
 Node = File | Folder | Other
@@ -104,6 +105,7 @@ class MemoryDisk:
         return watch
 
     def _tell(self, path: str, *, appeared: bool) -> None:
+        self._parent(path)[0].changed = next(self._ticks)
         for watch in self._watches:
             watch.hear(path, appeared=appeared)
 
@@ -141,7 +143,7 @@ class MemoryDisk:
         node = self.node(path)
         size = len(node.content) if isinstance(node, File) else 0
         links = node.links if isinstance(node, File) else 1
-        changed = node.changed if isinstance(node, File) else 0
+        changed = 0 if isinstance(node, Other) else node.changed
         return Facts(kind=_kind_of(node), size=size, links=links, changed_ns=changed)
 
     def rename(self, source: str, target: str) -> None:

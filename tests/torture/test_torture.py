@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tally import Tally, run_campaign
-from torture import SIMULATED, Campaign, Summary, run
+from torture import SHARED_DISK, SIMULATED, Campaign, Summary, run
 
 
 @pytest.fixture
@@ -55,11 +55,12 @@ def test_a_campaigns_tally_is_the_last_line_that_it_prints(summary: Summary, tmp
     assert (summary.tallies["some"].runs, summary.tallies["some"].crashes) == (5, 7)
 
 
-def test_the_simulator_tells_its_tally(summary: Summary) -> None:
-    run(SIMULATED, 0.5, 2, summary)
+@pytest.mark.parametrize("campaign", [SIMULATED, SHARED_DISK], ids=lambda campaign: campaign.name)
+def test_the_simulator_tells_its_tally(summary: Summary, campaign: Campaign) -> None:
+    run(campaign, 0.5, 2, summary)
 
     assert summary.is_clean, summary.table()
-    assert summary.tallies[SIMULATED.name].crashes > 0
+    assert summary.tallies[campaign.name].crashes > 0
 
 
 def test_a_campaign_ends_after_as_many_runs_as_it_was_told(capsys: pytest.CaptureFixture[str]) -> None:

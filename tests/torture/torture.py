@@ -41,6 +41,7 @@ class Campaign:
 
 
 SIMULATED: Final = Campaign(name="simulated crashes", program="crash/campaign.py")
+SHARED_DISK: Final = Campaign(name="simulated crashes of several", program="crash/shared_campaign.py")
 
 
 def real_campaigns() -> list[Campaign]:
@@ -119,6 +120,12 @@ def run(campaign: Campaign, seconds: float, seed: int, summary: Summary) -> None
         summary.died.append(f"{campaign.name}, with {done.returncode}: {' '.join(command)}")
 
 
+def simulate(seconds: float, seed: int, summary: Summary) -> None:
+    """Half of the time one engine on its disk, and half of it several on one."""
+    for campaign in (SIMULATED, SHARED_DISK):
+        run(campaign, seconds / 2, seed, summary)
+
+
 def torture(minutes: float, seed: int, jobs: int) -> Summary:
     summary = Summary()
     ends = time.monotonic() + minutes * 60
@@ -131,8 +138,7 @@ def torture(minutes: float, seed: int, jobs: int) -> Summary:
 
     with ThreadPoolExecutor(jobs + 1) as pool:
         running = [
-            pool.submit(run, SIMULATED, minutes * 60, seed + at * SEEDS_APART, summary)
-            for at in range(jobs)
+            pool.submit(simulate, minutes * 60, seed + at * SEEDS_APART, summary) for at in range(jobs)
         ]
         running.append(pool.submit(run_the_real_ones))
         for one in running:

@@ -1,0 +1,180 @@
+"""Asks for and hears a commit where several engines share a disk: in two parts, as it is done.
+
+What it leased, released or deleted the others see as soon as it is applied. What it sent, and that a
+queue is deleted, they see only when it is durable; then it is answered, and what it promises is sealed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acts import Act, Plot
+from asking import Asking
+from hearing import Hearing
+from holding import Consumer
+from promises import Now, Open
+from shared_promises import SharedPromises, Touched
+from spoolrack_store.engine.engine import Work
+from spoolrack_store.files.folders import NameTaken
+from spoolrack_store.model.operations import (
+    CreateQueue,
+    DeleteQueue,
+    Queue,
+    Receive,
+    Request,
+    Send,
+    Sent,
+    UpdateQueue,
+)
+from step_disk import Failing
+
+Asked = tuple[Request[object], Consumer | None]
+_LATE = Send | DeleteQueue
+
+
+@dataclass(slots=True)
+class UnderWay:
+    """A commit that is applied, and isn't answered."""
+
+    asked: list[Asked]
+    work: Work
+    now: Now
+    order: int
+    """How many had been applied before it."""
+    touched: Touched
+    handed: list[tuple[Consumer, Consumer]]
+    """Who will hold what, once it is answered."""
+    failed: bool
+    """Whether a call of the disk failed while it was applied."""
+    is_synced: bool = False
+
+
+class _Hearing(Hearing):
+    def is_excused(self, error: object) -> bool:
+        """What one that died has left unfinished is in the way until another takes it over."""
+        return isinstance(error, NameTaken) or "not in its queue yet" in str(error)
+
+
+class SharedHearing:
+    def __init__(self, plot: Plot, fates: SharedPromises, asking: Asking) -> None:
+        self._fates = fates
+        self._asking = asking
+        self._hearing = _Hearing(fates, plot)
+        self._applied = 0
+        self._ended: dict[str, int] = {}
+        """By queue: how many commits had been applied when its last deletion was."""
+
+    @property
+    def messages(self) -> int:
+        """Acknowledged sends."""
+        return self._hearing.messages
+
+    def ask(self, name: str, acts: list[Act]) -> list[Asked]:
+        """The requests of the engine's next commit; from now on it may have done them, or not."""
+        fates = self._fates
+        opened = fates.under_way.get(name, Open()).copy()
+        opened.calls, opened.settings = [], {}
+        fates.open = fates.under_way[name] = opened
+        asked = [each for act in acts if (each := self._asking.request(act)) is not None]
+        fates.reopen()
+        return asked
+
+    def applied(
+        self,
+        name: str,
+        asked: list[Asked],
+        work: Work,
+        now: Now,
+        *,
+        failed: bool,
+        failing: Failing | None,
+    ) -> UnderWay:
+        """Hear what everybody can see now."""
+        fates = self._fates
+        own, before = fates.under_way[name], fates.without(name)
+        commit = UnderWay(asked, work, now, self._applied, {}, [], failed)
+        self._applied += 1
+        told: list[tuple[Request[object], Consumer | None, object]] = []
+        deleted = set()
+        for (request, who), outcome in zip(asked, work.outcomes, strict=True):
+            if isinstance(request, DeleteQueue):
+                deleted.add(request.name)
+            elif isinstance(request, Receive):
+                assert who is not None
+                hand = Consumer()
+                commit.handed.append((who, hand))
+                told.append((request, hand, outcome))
+            elif not isinstance(request, Send):
+                told.append((request, who, outcome))
+        own.emptied &= deleted
+        before.emptied |= deleted
+        before.calls += own.calls
+        for queue, settings in own.settings.items():
+            before.settings.setdefault(queue, []).extend(settings)
+        queues = dict(fates.queues)
+        fates.open, fates.touched = own.copy(), {}
+        self._hearing.hear(told, before=before, now=now, failed=failed, failing=failing)
+        commit.touched = fates.touched
+        now_are, fates.queues = fates.queues, queues
+        fates.note_queues(now_are)
+        return commit
+
+    def answered(self, name: str, commit: UnderWay, *, failed: bool, failing: Failing | None) -> None:
+        """All of it is durable, and its answers are out."""
+        fates = self._fates
+        for who, hand in commit.handed:
+            for receipt in reversed(hand.held):
+                who.take(receipt)
+        fates.seal(
+            {
+                id: fate
+                for id, fate in commit.touched.items()
+                if fate is None or not self._is_relaxed(fate.queue)
+            }
+        )
+        late = [
+            (request, who, outcome)
+            for (request, who), outcome in zip(commit.asked, commit.work.outcomes, strict=True)
+            if isinstance(request, _LATE) and not self._is_made_again(request)
+        ]
+        fates.touched = {}
+        fates.open = fates.under_way[name]
+        self._hearing.hear(
+            late,
+            before=fates.without(name),
+            now=commit.now,
+            failed=failed or commit.failed,
+            failing=failing,
+        )
+        for (request, _), outcome in zip(commit.asked, commit.work.outcomes, strict=True):
+            if isinstance(request, CreateQueue | UpdateQueue | DeleteQueue):
+                answered = outcome.settings if isinstance(outcome, Queue) else outcome
+                if answered == fates.queues.get(request.name):
+                    fates.seal_queue(request.name)
+        for request, _, outcome in late:
+            if isinstance(request, DeleteQueue):
+                self._ended[request.name] = max(commit.order, self._ended.get(request.name, 0))
+            elif isinstance(request, Send) and isinstance(outcome, list):
+                self._forget_if_ended(request.queue, commit, outcome)
+        fates.seal(fates.touched)
+        # Of what was just becoming a dead letter in a deleted queue, the next look tells.
+        fates.under_way[name].dying |= fates.open.dying
+        fates.under_way[name].calls = []
+        fates.under_way[name].settings = {}
+        fates.under_way[name].emptied = set()
+        fates.reopen()
+
+    def _is_made_again(self, request: Send | DeleteQueue) -> bool:
+        """Others have emptied the queue that is deleted, and made another, before that was answered."""
+        return isinstance(request, DeleteQueue) and request.name in self._fates.queues
+
+    def _forget_if_ended(self, queue: str, commit: UnderWay, results: list[object]) -> None:
+        """What was sent before the queue was deleted, and answered afterwards, went with it."""
+        if self._ended.get(queue, -1) > commit.order:
+            for result in results:
+                if isinstance(result, Sent):
+                    self._fates.deleted(result.id)
+
+    def _is_relaxed(self, queue: str) -> bool:
+        settings = self._fates.queues.get(queue)
+        return settings is not None and settings.relaxed_leases

@@ -1,0 +1,248 @@
+"""What is known of each message where several engines share a disk.
+
+What one does the others see at once, long before it is promised: it is durable when that engine has
+answered, and until then a power cut may undo it, or not. So a message has its present state and those
+that a cut may bring back; an answer seals the state that it is about. After a kill nothing is undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from promises import Broken, Fate, Kind, Now, Open, Promises, fate_of
+from seen import Found
+from spoolrack_store.model.settings import QueueSettings
+
+_GONE = None
+"""As a state: deleted."""
+Touched = dict[str, Fate | None]
+"""How a commit has left the messages that it was asked about."""
+
+
+@dataclass(slots=True)
+class SharedPromises(Promises):
+    """`open` is what all commits together may have done that are under way."""
+
+    earlier: dict[str, list[Fate]] = field(default_factory=dict)
+    """By id: what a power cut may bring back, the oldest first."""
+    leaving: dict[str, Fate] = field(default_factory=dict)
+    """Deleted, and nobody was told so: what they were."""
+    settings_before: dict[str, list[QueueSettings | None]] = field(default_factory=dict)
+    """What a power cut may bring back of the queues' settings."""
+    hazy: set[str] = field(default_factory=set)
+    """Ids of which it isn't known what else a power cut may bring back."""
+    under_way: dict[str, Open] = field(default_factory=dict)
+    """By engine, also of one that died with it."""
+    touched: Touched = field(default_factory=dict)
+    """By the commit that is heard."""
+
+    def fork(self) -> SharedPromises:
+        """The same, to be judged after a power cut; what is known of each engine is over then."""
+        return replace(
+            self,
+            alive=dict(self.alive),
+            dead=set(self.dead),
+            queues=dict(self.queues),
+            bodies=set(self.bodies),
+            by_hand=set(self.by_hand),
+            torn_by_hand=set(self.torn_by_hand),
+            uncertain=set(self.uncertain),
+            earlier=dict(self.earlier),
+            leaving=dict(self.leaving),
+            settings_before={name: list(those) for name, those in self.settings_before.items()},
+            hazy=set(self.hazy),
+            under_way=dict(self.under_way),
+            touched={},
+            open=self.open.copy(),
+        )
+
+    # Commits.
+
+    def without(self, who: str) -> Open:
+        """What the commits of the others may have done."""
+        sum = Open()
+        for engine, opened in self.under_way.items():
+            if engine != who:
+                _add(sum, opened)
+        return sum
+
+    def reopen(self) -> None:
+        self.open = self.without("")
+
+    def applied(self, who: str, *, in_trouble: bool) -> None:
+        """The commit of `who` has been done, or was interrupted; what it did has been looked at.
+
+        What it has sent or set is open until it is answered; if that was interrupted, for good.
+        """
+        if not in_trouble:
+            own = self.under_way[who]
+            self.under_way[who] = Open(calls=own.calls, emptied=own.emptied, settings=own.settings)
+        self.reopen()
+
+    def seal(self, touched: Touched) -> None:
+        """A commit has been answered that has left these so."""
+        for id, fate in touched.items():
+            earlier = self.earlier.get(id, [])
+            if fate is _GONE:
+                self.leaving.pop(id, None)
+                self.hazy.discard(id)
+                self.dead.add(id)
+            elif self.alive.get(id) is fate or self.leaving.get(id) is fate:
+                earlier.clear()
+            elif (
+                at := next((at for at, each in enumerate(earlier) if each is fate), None)
+            ) is not None:
+                del earlier[:at]
+            else:
+                continue
+            self.hazy.discard(id)
+
+    def seal_queue(self, name: str) -> None:
+        """An answer was about how the queue is set, or that it is deleted."""
+        self.settings_before.pop(name, None)
+
+    def note_queues(self, queues: Mapping[str, QueueSettings]) -> None:
+        """So they are set now."""
+        for name in self.queues.keys() | queues.keys():
+            if self.queues.get(name) != queues.get(name):
+                self.settings_before.setdefault(name, []).append(self.queues.get(name))
+        self.queues = dict(queues)
+
+    # What is answered.
+
+    def deleted(self, id: str) -> None:
+        fate = self.alive.pop(id, None)
+        if fate is not None:
+            self.leaving[id] = fate
+            self.hazy.add(id)
+        self.touched[id] = _GONE
+
+    def leased(self, id: str, lease: Fate, now: Now) -> None:
+        if lease.queue not in self.queues:
+            return  # By one who hasn't heard yet that the queue is deleted.
+        before = self.alive.get(id)
+        Promises.leased(self, id, lease, now)
+        self._changed(id, before)
+
+    def holds(self, id: str, token: str, now: Now) -> bool | None:
+        """Nobody has to bring a lease back the moment it is over: until somebody does, it may do."""
+        fate = self.alive.get(id)
+        if fate is not None and fate.token == token and fate.ends <= now.monotonic:
+            return None
+        return Promises.holds(self, id, token, now)
+
+    def released(self, id: str, *, undo: bool) -> None:
+        before = self.alive.get(id)
+        Promises.released(self, id, undo=undo)
+        self._changed(id, before)
+
+    def extended(self, id: str, due: int, now: Now) -> None:
+        before = self.alive.get(id)
+        Promises.extended(self, id, due, now)
+        self._changed(id, before)
+
+    def seen(self, id: str, body: bytes) -> None:
+        fate = self.leaving.get(id)
+        if fate is not None and fate.queue in self.graves and fate.queue not in self.queues:
+            # It was becoming a dead letter when its queue was deleted.
+            self.alive[id] = self.leaving.pop(id)
+        elif fate is not None:
+            raise Broken(Kind.RESURRECTED, f"{id} was deleted, and is there again: {body[:40]!r}")
+        Promises.seen(self, id, body)
+
+    def _changed(self, id: str, before: Fate | None) -> None:
+        if id not in self.alive:
+            return
+        if before is not None:
+            self._push(id, before)
+        self.touched[id] = self.alive[id]
+        # With its neighbours in a batch folder it may be in more places than that.
+        self.hazy.add(id)
+
+    def _push(self, id: str, before: Fate) -> None:
+        self.earlier[id] = [*self.earlier.get(id, ()), before]
+
+    # What is found.
+
+    def look(self, found: Mapping[str, Found], queues: Mapping[str, QueueSettings], now: Now) -> None:
+        """Hold what is there against what was done, and take it as it is."""
+        self.judge(found, queues, now)
+        self.judge_states(found, now, crashed=False)
+        self._forget_arrived(found)
+        before, self.alive = self.alive, {}
+        for id, fate in before.items():
+            if id not in found:
+                self.leaving[id] = fate
+            if self._is_blurred(id, fate) or fate.queue in self.open.receiving:
+                self.hazy.add(id)
+        for id, each in found.items():
+            was = before.get(id)
+            now_is = fate_of(each, now, was, crashed=False)
+            if was is None:
+                self.hazy.add(id)
+            if was is not None and _is_same(was, now_is):
+                self.alive[id] = was
+                continue
+            self.alive[id] = now_is
+            if was is not None:
+                self._push(id, was)
+        self.note_queues(queues)
+
+    def judge_after_cut(
+        self, found: Mapping[str, Found], queues: Mapping[str, QueueSettings], now: Now, *, states: bool
+    ) -> None:
+        """The same after a power cut, and the start that followed: now all is durable."""
+        back = self.leaving.keys() & found.keys()
+        gone, self.leaving = self.leaving, {}
+        self.alive |= {id: gone[id] for id in back}
+        self.open = Open(settings={name: list(those) for name, those in self.settings_before.items()})
+        for opened in self.under_way.values():
+            # A queue whose deletion didn't survive has lost nothing by it.
+            spared = {
+                name for name in opened.emptied & queues.keys() if None in opened.settings.get(name, ())
+            }
+            _add(self.open, replace(opened, emptied=opened.emptied - spared))
+        self.judge(found, queues, now)
+        if states:
+            self._judge_states_after_cut(found, now)
+        self.dead |= gone.keys() - found.keys()
+        self.accept(found, queues, now, crashed=True)
+        self.earlier, self.hazy, self.under_way, self.settings_before = {}, set(), {}, {}
+
+    def _judge_states_after_cut(self, found: Mapping[str, Found], now: Now) -> None:
+        for id, fate in self.alive.items():
+            if id not in found or id in self.hazy or self._is_blurred(id, fate):
+                continue
+            name, possible = found[id].name, (fate, *self.earlier.get(id, ()))
+            if not any(self._is_as(each, name, now, crashed=True) for each in possible):
+                raise Broken(
+                    Kind.OTHER,
+                    f"{id} is {name.state.value} in {name.queue} until {name.due}, received "
+                    f"{name.receives} times; at {now} it must be one of {possible}",
+                )
+
+    def _forget_arrived(self, found: Mapping[str, Found]) -> None:
+        """What has been published needs no more than what is known of each message."""
+        there = {each.body for each in found.values()}
+        for opened in self.under_way.values():
+            opened.calls = [call for call in opened.calls if there.isdisjoint(call)]
+
+
+def _is_same(one: Fate, other: Fate) -> bool:
+    return (one.queue, one.receives, one.token, one.due) == (
+        other.queue,
+        other.receives,
+        other.token,
+        other.due,
+    )
+
+
+def _add(sum: Open, opened: Open) -> None:
+    sum.calls += opened.calls
+    sum.dying |= opened.dying
+    sum.changing |= opened.changing
+    sum.receiving |= opened.receiving
+    sum.emptied |= opened.emptied
+    for name, settings in opened.settings.items():
+        sum.settings.setdefault(name, []).extend(settings)

@@ -1,0 +1,114 @@
+"""Histories of several engines on one disk that broke a promise once."""
+
+from __future__ import annotations
+
+import pytest
+from acts import parse_history
+from shrinking import tell_any
+
+KNOWN = {
+    "a delete from a batch that had come through its queue, not durably": (
+        "plot 1 any-subset syncfs strict 2 of 3; c: send q 2 5 0; c: apply receive 0 q 2 0; "
+        "b: delete-id q 0 1; die b 0 none whole"
+    ),
+    "a delete of what another had deleted, not durably": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send q 1 5 0; b: receive 0 q 1 0; "
+        "b: receive 1 q 1 0; a: apply delete-id q 0 1; b: delete 0 held 0 1; die b 0 none whole"
+    ),
+    "a batch folder that was deleted whole, after a release from it that was not durable": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: send d 2 5 0; b: receive 0 d 2 0; "
+        "a: apply change 0 held 0 1 0; b: delete 0 held 0 1; die a 0 none whole"
+    ),
+    "a delete from a batch that others had leased before it was durably published": (
+        "plot 1 any-subset fsync relaxed 2 of 2; b: send q 1 5 0; a: send q 3 5 0; "
+        "a: receive 0 q 9 0; die b 1 only=4 whole; b: apply delete-id q 0 1"
+    ),
+    "a delete of a whole batch that something had left, where nobody tells of it": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send q 2 5 0; a: deafen; b: receive 0 q 1 0; "
+        "a: delete-id q 0 2"
+    ),
+    "a dead one's batch that was published before its names were durable": (
+        "plot 1 any-subset fsync strict 2 of 2; a: send q 3 5 0; b: apply send q 3 5 0; "
+        "die b 0 kill; b: sync; die a 18 none whole; a: tick"
+    ),
+    "a queue that came back with its older settings, buried by an heir": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: apply delete-queue q; die b 0 kill; b: sync; "
+        "a: tick; a: later 2000"
+    ),
+    "a queue that was emptied before another's tombstone was durable": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send q 1 5 0; a: apply delete-queue q; "
+        "b: tick; die b 0 none whole"
+    ),
+    "a message in a queue whose creation was not durable": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: delete-queue r; a: later 2000; "
+        "a: apply create r; b: send r 1 5 0; die b 0 none whole"
+    ),
+    "a message in a folder that a purge had made again, not durably": (
+        "plot 1 any-subset fsync relaxed 2 of 2; a: send q 3 5 0; b: receive 0 q 1 0; "
+        "a: receive 0 q 1 0; b: delete 0 held 0 1; a: send q 2 5 10000; a: apply purge q; "
+        "die a 0 kill; a: sync; b: send q 1 5 0; a: finish; open a; die b 2 none whole; b: tick"
+    ),
+    "settings that one was writing when it died": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: send q 1 5 0; die a 4/half kill; "
+        "a: delete-queue q; open a"
+    ),
+    "a queue made again whose settings an older update unlinked": (
+        "plot 1 any-subset syncfs strict 2 of 3; b: apply update d 10000; c: delete-queue d; "
+        "a: create d"
+    ),
+    "a queue made again that an older deletion emptied": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: apply delete-queue d; b: later 2000; "
+        "b: create d; b: send d 1 5 0; a: finish"
+    ),
+    "a purge that was heard together with what it took": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send q 1 5 0; b: send q 3 5 0; die b 3 kill; "
+        "b: apply purge q; b: sync; open b; a: tick"
+    ),
+    "a send that was refused because its queue could not be looked at": (
+        "plot 1 any-subset syncfs strict 2 of 2; trouble b EIO 1 1; b: send q 1 5 0; open b"
+    ),
+    "one that came, released a message and died before the other had heard of it": (
+        "plot 1 any-subset syncfs strict 2 of 2; die a 1 kill; a: send q 1 5 0; open b; "
+        "b: receive 1 q 1 0; open a; a: change 1 held 0 1 0; die a 0 kill"
+    ),
+    "a delete by one that was not told of who has just come": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send q 1 5 0; b: receive 0 q 1 0; "
+        "die b 0 all whole; b: delete-id q 0 1; b: change 0 held 0 1 60000; a: delete 0 held 0 1"
+    ),
+    "a receipt that one did not know, where nobody tells of it": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send q 1 5 0; b: tick; b: deafen; "
+        "a: receive 0 q 1 0; b: delete 0 held 0 1"
+    ),
+    "a purge by one who had not been told of all": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: send d 1 5 0; a: deafen; a: purge d"
+    ),
+    "one left alone that had not been told of all": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: send q 1 5 0; b: receive 0 q 1 0; a: deafen; "
+        "die b 0 kill; b: send q 1 5 0; a: tick + delete 0 held 0 1"
+    ),
+    "an empty batch folder of one that died": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send r 2 5 0; a: receive 0 r 2 0; "
+        "b: later 30000; a: receive 0 r 2 0; pass 30000; a: apply receive 0 r 2 0; open b; open a"
+    ),
+    "a lease whose folder had moved on when it was synced, without syncfs": (
+        "plot 1 any-subset fsync strict 2 of 2; a: send d 2 5 0; a: apply receive 0 d 1 0; "
+        "b: receive 0 d 1 0; a: delete-queue q; die a 0 none whole"
+    ),
+    "a batch that was extended elsewhere, and known in part only": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: send q 1 5 0 + send q 1 5 0; b: deafen; "
+        "a: receive 0 q 2 0; a: send d 1 5 0; b: tick; "
+        "a: change 0 held 1 0 60000 + delete 0 held 0 1; b: delete 0 held 0 1"
+    ),
+    "an old receipt of what had become a dead letter elsewhere": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: send q 1 5 0; a: receive 0 q 1 5000; "
+        "b: later 30000; b: receive 0 q 1 0; a: change 0 held 0 1 0; b: deafen; "
+        "b: delete 0 held 0 1"
+    ),
+}
+
+
+@pytest.mark.parametrize("history", KNOWN.values(), ids=KNOWN)
+def test_what_broke_a_promise_between_processes_once_breaks_none_any_more(history: str) -> None:
+    told = parse_history(history)
+    assert str(told) == history
+    tell_any(told)
