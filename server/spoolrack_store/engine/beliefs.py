@@ -92,19 +92,32 @@ class Beliefs:
         there = index.ready.folder(batch.id)
         if there is not None and there.batch == batch:
             return
+        if index.ready.find_unlisted(batch.id) == batch:
+            return
         folder = self._vacated(index, batch)
         if folder is None:
-            folder = self._listed(queue, layout.ready(queue, batch), batch, index)
-        if folder is None:
-            return
-        index.ready.add_folder(folder)
+            # Mostly somebody else leases it before we would: then nobody here has to look.
+            index.ready.add_unlisted(batch)
+        else:
+            index.ready.add_folder(folder)
         self._doubt(layout.queue_folder(queue))
         self._root.syncer.published(layout.ready(queue, batch))
+
+    def look_into(self, queue: str, index: QueueIndex, batch: Batch) -> None:
+        """Learn what is in a ready batch folder of which only the name was known."""
+        index.ready.forget_unlisted(batch.id)
+        folder = self._listed(queue, layout.ready(queue, batch), batch, index)
+        if folder is not None:
+            index.ready.add_folder(folder)
 
     def not_ready(self, index: QueueIndex, name: str) -> None:
         there = index.ready.find(id_of(name))
         if there == (name, None):
             index.ready.remove(name, None)
+            return
+        unlisted = index.ready.find_unlisted(id_of(name))
+        if unlisted is not None and str(unlisted) == name:
+            index.ready.forget_unlisted(unlisted.id)
             return
         folder = index.ready.folder(id_of(name))
         if folder is not None and str(folder.batch) == name:
@@ -174,6 +187,7 @@ class Beliefs:
 
     def _vacated(self, index: QueueIndex, batch: Batch) -> BatchFolder | None:
         """The batch has moved from where it was believed to be, with what is left in it."""
+        index.ready.forget_unlisted(batch.id)
         folder = index.ready.folder(batch.id)
         if folder is not None:
             index.ready.remove_folder(folder)
