@@ -9,6 +9,7 @@ answered, the folders that it may have come from are synced, too.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from ..files import layout
@@ -223,6 +224,7 @@ class Beliefs:
             syncer.folder_changed(dirty)
 
 
+@lru_cache(maxsize=4_096)  # A name comes, mostly goes soon, and is looked at twice each time.
 def filed_as(name: str) -> Filed | None:
     try:
         return parse_filed(name)

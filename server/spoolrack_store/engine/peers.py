@@ -114,8 +114,10 @@ class Peers:
 
         Only the last one for each name counts: an older one would for a moment undo what we did since.
         """
+        # What leaves `remove/` has been unlinked, and was nobody's any more.
+        told = [c for c in changes if c.appeared or c.folder != layout.REMOVE]
         last: dict[tuple[str, str], bool] = {}
-        for change in changes:
+        for change in told:
             last[change.folder, change.name] = change.appeared
         self._beliefs.staying = {
             lease_in(name)
@@ -125,7 +127,7 @@ class Peers:
         for (folder, name), appeared in last.items():
             if not appeared:
                 self._hear(folder, name, appeared=False)
-        for change in changes:
+        for change in told:
             if change.appeared:
                 self._hear_alone(change.folder, change.name)
         for (folder, name), appeared in last.items():
