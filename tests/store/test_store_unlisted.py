@@ -1,4 +1,4 @@
-"""Batch folders of others of which only the name is known: nobody looks into them before it must be."""
+"""What others do is taken in no sooner than needed: their batches, and what a lost race tells of."""
 
 from __future__ import annotations
 
@@ -116,3 +116,22 @@ def test_who_is_left_alone_knows_all(beside: Beside) -> None:
     assert len(beside.other.sights()) == 2
     assert [m.body for m in beside.other.receive(9)] == [b"a", b"b"]
     beside.other.check()
+
+
+def test_who_has_lost_a_race_hears_what_else_is_gone_before_the_next_claim(beside: Beside) -> None:
+    for body in (b"a", b"b", b"c", b"d"):
+        beside.one.send(body)
+        beside.one.clock.advance(Millis(1))
+    beside.other.commit()
+    listen = beside.other.engine.peers.listen
+
+    def too_late() -> None:
+        """The others are faster than what is said of them."""
+        beside.other.engine.peers.listen = listen  # type: ignore[method-assign]
+        assert len(beside.one.receive(3)) == 3
+
+    beside.other.engine.peers.listen = too_late  # type: ignore[method-assign]
+
+    assert [m.body for m in beside.other.receive(4)] == [b"d"]
+    assert beside.other.engine.lost_races == 1
+    beside.check()
