@@ -120,6 +120,7 @@ class SharedStory:
 
     def kill(self, name: str) -> None:
         """Nobody else is hurt: what it has done is to be seen, though it may not be durable."""
+        self._note_unreadable()
         one = self.ones.pop(name, None)
         if one is not None:
             one.disk.die()
@@ -158,6 +159,7 @@ class SharedStory:
 
     def fork(self) -> SharedStory:
         """The same story, to be started on one of the disks that may be found."""
+        self._note_unreadable()
         fork = copy(self)
         fork.on_step = None
         fork.fates = self.fates.fork()
@@ -314,11 +316,14 @@ class SharedStory:
         """Hold what is there against what was done."""
         self.fates.look(self._found(), settings_on(self.power), self.latest)
 
-    def _found(self) -> dict[str, Found]:
-        """All messages of living queues as they lie in the folders; what is in `new/`, if promised."""
+    def _note_unreadable(self) -> None:
         self._unreadable |= any(
             call.startswith("read ") for one in self.ones.values() for call in one.disk.failed
         )
+
+    def _found(self) -> dict[str, Found]:
+        """All messages of living queues as they lie in the folders; what is in `new/`, if promised."""
+        self._note_unreadable()
         if self._unreadable:
             self.fates.aside = ids_aside(self.power)
         queues = settings_on(self.power)

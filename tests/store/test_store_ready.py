@@ -162,3 +162,26 @@ def test_what_overlaps_is_found_among_its_neighbours_only(monkeypatch: pytest.Mo
 
 def id_of_time(ms: int) -> str:
     return f"01a1fca2-{ms:04x}-7000-8000-000000000000"
+
+
+def test_a_batch_that_nobody_has_looked_into_is_counted_and_has_its_place() -> None:
+    ready = Ready()
+    ready.add(name_at(5))
+    early, late = Batch(id=id_at(3), count=7), Batch(id=id_at(8), count=2)
+    ready.add_unlisted(late)
+    assert ready.unlisted_among(1) is None, "what is known stands before it"
+    ready.add_unlisted(early)
+
+    assert ready.count == 1 + 7 + 2
+    assert ready.unlisted() == [early, late]
+    assert ready.unlisted_among(1) == early
+    assert ready.find(id_at(3)) is None
+
+    ready.add_folder(BatchFolder(early, [name_at(4)], 4))
+    assert ready.find_unlisted(early.id) is None
+    assert (ready.count, ready.bytes) == (1 + 1 + 2, 4 + 5)
+    assert ready.unlisted_among(2) is None
+    assert ready.unlisted_among(3) == late
+    ready.forget_unlisted(late.id)
+    ready.forget_unlisted(late.id)
+    assert ready.count == 2

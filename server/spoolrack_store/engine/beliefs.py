@@ -10,6 +10,7 @@ answered, the folders that it may have come from are synced, too.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Final
 
 from ..files import layout
@@ -95,18 +96,33 @@ class Beliefs:
         there = index.ready.folder(batch.id)
         if there is not None and there.batch == batch:
             return
-        path = layout.ready(queue, batch)
-        folder = self._vacated(queue, index, batch, path) or self._listed(queue, path, batch, index)
-        if folder is None:
+        if index.ready.find_unlisted(batch.id) == batch:
             return
-        index.ready.add_folder(folder)
+        path = layout.ready(queue, batch)
+        folder = self._vacated(queue, index, batch, path)
+        if folder is None:
+            # Mostly somebody else leases it before we would: then nobody here has to look.
+            index.ready.add_unlisted(batch)
+        else:
+            index.ready.add_folder(folder)
         self._doubt(layout.queue_folder(queue))
         self._root.syncer.published(path)
+
+    def look_into(self, queue: str, index: QueueIndex, batch: Batch) -> None:
+        """Learn what is in a ready batch folder of which only the name was known."""
+        index.ready.forget_unlisted(batch.id)
+        folder = self._listed(queue, layout.ready(queue, batch), batch, index)
+        if folder is not None:
+            index.ready.add_folder(folder)
 
     def not_ready(self, queue: str, index: QueueIndex, name: str) -> None:
         there = index.ready.find(id_of(name))
         if there == (name, None):
             index.ready.remove(name, None)
+            return
+        unlisted = index.ready.find_unlisted(id_of(name))
+        if unlisted is not None and str(unlisted) == name:
+            index.ready.forget_unlisted(unlisted.id)
             return
         folder = index.ready.folder(id_of(name))
         if folder is not None and str(folder.batch) == name:
@@ -185,6 +201,7 @@ class Beliefs:
 
     def _vacated(self, queue: str, index: QueueIndex, batch: Batch, path: str) -> BatchFolder | None:
         """The batch has moved to `path` from where it was believed to be, with what is left in it."""
+        index.ready.forget_unlisted(batch.id)
         folder = index.ready.folder(batch.id)
         if folder is not None:
             was_at = layout.ready(queue, folder.batch)
@@ -228,6 +245,7 @@ class Beliefs:
             syncer.folder_changed(dirty)
 
 
+@lru_cache(maxsize=4_096)  # A name comes, mostly goes soon, and is looked at twice each time.
 def filed_as(name: str) -> Filed | None:
     try:
         return parse_filed(name)

@@ -117,10 +117,10 @@ class Engine:
         self._may_be_shared = watch is not None
         self._succession = Succession(root, self.catalog, self._sender)
         self._leaser = Leaser(
-            root, self.catalog, self._letters, self._remover, self._requeuer, self.peers.seek
+            root, self.catalog, self._letters, self._remover, self._requeuer, self.peers
         )
         self._adoption = Adoption(root, self.catalog, self._sender)
-        self.views = Views(root, self.catalog)
+        self.views = Views(root, self.catalog, self.peers.look_into)
         self.reaper = Reaper(disk, root.histories)
         self._sweep = Sweep(root, self.reaper)
         root.folders.is_queue = self._is_queue
@@ -226,6 +226,7 @@ class Engine:
         self._run(requests, outcomes, UpdateQueue, self._update)
         self._run(requests, outcomes, DeleteQueue, self._delete_queue)
         self._run(requests, outcomes, Purge, self._purge)
+        self._look_into_limited(requests)
         self._run_together(requests, outcomes, Send, self._sender.send)
         self._run_together(requests, outcomes, Delete, self._remover.delete)
         self._run(requests, outcomes, ChangeVisibility, self._leaser.change)
@@ -267,6 +268,7 @@ class Engine:
         folders = self._root.folders
         folders.require_root()
         folders.fill_reserve()
+        self.peers.retry()
         self.peers.listen()
         self._meet()
         self._requeue_due()
@@ -280,6 +282,7 @@ class Engine:
             log.error("what others put into new/ or remove/ has to wait: %s", error)
         for live in self.catalog.queues.values():
             if live.settings.retention:
+                self.peers.look_ahead(live.name)
                 self._remover.expire_head(live, PASSED_OVER_PER_TICK)
 
     def _requeue_due(self) -> None:
@@ -315,6 +318,13 @@ class Engine:
         return self._root.folders.quarantined
 
     # The requests.
+
+    def _look_into_limited(self, requests: Sequence[Request[Any]]) -> None:
+        """How full a queue is, only all its messages' names say."""
+        for queue in {request.queue for request in requests if isinstance(request, Send)}:
+            live = self.catalog.queues.get(queue)
+            if live is not None and (live.settings.max_messages or live.settings.max_bytes):
+                self.peers.look_into(queue)
 
     def _is_queue(self, name: str) -> bool:
         """Whether there is such a queue now, whoever made or deleted it."""

@@ -25,7 +25,8 @@ from . import receipts
 from .catalog import Catalog, Live
 from .delivery import Delivery
 from .letters import Letters
-from .remover import Remover, Seek
+from .peers import Peers
+from .remover import Remover
 from .requeuer import Requeuer
 from .root import Root, item_of, path_in, place_of_ready
 
@@ -52,16 +53,15 @@ class Leaser:
         letters: Letters,
         remover: Remover,
         requeuer: Requeuer,
-        seek: Seek,
+        peers: Peers,
     ) -> None:
-        """`seek` looks for a message, by queue and id, that others may have moved."""
         self._root = root
         self._catalog = catalog
         self._letters = letters
         self._remover = remover
         self._requeuer = requeuer
         self._delivery = Delivery(root, requeuer)
-        self._seek = seek
+        self._peers = peers
 
     def receive(self, request: Receive) -> list[Message]:
         """Lease what is next; empty if nothing is ready, or no credit is free."""
@@ -76,7 +76,12 @@ class Leaser:
         taken: list[Message] = []
         bytes_left = request.max_bytes
         passed_over = 0
-        while room > 0 and passed_over < MOST_PASSED_OVER and (head := self._next(ready)) is not None:
+        lost = self._root.lost_races
+        while room > 0 and passed_over < MOST_PASSED_OVER:
+            self._peers.look_ahead(live.name)
+            head = self._next(ready)
+            if head is None:
+                break
             name, folder = head
             size = length_of(name)
             if taken and size > bytes_left:
@@ -98,6 +103,14 @@ class Leaser:
                 if taken:
                     break  # What was leased goes out; the next receive will meet the error again.
                 raise
+            if not messages and self._root.lost_races > lost:
+                # Whoever was faster has mostly gone on to what comes next here, too.
+                lost = self._root.lost_races
+                self._peers.listen()
+                if self._catalog.queues.get(live.name) is not live:
+                    break
+                ready = self._root.index.queues[live.name].ready
+                continue
             taken.extend(messages)
             room -= len(messages)
             bytes_left -= size
@@ -183,7 +196,7 @@ class Leaser:
                 receipt = receipts.parse(live.name, text)
                 receipts.find_lease(self._root.index.queues[live.name], receipt)
             except StaleReceipt:
-                self._seek(live.name, receipt.id)
+                self._peers.seek(live.name, receipt.id)
             except StoreError:
                 continue  # It is told so later.
 

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from ..files import layout
 from ..files.watcher import Change
+from ..index.hidden import QueueIndex
 from ..index.ready import BatchFolder
 from ..model.errors import StoreError
 from ..model.names import Batch, id_of
@@ -58,6 +59,8 @@ class Peers:
         self._beliefs = Beliefs(root)
         self._has_missed = False
         """Whether something was heard that could not be taken in."""
+        self._unread: list[tuple[str, Batch]] = []
+        """Batch folders, with their queues, that could not be looked into."""
         self.has_news = False
         """Whether somebody has come or gone since this was last set to False."""
         self._owners_seen_ns = 0
@@ -89,6 +92,8 @@ class Peers:
         if self._has_missed:
             self.has_news = True  # Once more, when that was taken in.
             return
+        for queue in self._root.index.queues:
+            self.look_into(queue)
         self._root.is_shared = self._root.folders.is_contended = False
         for folder in _SHARED:
             self._watch.unwatch(folder)
@@ -145,8 +150,10 @@ class Peers:
 
         Only the last one for each name counts: an older one would for a moment undo what we did since.
         """
+        # What leaves `remove/` has been unlinked, and was nobody's any more.
+        told = [c for c in changes if c.appeared or c.folder != layout.REMOVE]
         last: dict[tuple[str, str], bool] = {}
-        for change in changes:
+        for change in told:
             if change.folder == layout.QUEUES and not change.appeared:
                 # What had come to it before has left with it.
                 gone = layout.queue_folder(change.name)
@@ -160,7 +167,7 @@ class Peers:
         for (folder, name), appeared in last.items():
             if not appeared:
                 self._hear(folder, name, appeared=False)
-        for change in changes:
+        for change in told:
             if change.appeared:
                 self._hear_alone(change.folder, change.name)
         for (folder, name), appeared in last.items():
@@ -282,6 +289,9 @@ class Peers:
                 there.discard(name)
             else:
                 index.ready.remove(name, None)
+        for batch in index.ready.unlisted():
+            if str(batch) not in there:
+                index.ready.forget_unlisted(batch.id)
         for folder in list(index.ready.folders()):
             path = layout.ready(queue, folder.batch)
             index.ready.remove_folder(folder)
@@ -323,6 +333,36 @@ class Peers:
                     self._beliefs.has_thinned(path, hidden.names)
             there.discard(name)
 
+    # What is looked into only when somebody needs it.
+
+    def look_ahead(self, queue: str) -> None:
+        """Know by name what a receive may choose from."""
+        index = self._root.index.queues[queue]
+        while (batch := index.ready.unlisted_among(self._root.choice)) is not None:
+            self._look_into(queue, index, batch)
+
+    def look_into(self, queue: str) -> None:
+        """Know all ready messages of a queue by name."""
+        index = self._root.index.queues[queue]
+        for batch in index.ready.unlisted():
+            self._look_into(queue, index, batch)
+
+    def _look_into(self, queue: str, index: QueueIndex, batch: Batch) -> None:
+        try:
+            self._beliefs.look_into(queue, index, batch)
+        except StoreError as error:
+            # It must not stand in the way of the others.
+            log.warning("%s can't be looked into for now: %s", layout.ready(queue, batch), error)
+            self._unread.append((queue, batch))
+
+    def retry(self) -> None:
+        """What could not be looked into, unless it has been heard of since, is worth another look."""
+        unread, self._unread = self._unread, []
+        for queue, batch in unread:
+            index = self._root.index.queues.get(queue)
+            if index is not None and not index.knows_batch(batch.id):
+                index.ready.add_unlisted(batch)
+
     # What is asked again.
 
     def look_in(self, queue: str) -> None:
@@ -338,6 +378,8 @@ class Peers:
         if self._watch is None or not self._root.is_shared:
             return
         self.listen()
+        if queue in self._root.index.queues:
+            self.look_into(queue)
         for look in range(_LOOKS):
             index = self._root.index.queues.get(queue)
             if index is None:

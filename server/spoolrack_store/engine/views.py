@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -56,11 +56,14 @@ class Sight:
 class Views:
     """Not thread-safe."""
 
-    def __init__(self, root: Root, catalog: Catalog) -> None:
+    def __init__(self, root: Root, catalog: Catalog, look_into: Callable[[str], None]) -> None:
+        """`look_into` lets all messages of a queue be known by name."""
+        self._look_into = look_into
         self._root = root
         self._catalog = catalog
 
     def queue(self, live: Live) -> Queue:
+        self._look_into(live.name)
         index = self._root.index.queues[live.name]
         return Queue(
             name=live.name,
@@ -85,6 +88,7 @@ class Views:
         live = self._catalog.require(queue)
         if not is_id(id):
             raise InvalidRequest(what="id", value=id, rule="must be a UUID in lower case")
+        self._look_into(live.name)
         index = self._root.index.queues[live.name]
         hidden = index.find_hidden(id)
         if hidden is not None:
@@ -97,6 +101,7 @@ class Views:
     def messages(self, queue: str, states: frozenset[State], after: str, limit: int) -> list[Sight]:
         """Up to `limit` messages above the id `after`, in order."""
         live = self._catalog.require(queue)
+        self._look_into(queue)
         seen = heapq.merge(
             self._all_ready(live.name, after) if State.READY in states else iter(()),
             self._all_hidden(live.name, states, after, limit),

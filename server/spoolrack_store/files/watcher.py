@@ -21,7 +21,6 @@ import termios
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ..model.clock import DAY, SECOND, Clock, Millis, SystemClock
@@ -34,8 +33,7 @@ LOOK_AGAIN: Final = SECOND
 """How long a change may stay unseen where nobody tells of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """A name has appeared in a folder, or has left it, whoever did it."""
 
     folder: str

@@ -131,6 +131,11 @@ class QueueIndex:
         """The lease or delay of the whole batch folder `id`."""
         return self._batches.get(id)
 
+    def knows_batch(self, id: str) -> bool:
+        """Whether the batch folder `id` is believed to be anywhere."""
+        ready = self.ready
+        return bool(ready.folder(id) or ready.find_unlisted(id)) or id in self._batches
+
     def hidden(self) -> Iterator[Hidden]:
         """Each lease and delay once."""
         seen: set[int] = set()

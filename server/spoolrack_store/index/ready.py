@@ -56,7 +56,10 @@ Place = tuple[str, BatchFolder | None]
 
 
 class Ready:
-    """Not thread-safe. No name or folder may be added twice, and no folder be empty."""
+    """Not thread-safe. No name or folder may be added twice, and no folder be empty.
+
+    `bytes`, and whatever finds or lists messages, know nothing of what is `unlisted`; `count` does.
+    """
 
     def __init__(self) -> None:
         self._singles = SortedNames()
@@ -66,6 +69,11 @@ class Ready:
         """By that first name."""
         self._by_id: dict[str, BatchFolder] = {}
         """By the batch's id."""
+        self._unlisted: dict[str, Batch] = {}
+        """By id, the batches of which no more than the folder's name is known. Their messages are
+        counted as the name says, and found only once somebody has looked into them."""
+        self._order_unlisted = SortedNames()
+        """Their ids."""
         self._widest = 0
         """The longest time, in the units of `_time_in`, from a batch folder's first id to its last.
 
@@ -86,6 +94,7 @@ class Ready:
         self.bytes += bytes
 
     def add_folder(self, folder: BatchFolder) -> None:
+        self.forget_unlisted(folder.batch.id)
         self._widest = max(self._widest, _time_in(folder.last) - _time_in(folder.first))
         self._place(folder)
         self.count += len(folder)
@@ -112,6 +121,34 @@ class Ready:
         self._unplace(folder)
         self.count -= len(folder)
         self.bytes -= folder.bytes
+
+    def add_unlisted(self, batch: Batch) -> None:
+        """There is a folder in which nobody has looked yet."""
+        self._unlisted[batch.id] = batch
+        self._order_unlisted.add(batch.id)
+        self.count += batch.count
+
+    def forget_unlisted(self, id: str) -> None:
+        """The batch `id` has left, or has been looked into."""
+        batch = self._unlisted.pop(id, None)
+        if batch is not None:
+            self._order_unlisted.remove(id)
+            self.count -= batch.count
+
+    def find_unlisted(self, id: str) -> Batch | None:
+        return self._unlisted.get(id)
+
+    def unlisted(self) -> list[Batch]:
+        """Where to look to know all messages, in order."""
+        return [self._unlisted[id] for id in self._order_unlisted] if self._unlisted else []
+
+    def unlisted_among(self, count: int) -> Batch | None:
+        """Where to look next to know the `heads`. A batch's id is older than what is in it."""
+        id = self._order_unlisted.first()
+        if id is None:
+            return None
+        known = self.heads(count)
+        return self._unlisted[id] if len(known) < count or id < known[-1][0] else None
 
     def head(self) -> Place | None:
         """What is next."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from random import Random
 from typing import TypeVar
 
@@ -183,6 +184,7 @@ def make_token(random: Random) -> str:
     return "".join(_TOKEN_DIGITS[(bits >> shift) & 31] for shift in range(60, -1, -5))
 
 
+@lru_cache(maxsize=8_192)  # Each step of a message's way parses its name again.
 def parse_item(text: str) -> Item:
     """The item that `text` names; raises `NotAName` also where a lease would make the name too long."""
     id, *tags = text.split(",")
