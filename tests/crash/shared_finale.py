@@ -6,7 +6,7 @@ from itertools import cycle
 
 from acts import Act, parse_act
 from promises import Broken, Kind
-from seen import sent_files_of
+from seen import name_at, sent_files_of
 from shared_story import SharedStory, is_bare
 from spoolrack_store.files import layout
 from spoolrack_store.files.syncer import SyncFailed
@@ -71,7 +71,9 @@ def _require_nothing_left(story: SharedStory) -> None:
         path
         for path in sent_files_of(story.power)
         # What its writer has refused, and couldn't unlink, it lets lie as long as it lives.
-        if not is_bare(path) and not any(f",o{owner}" in path for owner in living)
+        if not is_bare(path)
+        and not any(f",o{owner}" in path for owner in living)
+        and name_at(path).queue in story.fates.queues
     ]
     if left or sent:
         raise Broken(Kind.OTHER, f"nobody has taken over {left}, {sent}")

@@ -64,6 +64,10 @@ class SharedHearing:
         self._ended: dict[str, int] = {}
         """By queue: how many commits had been applied when its last deletion was."""
 
+    def answers_deaf(self, is_deaf: bool) -> None:
+        """Whether the engine that answers next isn't told what others do."""
+        self._hearing.is_deaf = is_deaf
+
     @property
     def messages(self) -> int:
         """Acknowledged sends."""

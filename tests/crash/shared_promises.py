@@ -70,6 +70,12 @@ class SharedPromises(Promises):
     def reopen(self) -> None:
         self.open = self.without("")
 
+    def expect_dues(self, who: str, now: Now) -> None:
+        """Who starts alone has only its own wall clock to tell which leases are over."""
+        due = {id for id, fate in self.alive.items() if fate.due and fate.due <= now.wall}
+        self.under_way[who] = Open(changing=due)
+        self.reopen()
+
     def applied(self, who: str, *, in_trouble: bool) -> None:
         """The commit of `who` has been done, or was interrupted; what it did has been looked at.
 

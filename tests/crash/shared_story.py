@@ -100,6 +100,8 @@ class SharedStory:
         if die_at is not None:
             disk.die_after(die_at.changes, die_at.torn)
         self.phase += 1
+        if is_alone:
+            self.fates.expect_dues(name, self.now_of(name))
         self._start(name, disk)
         disk.die_after(None)
         if is_alone:
@@ -274,6 +276,7 @@ class SharedStory:
         if len(requests) < len(acts):
             engine.tick()
         work = engine.apply([request for request, _ in asked])
+        self.hearing.answers_deaf(not one.disk.ear.hears_all)
         one.commit = self.hearing.applied(
             name,
             asked,

@@ -93,13 +93,15 @@ class _Teller:
         match line:
             case Turn(who=who, part=part, acts=acts):
                 self._play(who, lambda: story.turn(who, part, acts))
-            case Opening(who=who):
+            case Opening(who=who) if who in story.plot.names:
                 death = self._deaths.get(who)
                 if who in story.ones:
                     story.kill(who)
                 self._play(who, lambda: story.open(who, None if death is None else death.place))
             case Trouble(who=who):
                 story.trouble(who, Failing(line.fault, line.skip, line.times))
+            case Opening():
+                pass  # There are fewer of them in this plot.
             case _:
                 for act in line:
                     self._happen(act)

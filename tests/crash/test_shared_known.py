@@ -7,6 +7,15 @@ from acts import parse_history
 from shrinking import tell_any
 
 KNOWN = {
+    "a delete of all that one who has just come has found in a batch": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send q 7 5 0; a: apply receive 0 q 1 0; open b; "
+        "die b 1 only=2 whole; b: delete-id q 8 6"
+    ),
+    "a delete of what could not be looked for": (
+        "plot 1 any-subset syncfs strict 2 of 3; b: send q 2 5 10000; "
+        "c: send q 2 5 10000 + send q 1 5 0; a: receive 1 q 1 0; pass 30000; c: deafen; "
+        "trouble c EIO 6 1; c: delete 1 held 0 1"
+    ),
     "a delete from a batch that had come through its queue, not durably": (
         "plot 1 any-subset syncfs strict 2 of 3; c: send q 2 5 0; c: apply receive 0 q 2 0; "
         "b: delete-id q 0 1; die b 0 none whole"

@@ -103,16 +103,6 @@ PEER_MUTANTS: Final = (
         caught_by=(_KNOWN,),
     ),
     Mutant(
-        name="a-tombstone-of-others-is-taken-for-durable",
-        breaks="the tombstone is the commit point of a queue's end, whoever wrote it",
-        edits=edit(
-            "engine/catalog.py",
-            "            self.doubtful.add(name)\n",
-            "            self.doubtful.discard(name)\n",
-        ),
-        caught_by=(_KNOWN, _STORIES),
-    ),
-    Mutant(
         name="queues-of-others-are-taken-for-durable",
         breaks="a message that is sent outlives a power cut, with its queue",
         edits=edit(

@@ -236,6 +236,8 @@ class Beliefs:
             if self._root.folders.is_there(path):
                 self.has_thinned(path, ())
             return None
+        if len(names) < batch.count:
+            self._doubt(path)  # Something has left it, and who knows whether durably.
         return BatchFolder(batch, names, sum(map(length_of, names)))
 
     def _doubt(self, folder: str) -> None:

@@ -373,7 +373,8 @@ class Peers:
     def seek(self, queue: str, id: str) -> None:
         """Look for a message that is not where it was believed to be, or nowhere: listen, then list.
 
-        Afterwards the index knows where it was at this moment, if it was anywhere.
+        Afterwards the index knows where it was at this moment, if it was anywhere. Raises `StoreError`
+        if that can't be told.
         """
         if self._watch is None or not self._root.is_shared:
             return
@@ -388,11 +389,7 @@ class Peers:
             # Where not all is heard, what is known may be long over.
             if is_known and (look or self._watch.hears_all):
                 return
-            try:
-                if self._watch.hears_all:
-                    self._look_for_leases(queue)
-                else:
-                    self._look_at([queue])
-            except StoreError as error:
-                log.warning("message %s can't be looked for: %s", id, error)
-                return
+            if self._watch.hears_all:
+                self._look_for_leases(queue)
+            else:
+                self._look_at([queue])

@@ -101,8 +101,7 @@ class Remover:
         """Delete what can be found; what turned out to be elsewhere is to be asked again."""
         if self._root.is_shared:
             # All of it before anything is found for good: looking changes what is known.
-            for one in asked:
-                self._look_for(one)
+            asked = [one for one in asked if self._has_looked_for(one)]
         removals = _Removals()
         unknown: list[_Asked] = []
         gone: list[_Asked] = []
@@ -134,6 +133,15 @@ class Remover:
         except StoreError as error:
             for one in gone:
                 one.fail(error)
+
+    def _has_looked_for(self, asked: _Asked) -> bool:
+        """Whether it is known where the target is; if it can't be, that is its result."""
+        try:
+            self._look_for(asked)
+        except StoreError as error:
+            asked.fail(error)
+            return False
+        return True
 
     def _look_for(self, asked: _Asked) -> None:
         """Find out where the target is, if others may have moved it from where it is believed to be."""
