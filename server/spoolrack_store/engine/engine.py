@@ -350,7 +350,7 @@ class Engine:
 
     def _purge(self, request: Purge) -> int:
         self.catalog.require(request.queue)
-        self.peers.look_in(request.queue)
+        self.peers.look_through(request.queue)
         return self._clearance.purge(request.queue)
 
     def _run(

@@ -17,7 +17,7 @@ from ..files import layout
 from ..files.watcher import Change
 from ..index.hidden import QueueIndex
 from ..index.ready import BatchFolder
-from ..model.errors import StoreError
+from ..model.errors import DiskError, StoreError
 from ..model.names import Batch, id_of
 from .beliefs import Beliefs, filed_as, lease_in
 from .catalog import Catalog
@@ -365,10 +365,11 @@ class Peers:
 
     # What is asked again.
 
-    def look_in(self, queue: str) -> None:
+    def look_through(self, queue: str) -> None:
         """Know all that is in the queue at this moment."""
         if self._watch is not None and self._root.is_shared and not self._watch.hears_all:
             self._look_at([queue])
+        self.look_into(queue)
 
     def seek(self, queue: str, id: str) -> None:
         """Look for a message that is not where it was believed to be, or nowhere: listen, then list.
@@ -379,17 +380,20 @@ class Peers:
         if self._watch is None or not self._root.is_shared:
             return
         self.listen()
-        if queue in self._root.index.queues:
-            self.look_into(queue)
-        for look in range(_LOOKS):
+        for look in range(_LOOKS + 1):
             index = self._root.index.queues.get(queue)
             if index is None:
                 return
+            self.look_into(queue)
             is_known = index.find_hidden(id) is not None or index.ready.find(id) is not None
             # Where not all is heard, what is known may be long over.
             if is_known and (look or self._watch.hears_all):
                 return
+            if look == _LOOKS:
+                break
             if self._watch.hears_all:
                 self._look_for_leases(queue)
             else:
                 self._look_at([queue])
+        if any(unread == queue for unread, _ in self._unread):
+            raise DiskError(detail=f"not all that is in {queue} can be looked at, nor {id} be found")
