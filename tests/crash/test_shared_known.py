@@ -7,6 +7,14 @@ from acts import parse_history
 from shrinking import tell_any
 
 KNOWN = {
+    "a delete by id of one in a batch that a deaf one knows by name only": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: deafen; a: send d 1 5 0; b: send d 2 5 0; "
+        "a: delete-id d 0 2"
+    ),
+    "an old receipt for one that lies in a batch which is known by name only": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send d 2 5 0; b: deafen; a: receive 0 d 2 0; "
+        "b: later 30000; a: send q 1 5 0; b: delete 0 held 0 1"
+    ),
     "a delete of all that one who has just come has found in a batch": (
         "plot 1 any-subset syncfs strict 2 of 2; a: send q 7 5 0; a: apply receive 0 q 1 0; open b; "
         "die b 1 only=2 whole; b: delete-id q 8 6"
