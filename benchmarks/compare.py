@@ -30,6 +30,8 @@ from .systems.base import System
 from .workloads import NAMES, WORKLOADS, Measured, measure
 
 _BACKLOG: Final = "backlog"
+_BACKLOG_SECONDS: Final = 20.0
+"""What a backlog takes for each system, about: so much of the time is kept for it."""
 _GIBIBYTE: Final = 1 << 30
 
 
@@ -95,6 +97,8 @@ class Comparison:
         with ExitStack() as stack:
             for kind in self._kinds:
                 self._start(kind, stack)
+            standing = [system for system in self._systems if self._stands(system)]
+            end -= _BACKLOG_SECONDS * len(standing)
             longest = 0.0
             for round in range(self._asked.rounds):
                 began = time.monotonic()
@@ -103,6 +107,8 @@ class Comparison:
                     break
                 self._round(round)
                 longest = max(longest, time.monotonic() - began)
+            for system in standing:
+                self._stand(system)
 
     def _start(self, kind: type[System], stack: ExitStack) -> None:
         system = kind(self._place.folder / kind.name)
@@ -125,6 +131,8 @@ class Comparison:
             for system in self._turns(round):
                 if system.only is not None and workload.name not in system.only:
                     continue
+                if system.most_rounds is not None and round >= system.most_rounds:
+                    continue
                 try:
                     measured = measure(system, workload, round, pace=self._asked.pace)
                 except Exception as error:  # noqa: BLE001  # the others go on, and the page says so
@@ -132,13 +140,11 @@ class Comparison:
                     continue
                 self.found.rounds.append(measured)
                 say(table.line_of(measured))
-        if not round and _BACKLOG in self._asked.workloads:
-            for system in self._turns(round):
-                self._stand(system)
+
+    def _stands(self, system: System) -> bool:
+        return _BACKLOG in self._asked.workloads and (system.only is None or _BACKLOG in system.only)
 
     def _stand(self, system: System) -> None:
-        if system.only is not None and _BACKLOG not in system.only:
-            return
         try:
             standing = backlog.measure(system, self._asked.depths)
         except Exception as error:  # noqa: BLE001  # the others go on, and the page says so

@@ -115,6 +115,7 @@ class System(ABC):
     """The Python module that must be."""
     only: ClassVar[frozenset[str] | None] = None
     """The workloads that it has an answer to; None: to all."""
+    most_rounds: ClassVar[int | None] = None
     shapes: ClassVar[Mapping[str, Shape]] = {}
     """By workload: a shape of its own, where the common one would say nothing."""
     draining: ClassVar[Shape | None] = None

@@ -130,11 +130,23 @@ class Spoolrack(System):
         return time.monotonic() - began
 
 
+class SpoolrackTwo(Spoolrack):
+    """Shows, with one and with all, what more processes bring."""
+
+    name = "spoolrack-2"
+    processes = 2
+    only = frozenset({"hundreds", "callers", "tens"})
+    facts = Facts(
+        title="Spoolrack, 2 processes",
+        configuration="spoolrack serve --processes 2; lease_durability strict",
+    )
+
+
 class SpoolrackProcesses(Spoolrack):
     """As many as the machine has cores, but four at most."""
 
     name = "spoolrack-n"
-    processes = max(2, min(4, os.cpu_count() or 2))
+    processes = max(3, min(4, os.cpu_count() or 3))
     facts = Facts(
         title=f"Spoolrack, {processes} processes",
         configuration=f"spoolrack serve --processes {processes}; lease_durability strict",
