@@ -205,10 +205,12 @@ def main() -> int:
     with own_disk(asked.folder, 0 if asked.no_own_disk else size) as place:
         say(f"on {place.described}")
         comparison = Comparison(place, asked)
-        comparison.run()
-    found = comparison.found
-    if asked.json:
-        asked.json.write_text(json.dumps(asdict(found), indent=1) + "\n")
+        found = comparison.found
+        try:
+            comparison.run()
+        finally:
+            if asked.json:
+                asked.json.write_text(json.dumps(asdict(found), indent=1) + "\n")
     print(table.text_of(found.rounds, found.standing))
     for fault in found.faults:
         say(f"FAULT {fault}")

@@ -24,7 +24,7 @@ T = TypeVar("T")
 _CONSUMER: Final = "all"
 _LEASE: Final = 600.0
 _MORE: Final = 0.005
-"""Seconds to wait for more than one message."""
+"""Seconds to wait for messages that were there, and that another may have taken."""
 _SETS_SYNC: Final = (2, 10)
 
 
@@ -55,10 +55,11 @@ class NatsDriver(Driver):
         async def receive() -> list[Received]:
             if self._consumer is None:
                 self._consumer = await self._stream.pull_subscribe_bind(_CONSUMER, stream=self.queue)
-            # Asked for many, it waits until it has them all: that is for when there is one.
+            # Asked for many, it waits until it has them all: so only for those that are there.
             found = await self._fetch(1, WAIT)
-            if found and count > 1:
-                found += await self._fetch(count - 1, _MORE)
+            more = min(count - 1, found[0].metadata.num_pending) if found else 0
+            if more:
+                found += await self._fetch(more, _MORE)
             return [Received(message.data, message) for message in found]
 
         return self._wait_for(receive())
