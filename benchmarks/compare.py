@@ -4,7 +4,8 @@
     python -m benchmarks.compare --systems spoolrack,redis --workloads hundreds --rounds 3
 
 Each round measures each workload at each system in turn, so that what disturbs the machine disturbs
-all alike; what counts is the median. It ends with 1 if a message was lost, doubled or invented.
+all alike; what counts is the median. It ends with 1 if Spoolrack lost, doubled or invented a message;
+of the others the page says so.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from .systems import catalog
 from .systems.base import System
 from .workloads import NAMES, WORKLOADS, Measured, measure
 
+_OURS: Final = "spoolrack"
 _BACKLOG: Final = "backlog"
 _BACKLOG_SECONDS: Final = 20.0
 """What a backlog takes for each system, about: so much of the time is kept for it."""
@@ -214,7 +216,7 @@ def main() -> int:
     print(table.text_of(found.rounds, found.standing))
     for fault in found.faults:
         say(f"FAULT {fault}")
-    return 1 if found.faults else 0
+    return 1 if any(fault.startswith(_OURS) for fault in found.faults) else 0
 
 
 if __name__ == "__main__":

@@ -64,12 +64,16 @@ def curves(
         )
 
     found = [_text(10, 22, title, weight="bold")]
-    for power in range(math.ceil(low), math.floor(high) + 1):
-        _, y = place(10**left, 10**power)
-        found += [
-            _line(70, y, 70 + width, y, _FAINT),
-            _text(64, y + 4, short(10.0**power), anchor="end"),
-        ]
+    steps = [
+        step * 10.0**power for power in range(math.floor(low), math.ceil(high)) for step in (1, 2, 5)
+    ]
+    for step in steps:
+        if low <= math.log10(step) <= high:
+            _, y = place(10**left, step)
+            found += [
+                _line(70, y, 70 + width, y, _FAINT),
+                _text(64, y + 4, short(step), anchor="end"),
+            ]
     for x in sorted({x for x, _ in points}):
         at, _ = place(x, 10**low)
         found.append(_text(at, _TOP + _HEIGHT + 18, short(x), anchor="middle"))

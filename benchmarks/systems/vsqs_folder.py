@@ -46,5 +46,5 @@ class Vsqs(Library):
     facts = Facts(
         title="vsqs",
         configuration="as it is: every file is synced, no folder ever is",
-        note="In the process itself, no server. A message may be lost with the power: see above.",
+        note="In the processes themselves. The power may take what is in an unsynced folder.",
     )
