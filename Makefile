@@ -5,7 +5,7 @@
 #   make test ARGS="-k lease"             more arguments for pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-all torture mutants system-tools setup format stubs clean
+.PHONY: help serve test test-all torture mutants bench-setup bench system-tools setup format stubs clean
 
 DATA ?= ./data
 ARGS ?=
@@ -31,6 +31,15 @@ torture: ## Crash, kill and unplug for MINUTES, and count what was lost; as root
 	@scripts/set-up dev
 	@exec env PYTHONPATH=tests/disks:tests/torture .venv/bin/python tests/torture/torture.py --minutes $(MINUTES) $(ARGS)
 
+bench-setup: ## Install the peers that `make bench` compares with: servers from Debian as root, clients with pip.
+	@scripts/install-peers
+	@scripts/set-up bench
+
+bench: ## Compare with the limit and all peers that are installed; 10 minutes, best as root. Writes bench.json and a page.
+	@scripts/set-up bench
+	@.venv-bench/bin/python -m benchmarks.compare --json bench.json $(ARGS)
+	@.venv-bench/bin/python -m benchmarks.page bench.json docs/performance.md
+
 mutants: ## Plant each known bug in a copy of the store, and show which test catches it.
 	@scripts/set-up dev
 	@exec .venv/bin/python tests/mutants/plant.py $(ARGS)
@@ -53,5 +62,5 @@ stubs: ## Generate client/spoolrack/v1 from protos/.
 	@.venv/bin/python scripts/generate-stubs
 
 clean: ## Remove what was set up and cached; ./data stays.
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	@rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 	@find client server tests -name __pycache__ -prune -exec rm -rf {} +

@@ -36,7 +36,7 @@ COMMANDS = list(commands(program))
 def test_the_commands_are_all_there() -> None:
     assert {path[0] for path in COMMANDS} == {
         *("serve", "mover", "reaper", "send", "receive", "delete", "release", "queues", "peek", "top"),
-        *("fsck", "export", "import"),
+        *("bench", "fsck", "export", "import"),
     }
     assert {path[1] for path in COMMANDS if path[0] == "queues"} == {
         *("create", "list", "show", "set", "delete", "purge")

@@ -54,22 +54,33 @@ class LoopDisk:
         size: int = 0,
         options: str = "",
         making: Sequence[str] = (),
+        is_written: bool = False,
+        is_direct: bool = False,
     ) -> None:
         """Make the image in `folder` and mount it; `size` in bytes, the smallest sensible if 0.
 
-        `options` are mount's, `making` those of the file system's mkfs.
+        `options` are mount's, `making` those of the file system's mkfs. For measurements: an image that
+        `is_written` costs the disk below nothing more at first use, and a loop device that `is_direct`
+        has no cache of its own.
         """
         self.kind = kind
         self.image = folder / f"{kind}.img"
         self.mount_point = folder / kind
         self._options = options
+        self._is_direct = is_direct
         self._device: str | None = None
         self.is_mounted = False
         folder.mkdir(parents=True, exist_ok=True)
         self.mount_point.mkdir()
         with self.image.open("xb") as image:
             # Written and not sparse, so that the disk below never runs out of room in the middle.
-            os.posix_fallocate(image.fileno(), 0, size or _SMALLEST[kind])
+            size = size or _SMALLEST[kind]
+            if is_written:
+                for at in range(0, size, MEBIBYTE):
+                    image.write(bytes(min(MEBIBYTE, size - at)))
+                os.fsync(image.fileno())
+            else:
+                os.posix_fallocate(image.fileno(), 0, size)
         _run(*_MAKE[kind], *making, str(self.image))
         self.mount()
 
@@ -81,7 +92,8 @@ class LoopDisk:
 
     def mount(self) -> None:
         if self._device is None:
-            self._device = _run("losetup", "--find", "--show", str(self.image)).strip()
+            direct = ("--direct-io=on",) if self._is_direct else ()
+            self._device = _run("losetup", "--find", "--show", *direct, str(self.image)).strip()
         options = ("-o", self._options) if self._options else ()
         _run("mount", "-t", self.kind, *options, self._device, str(self.mount_point))
         self.is_mounted = True

@@ -33,6 +33,7 @@ _COMMANDS: Final = {
     "queues": "queues",
     "peek": "peeking",
     "top": "top",
+    "bench": "benching",
     "export": "exporting",
     "import": "importing",
     "fsck": "checking",

@@ -1,0 +1,150 @@
+"""Messages that wait: does a thousand, or a hundred thousand, make a receive slower; what memory do
+they take; and how long does a server that was killed need before it hands out the first one again?
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from array import array
+from dataclasses import dataclass, field
+from typing import Final
+
+from . import account, running
+from .crew import perform
+from .disk import flush
+from .systems.base import Shape, System
+from .workloads import DRAINING, count, jobs_for, new_queue
+
+QUICK: Final = (1_000, 10_000, 100_000)
+FULL: Final = (*QUICK, 1_000_000)
+_FILLING: Final = Shape(senders=(4, 2), batch=100)
+_TAKING: Final = Shape(senders=(0, 0), consumers=(4, 2), batch=10)
+_TIMES: Final = 3
+_TAKING_SECONDS: Final = 1.0
+_FILLING_SECONDS: Final = 25.0
+"""A system that takes longer for a hundred thousand is looked at with what it has by then."""
+
+
+@dataclass(kw_only=True)
+class Standing:
+    """What one system does with messages that wait."""
+
+    system: str
+    rates: dict[int, float] = field(default_factory=dict)
+    """By how many wait: messages received and deleted a second, in tens."""
+    waiting: int = 0
+    """In the deepest queue, when memory and restart were looked at."""
+    memory: int = 0
+    """Bytes, of all processes of the server."""
+    memory_before: int = 0
+    """The same with the queue empty."""
+    restart: float | None = None
+    """Seconds from the command, after kill -9, to the first message; None if there is no server."""
+    imports: float = 0.0
+    """Seconds of these that an interpreter's start and imports take."""
+    listing: float | None = None
+    """Seconds that it takes to read all names of the system's folders, where these are messages."""
+    faults: list[str] = field(default_factory=list)
+
+
+class _Queue:
+    """One queue that is filled and emptied, and the account of it."""
+
+    def __init__(self, system: System, *, is_patient: bool) -> None:
+        self._system = system
+        self.name, self._run = new_queue("backlog")
+        self._sent: dict[int, int] = {}
+        self._received: array[int] = account.tickets()
+        self._patience = 100 * _FILLING_SECONDS if is_patient else _FILLING_SECONDS
+        system.create_queue(self.name)
+
+    @property
+    def waiting(self) -> int:
+        return sum(self._sent.values()) - len(self._received)
+
+    def fill(self, depth: int) -> None:
+        processes, threads = _FILLING.senders
+        each = -(-(depth - self.waiting) // (processes * threads))
+        if each <= 0:
+            return
+        started = set(self._sent.values()) or {0}
+        if len(started) > 1:
+            return  # Time was up before, and it will not be better now.
+        jobs = jobs_for(
+            self._system,
+            self.name,
+            self._run,
+            _FILLING,
+            seconds=self._patience,
+            most=each,
+            starting=started.pop(),
+        )
+        self._sent = perform(jobs, before=self._sent).sent_by
+
+    def take(self, count: int) -> float:
+        """Messages a second; of so many, or of those that are taken in `_TAKING_SECONDS`."""
+        jobs = jobs_for(self._system, self.name, self._run, _TAKING, seconds=_TAKING_SECONDS)
+        outcome = perform(jobs, before=self._sent, enough=count)
+        self._received.extend(outcome.received)
+        return outcome.deleted / outcome.seconds
+
+    def take_first(self) -> None:
+        """Return when the server, which may be starting, has handed out a message."""
+        driver = self._system.connect(self.name)
+        while not driver.receive(1):
+            pass
+        driver.close()
+
+    def empty(self) -> None:
+        jobs = jobs_for(self._system, self.name, self._run, DRAINING)
+        self._received.extend(perform(jobs, before=self._sent, enough=self.waiting).received)
+
+    def faults(self, *, all_of_it: bool) -> list[str]:
+        return account.faults(self._sent, self._received, all_of_it=all_of_it)
+
+
+def measure(system: System, depths: tuple[int, ...]) -> Standing:
+    """Fill one queue deeper and deeper; then kill the server, and start it again."""
+    found = Standing(system=system.name)
+    found.memory_before = running.memory_bytes(system.pids())
+    is_patient = depths[-1] > QUICK[-1]
+    queue = _Queue(system, is_patient=is_patient)
+    for depth in depths:
+        rates = []
+        for _ in range(_TIMES):
+            queue.fill(depth)
+            flush(system.folder)
+            waiting = queue.waiting
+            rates.append(queue.take(depth // 2))
+        found.rates[depth if waiting >= depth else waiting] = statistics.median(rates)
+    queue.fill(depths[-1])
+    flush(system.folder)
+    found.waiting = queue.waiting
+    found.memory = running.memory_bytes(system.pids())
+    counted = count(system, queue.name, queue.waiting)
+    if counted is not None and counted != queue.waiting:
+        found.faults.append(f"the system counts {counted} messages and not {queue.waiting}")
+    found.faults += queue.faults(all_of_it=False)
+    if system.server is not None:
+        _restart(system, queue, found)
+    if is_patient:
+        queue.empty()
+        found.faults += queue.faults(all_of_it=True)
+    system.delete_queue(queue.name)
+    system.settle(queue.name)
+    flush(system.folder)
+    return found
+
+
+def _restart(system: System, queue: _Queue, found: Standing) -> None:
+    found.listing = system.seconds_of_listing()
+    found.imports = system.seconds_of_imports()
+    system.kill()
+    began = time.monotonic()
+    system.start()
+    queue.take_first()
+    found.restart = time.monotonic() - began
+    counted = count(system, queue.name, queue.waiting)
+    if counted is not None and counted != queue.waiting:
+        found.faults.append(f"after kill -9 it counts {counted} messages and not {queue.waiting}")

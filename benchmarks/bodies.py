@@ -1,0 +1,42 @@
+"""What the messages hold: who sent it, the how-manieth it is, when it was due, and filling.
+
+Knows no system. A body that isn't ours, or isn't whole, is a fault of the system that delivered it.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+SIZE: Final = 1024
+_HEAD: Final = struct.Struct(">QIIQ")
+_FILLING: Final = random.Random(1024).randbytes(SIZE - _HEAD.size)  # No system can compress it away.
+
+
+class Foreign(Exception):
+    """A message was delivered that nobody sent in this run, or not as it was sent."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mark:
+    """What tells a message from all others."""
+
+    run: int
+    sender: int
+    number: int
+    due: int
+    """Nanoseconds of the monotonic clock, which all processes of a machine share."""
+
+
+def body_of(run: int, sender: int, number: int, due: int = 0) -> bytes:
+    return _HEAD.pack(run, sender, number, due) + _FILLING
+
+
+def mark_of(body: bytes) -> Mark:
+    """Raises `Foreign` if the body is not one of ours, to the last byte."""
+    if len(body) != SIZE or body[_HEAD.size :] != _FILLING:
+        raise Foreign(f"a body of {len(body)} bytes that nobody sent: {body[:32]!r}")
+    run, sender, number, due = _HEAD.unpack_from(body)
+    return Mark(run=run, sender=sender, number=number, due=due)

@@ -1,0 +1,223 @@
+"""Spoolrack, the limit and the peers, side by side, in rounds.
+
+    python -m benchmarks.compare                                      all that is installed
+    python -m benchmarks.compare --systems spoolrack,redis --workloads hundreds --rounds 3
+
+Each round measures each workload at each system in turn, so that what disturbs the machine disturbs
+all alike; what counts is the median. It ends with 1 if Spoolrack lost, doubled or invented a message;
+of the others the page says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from . import backlog, crew, table
+from .backlog import Standing
+from .disk import Place, own_disk
+from .systems import catalog
+from .systems.base import System
+from .workloads import NAMES, WORKLOADS, Measured, measure
+
+_OURS: Final = "spoolrack"
+_BACKLOG: Final = "backlog"
+_BACKLOG_SECONDS: Final = 20.0
+"""What a backlog takes for each system, about: so much of the time is kept for it."""
+_GIBIBYTE: Final = 1 << 30
+
+
+@dataclass(kw_only=True)
+class Found:
+    """All that a run has found: what is written as JSON, and what the page is made from."""
+
+    began: str
+    machine: dict[str, str]
+    place: str
+    systems: list[dict[str, str]]
+    missing: dict[str, str]
+    rounds: list[Measured] = field(default_factory=list)
+    standing: list[Standing] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def faults(self) -> list[str]:
+        found = [
+            f"{each.system}, {each.workload}: {fault}" for each in self.rounds for fault in each.faults
+        ]
+        return found + [
+            f"{each.system}, {_BACKLOG}: {fault}" for each in self.standing for fault in each.faults
+        ]
+
+
+def machine() -> dict[str, str]:
+    model = ""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _GIBIBYTE
+    return {
+        "cores": str(os.cpu_count()),
+        "processor": model,
+        "memory": f"{memory:.0f} GiB",
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+
+
+class Comparison:
+    def __init__(self, place: Place, asked: argparse.Namespace) -> None:
+        self._place = place
+        self._asked = asked
+        kinds, missing = catalog.find(asked.systems)
+        self._kinds = kinds
+        self._systems: list[System] = []
+        self.found = Found(
+            began=time.strftime("%Y-%m-%d %H:%M:%S %z"),
+            machine=machine(),
+            place=place.described,
+            systems=[],
+            missing=missing,
+        )
+        for name, reason in missing.items():
+            say(f"without {name}: {reason}")
+
+    def run(self) -> None:
+        crew.preload([kind.__module__ for kind in self._kinds])
+        end = time.monotonic() + 60 * self._asked.minutes
+        with ExitStack() as stack:
+            for kind in self._kinds:
+                self._start(kind, stack)
+            standing = [system for system in self._systems if self._stands(system)]
+            end -= _BACKLOG_SECONDS * len(standing)
+            longest = 0.0
+            for round in range(self._asked.rounds):
+                began = time.monotonic()
+                if round and began + longest > end:
+                    say(f"no time for more than {round} rounds")
+                    break
+                self._round(round)
+                longest = max(longest, time.monotonic() - began)
+            for system in standing:
+                self._stand(system)
+
+    def _start(self, kind: type[System], stack: ExitStack) -> None:
+        system = kind(self._place.folder / kind.name)
+        began = time.monotonic()
+        stack.callback(system.stop)
+        try:
+            system.start()
+            version = system.version()
+        except Exception as error:  # noqa: BLE001  # a peer that doesn't start must not end the run
+            self._fail(f"{kind.name} doesn't start: {error}")
+            return
+        self._systems.append(system)
+        self.found.systems.append({"name": kind.name, "version": version, **asdict(kind.facts)})
+        say(f"{kind.name} {version} started in {time.monotonic() - began:.1f} s")
+
+    def _round(self, round: int) -> None:
+        for workload in WORKLOADS:
+            if workload.name not in self._asked.workloads:
+                continue
+            for system in self._turns(round):
+                if system.only is not None and workload.name not in system.only:
+                    continue
+                if system.most_rounds is not None and round >= system.most_rounds:
+                    continue
+                try:
+                    measured = measure(system, workload, round, pace=self._asked.pace)
+                except Exception as error:  # noqa: BLE001  # the others go on, and the page says so
+                    self._fail(f"{system.name}, {workload.name}: {type(error).__name__}: {error}")
+                    continue
+                self.found.rounds.append(measured)
+                say(table.line_of(measured))
+
+    def _stands(self, system: System) -> bool:
+        return _BACKLOG in self._asked.workloads and (system.only is None or _BACKLOG in system.only)
+
+    def _stand(self, system: System) -> None:
+        try:
+            standing = backlog.measure(system, self._asked.depths)
+        except Exception as error:  # noqa: BLE001  # the others go on, and the page says so
+            self._fail(f"{system.name}, {_BACKLOG}: {type(error).__name__}: {error}")
+            return
+        self.found.standing.append(standing)
+        say(table.standing_line(standing))
+
+    def _turns(self, round: int) -> list[System]:
+        """Another one begins each round."""
+        at = round % max(1, len(self._systems))
+        return self._systems[at:] + self._systems[:at]
+
+    def _fail(self, what: str) -> None:
+        self.found.failures.append(what)
+        say(f"FAILED {what}")
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _names(known: Sequence[str]) -> Callable[[str], list[str]]:
+    def parse(text: str) -> list[str]:
+        given = text.split(",")
+        unknown = sorted(set(given) - set(known))
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)}; there are {', '.join(known)}")
+        return [name for name in known if name in given]
+
+    return parse
+
+
+def main() -> int:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="compare", description=__doc__, formatter_class=form)
+    workloads = (*NAMES, _BACKLOG)
+    names, works = _names(catalog.NAMES), _names(workloads)
+    parser.add_argument(
+        "--systems", type=names, default=list(catalog.NAMES), help=",".join(catalog.NAMES)
+    )
+    parser.add_argument("--workloads", type=works, default=list(workloads), help=",".join(workloads))
+    parser.add_argument("--rounds", type=int, default=5, help="at most (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=9.0, help="no new round then (%(default)s)")
+    parser.add_argument("--pace", type=float, default=1.0, help="times the length of a round")
+    parser.add_argument("--full", action="store_true", help="a million waiting, too; takes far longer")
+    parser.add_argument("--folder", type=Path, default=Path("/var/tmp"), help="(%(default)s)")
+    parser.add_argument("--no-own-disk", action="store_true", help="work in the folder as it is")
+    parser.add_argument("--gibibytes", type=int, help="of the file system of its own")
+    parser.add_argument("--json", type=Path, help="write what was found there")
+    asked = parser.parse_args()
+    asked.depths = backlog.FULL if asked.full else backlog.QUICK
+    if asked.full:
+        asked.minutes = float("inf")
+    # However it is ended: no server stays, and nothing stays mounted.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    size = (asked.gibibytes or (24 if asked.full else 6)) * _GIBIBYTE
+    with own_disk(asked.folder, 0 if asked.no_own_disk else size) as place:
+        say(f"on {place.described}")
+        comparison = Comparison(place, asked)
+        found = comparison.found
+        try:
+            comparison.run()
+        finally:
+            if asked.json:
+                asked.json.write_text(json.dumps(asdict(found), indent=1) + "\n")
+    print(table.text_of(found.rounds, found.standing))
+    for fault in found.faults:
+        say(f"FAULT {fault}")
+    return 1 if any(fault.startswith(_OURS) for fault in found.faults) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

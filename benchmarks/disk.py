@@ -1,0 +1,82 @@
+"""Where the comparison works: a file system of its own, or a folder that is named.
+
+Its own is an ext4 with a journal, as most servers have it: an image that is fully written, so that the
+file system below allocates nothing meanwhile, on a loop device that reads and writes it directly,
+without a second cache. That needs root; without it, the named folder is taken as it is, and the page
+says so.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "disks"))
+
+from loop_disk import LoopDisk, why_not
+
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_MAKING: Final = ("-i", "4096")
+"""An inode for every 4 KiB: a message is a file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    folder: Path
+    described: str
+
+
+@contextmanager
+def own_disk(within: Path, size: int) -> Iterator[Place]:
+    """A folder of the comparison's own, on its own file system of `size` bytes where that can be; 0:
+    on no file system of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="benchmarks-", dir=within))
+    try:
+        reason = why_not("ext4") if size else "asked for"
+        if reason is not None:
+            # PostgreSQL refuses to be root's, and whoever it is must come this far.
+            yield Place(folder=folder, described=f"{_kind_of(folder)}, as found ({reason})")
+            return
+        with LoopDisk(
+            "ext4", folder, size=size, making=_MAKING, is_written=True, is_direct=True
+        ) as disk:
+            folder.chmod(0o755)
+            inside = disk.mount_point / "run"
+            inside.mkdir()
+            yield Place(
+                folder=inside,
+                described=f"ext4 with a journal, {size >> 20:,} MiB, on a loop device with direct I/O, "
+                f"its image fully written, on {_kind_of(folder)}",
+            )
+    finally:
+        shutil.rmtree(folder)
+
+
+def flush(folder: Path) -> None:
+    """Return when nothing of the file system waits to be written."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if _LIBC.syncfs(opened) != 0:
+            raise OSError(ctypes.get_errno(), "syncfs")
+    finally:
+        os.close(opened)
+
+
+def _kind_of(folder: Path) -> str:
+    """The type of the file system that holds a folder."""
+    found = ("", "an unknown file system")
+    path = str(folder.resolve())
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, point, kind, *_ = line.split()
+        at = point.rstrip("/") + "/"
+        if path.startswith(at) and len(at) >= len(found[0]):
+            found = (at, kind)
+    return found[1]

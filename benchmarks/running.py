@@ -1,0 +1,186 @@
+"""The servers as child processes: each on a loopback port of its own, ended by its pid, with its own.
+
+Also what the kernel says of them: processor time and memory. Knows no system.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from glob import glob
+from pathlib import Path
+from typing import Final
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PLACES: Final = ("/usr/sbin", "/usr/lib/postgresql/*/bin")
+"""Where Debian puts servers, if they are not on the PATH."""
+PATIENCE: Final = 90.0
+"""Seconds after which a server that neither starts nor ends is stuck."""
+
+
+def find(program: str) -> str | None:
+    """The path of a program."""
+    places = [folder for place in _PLACES for folder in sorted(glob(place), reverse=True)]
+    return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", ""), *places]))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Server:
+    """One server with the processes that it starts itself; they are a session of their own."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        user: str | None = None,
+        folder: Path = Path("/"),
+    ) -> None:
+        """Start it in a folder; what it says goes to the file `log`. Only root can run it as another
+        `user`."""
+        self._log = log
+        self._seen: set[int] = set()
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+                user=user,
+                group=user,
+                extra_groups=[] if user is not None else None,
+                cwd=folder,
+            )
+
+    def wait_for_port(self, port: int) -> None:
+        """Return when somebody listens there."""
+
+        def is_there() -> bool:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+                return True
+            return False
+
+        self._wait(is_there, f"it doesn't listen on port {port}")
+
+    def wait_for_line(self, beginning: str) -> str:
+        """What follows `beginning` in the first line of its log that has it."""
+        found: list[str] = []
+
+        def is_said() -> bool:
+            for line in self._log.read_text(errors="replace").splitlines():
+                if line.startswith(beginning):
+                    found.append(line.removeprefix(beginning))
+            return bool(found)
+
+        self._wait(is_said, f"it doesn't say {beginning!r}")
+        return found[0]
+
+    def _wait(self, is_done: Callable[[], bool], otherwise: str) -> None:
+        end = time.monotonic() + PATIENCE
+        while not is_done():
+            if time.monotonic() > end or not self.is_alive():
+                self.kill()
+                raise RuntimeError(f"{otherwise}: {self.last_words()}")
+            time.sleep(0.005)
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def last_words(self) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
+
+    def pids(self) -> list[int]:
+        """Its own, and those of all that descend from it, as far as they live."""
+        found = family(self._process.pid) if self.is_alive() else []
+        self._seen.update(found)
+        return found
+
+    def kill(self) -> None:
+        """SIGKILL to all of them; return when all are dead."""
+        self._signal(signal.SIGKILL, {*self.pids(), *self._left()})
+        self._process.wait(PATIENCE)
+        end = time.monotonic() + PATIENCE
+        while self._left():
+            if time.monotonic() > end:
+                raise RuntimeError(f"processes {self._left()} don't end")
+            time.sleep(0.005)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Ask it to end, and kill it if it doesn't."""
+        self.pids()
+        if self.is_alive():
+            os.kill(self._process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(15)
+        self.kill()
+
+    def _left(self) -> set[int]:
+        """Those that have lost their parent: the session is theirs and ours alone."""
+        return {pid for pid in self._seen if _session_of(pid) == self._process.pid}
+
+    def _signal(self, number: signal.Signals, pids: Iterable[int]) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of /proc/PID/stat after the name, which may hold anything."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return text.rpartition(")")[2].split()
+
+
+def _session_of(pid: int) -> int | None:
+    fields = _stat(pid)
+    return None if fields is None or fields[0] == "Z" else int(fields[3])
+
+
+def family(pid: int) -> list[int]:
+    """A process and its descendants."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (fields := _stat(int(name))) is not None and fields[0] != "Z":
+            children.setdefault(int(fields[1]), []).append(int(name))
+    found = [pid]
+    for each in found:
+        found += children.get(each, [])
+    return found
+
+
+def processor_seconds(pids: Iterable[int]) -> float:
+    """What these processes have used so far, with those of their children that have ended."""
+    total = 0
+    for pid in pids:
+        fields = _stat(pid)
+        if fields is not None:
+            total += sum(map(int, fields[11:15]))
+    return total / _TICKS
+
+
+def memory_bytes(pids: Iterable[int]) -> int:
+    """What these processes have of the memory; what several share is counted once."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total += int(line.split()[1]) * 1024
+    return total

@@ -1,0 +1,153 @@
+"""Spoolrack, over gRPC, with its public client: one server process, or several on one root."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import cast
+
+import spoolrack
+
+from .. import running
+from .base import WAIT, Broken, Driver, Facts, Received, System
+
+_IMPORTS = "import spoolrack_server.cli.program, spoolrack_server.cli.serving, spoolrack_server.serve"
+_SETTLED = 60.0
+"""Seconds that the reaper may take for what a round leaves."""
+
+
+class SpoolrackDriver(Driver):
+    is_shared = True
+
+    def __init__(self, address: str, queue: str) -> None:
+        super().__init__(address, queue)
+        self._client = spoolrack.connect(address, timeout=60)
+        self._queue = self._client.queue(queue)
+        self._client.get_queue(queue)  # Connects, and says so if nobody is there.
+        self._making = threading.Lock()
+        self._stream: spoolrack.MessageStream | None = None
+
+    def send(self, body: bytes) -> None:
+        self._queue.send(body)
+
+    def send_many(self, bodies: Sequence[bytes]) -> None:
+        for result in self._queue.send_many(bodies):
+            if result.error is not None:
+                raise result.error
+
+    def receive(self, count: int) -> list[Received]:
+        return [Received(found.body, found) for found in self._queue.receive(count, wait=WAIT)]
+
+    def delete(self, messages: Sequence[Received]) -> None:
+        given = [cast(spoolrack.Message, message.handle) for message in messages]
+        if len(given) == 1:
+            given[0].delete()
+            return
+        for result in self._queue.delete_many(given):
+            if result.error is not None:
+                raise result.error
+
+    def stream(self) -> Iterator[Received | None]:
+        with self._making:
+            if self._stream is None:
+                self._stream = self._queue.messages()
+        for message in self._stream:
+            yield Received(message.body, message)
+
+    def stop(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class Spoolrack(System):
+    """One server process."""
+
+    name = "spoolrack"
+    processes = 1
+    driver = SpoolrackDriver
+    facts = Facts(
+        title="Spoolrack",
+        configuration="spoolrack serve; lease_durability strict (the default)",
+    )
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "root"
+
+    def start(self) -> None:
+        super().start()
+        log = self.folder / "log"
+        log.unlink(missing_ok=True)
+        at = ("--grpc", "127.0.0.1:0", "--http", "off", "--processes", str(self.processes))
+        self.server = running.Server(
+            [sys.executable, "-m", "spoolrack_server", "serve", "--data", str(self.root), *at], log
+        )
+        self.address = self.server.wait_for_line("  gRPC  ").split()[0]
+
+    def version(self) -> str:
+        return version("spoolrack")
+
+    def create_queue(self, queue: str) -> None:
+        with spoolrack.connect(self.address) as client:
+            client.create_queue(queue, visibility_timeout=600)
+
+    def delete_queue(self, queue: str) -> None:
+        with spoolrack.connect(self.address, timeout=120) as client:
+            client.delete_queue(queue)
+
+    def count(self, queue: str) -> int | None:
+        if self.processes > 1:
+            return None  # What the other processes do is counted a moment later.
+        with spoolrack.connect(self.address) as client:
+            counts = client.get_queue(queue).counts
+        return counts.ready + counts.leased + counts.delayed
+
+    def settle(self, queue: str) -> None:
+        end = time.monotonic() + _SETTLED
+        while any((self.root / "remove").iterdir()):
+            if time.monotonic() > end:
+                raise Broken(f"the reaper has not come to an end in {_SETTLED:.0f} s")
+            time.sleep(0.02)
+
+    def seconds_of_imports(self) -> float:
+        began = time.monotonic()
+        subprocess.run([sys.executable, "-c", _IMPORTS], check=True)
+        return time.monotonic() - began
+
+    def seconds_of_listing(self) -> float | None:
+        began = time.monotonic()
+        for _ in os.walk(self.root):
+            pass
+        return time.monotonic() - began
+
+
+class SpoolrackTwo(Spoolrack):
+    """Shows, with one and with all, what more processes bring."""
+
+    name = "spoolrack-2"
+    processes = 2
+    only = frozenset({"hundreds", "callers", "tens"})
+    facts = Facts(
+        title="Spoolrack, 2 processes",
+        configuration="spoolrack serve --processes 2; lease_durability strict",
+    )
+
+
+class SpoolrackProcesses(Spoolrack):
+    """As many as the machine has cores, but four at most."""
+
+    name = "spoolrack-n"
+    processes = max(3, min(4, os.cpu_count() or 3))
+    facts = Facts(
+        title=f"Spoolrack, {processes} processes",
+        configuration=f"spoolrack serve --processes {processes}; lease_durability strict",
+    )

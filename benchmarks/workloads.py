@@ -1,0 +1,208 @@
+"""The workloads that are repeated in rounds, and how a round of one of them is measured and checked."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from . import running
+from .crew import Outcome, perform
+from .disk import flush
+from .figures import percentile
+from .load import Job
+from .systems.base import Shape, System
+
+_COUNTED: Final = 10.0
+DRAINING: Final = Shape(senders=(0, 0), consumers=(4, 2), batch=100)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    name: str
+    title: str
+    shape: Shape
+    seconds: float
+    most: int = 1 << 31
+    """Messages of one sending thread."""
+    rate: float = 0.0
+    """Messages a second of one sending thread; 0: as fast as it can."""
+
+
+WORKLOADS: Final = (
+    Workload(
+        name="hundreds",
+        title="durable sends in hundreds (4 processes of 2 threads)",
+        shape=Shape(senders=(4, 2), batch=100),
+        seconds=1.2,
+        most=6_000,
+    ),
+    Workload(
+        name="callers",
+        title="durable sends, 64 callers (8 processes of 8 threads)",
+        shape=Shape(senders=(8, 8)),
+        seconds=1.2,
+    ),
+    Workload(
+        name="one",
+        title="durable sends, one caller",
+        shape=Shape(senders=(1, 1)),
+        seconds=1.0,
+    ),
+    Workload(
+        name="singles",
+        title="whole life, one by one (16 producers, 16 consumers)",
+        shape=Shape(senders=(4, 4), consumers=(4, 4)),
+        seconds=1.5,
+    ),
+    Workload(
+        name="tens",
+        title="whole life, in tens (16 producers, 16 consumers)",
+        shape=Shape(senders=(4, 4), consumers=(4, 4), batch=10),
+        seconds=1.5,
+    ),
+    Workload(
+        name="paced",
+        title="paced at 400/s, from when it was due to its arrival",
+        shape=Shape(senders=(1, 4), consumers=(1, 4)),
+        seconds=3.0,
+        rate=100.0,
+    ),
+)
+NAMES: Final = tuple(workload.name for workload in WORKLOADS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One round of one workload at one system."""
+
+    system: str
+    workload: str
+    round: int
+    messages: int
+    rate: float
+    """Messages a second: sent, or sent, received and deleted."""
+    p50: float
+    """Milliseconds: of the sending calls, or paced: until arrival."""
+    p99: float
+    server_processor: float
+    """Microseconds of processor time for each message, of all processes of the server."""
+    client_processor: float
+    settling: float
+    """Seconds after the round until the system was at rest: not in the rate."""
+    faults: list[str]
+
+
+def jobs_for(
+    system: System,
+    queue: str,
+    run: int,
+    shape: Shape,
+    *,
+    seconds: float = float("inf"),
+    most: int = 1 << 31,
+    rate: float = 0.0,
+    starting: int = 0,
+) -> list[Job]:
+    """The jobs of all client processes. Senders are numbered from 0. Who consumes what is sent at the
+    same time does so to the end."""
+    driver = shape.driver or system.driver
+    found = []
+    for sends, (processes, threads) in ((True, shape.senders), (False, shape.consumers)):
+        for at in range(processes):
+            found.append(
+                Job(
+                    module=driver.__module__,
+                    driver=driver.__name__,
+                    address=system.address,
+                    queue=queue,
+                    run=run,
+                    sends=sends,
+                    threads=threads,
+                    batch=shape.batch,
+                    first=at * threads,
+                    seconds=seconds if sends or not shape.senders[0] else float("inf"),
+                    most=most,
+                    rate=rate,
+                    starting=starting,
+                )
+            )
+    return found
+
+
+def shape_of(system: System, workload: Workload) -> Shape:
+    return system.shapes.get(workload.name, workload.shape)
+
+
+def new_queue(workload: str) -> tuple[str, int]:
+    """The name of a queue that never was, and the number of the run that its messages bear."""
+    run = secrets.randbits(63)
+    return f"{workload}-{run:016x}", run
+
+
+def measure(system: System, workload: Workload, round: int, *, pace: float = 1.0) -> Measured:
+    """One round, on a queue of its own; `pace` shortens or lengthens it."""
+    queue, run = new_queue(workload.name)
+    shape = shape_of(system, workload)
+    system.create_queue(queue)
+    flush(system.folder)
+    jobs = jobs_for(
+        system,
+        queue,
+        run,
+        shape,
+        seconds=workload.seconds * pace,
+        most=max(shape.batch, round_up(workload.most * pace, shape.batch)),
+        rate=workload.rate,
+    )
+    before = running.processor_seconds(system.pids())
+    outcome = perform(jobs)
+    used = running.processor_seconds(system.pids()) - before
+    faults = [*outcome.faults, *check(system, queue, run, shape, outcome)]
+    began = time.monotonic()
+    system.delete_queue(queue)
+    system.settle(queue)
+    flush(system.folder)
+    waits = outcome.arrivals if workload.rate else outcome.calls
+    done = outcome.deleted if shape.consumers[0] else outcome.sent
+    return Measured(
+        system=system.name,
+        workload=workload.name,
+        round=round,
+        messages=done,
+        rate=done / outcome.seconds,
+        p50=1_000 * percentile(waits, 0.5),
+        p99=1_000 * percentile(waits, 0.99),
+        server_processor=1e6 * used / max(done, 1),
+        client_processor=1e6 * outcome.client_processor / max(done, 1),
+        settling=time.monotonic() - began,
+        faults=faults,
+    )
+
+
+def round_up(value: float, step: int) -> int:
+    return -int(-value // step) * step
+
+
+def check(system: System, queue: str, run: int, shape: Shape, outcome: Outcome) -> list[str]:
+    """What is wrong with what is left in the queue: after sends alone all of it is received."""
+    left = outcome.sent if shape.leaves and not outcome.deleted else 0
+    found = []
+    counted = count(system, queue, left)
+    if counted is not None and counted != left:
+        found.append(f"the system counts {counted} messages and not {left}")
+    if left and system.is_checked:
+        jobs = jobs_for(system, queue, run, system.draining or DRAINING)
+        found += perform(jobs, before=outcome.sent_by).faults
+    return found
+
+
+def count(system: System, queue: str, expected: int) -> int | None:
+    """What the system counts; some need a moment to come to it."""
+    end = time.monotonic() + _COUNTED
+    while (counted := system.count(queue)) != expected and counted is not None:
+        if time.monotonic() > end:
+            break
+        time.sleep(0.05)
+    return counted

@@ -1,0 +1,125 @@
+"""The page is made from what a run has found, and what people wrote around the figures stays."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks import page, plots, table
+from benchmarks.backlog import Standing
+from benchmarks.page import BEGIN, END, Figures
+from benchmarks.workloads import NAMES, Measured
+
+SYSTEMS = {
+    "limit": "the limit",
+    "spoolrack": "Spoolrack",
+    "spoolrack-2": "Spoolrack, 2 processes",
+    "redis": "Redis",
+}
+
+
+def measured(system: str, workload: str, round: int, rate: float, faults: list[str]) -> Measured:
+    return Measured(
+        system=system,
+        workload=workload,
+        round=round,
+        messages=1_000,
+        rate=rate,
+        p50=1.25,
+        p99=9.5,
+        server_processor=12.0,
+        client_processor=30.0,
+        settling=0.1,
+        faults=faults,
+    )
+
+
+def figures(*, fault: str = "") -> Figures:
+    rates = {"limit": 40_000.0, "spoolrack": 20_000.0, "spoolrack-2": 30_000.0, "redis": 50_000.0}
+    rounds = [
+        measured(system, workload, round, rate * (1 + round / 10), [fault] if fault else [])
+        for workload in NAMES
+        for system, rate in rates.items()
+        for round in range(3)
+    ]
+    standing = [
+        Standing(
+            system="spoolrack",
+            rates={1_000: 9_000.0, 10_000: 8_000.0},
+            restart=1.5,
+            imports=0.5,
+            listing=0.1,
+        ),
+        Standing(system="redis", rates={1_000: 9_000.0, 4_321: 8_500.0}, restart=None),
+    ]
+    found = {
+        "began": "today",
+        "machine": {"cores": "4", "processor": "X", "memory": "8 GiB", "kernel": "6", "python": "3"},
+        "place": "ext4",
+        "systems": [
+            {"name": name, "title": title, "version": "1", "configuration": "strict", "note": ""}
+            for name, title in SYSTEMS.items()
+        ],
+        "missing": {"nats": "nats-server is not installed"},
+        "failures": ["beanstalkd doesn't start: no\nmore lines"],
+        "rounds": [asdict(each) for each in rounds],
+        "standing": [asdict(each) for each in standing],
+    }
+    return Figures(json.loads(json.dumps(found)))
+
+
+def test_the_page_says_medians_noise_and_ratios() -> None:
+    text = page.text_of(figures(), "performance")
+    assert "| Spoolrack | 22.0k | ± 9% | 1.00 | 1.25 | 9.50 | 12 |" in text
+    assert "| Redis | 55.0k | ± 9% | 2.50 |" in text
+    assert "Nothing was lost" in text
+
+
+def test_the_page_says_what_is_missing_what_failed_and_who_loses() -> None:
+    text = page.text_of(figures(fault="3 lost: 0/1"), "performance")
+    assert "- Not measured: nats; nats-server is not installed." in text
+    assert "- Failed: beanstalkd doesn't start: no." in text
+    assert "**At fault**: Redis, hundreds: 3 lost: 0/1." in text
+    assert "Nothing was lost" not in text
+
+
+def test_a_queue_that_did_not_get_as_deep_is_shown_as_deep_as_it_got() -> None:
+    text = page.text_of(figures(), "performance")
+    assert "| Spoolrack | 9,000 | 8,000 | 0 | 0 | 1.50 | 1.00 |" in text
+    assert "| Redis | 9,000 | 8,500 (with 4,321) |" in text
+
+
+def test_what_people_wrote_around_the_figures_stays() -> None:
+    once = page.put(page.text_of(figures(), "performance"), "# Performance\n\nBefore.\n")
+    assert once.startswith("# Performance\n\nBefore.\n\n" + BEGIN)
+    twice = page.put(page.text_of(figures(), "performance"), once + "\nAfter.\n")
+    assert twice == once + "\nAfter.\n"
+    with pytest.raises(ValueError, match="and no"):
+        page.put("", f"x {BEGIN} y")
+    assert END in once
+
+
+def test_each_plot_is_well_formed_and_named_in_the_page() -> None:
+    text = page.text_of(figures(), "performance")
+    drawn = page.plots_of(figures())
+    assert set(drawn) == {
+        *("hundreds.svg", "callers.svg", "singles.svg", "tens.svg"),
+        *("latency.svg", "processes.svg", "waiting.svg"),
+    }
+    for name, plot in drawn.items():
+        ElementTree.fromstring(plot)
+        assert f"(performance/{name})" in text
+
+
+def test_a_plot_of_nothing_is_a_plot() -> None:
+    ElementTree.fromstring(plots.bars("<none>", [], ours=frozenset()))
+    ElementTree.fromstring(plots.curves("none", {"a": [(1.0, 0.0)]}, across="x", up="y"))
+
+
+def test_the_terminal_has_a_line_for_each_system() -> None:
+    found = figures()
+    text = table.text_of(found.rounds, found.standing)
+    assert text.count("redis") == len(NAMES) + 1

@@ -1,0 +1,87 @@
+"""A tiny run of the comparison, with Spoolrack and the limit alone; and runs that lose and double."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from benchmarks.crew import perform
+from benchmarks.systems.base import Received, Shape
+from benchmarks.systems.spoolrack import Spoolrack, SpoolrackDriver
+from benchmarks.workloads import WORKLOADS, jobs_for, measure, new_queue
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+class Loser(SpoolrackDriver):
+    """Loses the last of each ten, and says nothing."""
+
+    def send_many(self, bodies: Sequence[bytes]) -> None:
+        super().send_many(bodies[:-1])
+
+
+class Doubler(SpoolrackDriver):
+    """Delivers the first of each ten twice."""
+
+    def receive(self, count: int) -> list[Received]:
+        found = super().receive(count)
+        return found[:1] + found
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[Spoolrack]:
+    system = Spoolrack(tmp_path / "spoolrack")
+    system.start()
+    yield system
+    system.stop()
+
+
+def test_each_workload_is_measured_and_nothing_is_lost(system: Spoolrack) -> None:
+    for workload in WORKLOADS:
+        measured = measure(system, workload, 0, pace=0.1)
+        assert measured.faults == [], workload.name
+        assert measured.messages > 0
+        assert measured.rate > 0
+        assert 0 < measured.p50 <= measured.p99
+        assert measured.server_processor >= 0
+
+
+@pytest.mark.parametrize(("driver", "words"), [(Loser, "lost"), (Doubler, "more than once")])
+def test_what_a_system_loses_or_doubles_is_told(
+    system: Spoolrack, driver: type[SpoolrackDriver], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.crew.STUCK", 1.0)
+    queue, run = new_queue("planted")
+    system.create_queue(queue)
+    shape = Shape(senders=(1, 1), consumers=(1, 1), batch=10, driver=driver)
+    outcome = perform(jobs_for(system, queue, run, shape, seconds=60, most=20))
+    assert any(words in fault for fault in outcome.faults), outcome.faults
+
+
+def test_the_program_writes_what_it_found_and_leaves_nothing(tmp_path: Path) -> None:
+    folder, found = tmp_path / "here", tmp_path / "found.json"
+    folder.mkdir()
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "benchmarks.compare", "--systems", "limit,spoolrack"),
+            *("--workloads", "hundreds", "--rounds", "1", "--pace", "0.05", "--no-own-disk"),
+            *("--folder", str(folder), "--json", str(found)),
+        ],
+        cwd=CHECKOUT,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "durable sends in hundreds" in done.stdout
+    rounds = json.loads(found.read_text())["rounds"]
+    assert {each["system"] for each in rounds} == {"limit", "spoolrack"}
+    assert not any(folder.iterdir())

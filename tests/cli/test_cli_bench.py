@@ -1,0 +1,61 @@
+"""`spoolrack bench`: it measures, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from cli_rig import Spoolrack, until
+from spoolrack import Client
+
+LOADS = 4
+DISK_LOADS = 2
+
+
+def test_a_server_is_measured_and_the_queue_is_deleted(spoolrack: Spoolrack, client: Client) -> None:
+    measured = spoolrack("bench", "--seconds", "800ms")
+    assert measured.code == 0
+    head, *rows = measured.out.splitlines()
+    assert head.split() == ["WHAT", "PER", "SECOND", "P50", "MS", "P99", "MS"]
+    assert len(rows) == LOADS
+    assert list(client.queues()) == []
+
+
+def test_the_disk_is_measured_beside_it_and_its_folder_is_removed(
+    spoolrack: Spoolrack, tmp_path: Path
+) -> None:
+    measured = spoolrack("bench", "--seconds", "600ms", "--disk", str(tmp_path), "--json")
+    assert measured.code == 0
+    rows = [json.loads(line) for line in measured.out.splitlines()]
+    assert len(rows) == LOADS + DISK_LOADS
+    assert all(row["per_second"] > 0 and 0 < row["p50_ms"] <= row["p99_ms"] for row in rows)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_root_is_measured_without_a_server_and_its_disk_too(
+    offline: Spoolrack, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    measured = offline("bench", "--seconds", "600ms", "--root", str(root), "--json")
+    assert measured.code == 0, measured.err
+    assert len(measured.out.splitlines()) == LOADS + DISK_LOADS
+    assert offline("queues", "list", "--root", str(root)).out == ""
+
+
+def test_interrupted_it_deletes_its_queue(
+    start: Callable[..., subprocess.Popen[bytes]], client: Client
+) -> None:
+    process = start("bench", "--seconds", "10m")
+    until(lambda: any(info.counts.ready for info in client.queues("bench-")))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert list(client.queues()) == []
+
+
+def test_no_server_there_is_one_line(offline: Spoolrack) -> None:
+    refused = offline("bench", "--url", "127.0.0.1:1")
+    assert refused.code == 69
+    assert len(refused.err.splitlines()) == 1
