@@ -26,7 +26,7 @@ from .files.syncer import SyncFailed
 from .files.watcher import Watcher
 from .listener import Ear, Listener
 from .model.chores import ALL_CHORES, Chores
-from .model.clock import SECOND, Clock, Millis, SystemClock
+from .model.clock import Clock, Millis, SystemClock
 from .model.content import Content
 from .model.errors import (
     DiskError,
@@ -48,9 +48,11 @@ _ANY_STATE: Final = frozenset({State.READY, State.LEASED, State.DELAYED})
 _LOOKS: Final = 5
 """A message that moves while it is looked at is looked for so often."""
 _PAGE_BYTES: Final = 4 * 1024 * 1024
-_PATIENCE: Final = Millis(30 * SECOND)
-"""How long a start waits for another one to get done, which may have millions of names to read."""
-_KNOCKS_EVERY: Final = Millis(20)
+_KNOCKS: Final = 1_500
+_KNOCKS_EVERY: Final = 0.02
+"""Seconds. For half a minute a start waits for another one to get done, which may have millions of
+names to read; and for a moment when one who is alone moves nothing."""
+_NEVER: Final = threading.Event()
 
 
 class Store:
@@ -87,7 +89,7 @@ class Store:
         random = random if random is not None else SystemRandom()
         if disk is None:
             disk, ear = LocalDisk(root), Watcher(root)
-        tenancy = _enter(disk, os.fspath(root), random, clock)
+        tenancy = _enter(disk, os.fspath(root), random)
         tell_doubt(root)
         engine = Engine(
             disk,
@@ -298,19 +300,15 @@ def _told(sight: Sight) -> Iterator[None]:
         raise DiskError(detail=str(error)) from error
 
 
-def _enter(disk: Disk, root: str, random: Random, clock: Clock) -> Tenancy:
+def _enter(disk: Disk, root: str, random: Random) -> Tenancy:
     """Become an owner, after whoever is starting just now."""
-    until = clock.monotonic() + _PATIENCE
-    gate = threading.Condition()
-    while True:
+    for _ in range(_KNOCKS):
         try:
             return take(disk, root, random)
         except RootInUse:
-            now = clock.monotonic()
-            if now >= until:
-                raise
-            with gate:
-                clock.wait(gate, Millis(now + _KNOCKS_EVERY))
+            # In true time: whom this waits for is another process.
+            _NEVER.wait(_KNOCKS_EVERY)
+    return take(disk, root, random)
 
 
 def _begin(engine: Engine, tenancy: Tenancy) -> None:

@@ -380,6 +380,7 @@ class Peers:
         if self._watch is None or not self._root.is_shared:
             return
         self.listen()
+        self.retry()
         for look in range(_LOOKS + 1):
             index = self._root.index.queues.get(queue)
             if index is None:
