@@ -16,9 +16,19 @@ from typing import Final
 from ..files import layout
 from ..files.disk import Kind
 from ..index.hidden import Hidden, QueueIndex
-from ..index.ready import BatchFolder, length_of
+from ..index.ready import BatchFolder
 from ..model.clock import Millis
-from ..model.names import Batch, Filed, Item, NotAName, id_of, parse_entry, parse_filed, parse_item
+from ..model.names import (
+    Batch,
+    Filed,
+    Item,
+    NotAName,
+    id_of,
+    length_of,
+    parse_entry,
+    parse_filed,
+    parse_item,
+)
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from .root import Root
 

@@ -13,10 +13,10 @@ from dataclasses import replace
 from ..files import layout
 from ..files.reader import Damaged, Forbidden, Gone, read_message
 from ..files.syncer import SyncFailed
-from ..index.ready import BatchFolder, length_of
+from ..index.ready import BatchFolder
 from ..model.clock import Millis
 from ..model.errors import StoreError
-from ..model.names import Batch, Entry, Filed, Item, parse_entry
+from ..model.names import Batch, Entry, Filed, Item, length_of, parse_entry
 from ..model.settings import MAX_DELAY
 from ..model.transitions import Move, State
 from .root import Root, path_in

@@ -13,11 +13,11 @@ from typing import Final, NoReturn
 
 from ..files import layout
 from ..index.hidden import Hidden
-from ..index.ready import BatchFolder, Place, Ready, length_of
+from ..index.ready import BatchFolder, Place, Ready
 from ..model.clock import Millis
 from ..model.credits import Credits
 from ..model.errors import InvalidRequest, StaleReceipt, StoreError
-from ..model.names import id_of, leased, make_token, moved_out, parse_entry
+from ..model.names import id_of, leased, length_of, make_token, moved_out, parse_entry
 from ..model.operations import ChangeVisibility, GiveBack, Message, Receive
 from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import Move, State

@@ -15,7 +15,7 @@ from typing import Final
 from ..files import layout
 from ..files.disk import Found, Kind
 from ..index.hidden import Hidden, QueueIndex
-from ..index.ready import BatchFolder, length_of
+from ..index.ready import BatchFolder
 from ..model.clock import Millis
 from ..model.errors import StoreError
 from ..model.names import (
@@ -24,6 +24,7 @@ from ..model.names import (
     Item,
     NotAName,
     id_of,
+    length_of,
     parse_entry,
     parse_filed,
     parse_item,

@@ -13,9 +13,9 @@ import logging
 from ..files import layout
 from ..files.disk import Found, Kind
 from ..files.owners import is_living, owners_of
-from ..index.ready import BatchFolder, length_of
+from ..index.ready import BatchFolder
 from ..model.errors import StoreError
-from ..model.names import Batch, Filed, NotAName, parse_entry, parse_filed
+from ..model.names import Batch, Filed, NotAName, length_of, parse_entry, parse_filed
 from .catalog import Catalog
 from .heir import Heir
 from .root import Root, path_in

@@ -14,9 +14,9 @@ from itertools import count
 from ..model.clock import Millis
 from ..model.credits import Credits
 from ..model.ids import sent_at
-from ..model.names import id_of
+from ..model.names import id_of, length_of
 from ..model.transitions import State
-from .ready import BatchFolder, Ready, length_of
+from .ready import BatchFolder, Ready
 
 
 class Hidden:

@@ -12,7 +12,7 @@ from heapq import heappop, heappush, merge
 from itertools import islice
 
 from ..model.ids import is_id
-from ..model.names import Batch, parse_entry
+from ..model.names import ID_LENGTH, Batch, length_of
 from .order import SortedNames
 
 
@@ -209,7 +209,7 @@ class Ready:
 
     def _in_folders(self, start: str) -> Iterator[Place]:
         begin = start
-        if is_id(start[:_ID_LENGTH]):
+        if is_id(start[:ID_LENGTH]):
             begin = min((folder.first for folder in self._candidates(start)), default=start)
         open_folders: list[tuple[str, int, BatchFolder]] = []
         for first in self._firsts.since(begin):
@@ -252,9 +252,6 @@ def _up_to(end: str | None, open_folders: list[tuple[str, int, BatchFolder]]) ->
             heappush(open_folders, (folder.names[at + 1], at + 1, folder))
 
 
-_ID_LENGTH = 36
-
-
 def _time_in(id: str) -> int:
     """The first 48 bits of an id, which order it: of ours they are milliseconds."""
     return int(id[:8] + id[9:13], 16)
@@ -262,8 +259,3 @@ def _time_in(id: str) -> int:
 
 def _name_of(place: Place) -> str:
     return place[0]
-
-
-def length_of(name: str) -> int:
-    """The bytes of the file that `name` speaks of."""
-    return parse_entry(name).length

@@ -22,10 +22,12 @@ from random import Random
 from typing import TypeVar
 
 from .clock import Millis
-from .ids import UUID, is_id
+from .ids import UUID
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 """What a queue may be called: never a leading dot, a slash, or a separator of ours."""
+
+ID_LENGTH = 36
 
 MAX_NAME_BYTES = 239
 """The longest name we make; file systems allow 255 bytes."""
@@ -167,7 +169,7 @@ class Receipt:
 
 def id_of(name: str) -> str:
     """The id at the beginning of an entry's or a batch's name."""
-    return name[:36]
+    return name[:ID_LENGTH]
 
 
 def is_queue_name(text: str) -> bool:
@@ -187,55 +189,50 @@ def make_token(random: Random) -> str:
 @lru_cache(maxsize=8_192)  # Each step of a message's way parses its name again.
 def parse_item(text: str) -> Item:
     """The item that `text` names; raises `NotAName` also where a lease would make the name too long."""
-    id, *tags = text.split(",")
-    if not is_id(id):
+    match = _ITEM.fullmatch(text)
+    if match is None:
         raise NotAName(text)
-    found: dict[str, str] = {}
-    unknown: list[str] = []
-    last = -1
-    for tag in tags:
-        letter, value = tag[:1], tag[1:]
-        if letter in _TAG_VALUES:
-            place = _TAG_ORDER.index(letter)
-            if place <= last or not _TAG_VALUES[letter].fullmatch(value):
-                raise NotAName(text)
-            found[letter] = value
-            last = place
-        else:
-            if not letter.isascii() or not letter.isalpha() or not _WORD.fullmatch(value):
-                raise NotAName(text)
-            unknown.append(tag)
-            last = len(_TAG_ORDER)
+    id, size, crc, trailer, count, receives, first, group, dedup, owner, others = match.groups()
     if len(text) > _ITEM_ROOM:
-        grown = sum(len(",r") + len(found[letter]) for letter in "rf" if letter in found)
+        grown = sum(len(",r") + len(value) for value in (receives, first) if value is not None)
         if len(text) - grown > _ITEM_ROOM:
             # It could not be leased: the file system would refuse the name, again and again.
             raise NotAName(text)
-    receives = int(found.get("r", "0"))
-    first_receive = Millis(int(found["f"])) if "f" in found else None
-    if "n" in found:
-        if found.keys() - {"n", "r", "f", "o"}:
+    received = int(receives) if receives is not None else 0
+    first_receive = Millis(int(first)) if first is not None else None
+    unknown = tuple(others[1:].split(",")) if others else ()
+    if count is not None:
+        if not (size is None and crc is None and trailer is None and group is None and dedup is None):
             raise NotAName(text)
         return Batch(
             id=id,
-            count=int(found["n"]),
-            receives=receives,
+            count=int(count),
+            receives=received,
             first_receive=first_receive,
-            owner=found.get("o"),
-            unknown=tuple(unknown),
+            owner=owner,
+            unknown=unknown,
         )
     return Entry(
         id=id,
-        size=int(found["s"]) if "s" in found else None,
-        crc=int(found["c"], 16) if "c" in found else None,
-        trailer=int(found.get("m", "0")),
-        receives=receives,
+        size=int(size) if size is not None else None,
+        crc=int(crc, 16) if crc is not None else None,
+        trailer=int(trailer) if trailer is not None else 0,
+        receives=received,
         first_receive=first_receive,
-        group=found.get("g"),
-        dedup=found.get("k"),
-        owner=found.get("o"),
-        unknown=tuple(unknown),
+        group=group,
+        dedup=dedup,
+        owner=owner,
+        unknown=unknown,
     )
+
+
+def length_of(text: str) -> int:
+    """The bytes of the file whose entry's name is `text`, which is known to be one."""
+    match = _LENGTH.match(text, ID_LENGTH)
+    if match is None:
+        raise NotAName(text)
+    size, trailer = match.groups()
+    return (int(size) if size is not None else 0) + (int(trailer) if trailer is not None else 0)
 
 
 def parse_entry(text: str) -> Entry:
@@ -296,7 +293,7 @@ def forgotten(item: AnyItem) -> AnyItem:
     return replace(item, receives=0, first_receive=None)
 
 
-_TAG_VALUES = {
+_TAGS = {
     "s": _SIZE,
     "c": _CRC,
     "m": _COUNT,
@@ -307,7 +304,13 @@ _TAG_VALUES = {
     "k": _WORD,
     "o": _OWNER,
 }
-_TAG_ORDER = "".join(_TAG_VALUES)
+"""What is known, in the order in which it stands."""
+_ITEM = re.compile(
+    f"({UUID.pattern})"
+    + "".join(f"(?:,{letter}({value.pattern}))?" for letter, value in _TAGS.items())
+    + f"((?:,(?![{''.join(_TAGS)}])[A-Za-z]{_WORD.pattern})*)"
+)
+_LENGTH = re.compile(rf"(?:,s({_SIZE.pattern}))?(?:,c{_CRC.pattern})?(?:,m({_COUNT.pattern}))?")
 _RECEIPT = re.compile(
     rf"(?P<queue>{QUEUE_NAME.pattern}):(?:(?P<batch>{UUID.pattern})/)?(?P<id>{UUID.pattern})"
     rf"~(?P<token>{_TOKEN.pattern})"
