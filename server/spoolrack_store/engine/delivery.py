@@ -13,7 +13,7 @@ from ..index.hidden import Hidden
 from ..index.ready import BatchFolder
 from ..model.errors import StoreError
 from ..model.ids import sent_at
-from ..model.names import Receipt, moved_out, parse_entry
+from ..model.names import Batch, Receipt, leases_of, moved_out, parse_entry
 from ..model.operations import Message
 from ..model.transitions import State
 from .catalog import Live
@@ -33,9 +33,12 @@ class Delivery:
     def read(self, live: Live, hidden: Hidden) -> list[Message]:
         """The messages under a new lease. One that can't be read costs itself only."""
         messages = []
+        place = self._root.path_of(live.name, hidden)
+        batch = hidden.item.batch if isinstance(hidden.item, BatchFolder) else None
         for name in list(hidden.names):
+            path = place if batch is None else path_in(place, name)
             try:
-                message = self._read_one(live.name, hidden, name)
+                message = self._read_one(live.name, hidden, batch, path, name)
             except StoreError:
                 self._requeuer.requeue(live, hidden, hidden.names, undo=True)
                 # The error says that nothing has happened: a crash must not undo half of that.
@@ -45,11 +48,10 @@ class Delivery:
                 messages.append(message)
         return messages
 
-    def _read_one(self, queue: str, hidden: Hidden, name: str) -> Message | None:
+    def _read_one(
+        self, queue: str, hidden: Hidden, batch: Batch | None, path: str, name: str
+    ) -> Message | None:
         entry = parse_entry(name)
-        batch, path = None, self._root.path_of(queue, hidden)
-        if isinstance(hidden.item, BatchFolder):
-            batch, path = hidden.item.batch, path_in(path, name)
         try:
             found = read_message(self._root.disk, path, entry)
         except Gone:
@@ -70,7 +72,7 @@ class Delivery:
             self._requeuer.forget(queue, hidden, name)
             return None
         assert hidden.token is not None
-        shown = entry if batch is None else moved_out(entry, batch)
+        receives, first_receive = leases_of(entry, batch)
         receipt = Receipt(
             queue=queue,
             id=entry.id,
@@ -85,8 +87,8 @@ class Delivery:
             attributes=found.attributes,
             size=len(found.body),
             sent_at=sent_at(entry.id),
-            receives=shown.receives,
-            first_receive=shown.first_receive,
+            receives=receives,
+            first_receive=first_receive,
             due=hidden.due,
             receipt=str(receipt),
         )

@@ -6,8 +6,6 @@ read for a reason outside it (permissions, no more handles) is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import BinaryIO, Final
 from zlib import crc32
 
@@ -43,8 +41,10 @@ def read_message(disk: Disk, path: str, entry: Entry) -> Content:
 
     Raises `Damaged`, `Gone`, `Forbidden`, or `DiskError` if nothing can be read at the moment.
     """
-    with _told(path):
+    try:
         return parse(entry, disk.read(path, entry.length + 1))
+    except (OSError, NotTheContent) as error:
+        raise _meaning(path, error) from error
 
 
 def open_message(disk: Disk, path: str, entry: Entry) -> tuple[BinaryIO, Attributes]:
@@ -53,13 +53,15 @@ def open_message(disk: Disk, path: str, entry: Entry) -> tuple[BinaryIO, Attribu
     All of it is read and checked once, in pieces. The body is the file's first `entry.size` bytes.
     The caller closes the file.
     """
-    with _told(path):
+    try:
         file = disk.open(path)
         try:
             return file, _check(file, entry)
         except BaseException:
             file.close()
             raise
+    except (OSError, NotTheContent) as error:
+        raise _meaning(path, error) from error
 
 
 def _check(file: BinaryIO, entry: Entry) -> Attributes:
@@ -74,18 +76,14 @@ def _check(file: BinaryIO, entry: Entry) -> Attributes:
     return attributes_in(trailer)
 
 
-@contextmanager
-def _told(path: str) -> Iterator[None]:
-    """Say what it means that a file can't be read."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise Gone(path) from error
-    except NotTheContent as error:
-        raise Damaged(str(error), torn=error.torn) from error
-    except OSError as error:
-        if error.errno in OUT_OF_HANDLES:
-            raise DiskError(detail=str(error)) from error
-        if error.errno in FORBIDDEN:
-            raise Forbidden(str(error)) from error
-        raise Damaged(str(error)) from error
+def _meaning(path: str, error: OSError | NotTheContent) -> Exception:
+    """What it means that a file can't be read."""
+    if isinstance(error, NotTheContent):
+        return Damaged(str(error), torn=error.torn)
+    if isinstance(error, FileNotFoundError):
+        return Gone(path)
+    if error.errno in OUT_OF_HANDLES:
+        return DiskError(detail=str(error))
+    if error.errno in FORBIDDEN:
+        return Forbidden(str(error))
+    return Damaged(str(error))

@@ -264,13 +264,18 @@ def parse_receipt(text: str) -> Receipt:
     return Receipt(queue=match["queue"], id=match["id"], token=match["token"], batch=match["batch"])
 
 
+def leases_of(entry: Entry, batch: Batch | None) -> tuple[int, Millis | None]:
+    """How often `entry` was leased, and first when: alone, and with the `batch` that it lies in."""
+    if batch is None:
+        return entry.receives, entry.first_receive
+    first = batch.first_receive if entry.first_receive is None else entry.first_receive
+    return min(entry.receives + batch.receives, MAX_RECEIVES), first
+
+
 def moved_out(entry: Entry, batch: Batch) -> Entry:
     """The name of `entry` outside its `batch`, with the leases that it went through inside."""
-    return replace(
-        entry,
-        receives=min(entry.receives + batch.receives, MAX_RECEIVES),
-        first_receive=batch.first_receive if entry.first_receive is None else entry.first_receive,
-    )
+    receives, first_receive = leases_of(entry, batch)
+    return replace(entry, receives=receives, first_receive=first_receive)
 
 
 AnyItem = TypeVar("AnyItem", Entry, Batch)
