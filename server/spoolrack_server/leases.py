@@ -18,6 +18,7 @@ from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import GiveBack, Message, Receive
 from spoolrack_store.store import Store
 
+from .answers import answer
 from .logs import Log
 from .workers import Workers
 
@@ -44,7 +45,7 @@ class Leases:
     async def _lease(self, request: Receive) -> list[Message]:
         future = self._store.submit(request)
         try:
-            return await asyncio.wrap_future(future)
+            return await answer(future)
         except asyncio.CancelledError:
             if not future.cancel():
                 self._run(self._give_back_leased(future))
@@ -67,7 +68,7 @@ class Leases:
 
     async def _give_back_leased(self, future: Future[list[Message]]) -> None:
         try:
-            messages = await asyncio.wrap_future(future)
+            messages = await answer(future)
         except StoreError:
             return  # Nothing was leased.
         await self._give_back(messages)
@@ -78,7 +79,7 @@ class Leases:
             return
         request = GiveBack(queue=messages[0].queue, receipts=receipts)
         try:
-            await asyncio.wrap_future(self._store.submit(request))
+            await answer(self._store.submit(request))
         except StoreError as error:
             # They come back when they are due.
             self._log.warning("leases could not be given back", why=str(error), leases=len(receipts))

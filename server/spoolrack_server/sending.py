@@ -19,6 +19,7 @@ from spoolrack_store.model.operations import Outgoing, Send, Sent
 from spoolrack_store.store import Store
 
 from . import convert
+from .answers import answer
 from .status import error_of
 from .workers import Workers
 
@@ -36,7 +37,7 @@ class Sending:
 
     async def results(self) -> list[rpc.SendResult]:
         """A result for each message; raises the `StoreError` that befell them all."""
-        stored = await asyncio.wrap_future(self.future)
+        stored = await answer(self.future)
         answers = iter(stored)
         return [_result(next(answers) if error is None else error) for error in self.refused]
 

@@ -25,6 +25,7 @@ from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
 
 from . import convert, sending
+from .answers import answer
 from .bell import Bell
 from .leases import Leases
 from .logs import Log
@@ -313,7 +314,7 @@ class QueueService:
         return await asyncio.get_running_loop().run_in_executor(self._readers, look, *of)
 
     async def _ask(self, request: ops.Request[T]) -> T:
-        return await asyncio.wrap_future(self._store.submit(request))
+        return await answer(self._store.submit(request))
 
 
 def _page_size(size: int) -> int:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from spoolrack_store.model.operations import OpenMessage, Request
 from spoolrack_store.store import Store
 
+from ..answers import answer
 from ..leases import Leases
 from ..logs import Log
 from ..workers import Workers
@@ -39,7 +40,7 @@ class Asking:
 
     async def ask(self, request: Request[T]) -> T:
         """The store's answer; raises its `StoreError`."""
-        return await asyncio.wrap_future(self.store.submit(request))
+        return await answer(self.store.submit(request))
 
     async def look(self, look: Callable[..., T], *of: Any) -> T:
         """What `look` returns in a thread."""
@@ -49,7 +50,7 @@ class Asking:
         """A message's open file, which the caller gives to `shut`."""
         opening = self._readers.submit(self.store.open_message, queue, id)
         try:
-            return await asyncio.wrap_future(opening)
+            return await answer(opening)
         except asyncio.CancelledError:
             opening.add_done_callback(_shut)
             raise
