@@ -40,6 +40,9 @@ BATCH_MESSAGES: Final = 100
 """Calls share a batch folder up to this size: near the usual credit of a consumer, who then leases the
 folder whole. One call is never split."""
 BATCH_BYTES: Final = 4 * 1024 * 1024
+OWN_FOLDER: Final = 8
+"""A call of so many messages gets a batch folder of its own: whoever sends tens mostly takes tens, and
+leases and deletes such a folder with one rename each."""
 RESERVED_BYTES: Final = 4 * 1024 * 1024
 RESERVED_FILES: Final = 256
 """Sends leave so much room, so that deletes work when the disk is full."""
@@ -358,6 +361,9 @@ def _holds(names: Iterable[str], id: str) -> bool:
 
 def _merge(group: _Group, groups: list[_Group], open_groups: dict[tuple[str, Millis], _Group]) -> None:
     """Let `group` share the batch folder of an earlier one, if both are small."""
+    if len(group.messages) >= OWN_FOLDER:
+        groups.append(group)
+        return
     key = (group.queue, group.delay)
     there = open_groups.get(key)
     if (
