@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from random import Random, SystemRandom
+from random import Random
 from typing import Final, TypeVar
 
 from .committer import Committer
@@ -25,6 +25,7 @@ from .files.reader import Damaged, Forbidden, Gone, open_message, read_message
 from .files.syncer import SyncFailed
 from .files.watcher import Watcher
 from .listener import Ear, Listener
+from .model.chance import PooledRandom
 from .model.chores import ALL_CHORES, Chores
 from .model.clock import Clock, Millis, SystemClock
 from .model.content import Content
@@ -86,7 +87,7 @@ class Store:
         """
         make_root(root, group_access=group_access)
         clock = clock if clock is not None else SystemClock()
-        random = random if random is not None else SystemRandom()
+        random = random if random is not None else PooledRandom()
         if disk is None:
             disk, ear = LocalDisk(root), Watcher(root)
         tenancy = _enter(disk, os.fspath(root), random)

@@ -226,9 +226,11 @@ SYNC_MUTANTS: Final = (
         breaks="a file is written once and unlinked once",
         edits=edit(
             "files/disk.py",
-            "                for part in parts:\n                    _write(file, part)\n",
+            "                for part in parts:\n"
+            "                    self._calls.write_all(file, part)\n",
             "                for _ in range(2):\n                    os.lseek(file, 0, os.SEEK_SET)\n"
-            "                    for part in parts:\n                        _write(file, part)\n",
+            "                    for part in parts:\n"
+            "                        self._calls.write_all(file, part)\n",
         ),
         caught_by=(AUDIT,),
     ),

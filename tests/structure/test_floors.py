@@ -97,10 +97,12 @@ FLOORS = {
 # Who, of the store, may touch the world. The rest gets the disk and the clock as arguments.
 WORLD = {
     "spoolrack_store.files.disk": {"os", "io", "fcntl", "ctypes", "mmap", "pathlib", "shutil"},
+    "spoolrack_store.files.calls": {"os", "fcntl", "ctypes", "platform"},
     "spoolrack_store.files.mounts": {"os", "pathlib"},
     "spoolrack_store.files.watcher": {"os", "ctypes", "fcntl"},
     "spoolrack_store.files.opening": {"os", "pathlib", "socket"},
     "spoolrack_store.model.clock": {"time"},
+    "spoolrack_store.model.chance": {"os"},
     "nobody": {"asyncio", "datetime", "glob", "multiprocessing", "signal", "subprocess", "tempfile"},
 }
 HARMLESS = {"os.PathLike", "os.fspath"}

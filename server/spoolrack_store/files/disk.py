@@ -1,8 +1,8 @@
 """The disk floor: the dozen things that the store asks of a file system.
 
-Only this module calls the operating system for files. Paths are relative to the root and resolved
-from it at every call, never through an open folder inside it: such a folder may by then have been
-renamed into somebody else's lease. Symbolic links are never followed.
+Only this module, with `calls`, asks the operating system for files. Paths are relative to the root and
+resolved from it at every call, never through an open folder inside it: such a folder may by then have
+been renamed into somebody else's lease. Symbolic links are never followed.
 
 `Disk` is a protocol, so that the whole store can run on a disk that crashes, fills up and lies.
 Everything raises `OSError` as the system does.
@@ -13,10 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import os
-import platform
-import re
 import stat
 import struct
 import sys
@@ -26,6 +23,9 @@ from dataclasses import dataclass
 from enum import Enum
 from io import FileIO
 from typing import BinaryIO, Final, Protocol, cast
+
+from .calls import calls_for, find_syncfs
+from .mounts import is_written_by_other_hosts
 
 FOLDER_MODE: Final = 0o700
 OUT_OF_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -176,7 +176,8 @@ class LocalDisk:
         # Nor at the interpreter's end, before whoever has us open has ended: the system does it then.
         self._close.atexit = False
         self._for_group = is_for_group(os.fstat(self._root).st_mode)
-        self._syncfs = _find_syncfs()
+        self._calls = calls_for(is_local=not is_written_by_other_hosts(root))
+        self._syncfs = find_syncfs()
         self.can_sync_all = self._syncfs is not None
 
     def close(self) -> None:
@@ -184,25 +185,25 @@ class LocalDisk:
         self._close()
 
     def make_folder(self, path: str) -> None:
-        os.mkdir(path, 0o770 if self._for_group else FOLDER_MODE, dir_fd=self._root)
+        mode = 0o770 if self._for_group else FOLDER_MODE
+        self._calls.make_folder(self._root, path, mode)
         if self._for_group:
             # The umask may have taken from the mode, and it is the whole process's.
             os.chmod(path, GROUP_FOLDER_MODE, dir_fd=self._root)
 
     def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         mode = _GROUP_FILE_MODE if self._for_group else _FILE_MODE
-        file = os.open(path, flags, mode, dir_fd=self._root)
+        file = self._calls.open(self._root, path, _CREATE_FLAGS, mode)
         try:
             try:
                 if self._for_group:
                     os.fchmod(file, mode)
                 for part in parts:
-                    _write(file, part)
+                    self._calls.write_all(file, part)
                 if sync:
                     _sync_new(file, path)
             finally:
-                os.close(file)
+                self._calls.close(file)
         except BaseException:
             os.unlink(path, dir_fd=self._root)
             raise
@@ -219,7 +220,7 @@ class LocalDisk:
                 content += more
             return content
         finally:
-            os.close(file)
+            self._calls.close(file)
 
     def open(self, path: str) -> BinaryIO:
         # Unbuffered: whoever hands the file to the kernel moves its offset behind our back.
@@ -229,7 +230,7 @@ class LocalDisk:
         """A regular file's descriptor and size."""
         # A pipe that somebody put here must not hold us up: hence O_NONBLOCK.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        file = os.open(path, flags, dir_fd=self._root)
+        file = self._calls.open(self._root, path, flags)
         try:
             facts = os.fstat(file)
             if not stat.S_ISREG(facts.st_mode):
@@ -258,7 +259,7 @@ class LocalDisk:
         return Facts(kind=kind, size=found.st_size, links=found.st_nlink, changed_ns=found.st_ctime_ns)
 
     def rename(self, source: str, target: str) -> None:
-        os.rename(source, target, src_dir_fd=self._root, dst_dir_fd=self._root)
+        self._calls.rename(self._root, source, target)
 
     def unlink(self, path: str) -> None:
         os.unlink(path, dir_fd=self._root)
@@ -313,25 +314,26 @@ class LocalDisk:
             os.close(file)
 
     def lock(self, path: str) -> Lock | None:
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._root)
+            file = self._calls.open(self._root, path, flags)
             is_folder = False
         except IsADirectoryError:
-            file = os.open(path, _FOLDER_FLAGS, dir_fd=self._root)
+            file = self._calls.open(self._root, path, _FOLDER_FLAGS)
             is_folder = True
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not self._calls.lock(file):
+                self._calls.close(file)
+                return None
             if is_folder and not _is_at(os.fstat(file), os.stat(path, dir_fd=self._root)):
                 raise FileNotFoundError(errno.ENOENT, "moved before it was locked", path)
-        except BlockingIOError:
-            os.close(file)
-            return None
         except BaseException:
             os.close(file)
             raise
         return _FileLock(file)
 
 
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -363,12 +365,6 @@ def _is_at(opened: os.stat_result, found: os.stat_result) -> bool:
     return (opened.st_dev, opened.st_ino) == (found.st_dev, found.st_ino)
 
 
-def _write(file: int, content: bytes) -> None:
-    left = memoryview(content)
-    while left:
-        left = left[os.write(file, left) :]
-
-
 def _sync_new(file: int, path: str) -> None:
     try:
         os.fsync(file)
@@ -382,18 +378,3 @@ def _kind_of(entry: os.DirEntry[str]) -> Kind:
     if entry.is_dir(follow_symlinks=False):
         return Kind.FOLDER
     return Kind.OTHER
-
-
-def _find_syncfs() -> ctypes._NamedFuncPointer | None:
-    """syncfs(2), where it reports errors: since Linux 5.8 (commit 735e4ae5ba28)."""
-    release = re.match(r"(\d+)\.(\d+)", platform.release())
-    if platform.system() != "Linux" or release is None:
-        return None
-    if (int(release[1]), int(release[2])) < (5, 8):
-        return None
-    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if syncfs is None:
-        return None
-    syncfs.argtypes = [ctypes.c_int]
-    syncfs.restype = ctypes.c_int
-    return syncfs  # type: ignore[no-any-return]
