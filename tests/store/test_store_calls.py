@@ -34,6 +34,15 @@ def test_a_file_is_written_whole(calls: Calls, folder: int, tmp_path: Path, size
     calls.close(file)
     assert (tmp_path / "né").read_bytes() == content
     assert (tmp_path / "né").stat().st_mode & 0o777 == 0o640
+    again = calls.open(folder, "né", os.O_RDONLY)
+    facts = (tmp_path / "né").stat()
+    assert calls.mode_and_size(again) == (facts.st_mode, facts.st_size)
+    assert calls.read(again, 100) == content[:100]
+    rest = b""
+    while piece := calls.read(again, 70_000):
+        rest += piece
+    assert rest == content[100:]
+    calls.close(again)
     with pytest.raises(OSError, match="Bad file descriptor"):
         calls.close(file)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..files import layout
-from ..files.disk import Kind
+from ..files.disk import Kind, Space
 from ..files.syncer import SyncFailed
 from ..index.hidden import Hidden
 from ..index.ready import BatchFolder
@@ -46,6 +46,9 @@ leases and deletes such a folder with one rename each."""
 RESERVED_BYTES: Final = 4 * 1024 * 1024
 RESERVED_FILES: Final = 256
 """Sends leave so much room, so that deletes work when the disk is full."""
+PLENTY_BYTES: Final = 1024 * 1024 * 1024
+PLENTY_FILES: Final = 1_000_000
+"""With so much room, to look once in a commit is enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +99,15 @@ class Sender:
         self._root = root
         self._catalog = catalog
         self._unpublished: list[Written] = []
+        self._space: Space | None = None
+        """What room there was when this commit looked."""
         """Durable, but the move into the queue failed: tried again by every `retry`."""
         self._entering: dict[str, tuple[int, int]] = {}
         """Messages and bytes, by queue, that are written and not yet published."""
 
     def send(self, requests: Sequence[Send]) -> list[list[Sent | StoreError] | StoreError]:
         """Write the messages of all `requests`; the results hold once the commit is synced."""
+        self._space = None
         outcomes: list[list[Sent | StoreError | None] | StoreError] = []
         groups: list[_Group] = []
         open_groups: dict[tuple[str, Millis], _Group] = {}
@@ -218,7 +224,9 @@ class Sender:
             raise SyncFailed(f"{written.path} is refused ({why}), and stays: {error}") from error
 
     def _require_room(self, group: _Group) -> None:
-        space = self._root.folders.space()
+        space = self._space
+        if space is None or space.bytes < PLENTY_BYTES or space.files < PLENTY_FILES:
+            space = self._space = self._root.folders.space()
         files = len(group.messages) + 1
         if space.bytes - group.bytes < RESERVED_BYTES or (
             not space.unlimited and space.files - files < RESERVED_FILES

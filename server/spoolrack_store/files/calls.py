@@ -15,11 +15,23 @@ import fcntl
 import os
 import platform
 import re
+import struct
 import sys
 from typing import Final, Protocol
 
 _SHORT: Final = 64 * 1024
 """Bytes that are copied in no time."""
+
+
+# statx(2), which looks the same on all machines.
+_AT_EMPTY_PATH: Final = 0x1000
+_STATX_TYPE: Final = 0x1
+_STATX_SIZE: Final = 0x200
+_STATX_BYTES: Final = 256
+_STATX_MODE: Final = struct.Struct("=H")
+_STATX_MODE_AT: Final = 28
+_STATX_LENGTH: Final = struct.Struct("=Q")
+_STATX_LENGTH_AT: Final = 40
 
 
 class Calls(Protocol):
@@ -32,6 +44,12 @@ class Calls(Protocol):
     def rename(self, folder: int, source: str, target: str) -> None: ...
 
     def write_all(self, file: int, content: bytes) -> None: ...
+
+    def read(self, file: int, size: int) -> bytes:
+        """Up to so many bytes, perhaps fewer; none at the end of the file."""
+
+    def mode_and_size(self, file: int) -> tuple[int, int]:
+        """Of an open file, as stat(2) calls them."""
 
     def lock(self, file: int) -> bool:
         """Lock it for this descriptor alone (flock(2)); False if somebody else has."""
@@ -55,6 +73,13 @@ class Released:
         left = memoryview(content)
         while left:
             left = left[os.write(file, left) :]
+
+    def read(self, file: int, size: int) -> bytes:
+        return os.read(file, size)
+
+    def mode_and_size(self, file: int) -> tuple[int, int]:
+        found = os.fstat(file)
+        return found.st_mode, found.st_size
 
     def lock(self, file: int) -> bool:
         try:
@@ -82,6 +107,11 @@ class Kept(Released):
         self._write = libc.write
         self._write.argtypes = [number, text, size]
         self._write.restype = ctypes.c_ssize_t
+        self._read = libc.read
+        self._read.argtypes = [number, ctypes.c_void_p, size]
+        self._read.restype = ctypes.c_ssize_t
+        self._statx = libc.statx
+        self._statx.argtypes = [number, text, number, ctypes.c_uint, ctypes.c_void_p]
         self._flock = libc.flock
         self._flock.argtypes = [number, number]
         self._close = libc.close
@@ -112,6 +142,22 @@ class Kept(Released):
                 _complain(None)
             content = content[written:]
 
+    def read(self, file: int, size: int) -> bytes:
+        if size > _SHORT:
+            return super().read(file, size)
+        buffer = ctypes.create_string_buffer(size)
+        while (count := self._read(file, buffer, size)) < 0:
+            _complain(None)
+        return buffer.raw[:count]
+
+    def mode_and_size(self, file: int) -> tuple[int, int]:
+        found = ctypes.create_string_buffer(_STATX_BYTES)
+        while self._statx(file, b"", _AT_EMPTY_PATH, _STATX_TYPE | _STATX_SIZE, found) < 0:
+            _complain(None)
+        (mode,) = _STATX_MODE.unpack_from(found, _STATX_MODE_AT)
+        (size,) = _STATX_LENGTH.unpack_from(found, _STATX_LENGTH_AT)
+        return mode, size
+
     def lock(self, file: int) -> bool:
         while self._flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB) < 0:
             if ctypes.get_errno() == errno.EWOULDBLOCK:
@@ -128,7 +174,9 @@ class Kept(Released):
 
 def calls_for(*, is_local: bool) -> Calls:
     """The calls for a file system of this machine's, or for one that other hosts serve."""
-    return Kept() if is_local and sys.platform == "linux" else Released()
+    # Only the GNU C library is known to have all of them.
+    is_known = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"
+    return Kept() if is_local and is_known else Released()
 
 
 def _encoded(path: str) -> bytes:

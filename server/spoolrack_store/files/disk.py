@@ -212,9 +212,9 @@ class LocalDisk:
         file, size = self._open_file(path)
         try:
             wanted = size if limit is None else min(limit, size)
-            content = os.read(file, wanted)
+            content = self._calls.read(file, wanted)
             while len(content) < wanted:
-                more = os.read(file, wanted - len(content))
+                more = self._calls.read(file, wanted - len(content))
                 if not more:
                     break
                 content += more
@@ -232,13 +232,13 @@ class LocalDisk:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = self._calls.open(self._root, path, flags)
         try:
-            facts = os.fstat(file)
-            if not stat.S_ISREG(facts.st_mode):
+            mode, size = self._calls.mode_and_size(file)
+            if not stat.S_ISREG(mode):
                 raise OSError(errno.EINVAL, "not a regular file", path)
         except BaseException:
             os.close(file)
             raise
-        return file, facts.st_size
+        return file, size
 
     def scan(self, path: str) -> list[Found]:
         folder = os.open(path, _FOLDER_FLAGS, dir_fd=self._root)
