@@ -18,8 +18,8 @@ from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK, Failed
 from .output import Output, tell
 from .plain import option
+from .progress import Advance, progress_bar
 from .transfer import archive
-from .transfer.progress import Advance, progress_bar
 from .units import plural
 
 PART: Final = ".part"

@@ -16,12 +16,12 @@ from .connecting import Reach, reaches_queues
 from .exits import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, USAGE, code_of, line_of
 from .output import tell
 from .plain import option
+from .progress import progress_bar
 from .signals import Terminated
 from .transfer.archive import Archive
 from .transfer.folders import mq_source, unfinished_in, vsqs_source
 from .transfer.importer import Importer
 from .transfer.journal import Journal
-from .transfer.progress import progress_bar
 from .transfer.sources import Source
 from .units import Folder, Span, plural
 

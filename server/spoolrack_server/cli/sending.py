@@ -9,15 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from spoolrack import Outgoing
 from spoolrack.errors import QueueExists, QueueNotFound, RootUnusable
 
@@ -26,6 +17,7 @@ from .exits import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, li
 from .lines import LARGEST, Lines
 from .output import tell
 from .plain import option
+from .progress import progress_bar
 from .sender import LineSender
 from .signals import Terminated
 from .units import Span, plural
@@ -134,7 +126,12 @@ def _send_lines(
     reach: Reach, queue: str, name: str, like: Outgoing, in_flight: int, quiet: bool
 ) -> int:
     reach.look_at(queue)
-    with _opened(name) as file, reach.patient() as client, _bar(file, queue, quiet) as advance:
+    with (
+        _opened(name) as file,
+        reach.patient() as client,
+        # Its measure is the bytes that were acknowledged.
+        progress_bar(f"Sending to {queue}", _length_of(file), quiet) as advance,
+    ):
         sender = LineSender(
             client.queue(queue), like, in_flight=in_flight, patience=reach.timeout, advance=advance
         )
@@ -179,30 +176,7 @@ def _opened(name: str) -> Iterator[int]:
         yield file.fileno()
 
 
-@contextmanager
-def _bar(file: int, queue: str, quiet: bool) -> Iterator[Lines.Advance]:
-    """A progress bar, if somebody can see it; its measure is the bytes that were acknowledged."""
-    console = Console(stderr=True)
+def _length_of(file: int) -> int | None:
+    """Of a file whose end is known."""
     facts = os.fstat(file)
-    if quiet or not console.is_terminal:
-        yield lambda lines, size: None
-        return
-    total = facts.st_size if stat.S_ISREG(facts.st_mode) else None
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        DownloadColumn(binary_units=True),
-        TextColumn("{task.fields[lines]:,} messages"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
-    with progress:
-        task = progress.add_task(f"Sending to {queue}", total=total, lines=0)
-
-        def advance(lines: int, size: int) -> None:
-            sent = progress.tasks[0].fields["lines"] + lines
-            progress.update(task, advance=size, lines=sent)
-
-        yield advance
+    return facts.st_size if stat.S_ISREG(facts.st_mode) else None
