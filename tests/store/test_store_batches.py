@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from engine_rig import EngineRig
 from faulty_disk import Call, FaultyDisk
 from memory_disk import MemoryDisk
+from spoolrack_store.engine.sender import RESERVED_BYTES
+from spoolrack_store.files.disk import Space
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import DiskFull
 from spoolrack_store.model.operations import (
     ById,
     ByReceipt,
@@ -16,6 +21,7 @@ from spoolrack_store.model.operations import (
     Outgoing,
     Receive,
     Send,
+    Sent,
     Target,
     VisibilityChange,
 )
@@ -62,6 +68,44 @@ def test_many_calls_of_one_commit_share_a_folder(rig: EngineRig, disk: FaultyDis
     rig.commit(*[Send(queue="q", messages=[Outgoing(body=b"x")]) for _ in range(30)])
     assert renames(disk) == [("new", "queues")]
     assert len(rig.disk.scan("queues/q")) == 1
+
+
+def test_a_call_of_many_has_a_folder_of_its_own(rig: EngineRig, disk: FaultyDisk) -> None:
+    tens = [Send(queue="q", messages=[Outgoing(body=b"x")] * 10) for _ in range(3)]
+    rig.commit(*tens, *[Send(queue="q", messages=[Outgoing(body=b"x")]) for _ in range(4)])
+    assert sorted(folder.name.split(",n")[1] for folder in rig.disk.scan("queues/q")) == [
+        *("10", "10", "10", "4"),
+    ]
+    disk.forget()
+    first = rig.receive(10)
+    assert renames(disk) == [("queues", "delay")]
+    disk.forget()
+    rig.ask(Delete(queue="q", targets=[ByReceipt(str(each.receipt)) for each in first]))
+    assert renames(disk) == [("delay", "remove")]
+
+
+class Filling(MemoryDisk):
+    """Has room for so many bytes beside what the store keeps back."""
+
+    left = 2 * RESERVED_BYTES
+
+    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+        self.left -= sum(map(len, parts))
+        super().create(path, parts, sync=sync)
+
+    def space(self) -> Space:
+        return Space(bytes=self.left, files=1 << 30, unlimited=False)
+
+
+def test_the_batches_of_one_commit_leave_together_what_room_must_be_left() -> None:
+    disk = Filling()
+    rig = EngineRig(disk)
+    rig.create("q", max_message_size=RESERVED_BYTES)
+    large = [Outgoing(body=bytes(RESERVED_BYTES // 10))] * 8
+    first, second = rig.commit(*[Send(queue="q", messages=large) for _ in range(2)])
+    assert {type(each) for each in first} == {Sent}
+    assert {type(each) for each in second} == {DiskFull}
+    assert disk.left >= RESERVED_BYTES
 
 
 def test_a_batch_is_leased_deleted_and_brought_back_by_one_rename_each(

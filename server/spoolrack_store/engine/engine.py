@@ -219,8 +219,8 @@ class Engine:
         self._requeue_due()
         if not self._root.chores.ticks:
             self._finish_own()
-        elif any(isinstance(request, Delete) for request in requests):
-            # What is deleted must not be on its way to its queue.
+        elif any(isinstance(request, Delete | Purge) for request in requests):
+            # What is deleted, or purged, must not be on its way to its queue.
             self._sender.retry()
         self._run(requests, outcomes, CreateQueue, self._create)
         self._run(requests, outcomes, UpdateQueue, self._update)
