@@ -24,7 +24,7 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import NotAName
 from spoolrack_store.testing import ManualClock
 from step_disk import Failing, OnStep
-from story import ids_aside
+from story import ids_aside, recent_bytes
 
 SKEWS = {"a": 0, "b": 900, "c": 450}
 """Milliseconds by which the wall clock of each is fast."""
@@ -114,7 +114,13 @@ class SharedStory:
         self.at_work = disk
         seed = self.plot.seed * 1_000 + self.starts
         try:
-            rig = EngineRig(disk, seed=seed, watch=disk.watch, clock=self.clocks[name])
+            rig = EngineRig(
+                disk,
+                seed=seed,
+                watch=disk.watch,
+                clock=self.clocks[name],
+                recent_bytes=recent_bytes(seed),
+            )
         except BaseException:
             disk.die()
             raise

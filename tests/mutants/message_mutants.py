@@ -131,6 +131,18 @@ MESSAGE_MUTANTS: Final = (
         caught_by=("tests/store/test_store_requests.py",),
     ),
     Mutant(
+        name="memory-is-delivered-for-files-that-are-gone",
+        breaks="what somebody took out of a batch folder by hand is not delivered",
+        edits=(
+            Edit(
+                file="engine/delivery.py",
+                old="for name, content in found.items() if name in there}",
+                new="for name, content in found.items()}",
+            ),
+        ),
+        caught_by=("tests/store/test_store_recent.py",),
+    ),
+    Mutant(
         name="a-lost-claim-is-returned",
         breaks="what somebody else has taken is not delivered",
         edits=(
@@ -146,13 +158,7 @@ MESSAGE_MUTANTS: Final = (
                 old="            self._root.was_faster(path)\n"
                 "            self._requeuer.forget(queue, hidden, name)\n"
                 "            return None\n",
-                new='            found = parse(Entry(id=entry.id, size=0, crc=0), b"")\n',
-            ),
-            Edit(
-                file="engine/delivery.py",
-                old="from ..model.errors import StoreError\n",
-                new="from ..model.content import parse\nfrom ..model.errors import StoreError\n"
-                "from ..model.names import Entry\n",
+                new='            return Content(b"")\n',
             ),
         ),
         caught_by=("tests/store/test_store_faults.py",),

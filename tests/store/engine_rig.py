@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from spoolrack_store.engine.engine import Engine, Outcome, Work
 from spoolrack_store.engine.peers import Watch
+from spoolrack_store.engine.recent import RECENT_BYTES
 from spoolrack_store.engine.views import Sight
 from spoolrack_store.files import layout
 from spoolrack_store.files.disk import Disk, Kind
@@ -56,8 +57,10 @@ class EngineRig:
         wall: int = 1_700_000_000_000,
         watch: Callable[[], Watch] | None = None,
         clock: ManualClock | None = None,
+        recent_bytes: int = RECENT_BYTES,
     ) -> None:
         self.disk = disk
+        self.recent_bytes = recent_bytes
         self.random = Random(seed)
         self.watch = watch
         self.clock = ManualClock(wall=Millis(wall)) if clock is None else clock
@@ -74,6 +77,7 @@ class EngineRig:
             random=self.random,
             owner=tenancy.owner,
             watch=None if self.watch is None else self.watch(),
+            recent_bytes=self.recent_bytes,
         )
         self.tenancy = tenancy
         if tenancy.is_alone:

@@ -113,6 +113,7 @@ def test_a_damaged_message_costs_itself_only_also_when_it_cannot_be_put_aside(
     rig: EngineRig, disk: FaultyDisk, memory: MemoryDisk
 ) -> None:
     ids = rig.send(b"aa", b"bb", b"cc")
+    rig.restart()
     rot(rig, memory, ids[1])
     disk.fail(errno.ENOSPC, "create", "make_folder")
     assert [message.id for message in rig.receive(10)] == [ids[0], ids[2]]

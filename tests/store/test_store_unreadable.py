@@ -30,7 +30,7 @@ def disk(memory: MemoryDisk) -> FaultyDisk:
 
 @pytest.fixture
 def rig(disk: FaultyDisk) -> EngineRig:
-    rig = EngineRig(disk)
+    rig = EngineRig(disk, recent_bytes=0)  # Nothing is delivered from memory.
     rig.create(visibility_timeout=30_000)
     return rig
 

@@ -11,9 +11,10 @@ import logging
 from ..files.reader import Damaged, Forbidden, Gone, read_message
 from ..index.hidden import Hidden
 from ..index.ready import BatchFolder
+from ..model.content import Content
 from ..model.errors import StoreError
 from ..model.ids import sent_at
-from ..model.names import Batch, Receipt, leases_of, moved_out, parse_entry
+from ..model.names import Batch, id_of, is_as_sent, leases_of, moved_out, parse_entry
 from ..model.operations import Message
 from ..model.transitions import State
 from .catalog import Live
@@ -35,25 +36,46 @@ class Delivery:
         messages = []
         place = self._root.path_of(live.name, hidden)
         batch = hidden.item.batch if isinstance(hidden.item, BatchFolder) else None
+        recent = self._recent(place, hidden)
         for name in list(hidden.names):
-            path = place if batch is None else path_in(place, name)
-            try:
-                message = self._read_one(live.name, hidden, batch, path, name)
-            except StoreError:
-                self._requeuer.requeue(live, hidden, hidden.names, undo=True)
-                # The error says that nothing has happened: a crash must not undo half of that.
-                self._root.commit_soon()
-                raise
-            if message is not None:
-                messages.append(message)
+            found = recent.get(name)
+            if found is None:
+                path = place if batch is None else path_in(place, name)
+                try:
+                    found = self._read_one(live.name, hidden, path, name)
+                except StoreError:
+                    self._requeuer.requeue(live, hidden, hidden.names, undo=True)
+                    # The error says that nothing has happened: a crash must not undo half of that.
+                    self._root.commit_soon()
+                    raise
+            if found is not None:
+                messages.append(_message(live.name, hidden, batch, name, found))
         return messages
 
-    def _read_one(
-        self, queue: str, hidden: Hidden, batch: Batch | None, path: str, name: str
-    ) -> Message | None:
-        entry = parse_entry(name)
+    def _recent(self, place: str, hidden: Hidden) -> dict[str, Content]:
+        """By name, what is in memory of the files under a lease, and certainly on disk.
+
+        A file that was renamed by itself is there. Of a folder somebody may have taken something out,
+        another process or a person; since the lease nobody does.
+        """
+        recent = self._root.recent
+        found = {}
+        for name in hidden.names:
+            content = recent.take(id_of(name))
+            if content is not None:
+                found[name] = content
+        if found and hidden.is_folder:
+            try:
+                there = {each.name for each in self._root.disk.scan(place)}
+            except OSError as error:
+                log.debug("%s can't be listed, so each message of it is read: %s", place, error)
+                return {}
+            found = {name: content for name, content in found.items() if name in there}
+        return found
+
+    def _read_one(self, queue: str, hidden: Hidden, path: str, name: str) -> Content | None:
         try:
-            found = read_message(self._root.disk, path, entry)
+            return read_message(self._root.disk, path, parse_entry(name))
         except Gone:
             self._root.was_faster(path)
             self._requeuer.forget(queue, hidden, name)
@@ -71,27 +93,6 @@ class Delivery:
                 return None
             self._requeuer.forget(queue, hidden, name)
             return None
-        assert hidden.token is not None
-        receives, first_receive = leases_of(entry, batch)
-        receipt = Receipt(
-            queue=queue,
-            id=entry.id,
-            token=hidden.token,
-            batch=None if batch is None else batch.id,
-        )
-        return Message(
-            queue=queue,
-            id=entry.id,
-            state=State.LEASED,
-            body=found.body,
-            attributes=found.attributes,
-            size=len(found.body),
-            sent_at=sent_at(entry.id),
-            receives=receives,
-            first_receive=first_receive,
-            due=hidden.due,
-            receipt=str(receipt),
-        )
 
     def _withhold(self, queue: str, hidden: Hidden, name: str) -> None:
         """Nobody is given the message: it stays hidden until it is due, at no consumer's expense."""
@@ -114,3 +115,26 @@ class Delivery:
             hidden.credits = None
         if credits is not None:
             credits.give_back(1)
+
+
+def _message(queue: str, hidden: Hidden, batch: Batch | None, name: str, content: Content) -> Message:
+    assert hidden.token is not None
+    id = id_of(name)
+    if batch is not None and is_as_sent(name):
+        receives, first_receive = batch.receives, batch.first_receive
+    else:
+        receives, first_receive = leases_of(parse_entry(name), batch)
+    place = id if batch is None else f"{batch.id}/{id}"
+    return Message(
+        queue=queue,
+        id=id,
+        state=State.LEASED,
+        body=content.body,
+        attributes=content.attributes,
+        size=len(content.body),
+        sent_at=sent_at(id),
+        receives=receives,
+        first_receive=first_receive,
+        due=hidden.due,
+        receipt=f"{queue}:{place}~{hidden.token}",
+    )

@@ -47,6 +47,7 @@ from .leaser import Leaser
 from .letters import Letters
 from .peers import Peers, Watch
 from .reaper import Reaper
+from .recent import RECENT_BYTES, Recent
 from .recovery import Recovery
 from .remover import Remover
 from .requeuer import Requeuer
@@ -89,8 +90,12 @@ class Engine:
         watch: Watch | None = None,
         choice: int = 1,
         chores: Chores = ALL_CHORES,
+        recent_bytes: int = RECENT_BYTES,
     ) -> None:
-        """`watch` tells what others do who have the root open, too; without it, there are none."""
+        """`watch` tells what others do who have the root open, too; without it, there are none.
+
+        Of what is sent, `recent_bytes` are kept in memory, so that they needn't be read back.
+        """
         syncer = Syncer(disk)
         ids = IdMaker(clock, random)
         self._root = root = Root(
@@ -104,6 +109,7 @@ class Engine:
             owner=owner,
             choice=choice,
             chores=chores,
+            recent=Recent(recent_bytes),
         )
         self.catalog = Catalog(root)
         self._letters = Letters(root, self.catalog)

@@ -21,6 +21,7 @@ from ..model.clock import Clock, Millis
 from ..model.errors import StoreError
 from ..model.ids import IdMaker, is_id
 from ..model.names import Item, parse_item
+from .recent import RECENT_BYTES, Recent
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class Root:
     """A receive takes any of so many of the oldest messages, to keep peers out of each other's way."""
     chores: Chores = ALL_CHORES
     """What this process does without being asked."""
+    recent: Recent = field(default_factory=lambda: Recent(RECENT_BYTES))
     lost_races: int = 0
     """Claims that somebody else was faster with, since the start."""
     histories: set[str] = field(default_factory=set)

@@ -19,6 +19,7 @@ from ..index.hidden import Hidden
 from ..index.ready import BatchFolder
 from ..model import content
 from ..model.clock import Millis
+from ..model.content import Attributes, Content
 from ..model.errors import (
     DiskFull,
     InvalidMessage,
@@ -27,7 +28,7 @@ from ..model.errors import (
     StoreError,
 )
 from ..model.ids import sent_at
-from ..model.names import Batch, Entry, id_of
+from ..model.names import Batch, Entry, id_of, name_of_new, parse_entry
 from ..model.operations import Outgoing, Send, Sent
 from ..model.settings import MAX_DELAY
 from ..model.transitions import Move, State
@@ -56,6 +57,7 @@ class _Pending:
     """A valid message, and the place that its result belongs to."""
 
     body: bytes
+    attributes: Attributes
     trailer: bytes
     results: list[Sent | StoreError | None]
     at: int
@@ -90,6 +92,8 @@ class Written:
     path: str
     due: Millis | None
     due_monotonic: Millis
+    contents: Sequence[Content] = ()
+    """Of `names`, in their order, if they are in memory."""
 
 
 class Sender:
@@ -158,7 +162,8 @@ class Sender:
         by_delay: dict[Millis, _Group] = {}
         for at, message in enumerate(messages):
             try:
-                pending = _Pending(message.body, self._trailer(live, message), results, at)
+                trailer = self._trailer(live, message)
+                pending = _Pending(message.body, message.attributes, trailer, results, at)
                 delay = self._admit(live, message, pending.bytes)
             except StoreError as error:
                 results[at] = error
@@ -248,21 +253,18 @@ class Sender:
         sents: list[Sent] = []
         try:
             for message in group.messages:
-                entry = Entry(
-                    id=root.ids.make(),
-                    size=len(message.body),
-                    crc=content.checksum(message.body, message.trailer),
-                    trailer=len(message.trailer),
-                )
+                id = root.ids.make()
+                crc = content.checksum(message.body, message.trailer)
+                name = name_of_new(id, len(message.body), crc, len(message.trailer))
                 if single:
-                    path = layout.sent(group.queue, replace(entry, owner=root.owner), named_due)
+                    path = layout.sent(group.queue, f"{name},o{root.owner}", named_due)
                     target = path
                 else:
-                    target = path_in(folder, str(entry))
+                    target = path_in(folder, name)
                 root.folders.write(target, [message.body, message.trailer], sync=sync)
-                names.append(str(entry))
-                total += entry.length
-                sents.append(Sent(id=entry.id, sent_at=sent_at(entry.id)))
+                names.append(name)
+                total += message.bytes
+                sents.append(Sent(id=id, sent_at=sent_at(id)))
         except StoreError:
             self._undo(folder, names)
             raise
@@ -270,12 +272,13 @@ class Sender:
             message.results[message.at] = sent
         return Written(
             queue=group.queue,
-            item=entry if single else batch,
+            item=parse_entry(names[0]) if single else batch,
             names=names,
             bytes=total,
             path=path,
             due=named_due,
             due_monotonic=due_monotonic,
+            contents=[Content(message.body, message.attributes) for message in group.messages],
         )
 
     def _undo(self, folder: str, names: list[str]) -> None:
@@ -349,6 +352,8 @@ class Sender:
         if not moved:
             log.warning("%s was taken away by somebody else", written.path)
             return
+        for name, found in zip(written.names, written.contents, strict=False):
+            root.recent.keep(id_of(name), found)
         item = (
             BatchFolder(written.item, written.names, written.bytes)
             if isinstance(written.item, Batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..model.clock import Millis
-from ..model.names import Filed, Item
+from ..model.names import Item
 from ..model.transitions import FOLDERS, State
 
 FORMAT: Final = "FORMAT"
@@ -51,17 +51,18 @@ def queue_folder(queue: str) -> str:
     return f"{QUEUES}/{queue}"
 
 
-def sent(queue: str, item: Item, due: Millis | None = None) -> str:
+def sent(queue: str, item: Item | str, due: Millis | None = None) -> str:
     """A message with a delay carries its due already here, so that a restart can't forget it."""
-    return f"{NEW}/{Filed(queue=queue, item=item, due=due)}"
+    return f"{NEW}/{queue}:{item}" if due is None else f"{NEW}/{queue}:{item}@{due:013d}"
 
 
 def ready(queue: str, item: Item | str) -> str:
     return f"{QUEUES}/{queue}/{item}"
 
 
-def hidden(queue: str, item: Item, due: Millis, token: str | None) -> str:
-    return f"{DELAY}/{Filed(queue=queue, item=item, due=due, token=token)}"
+def hidden(queue: str, item: Item | str, due: Millis, token: str | None) -> str:
+    place = f"{DELAY}/{queue}:{item}@{due:013d}"
+    return place if token is None else f"{place}~{token}"
 
 
 def removed(queue: str, item: Item | str) -> str:

@@ -167,6 +167,16 @@ class Receipt:
         return f"{self.queue}:{place}~{self.token}"
 
 
+def name_of_new(id: str, size: int, crc: int, trailer: int) -> str:
+    """The name of an entry that was never leased: what `Entry` would say, in a quarter of the time."""
+    return f"{id},s{size},c{crc:08x},m{trailer}" if trailer else f"{id},s{size},c{crc:08x}"
+
+
+def is_as_sent(name: str) -> bool:
+    """Whether the entry's `name` knows of no lease."""
+    return ",r" not in name and ",f" not in name
+
+
 def id_of(name: str) -> str:
     """The id at the beginning of an entry's or a batch's name."""
     return name[:ID_LENGTH]
