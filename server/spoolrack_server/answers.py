@@ -7,9 +7,9 @@ took a third of the committer's time.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from concurrent.futures import Future
-from threading import Lock
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -33,11 +33,12 @@ async def answer(future: Future[T]) -> T:
 
 
 class _Bell:
-    """Of one event loop. `ring` may be called from any thread."""
+    """Of the event loop of the thread that makes it. `ring` may be called from any thread."""
 
     def __init__(self) -> None:
         self._come: deque[asyncio.Future[None]] = deque()
-        self._lock = Lock()
+        self._lock = threading.Lock()
+        self._thread = threading.get_ident()
         self._is_ringing = False
 
     def ring(self, waiting: asyncio.Future[None]) -> None:
@@ -46,7 +47,11 @@ class _Bell:
             if self._is_ringing or waiting.get_loop().is_closed():
                 return  # Nobody waits in a loop that is closed.
             self._is_ringing = True
-        waiting.get_loop().call_soon_threadsafe(self._hear)
+        loop = waiting.get_loop()
+        if threading.get_ident() == self._thread:
+            loop.call_soon(self._hear)
+        else:
+            loop.call_soon_threadsafe(self._hear)
 
     def _hear(self) -> None:
         with self._lock:

@@ -28,6 +28,7 @@ from .gateway.bodies import Patience
 from .gateway.gateway import Gateway
 from .health import Health, HealthService
 from .logs import Log, make_log
+from .loop_driver import LoopDriver
 from .rpc import SERVICE, Calls
 from .service import WRITES_ITSELF, QueueService
 from .workers import Workers
@@ -136,6 +137,8 @@ class Server:
         reserve(self.host, self.grpc_port, shares=self._shares_ports).close()
         if self.http_port is not None:
             reserve(self.http_host, self.http_port, shares=self._shares_ports).close()
+        # A clock that a test turns doesn't ring in our loop.
+        driver = LoopDriver(self._clock) if isinstance(self._clock, SystemClock) else None
         self._store = store = await asyncio.to_thread(
             Store.open,
             self.root,
@@ -144,6 +147,7 @@ class Server:
             peers=self._peers,
             chores=self._chores,
             group_access=self._group_access,
+            driver=driver,
         )
         try:
             self._watch(store)

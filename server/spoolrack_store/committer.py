@@ -1,8 +1,10 @@
-"""The committer: one thread that runs the engine for everybody.
+"""The committer: runs the engine for everybody, one commit after the other.
 
 It takes all requests that wait, does them, syncs once for all of them, and answers. While it syncs, the
 next ones gather: a lone request waits for nothing, and a burst shares one sync. Receives that find
 nothing are parked here and tried again whenever a commit has made something ready.
+
+What thread it runs in is its driver's matter.
 """
 
 from __future__ import annotations
@@ -10,11 +12,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from .effort import are_short
 from .engine.engine import Engine, Outcome, Work
 from .files.syncer import SyncFailed
 from .model.clock import Clock, Millis
@@ -25,6 +28,21 @@ from .parking import Parked, Parking
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
+
+Cycle = Generator[Work, None, None]
+"""A commit: what is to be synced is yielded, and a failure of the sync thrown in."""
+
+
+class Driver(Protocol):
+    """Runs the commits."""
+
+    def start(self, committer: Committer) -> None: ...
+
+    def wake(self) -> None:
+        """There is something to do. Called from any thread, with the committer's lock held."""
+
+    def stop(self) -> None:
+        """Return once the committer `is_over`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +62,20 @@ class Committer:
         clock: Clock,
         changing: threading.RLock,
         tell_due: Callable[[Millis], None],
+        driver: Driver,
     ) -> None:
         """`changing` is held while folders and index change together, and not while the disk syncs.
 
         `tell_due` is called after each commit with the monotonic time of what is due next.
         """
+        self._driver = driver
         self._engine = engine
         self._clock = clock
         self._changing = changing
         self._tell_due = tell_due
         self._parking = Parking()
         self._wakened = threading.Condition()
-        """Guards what follows. Only our thread waits on it; to notify all is for callers that Ctrl-C
+        """Guards what follows. Only our driver waits on it; to notify all is for callers that Ctrl-C
         interrupts in a notification, and that leave behind a waiter which swallows the next one."""
         self._waiting: list[_Waiting] = []
         self._ticks: list[Future[Millis | None]] = []
@@ -66,10 +86,9 @@ class Committer:
         self._stopped = False
         self._failure: StoreFailed | None = None
         self._on_failure: list[Callable[[StoreError], None]] = []
-        self._thread = threading.Thread(target=self._run, name="spoolrack-committer", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        self._driver.start(self)
 
     def submit(self, request: Request[Answer]) -> Future[Answer]:
         """The answer to `request`, or its `StoreError`, when the promise about it is kept.
@@ -81,7 +100,7 @@ class Committer:
             refusal = self._refusal(request)
             if refusal is None:
                 self._waiting.append(_Waiting(request, future, self._clock.monotonic()))
-                self._wakened.notify_all()
+                self._wake()
         if refusal is not None:
             future.set_exception(refusal)
         return future
@@ -94,7 +113,7 @@ class Committer:
                 future.set_result(None)
             else:
                 self._ticks.append(future)
-                self._wakened.notify_all()
+                self._wake()
         return future
 
     def heed(self) -> Future[bool]:
@@ -105,22 +124,22 @@ class Committer:
                 future.set_result(False)
             else:
                 self._news.append(future)
-                self._wakened.notify_all()
+                self._wake()
         return future
 
     def drain(self) -> None:
         """Lease nothing any more: receives, those that wait too, are told `Draining`."""
         with self._wakened:
             self._draining = True
-            self._wakened.notify_all()
+            self._wake()
 
     def stop(self) -> None:
-        """Finish what was submitted, then end the thread."""
+        """Return once what was submitted is done, and nothing more ever will be."""
         with self._wakened:
             self._draining = True
             self._stopped = True
-            self._wakened.notify_all()
-        self._thread.join()
+            self._wake()
+        self._driver.stop()
 
     @property
     def failure(self) -> StoreError | None:
@@ -143,30 +162,56 @@ class Committer:
             return Draining()
         return None
 
-    # The thread.
+    def _wake(self) -> None:
+        self._wakened.notify_all()
+        self._driver.wake()
 
-    def _run(self) -> None:
-        while self._wait_for_work():
-            self._cycle()
+    # What the driver asks.
 
-    def _wait_for_work(self) -> bool:
+    def wait_for_work(self) -> bool:
         """Return when there is something to do; False when there never will be."""
         with self._wakened:
-            while True:
-                if self._waiting or self._ticks or self._news or self._left:
-                    return True
-                if self._draining and self._parking:
-                    return True
+            while not self._has_work():
                 if self._stopped:
                     return False
-                if self._failure is None and (
-                    self._engine.wants_commit or self._parking.worth_a_try(self._engine.ready)
-                ):
-                    return True
-                now, until = self._clock.monotonic(), self._wake_time()
-                if until is not None and until <= now:
-                    return True
-                self._clock.wait(self._wakened, until)
+                self._clock.wait(self._wakened, self._wake_time())
+            return True
+
+    def look_for_work(self) -> tuple[bool, Millis | None]:
+        """Whether there is something to do, and otherwise from what monotonic time on, if any."""
+        with self._wakened:
+            return self._has_work(), self._wake_time()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there never will be anything to do again."""
+        with self._wakened:
+            return self._stopped and not self._has_work()
+
+    def is_short(self) -> bool:
+        """Whether the next commit will take no longer than a few calls into the kernel."""
+        with self._wakened:
+            if self._ticks or self._news or self._draining:
+                return False
+            return are_short(each.request for each in self._waiting)
+
+    def sync(self, work: Work) -> None:
+        """Return once what a cycle yielded is on stable media; raises `SyncFailed`. In any thread."""
+        self._engine.sync(work)
+
+    def _has_work(self) -> bool:
+        if self._waiting or self._ticks or self._news or self._left:
+            return True
+        if self._draining and self._parking:
+            return True
+        if self._stopped:
+            return False
+        if self._failure is None and (
+            self._engine.wants_commit or self._parking.worth_a_try(self._engine.ready)
+        ):
+            return True
+        until = self._wake_time()
+        return until is not None and until <= self._clock.monotonic()
 
     def _wake_time(self) -> Millis | None:
         """When a parked receive must be answered, or may be."""
@@ -175,8 +220,11 @@ class Committer:
         times = [self._parking.next_deadline(), self._engine.next_due()]
         return min((time for time in times if time is not None), default=None)
 
-    def _cycle(self) -> None:
-        """One commit with everything that waits."""
+    def cycle(self) -> Cycle:
+        """One commit with everything that waits.
+
+        No two at a time. Between two steps of it another thread may go on.
+        """
         with self._wakened:
             waiting, self._waiting = self._waiting, []
             ticks, self._ticks = self._ticks, []
@@ -198,7 +246,7 @@ class Committer:
         tried = self._parking.worth_a_try(self._engine.ready, asked)
         requests = [parked.request for parked in tried] + [each.request for each in begun]
         try:
-            outcomes = self._commit(requests, bool(ticks))
+            outcomes = yield from self._commit(requests, bool(ticks))
         except SyncFailed as error:
             self._fail(str(error), [*tried, *begun], ticks)
             return
@@ -239,13 +287,16 @@ class Committer:
                 heard.set_result(bool(self._parking))
         return True
 
-    def _commit(self, requests: Sequence[Request[Any]], tick: bool) -> list[Outcome]:
+    def _commit(
+        self, requests: Sequence[Request[Any]], tick: bool
+    ) -> Generator[Work, None, list[Outcome]]:
         engine = self._engine
         with self._changing:
             if tick:
                 engine.tick()
             work: Work = engine.apply(requests)
-        engine.sync(work)
+        if work.commit is not None:
+            yield work
         with self._changing:
             return engine.finish(work)
 

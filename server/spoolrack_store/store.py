@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from random import Random
 from typing import Final, TypeVar
 
-from .committer import Committer
+from .committer import Committer, Driver
+from .drivers import ThreadDriver
 from .engine.engine import Engine
 from .engine.views import Sight
 from .files.disk import Disk, LocalDisk
-from .files.mounts import tell_doubt
+from .files.mounts import is_written_by_other_hosts, tell_doubt
 from .files.opening import Tenancy, make_root, take
 from .files.reader import Damaged, Forbidden, Gone, open_message, read_message
 from .files.syncer import SyncFailed
@@ -71,6 +72,7 @@ class Store:
         peers: int = 0,
         chores: Chores = ALL_CHORES,
         group_access: bool = False,
+        driver: Driver | None = None,
     ) -> Store:
         """Open the folder `root`, or make it one, and finish what a crash left there.
 
@@ -79,13 +81,16 @@ class Store:
         any of the oldest `peers` + 1, so that they lose fewer races, and the order is no longer exact.
         `group_access` makes a new root one that processes of its group may share; who opens it later
         needn't say so. What it leaves of the `chores` to others, nobody waits for: a receive finds all
-        that is due.
+        that is due. Commits are run by `driver`, which is this store's alone; without one, and where a
+        call may wait for another host, by a thread.
 
         Raises `RootUnusable` or `UnknownFormat`; `RootInUse` if somebody mends it, or doesn't get done
         with starting; `StoreFailed` if what was found can't be made durable; `DiskError` or `DiskFull`
         if the settings of the queues can't be read or mended.
         """
         make_root(root, group_access=group_access)
+        if driver is None or is_written_by_other_hosts(root):
+            driver = ThreadDriver()
         clock = clock if clock is not None else SystemClock()
         random = random if random is not None else PooledRandom()
         if disk is None:
@@ -110,7 +115,7 @@ class Store:
             if isinstance(error, SyncFailed):
                 raise StoreFailed(detail=str(error)) from error
             raise
-        return cls(engine, disk, tenancy, clock, ear, chores)
+        return cls(engine, disk, tenancy, clock, ear, chores, driver)
 
     def __init__(
         self,
@@ -120,13 +125,14 @@ class Store:
         clock: Clock,
         ear: Ear | None,
         chores: Chores,
+        driver: Driver,
     ) -> None:
         """For `open`: `engine` has recovered, or joined others."""
         self._engine = engine
         self._disk = disk
         self._tenancy = tenancy
         self._changing = threading.RLock()
-        self._committer = Committer(engine, clock, self._changing, self._tell_due)
+        self._committer = Committer(engine, clock, self._changing, self._tell_due, driver)
         self._mover = Mover(clock, lambda: self._committer.tick().result()) if chores.ticks else None
         self._listener = None if ear is None else Listener(ear, lambda: self._committer.heed().result())
         self._reaper = engine.reaper if chores.unlinks else None

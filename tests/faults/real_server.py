@@ -172,12 +172,14 @@ class RealServer:
         return health.why
 
     @contextmanager
-    def failing(self, calls: str, error: str, *, when: str = "1+") -> Iterator[None]:
+    def failing(
+        self, calls: str, error: str, *, when: str = "1+", in_loop: bool = False
+    ) -> Iterator[None]:
         """Let `calls`, a list as strace takes it, fail: those that `when` counts, in each thread of the
-        server by itself."""
+        server by itself; with `in_loop` only in that of its event loop."""
         tracer = subprocess.Popen(
             [
-                *("strace", "-f", "-qqq", "-o", "/dev/null"),
+                *("strace", "-qqq", "-o", "/dev/null", *(() if in_loop else ("-f",))),
                 *("-e", f"trace={calls}", "-e", f"inject={calls}:error={error}:when={when}"),
                 *("-p", str(self.pid)),
             ],
@@ -185,7 +187,7 @@ class RealServer:
             text=True,
         )
         try:
-            _wait_until_traced(self.pid, tracer)
+            _wait_until_traced(self.pid, tracer, in_loop)
             yield
         finally:
             tracer.send_signal(signal.SIGINT)
@@ -193,11 +195,11 @@ class RealServer:
             assert tracer.returncode in (0, -signal.SIGINT, 128 + signal.SIGINT), said
 
 
-def _wait_until_traced(pid: int, tracer: subprocess.Popen[str]) -> None:
-    """Return once every thread has its tracer, which strace doesn't say in a way that lasts."""
+def _wait_until_traced(pid: int, tracer: subprocess.Popen[str], first_only: bool) -> None:
+    """Return once every thread, or the first, has its tracer, of which strace says nothing."""
     while True:
         assert tracer.poll() is None, tracer.communicate()[1]
-        threads = list(Path(f"/proc/{pid}/task").iterdir())
+        threads = list(Path(f"/proc/{pid}/task").glob(str(pid) if first_only else "*"))
         states = [(thread / "status").read_text() for thread in threads if thread.exists()]
         if all(re.search(r"^TracerPid:\t[1-9]", state, re.MULTILINE) for state in states):
             return

@@ -196,11 +196,11 @@ def test_a_send_whose_file_cannot_be_made_leaves_nothing(
     error: str, kind: type[SpoolrackError], server: RealServer, before: Before
 ) -> None:
     # What a commit opens first is the gate, and it can do without.
-    with server.failing("openat", error, when="2"), pytest.raises(kind) as refused:
+    with server.failing("openat", error, when="2", in_loop=True), pytest.raises(kind) as refused:
         server.queue().send("never")
     assert refused.value.retryable
     for call, when in (("mkdirat", "1"), ("openat", "2")):
-        with server.failing(call, error, when=when):
+        with server.failing(call, error, when=when, in_loop=True):
             results = server.queue().send_many(["never"] * 3)
         assert {type(result.error) for result in results} == {kind}
     _check_nothing_came_of_it(server, before)

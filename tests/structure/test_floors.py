@@ -42,7 +42,7 @@ FLOORS = {
             "spoolrack_store",
             *("spoolrack_store.store", "spoolrack_store.committer", "spoolrack_store.parking"),
             *("spoolrack_store.mover", "spoolrack_store.listener", "spoolrack_store.testing"),
-            "spoolrack_store.sweeper",
+            *("spoolrack_store.sweeper", "spoolrack_store.drivers", "spoolrack_store.effort"),
         ),
         sees=("engine", "files", "index", "model"),
     ),

@@ -1,0 +1,101 @@
+"""Runs the store's commits in the thread of an event loop.
+
+Beside an event loop, a thread of its own costs the committer a fifth of the processor's time: the two
+take the interpreter's lock from each other for every call and every answer. So a short commit is done
+in the loop's own thread, and only its sync waits elsewhere; whatever may take longer is done elsewhere
+altogether, and the loop goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from spoolrack_store.committer import Committer, Cycle
+from spoolrack_store.drivers import error_of, run_whole, step
+from spoolrack_store.model.clock import Clock
+
+
+class LoopDriver:
+    """The committer shares the thread of the event loop that runs when this is made.
+
+    `stop` is for another thread, and needs the loop to go on.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        """`clock` is the committer's; it must go as the loop's does."""
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._beside = ThreadPoolExecutor(1, "spoolrack-committer")
+        self._is_woken = False
+        self._is_at_work = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended = threading.Event()
+
+    def start(self, committer: Committer) -> None:
+        self._committer = committer
+        self._loop.call_soon_threadsafe(self._look)
+
+    def wake(self) -> None:
+        if self._is_woken:
+            return
+        self._is_woken = True
+        if threading.get_ident() == self._loop_thread:
+            self._loop.call_soon(self._look)
+        else:
+            self._loop.call_soon_threadsafe(self._look)
+
+    def stop(self) -> None:
+        self._ended.wait()
+        self._beside.shutdown()
+
+    def _look(self) -> None:
+        """Begin a commit, if there is something to do."""
+        self._is_woken = False
+        if self._is_at_work:
+            return
+        has_work, later = self._committer.look_for_work()
+        if has_work:
+            self._begin()
+        elif self._committer.is_over:
+            self._ended.set()
+        elif later is not None:
+            if self._timer is not None:
+                self._timer.cancel()
+            # The clock rounds down, and to wake before the moment is to spin.
+            left = (later - self._clock.monotonic() + 1) / 1_000
+            self._timer = self._loop.call_later(left, self._look)
+
+    def _begin(self) -> None:
+        self._is_at_work = True
+        if self._committer.is_short():
+            self._go_on(self._committer.cycle(), None)
+        else:
+            self._run_beside(lambda: run_whole(self._committer), self._end)
+
+    def _go_on(self, cycle: Cycle, error: Exception | None) -> None:
+        work = step(cycle, error)
+        if work is None:
+            self._end(None)
+        else:
+            self._run_beside(
+                lambda: error_of(self._committer, work), lambda error: self._go_on(cycle, error)
+            )
+
+    def _run_beside(
+        self, work: Callable[[], Exception | None], then: Callable[[Exception | None], None]
+    ) -> None:
+        """Do `work` in the other thread, and go on with what it answers in this one."""
+
+        def done(future: Future[Exception | None]) -> None:
+            self._loop.call_soon_threadsafe(then, future.result())
+
+        self._beside.submit(work).add_done_callback(done)
+
+    def _end(self, _: Exception | None) -> None:
+        self._is_at_work = False
+        # After what the loop has to do first: more may have come.
+        self._loop.call_soon(self._look)

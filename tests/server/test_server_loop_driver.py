@@ -1,0 +1,162 @@
+"""The store's commits run in the thread of the event loop, which waits for no sync and for nothing long."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from faulty_disk import FaultyDisk
+from spoolrack_server.answers import answer
+from spoolrack_server.loop_driver import LoopDriver
+from spoolrack_store.effort import SHORT_MESSAGES, are_short
+from spoolrack_store.files.disk import LocalDisk
+from spoolrack_store.model.clock import Millis, SystemClock
+from spoolrack_store.model.errors import Draining, OutcomeUnknown
+from spoolrack_store.model.operations import (
+    ById,
+    CreateQueue,
+    Delete,
+    GiveBack,
+    Outgoing,
+    Purge,
+    Receive,
+    Request,
+    Send,
+)
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
+
+
+class WatchedDisk(FaultyDisk):
+    """Remembers which threads rename and which sync."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(LocalDisk(root))
+        self.renaming: set[int] = set()
+        self.syncing: set[int] = set()
+
+    def rename(self, source: str, target: str) -> None:
+        self.renaming.add(threading.get_ident())
+        super().rename(source, target)
+
+    def sync_folder(self, path: str) -> None:
+        self.syncing.add(threading.get_ident())
+        super().sync_folder(path)
+
+    def sync_all(self) -> None:
+        self.syncing.add(threading.get_ident())
+        super().sync_all()
+
+
+@asynccontextmanager
+async def opened(root: Path) -> AsyncIterator[tuple[Store, WatchedDisk]]:
+    clock, disk = SystemClock(), WatchedDisk(root)
+    driver = LoopDriver(clock)
+    store = await asyncio.to_thread(Store.open, root, clock=clock, disk=disk, driver=driver)
+    try:
+        await answer(store.submit(CreateQueue(name="q", settings=QueueSettings())))
+        disk.renaming.clear()
+        disk.syncing.clear()
+        yield store, disk
+    finally:
+        await asyncio.to_thread(store.close)
+
+
+def sending(*bodies: bytes) -> Send:
+    return Send(queue="q", messages=[Outgoing(body=body) for body in bodies])
+
+
+async def test_a_short_commit_is_done_by_the_loop_and_synced_by_another_thread(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (store, disk):
+        await answer(store.submit(sending(b"one", b"two")))
+        found = await answer(store.submit(Receive(queue="q", max_messages=10)))
+        assert [message.body for message in found] == [b"one", b"two"]
+        assert disk.renaming == {threading.get_ident()}
+        assert disk.syncing
+        assert threading.get_ident() not in disk.syncing
+
+
+async def test_what_may_take_long_is_done_by_another_thread(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (store, disk):
+        await answer(store.submit(sending(b"one")))
+        disk.renaming.clear()
+        assert await answer(store.submit(Purge(queue="q"))) == 1
+        assert disk.renaming
+        assert threading.get_ident() not in disk.renaming
+
+
+async def test_the_loop_goes_on_during_a_sync_and_what_gathers_shares_the_next(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (store, disk):
+        reached, go_on = disk.hold("sync_folder")
+        first = store.submit(sending(b"first"))
+        await asyncio.to_thread(reached.wait)
+        disk.forget()
+        more = [store.submit(sending(b"more")) for _ in range(20)]
+        await asyncio.sleep(0)
+        assert not first.done()
+        assert not disk.called("create")
+        go_on.set()
+        await asyncio.gather(*map(answer, [first, *more]))
+        assert len(disk.called("make_folder")) == 1
+
+
+async def test_a_failed_sync_is_told_and_ends_all(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (store, disk):
+        disk.fail(errno.EIO, "sync_folder", "sync_all")
+        with pytest.raises(OutcomeUnknown):
+            await answer(store.submit(sending(b"one")))
+        assert store.failure is not None
+
+
+async def test_a_receive_that_waits_is_answered_in_time_and_by_a_send(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (store, _):
+        assert await answer(store.submit(Receive(queue="q", wait=Millis(20)))) == []
+        waiting = store.submit(Receive(queue="q", wait=None))
+        await asyncio.sleep(0)
+        await answer(store.submit(sending(b"one")))
+        (message,) = await answer(waiting)
+        assert message.body == b"one"
+
+
+async def test_other_threads_are_served_as_well(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (store, _):
+        sent = await asyncio.to_thread(lambda: store.submit(sending(b"one")).result())
+        assert len(sent) == 1
+
+
+async def test_a_close_comes_after_all_that_was_submitted(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (store, _):
+        waiting = store.submit(Receive(queue="q", wait=None))
+        await asyncio.sleep(0)
+        sent = [store.submit(sending(b"last")) for _ in range(5)]
+    assert all(future.done() for future in sent)
+    assert [len(future.result()) for future in sent] == [1] * 5
+    assert waiting.done()
+    if not waiting.exception():
+        assert len(waiting.result()) == 1
+    else:
+        assert isinstance(waiting.exception(), Draining)
+
+
+@pytest.mark.parametrize(
+    ("requests", "short"),
+    [
+        ([], True),
+        ([sending(*[b"x"] * 100)] * 10, True),
+        ([sending(*[b"x"] * 100)] * 11, False),
+        ([sending(bytes(1024 * 1024))] * 3, False),
+        ([Receive(queue="q", max_messages=SHORT_MESSAGES)], True),
+        ([Receive(queue="q", max_messages=1), Purge(queue="q")], False),
+        ([GiveBack(queue="q", receipts=["x"])], True),
+        ([Delete(queue="q", targets=[ById("x")])], False),
+    ],
+)
+def test_only_what_is_known_to_be_short_counts_as_that(
+    requests: Sequence[Request[object]], short: bool
+) -> None:
+    assert are_short(requests) is short
