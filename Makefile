@@ -5,7 +5,7 @@
 #   make test ARGS="-k lease"             more arguments for pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-all torture mutants bench-setup bench system-tools setup format stubs clean
+.PHONY: help serve test test-all torture mutants bench-setup bench budget system-tools setup format stubs clean
 
 DATA ?= ./data
 ARGS ?=
@@ -39,6 +39,10 @@ bench: ## Compare with the limit and all peers that are installed; 10 minutes, b
 	@scripts/set-up bench
 	@.venv-bench/bin/python -m benchmarks.compare --json bench.json $(ARGS)
 	@.venv-bench/bin/python -m benchmarks.page bench.json docs/performance.md
+
+budget: ## Count the system calls of each operation, and write them down; a test compares.
+	@scripts/set-up dev
+	@exec .venv/bin/python tests/budget/counting.py --write
 
 mutants: ## Plant each known bug in a copy of the store, and show which test catches it.
 	@scripts/set-up dev

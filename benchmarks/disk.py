@@ -23,6 +23,8 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "disks"))
 
 from loop_disk import LoopDisk, why_not
 
+__all__ = ["LoopDisk", "Place", "flush", "own_disk", "why_not"]
+
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _MAKING: Final = ("-i", "4096")
 """An inode for every 4 KiB: a message is a file."""

@@ -2,8 +2,9 @@
 
     python -m benchmarks.page bench.json docs/performance.md
 
-What stands between the two marks in the page is replaced; what people wrote around them stays. A page
-that isn't there is made. The plots go into a folder beside it that has the page's name.
+What stands between the two marks in the page is replaced, and so is the budget between its own marks;
+what people wrote around them stays. A page that isn't there is made. The plots go into a folder beside
+it that has the page's name.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from . import plots
+from . import budget, plots
 from .backlog import FULL, Standing
 from .figures import Summary, ratio, short, summary
+from .marks import put_between
 from .workloads import WORKLOADS, Measured, Workload
 
 BEGIN: Final = "<!-- figures: made by benchmarks/page.py -->"
@@ -286,13 +288,7 @@ def plots_of(figures: Figures) -> dict[str, str]:
 
 def put(text: str, page: str) -> str:
     """The page with this text between its marks; at its end if it has none."""
-    before, begin, rest = page.partition(BEGIN)
-    if not begin:
-        return f"{page.rstrip()}\n\n{text}"
-    _, end, after = rest.partition(END)
-    if not end:
-        raise ValueError(f"the page has {BEGIN} and no {END}")
-    return before + text.rstrip("\n") + after
+    return put_between(BEGIN, END, text, page)
 
 
 def main() -> int:
@@ -305,7 +301,7 @@ def main() -> int:
     folder.mkdir(exist_ok=True)
     for name, plot in plots_of(figures).items():
         (folder / name).write_text(plot)
-    path.write_text(put(text_of(figures, folder.name), page))
+    path.write_text(put(text_of(figures, folder.name), budget.put(budget.BUDGET, page)))
     return 0
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import page, plots, table
+from benchmarks import budget, page, plots, table
 from benchmarks.backlog import Standing
 from benchmarks.page import BEGIN, END, Figures
 from benchmarks.workloads import NAMES, Measured
@@ -37,7 +38,7 @@ def measured(system: str, workload: str, round: int, rate: float, faults: list[s
     )
 
 
-def figures(*, fault: str = "") -> Figures:
+def found_by_a_run(*, fault: str = "") -> str:
     rates = {"limit": 40_000.0, "spoolrack": 20_000.0, "spoolrack-2": 30_000.0, "redis": 50_000.0}
     rounds = [
         measured(system, workload, round, rate * (1 + round / 10), [fault] if fault else [])
@@ -68,7 +69,11 @@ def figures(*, fault: str = "") -> Figures:
         "rounds": [asdict(each) for each in rounds],
         "standing": [asdict(each) for each in standing],
     }
-    return Figures(json.loads(json.dumps(found)))
+    return json.dumps(found)
+
+
+def figures(*, fault: str = "") -> Figures:
+    return Figures(json.loads(found_by_a_run(fault=fault)))
 
 
 def test_the_page_says_medians_noise_and_ratios() -> None:
@@ -100,6 +105,24 @@ def test_what_people_wrote_around_the_figures_stays() -> None:
     with pytest.raises(ValueError, match="and no"):
         page.put("", f"x {BEGIN} y")
     assert END in once
+
+
+def test_the_budget_stays_in_the_page_and_is_brought_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, written = tmp_path / "bench.json", tmp_path / "performance.md"
+    found.write_text(found_by_a_run())
+    now = budget.page_text(budget.BUDGET)
+    old = now.replace("| send 1 | 1 |", "| send 1 | 99 |")
+    assert old != now
+    written.write_text(f"# Performance\n\nBefore.\n\n{old}\nAfter.\n")
+    monkeypatch.setattr("sys.argv", ["page", str(found), str(written)])
+
+    for _ in range(2):
+        assert page.main() == 0
+        text = written.read_text()
+        assert text.startswith(f"# Performance\n\nBefore.\n\n{now}\nAfter.\n\n{BEGIN}")
+        assert text.count(budget.BEGIN) == text.count(BEGIN) == 1
 
 
 def test_each_plot_is_well_formed_and_named_in_the_page() -> None:

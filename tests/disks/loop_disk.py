@@ -81,8 +81,12 @@ class LoopDisk:
                 os.fsync(image.fileno())
             else:
                 os.posix_fallocate(image.fileno(), 0, size)
-        _run(*_MAKE[kind], *making, str(self.image))
-        self.mount()
+        try:
+            _run(*_MAKE[kind], *making, str(self.image))
+            self.mount()
+        except OSError:
+            self.close()  # A kernel or a mkfs that doesn't know an option: no loop device stays.
+            raise
 
     def __enter__(self) -> LoopDisk:
         return self

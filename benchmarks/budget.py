@@ -1,0 +1,273 @@
+"""What each operation may ask of the operating system: the budget, counted in system calls.
+
+Times drown in noise, counts don't. `tests/budget` counts the calls of a real store and fails where they
+differ from this table; `make budget` counts them anew and writes them here and into
+docs/performance.md, which shows the same table. Pure: knows neither the store nor strace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Final
+
+from .marks import put_between
+
+BEGIN: Final = "<!-- budget: made by benchmarks/budget.py -->"
+END: Final = "<!-- end of the budget -->"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cost:
+    """How many system calls of each kind."""
+
+    creates: int = 0
+    """Files made."""
+    mkdirs: int = 0
+    opens: int = 0
+    """Of what is there: files, and folders that are synced or listed."""
+    reads: int = 0
+    writes: int = 0
+    renames: int = 0
+    syncs: int = 0
+    """fsync, fdatasync, syncfs: each waits for the disk, and all else is answered from memory."""
+    unlinks: int = 0
+    rmdirs: int = 0
+    listings: int = 0
+    """Folders read to their end."""
+    looks: int = 0
+    """At attributes: of a file by its name or its descriptor, or of the room that is left."""
+    locks: int = 0
+    others: int = 0
+    """Mostly closes. Memory, threads, time and randomness are nowhere counted."""
+
+    @property
+    def total(self) -> int:
+        return sum(getattr(self, kind) for kind in KINDS)
+
+    def less(self, other: Cost) -> Cost:
+        """What is left without the calls of `other`."""
+        return Cost(**{kind: getattr(self, kind) - getattr(other, kind) for kind in KINDS})
+
+    def keeps(self, budget: Cost) -> bool:
+        """Whether it is the budget: to the last call, but for `others`, of which it may have fewer.
+
+        How many of those a listing takes depends on the C library.
+        """
+        exact = (kind for kind in KINDS if kind != "others")
+        return self.others <= budget.others and all(
+            getattr(self, kind) == getattr(budget, kind) for kind in exact
+        )
+
+
+KINDS: Final = tuple(field.name for field in fields(Cost))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    operation: str
+    messages: int
+    """How many share the cost."""
+    cost: Cost
+
+
+# `make budget` writes what stands between this line and the end.
+BUDGET: Final[tuple[Row, ...]] = (
+    Row(
+        operation="receive, and find nothing",
+        messages=0,
+        cost=Cost(opens=1, locks=1, others=3),
+    ),
+    Row(
+        operation="send 1",
+        messages=1,
+        cost=Cost(creates=1, opens=2, writes=1, renames=1, syncs=2, looks=1, locks=1, others=5),
+    ),
+    Row(
+        operation="send 1, right after another",
+        messages=1,
+        cost=Cost(creates=1, opens=3, writes=1, renames=1, syncs=3, looks=1, locks=1, others=6),
+    ),
+    Row(
+        operation="send 1, 16 that share a commit",
+        messages=16,
+        cost=Cost(
+            creates=16, mkdirs=1, opens=1, writes=16, renames=1, syncs=1, looks=2, locks=1, others=19
+        ),
+    ),
+    Row(
+        operation="send 10",
+        messages=10,
+        cost=Cost(
+            creates=10, mkdirs=1, opens=1, writes=10, renames=1, syncs=1, looks=2, locks=1, others=13
+        ),
+    ),
+    Row(
+        operation="send 100",
+        messages=100,
+        cost=Cost(
+            creates=100,
+            mkdirs=1,
+            opens=1,
+            writes=100,
+            renames=1,
+            syncs=1,
+            looks=2,
+            locks=1,
+            others=103,
+        ),
+    ),
+    Row(
+        operation="receive 1",
+        messages=1,
+        cost=Cost(opens=5, reads=1, renames=1, syncs=3, looks=1, locks=1, others=7),
+    ),
+    Row(
+        operation="receive 10",
+        messages=10,
+        cost=Cost(opens=14, reads=10, renames=1, syncs=3, looks=10, locks=1, others=16),
+    ),
+    Row(
+        operation="receive 100",
+        messages=100,
+        cost=Cost(opens=104, reads=100, renames=1, syncs=3, looks=100, locks=1, others=106),
+    ),
+    Row(
+        operation="receive 3 of 10",
+        messages=3,
+        cost=Cost(opens=8, reads=3, renames=3, syncs=4, looks=3, locks=1, others=10),
+    ),
+    Row(
+        operation="receive 1, sent before a start",
+        messages=1,
+        cost=Cost(opens=4, reads=1, renames=1, syncs=2, looks=1, locks=1, others=6),
+    ),
+    Row(
+        operation="receive 10, sent before a start",
+        messages=10,
+        cost=Cost(opens=13, reads=10, renames=1, syncs=2, looks=10, locks=1, others=15),
+    ),
+    Row(
+        operation="receive 100, sent before a start",
+        messages=100,
+        cost=Cost(opens=103, reads=100, renames=1, syncs=2, looks=100, locks=1, others=105),
+    ),
+    Row(
+        operation="delete 1",
+        messages=1,
+        cost=Cost(opens=3, renames=1, syncs=2, locks=1, others=5),
+    ),
+    Row(
+        operation="delete 10",
+        messages=10,
+        cost=Cost(opens=3, renames=1, syncs=2, locks=1, others=5),
+    ),
+    Row(
+        operation="delete 100",
+        messages=100,
+        cost=Cost(opens=3, renames=1, syncs=2, locks=1, others=5),
+    ),
+    Row(
+        operation="delete 3 of 10, leased singly",
+        messages=3,
+        cost=Cost(opens=3, renames=3, syncs=2, locks=1, others=5),
+    ),
+    Row(
+        operation="delete 3 of 10, leased whole",
+        messages=3,
+        cost=Cost(opens=3, renames=3, syncs=2, locks=1, others=5),
+    ),
+    Row(
+        operation="delete 1 by id, ready",
+        messages=1,
+        cost=Cost(opens=4, renames=1, syncs=3, locks=1, others=6),
+    ),
+    Row(
+        operation="extend 1",
+        messages=1,
+        cost=Cost(opens=2, renames=1, syncs=1, locks=1, others=4),
+    ),
+    Row(
+        operation="extend 10",
+        messages=10,
+        cost=Cost(opens=2, renames=1, syncs=1, locks=1, others=4),
+    ),
+    Row(
+        operation="release 1",
+        messages=1,
+        cost=Cost(opens=3, renames=1, syncs=2, locks=1, others=5),
+    ),
+    Row(
+        operation="release 10",
+        messages=10,
+        cost=Cost(opens=3, renames=1, syncs=2, locks=1, others=5),
+    ),
+    Row(
+        operation="reaper: unlink 1",
+        messages=1,
+        cost=Cost(unlinks=1, looks=1),
+    ),
+    Row(
+        operation="reaper: unlink 10",
+        messages=10,
+        cost=Cost(opens=1, unlinks=10, rmdirs=1, listings=1, looks=12, others=6),
+    ),
+    Row(
+        operation="reaper: unlink 100",
+        messages=100,
+        cost=Cost(opens=1, unlinks=100, rmdirs=1, listings=1, looks=102, others=6),
+    ),
+)
+# The end of what `make budget` writes.
+_BEGIN_ROWS: Final = "# `make budget` writes what stands between this line and the end.\n"
+_END_ROWS: Final = "# The end of what `make budget` writes.\n"
+_WIDTH: Final = 104
+
+
+def page_text(rows: Sequence[Row]) -> str:
+    """The table as a page shows it, between its marks."""
+    used = [kind for kind in KINDS if any(getattr(row.cost, kind) for row in rows)]
+    lines = [
+        BEGIN,
+        "",
+        f"| operation | {' | '.join(used)} | all | a message |",
+        "|---|" + "---:|" * (len(used) + 2),
+    ]
+    for row in rows:
+        counts = (str(getattr(row.cost, kind) or "") for kind in used)
+        share = f"{row.cost.total / row.messages:.3g}" if row.messages else ""
+        lines.append(f"| {row.operation} | {' | '.join(counts)} | {row.cost.total} | {share} |")
+    return "\n".join([*lines, "", END, ""])
+
+
+def put(rows: Sequence[Row], page: str) -> str:
+    """The page with this table between its marks; at its end if it has none."""
+    return put_between(BEGIN, END, page_text(rows), page)
+
+
+def source_text(rows: Sequence[Row]) -> str:
+    """The table as it stands in this file."""
+    return "".join(["BUDGET: Final[tuple[Row, ...]] = (\n", *map(_row_source, rows), ")\n"])
+
+
+def _row_source(row: Row) -> str:
+    given = [f"{kind}={count}" for kind in KINDS if (count := getattr(row.cost, kind))]
+    cost = f"        cost=Cost({', '.join(given)}),\n"
+    if len(cost) > _WIDTH:
+        wrapped = f"            {', '.join(given)}\n"
+        if len(wrapped) > _WIDTH:
+            wrapped = "".join(f"            {each},\n" for each in given)
+        cost = f"        cost=Cost(\n{wrapped}        ),\n"
+    return (
+        f'    Row(\n        operation="{row.operation}",\n'
+        f"        messages={row.messages},\n{cost}    ),\n"
+    )
+
+
+def with_rows(source: str, rows: Sequence[Row]) -> str:
+    """This file's source with other rows; raises `ValueError` if it has no place for them."""
+    before, begin, rest = source.partition(_BEGIN_ROWS)
+    _, end, after = rest.partition(_END_ROWS)
+    if not begin or not end:
+        raise ValueError("no place for the rows")
+    return before + begin + source_text(rows) + end + after

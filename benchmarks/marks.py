@@ -1,0 +1,17 @@
+"""Parts of a page that programs make, between marks; people write the rest. Pure."""
+
+from __future__ import annotations
+
+
+def put_between(begin: str, end: str, text: str, page: str) -> str:
+    """The page with `text`, which has the marks itself, in place of what stands between them.
+
+    At the page's end if it doesn't have them; raises `ValueError` if it has only the first.
+    """
+    before, found, rest = page.partition(begin)
+    if not found:
+        return f"{page.rstrip()}\n\n{text}"
+    _, found, after = rest.partition(end)
+    if not found:
+        raise ValueError(f"the page has {begin} and no {end}")
+    return before + text.rstrip("\n") + after

@@ -1,0 +1,274 @@
+"""A program that does each operation of the store between marks, so that its calls can be counted.
+
+    python counted_load.py ROOT [PART ...]
+
+A mark is a look at a file that doesn't exist, whose name says what begins or ends: strace shows it
+among the calls. Time stands still, so that nothing happens by itself. Each operation is done before it
+is counted, so that nothing is done for the first time. And the next commit, which finds nothing to do,
+is counted with it: what an operation leaves to be done after its answer is its cost, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from spoolrack_store.files.disk import LocalDisk
+from spoolrack_store.files.watcher import Watcher
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.operations import (
+    ById,
+    ByReceipt,
+    ChangeVisibility,
+    CreateQueue,
+    Delete,
+    Message,
+    Outgoing,
+    Receive,
+    Request,
+    Send,
+    Sent,
+    Target,
+    VisibilityChange,
+)
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
+from spoolrack_store.testing import ManualClock
+
+Answer = TypeVar("Answer")
+
+MARK: Final = "/spoolrack-budget/"
+NOTHING: Final = "receive, and find nothing"
+BODY: Final = b"x" * 1024
+SHARING: Final = 16
+STUCK: Final = 60.0
+"""Seconds that only a defect takes."""
+_IDLE: Final = "idle"
+_WARM: Final = "warm"
+
+
+def mark(what: str) -> None:
+    os.access(MARK + what, os.F_OK)
+
+
+class ToldDisk(LocalDisk):
+    """The real one. It tells of what is gone, and can be held in a sync; neither is a call more."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.gone = threading.Semaphore(0)
+        self.is_held = False
+        self.has_come = threading.Event()
+        self.may_go = threading.Event()
+
+    def unlink(self, path: str) -> None:
+        super().unlink(path)
+        self.gone.release()
+
+    def remove_folder(self, path: str) -> None:
+        super().remove_folder(path)
+        self.gone.release()
+
+    def sync_folder(self, path: str) -> None:
+        self._hold()
+        super().sync_folder(path)
+
+    def sync_all(self) -> None:
+        self._hold()
+        super().sync_all()
+
+    def _hold(self) -> None:
+        if self.is_held:
+            self.is_held = False
+            self.has_come.set()
+            assert self.may_go.wait(STUCK), "held for ever"
+
+
+class Load:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._open()
+        self._create(_IDLE, _WARM)
+
+    def _open(self) -> None:
+        self._disk = ToldDisk(self._root)
+        self._store = Store.open(
+            self._root, clock=ManualClock(), disk=self._disk, ear=Watcher(self._root)
+        )
+        (reaper,) = (each for each in threading.enumerate() if each.name == "spoolrack-reaper")
+        mark(f"reaper/{reaper.native_id}")
+
+    def close(self) -> None:
+        self._store.close()
+
+    # Parts.
+
+    def life(self, count: int) -> None:
+        """Send, receive, delete, one after the other, as they are done all day."""
+        self._create(f"life{count}")
+        self._live(_WARM, count, lambda what, act: act())
+        self._live(f"life{count}", count, self._counted)
+
+    def _live(self, queue: str, count: int, do: Callable[[str, Callable[[], Any]], Any]) -> None:
+        ids = do(f"send {count}", lambda: self._send(queue, count))
+        assert len(ids) == count
+        found = do(f"receive {count}", lambda: self._receive(queue, count))
+        assert len(found) == count
+        do(f"delete {count}", lambda: self._delete(*found))
+        self._wait_for_the_reaper()
+
+    def nothing(self) -> None:
+        self._settle()
+        self._counted(NOTHING, lambda: None)
+
+    def again(self) -> None:
+        """What a send leaves to be made durable, the next one does."""
+        self._create("again")
+        self._send("again", 1)
+        self._send("again", 1)
+        self._counted("send 1, right after another", lambda: self._send("again", 1))
+
+    def together(self) -> None:
+        """Calls of one message each, which come while a commit waits for the disk."""
+        self._create("together")
+        self._send("together", 1)
+        self._disk.is_held = True
+        first = self._store.submit(_sending("together", 1))
+        # Called in the committer's thread, before it begins with those that have come meanwhile.
+        first.add_done_callback(lambda _: mark(f"begin/send 1, {SHARING} that share a commit"))
+        assert self._disk.has_come.wait(STUCK), "no sync"
+        calls: list[Future[Any]] = [self._store.submit(_sending("together", 1)) for _ in range(SHARING)]
+        self._disk.may_go.set()
+        for call in calls:
+            (sent,) = call.result(STUCK)
+            assert isinstance(sent, Sent)
+        self._settle()
+        mark("end")
+
+    def some(self) -> None:
+        """A part of what was sent together."""
+        for queue, do in ((_WARM, _uncounted), ("some", self._counted)):
+            self._create(queue)
+            self._send(queue, 10)
+            found = do("receive 3 of 10", partial(self._receive, queue, 3))
+            assert len(found) == 3
+            do("delete 3 of 10, leased singly", partial(self._delete, *found))
+            self._delete(*self._receive(queue, 7))
+            self._send(queue, 10)
+            found = self._receive(queue, 10)
+            do("delete 3 of 10, leased whole", partial(self._delete, *found[:3]))
+            self._delete(*found[3:])
+
+    def old(self) -> None:
+        """What was sent before a start, so that nothing of it is in memory."""
+        self._create("old")
+        for count in (1, 10, 100):
+            self._send("old", count)
+        self._store.close()
+        self._open()
+        self._live(_WARM, 1, _uncounted)
+        for count in (1, 10, 100):
+            what = f"receive {count}, sent before a start"
+            assert len(self._counted(what, partial(self._receive, "old", count))) == count
+
+    def change(self) -> None:
+        for count in (1, 10):
+            for queue, do in ((_WARM, _uncounted), ("change", self._counted)):
+                self._create(queue)
+                self._send(queue, count)
+                found = self._receive(queue, count)
+                do(f"extend {count}", partial(self._change, found, 600_000))
+                do(f"release {count}", partial(self._change, found, 0))
+                self._delete(*self._receive(queue, count))
+
+    def by_id(self) -> None:
+        for queue, do in ((_WARM, _uncounted), ("ids", self._counted)):
+            self._create(queue)
+            ids = self._send(queue, 1)
+            do("delete 1 by id, ready", partial(self._delete_ids, queue, *ids))
+
+    def depth(self, depth: int) -> None:
+        """With so many waiting: the oldest a single message, then a folder of eight, then the rest."""
+        queue = f"depth{depth}"
+        self._live(_WARM, 1, _uncounted)
+        (one,) = self._counted(f"{depth}/receive 1", lambda: self._receive(queue, 1))
+        self._counted(f"{depth}/delete 1", lambda: self._delete(one))
+        eight = self._counted(f"{depth}/receive 8", lambda: self._receive(queue, 8))
+        assert len(eight) == 8
+        self._counted(f"{depth}/delete 8", lambda: self._delete(*eight))
+        self._counted(f"{depth}/send 1", lambda: self._send(queue, 1))
+
+    # Operations.
+
+    def _counted(self, what: str, act: Callable[[], Answer]) -> Answer:
+        self._settle()
+        mark(f"begin/{what}")
+        answer = act()
+        self._settle()
+        mark("end")
+        return answer
+
+    def _settle(self) -> None:
+        """Return when all that was begun before has come to its end."""
+        assert self._ask(Receive(queue=_IDLE, wait=Millis(0))) == []
+
+    def _ask(self, request: Request[Answer]) -> Answer:
+        return self._store.submit(request).result(STUCK)
+
+    def _create(self, *queues: str) -> None:
+        for queue in queues:
+            self._ask(CreateQueue(name=queue, settings=QueueSettings()))
+
+    def _send(self, queue: str, count: int) -> list[str]:
+        sent = self._ask(_sending(queue, count))
+        return [each.id for each in sent if isinstance(each, Sent)]
+
+    def _receive(self, queue: str, most: int) -> list[Message]:
+        return self._ask(Receive(queue=queue, max_messages=most))
+
+    def _delete(self, *messages: Message) -> None:
+        self._remove(messages[0].queue, [ByReceipt(each.receipt or "") for each in messages])
+
+    def _delete_ids(self, queue: str, *ids: str) -> None:
+        self._remove(queue, [ById(id) for id in ids])
+
+    def _remove(self, queue: str, targets: Sequence[Target]) -> None:
+        assert self._ask(Delete(queue=queue, targets=targets)) == [None] * len(targets)
+
+    def _change(self, messages: Sequence[Message], visibility: int) -> None:
+        changes = [
+            VisibilityChange(receipt=each.receipt or "", visibility=Millis(visibility))
+            for each in messages
+        ]
+        self._ask(ChangeVisibility(queue=messages[0].queue, changes=changes))
+
+    def _wait_for_the_reaper(self) -> None:
+        while any((self._root / "remove").iterdir()):
+            assert self._disk.gone.acquire(timeout=STUCK), "the reaper does nothing"
+
+
+def _uncounted(_: str, act: Callable[[], Any]) -> Any:
+    return act()
+
+
+def _sending(queue: str, count: int) -> Send:
+    return Send(queue=queue, messages=[Outgoing(body=BODY)] * count)
+
+
+def main() -> None:
+    root, *parts = sys.argv[1:]
+    load = Load(Path(root))
+    for part in parts:
+        name, _, count = part.partition(":")
+        getattr(load, name)(*([int(count)] if count else []))
+    load.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""Counts the system calls of a real store, operation by operation, as strace has seen them.
+
+    python tests/budget/counting.py            the budget as it should be
+    python tests/budget/counting.py --write    the same, written where it belongs
+
+What is counted is everything that the process asked of the system between two marks of `counted_load`,
+whichever thread asked, but for the reaper's, which works in the background: what it asks is counted by
+the queue that it cleans up after. Calls that have to do with memory, threads, time and randomness are
+none of the disk's and are not counted.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+CHECKOUT: Final = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "tests" / "audit")]
+
+from counted_load import MARK, NOTHING, SHARING  # noqa: E402
+from system_calls import Call, read_calls  # noqa: E402
+
+from benchmarks import budget  # noqa: E402
+from benchmarks.budget import Cost, Row  # noqa: E402
+
+LOAD: Final = Path(__file__).with_name("counted_load.py")
+STUCK: Final = 240.0
+"""Seconds that only a defect takes."""
+PARTS: Final = (
+    *("nothing", "life:1", "life:10", "life:100", "again", "together"),
+    *("some", "change", "by_id", "old"),
+)
+_SHARED: Final = f"send 1, {SHARING} that share a commit"
+ROWS: Final = {
+    NOTHING: 0,
+    "send 1": 1,
+    "send 1, right after another": 1,
+    _SHARED: SHARING,
+    "send 10": 10,
+    "send 100": 100,
+    "receive 1": 1,
+    "receive 10": 10,
+    "receive 100": 100,
+    "receive 3 of 10": 3,
+    "receive 1, sent before a start": 1,
+    "receive 10, sent before a start": 10,
+    "receive 100, sent before a start": 100,
+    "delete 1": 1,
+    "delete 10": 10,
+    "delete 100": 100,
+    "delete 3 of 10, leased singly": 3,
+    "delete 3 of 10, leased whole": 3,
+    "delete 1 by id, ready": 1,
+    "extend 1": 1,
+    "extend 10": 10,
+    "release 1": 1,
+    "release 10": 10,
+    "reaper: unlink 1": 1,
+    "reaper: unlink 10": 10,
+    "reaper: unlink 100": 100,
+}
+"""All operations, as the table lists them, and how many messages share what each costs."""
+
+_NOT_OURS: Final = (
+    *("futex", "mmap", "munmap", "mremap", "mprotect", "madvise", "brk"),
+    *("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "nanosleep"),
+    *("clock_nanosleep", "clock_gettime", "gettimeofday", "time", "getrandom"),
+    *("sched_yield", "gettid", "getpid", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn"),
+    *("clone", "clone3", "rseq", "set_robust_list", "restart_syscall", "exit", "exit_group"),
+)
+"""Memory, waiting, threads, time, randomness."""
+_KINDS: Final = {
+    **dict.fromkeys(("open", "openat", "openat2"), "opens"),
+    "creat": "creates",
+    **dict.fromkeys(("mkdir", "mkdirat"), "mkdirs"),
+    **dict.fromkeys(("read", "pread64", "readv", "preadv", "preadv2"), "reads"),
+    **dict.fromkeys(("write", "pwrite64", "writev", "pwritev", "pwritev2"), "writes"),
+    **dict.fromkeys(("rename", "renameat", "renameat2"), "renames"),
+    **dict.fromkeys(("fsync", "fdatasync", "syncfs", "sync", "sync_file_range", "msync"), "syncs"),
+    **dict.fromkeys(("unlink", "unlinkat"), "unlinks"),
+    "rmdir": "rmdirs",
+    **dict.fromkeys(("stat", "lstat", "fstat", "newfstatat", "fstatat64", "statx"), "looks"),
+    **dict.fromkeys(("statfs", "fstatfs", "access", "faccessat", "faccessat2"), "looks"),
+    **dict.fromkeys(("readlink", "readlinkat"), "looks"),
+    "flock": "locks",
+}
+
+
+def trace(
+    folder: Path, parts: Sequence[str], *, root: Path | None = None, code: Path | None = None
+) -> str:
+    """What strace wrote of a load with these parts, in a new root if none is given.
+
+    `code` is a folder with another package of the store's name, which is run instead of ours.
+    """
+    root = folder / "root" if root is None else root
+    root.mkdir(exist_ok=True)
+    found = folder / "trace"
+    store = CHECKOUT / "server" if code is None else code
+    done = subprocess.run(
+        [
+            *("strace", "-f", "--seccomp-bpf", "-y", "-xx", "-s", "16", "-o", str(found)),
+            *("-e", "trace=!" + ",".join(f"?{name}" for name in _NOT_OURS), "-e", "signal=none"),
+            *(sys.executable, str(LOAD), str(root), *parts),
+        ],
+        env={**os.environ, "PYTHONPATH": str(store)},
+        capture_output=True,
+        text=True,
+        timeout=STUCK,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return found.read_text()
+
+
+def counted(text: str) -> dict[str, Cost]:
+    """What each operation of a trace has cost, without the commit that was waited for after it."""
+    counts: dict[str, Counter[str]] = {}
+    reapers, now = set(), ""
+    for call in read_calls(text.splitlines()):
+        said = _mark_in(call)
+        if said is not None:
+            # It stands where it begins: what has begun by then was before.
+            word, _, name = said.partition("/") if not call.ended else ("", "", "")
+            if word == "reaper":
+                reapers.add(int(name))
+            elif word:
+                now = name
+                counts.setdefault(now, Counter())
+            continue
+        kind = _kind_of(call) if call.ended else None
+        if kind is None:
+            continue
+        if call.thread in reapers:
+            counts.setdefault(_reaped(call), Counter())[kind] += 1
+        elif now:
+            counts[now][kind] += 1
+    counts.pop("", None)
+    costs = {name: Cost(**count) for name, count in counts.items()}
+    idle = costs.get(NOTHING, Cost())
+    return {
+        name: cost if name == NOTHING or name.startswith("reaper") else cost.less(idle)
+        for name, cost in costs.items()
+    }
+
+
+def measured_rows(costs: dict[str, Cost]) -> list[Row]:
+    """The rows of the budget; raises `KeyError` if an operation was not counted, or isn't known."""
+    known = {name: cost for name, cost in costs.items() if not name.startswith("reaper, ")}
+    if unknown := sorted(set(known) ^ set(ROWS)):
+        raise KeyError(f"counted, or in the table, and not both: {unknown}")
+    return [Row(operation=name, messages=messages, cost=known[name]) for name, messages in ROWS.items()]
+
+
+def _mark_in(call: Call) -> str | None:
+    if "access" not in call.name:
+        return None
+    (name,) = (each.decode() for each in call.strings)
+    return name.removeprefix(MARK) if name.startswith(MARK) else None
+
+
+def _kind_of(call: Call) -> str | None:
+    """The kind that it is counted as; None if it isn't: a listing is counted once, at its end."""
+    if call.name == "getdents64":
+        return "listings" if call.result == 0 else None
+    kind = _KINDS.get(call.name, "others")
+    if kind == "opens" and call.has("O_CREAT"):
+        return "creates"
+    if call.name == "unlinkat" and call.has("AT_REMOVEDIR"):
+        return "rmdirs"
+    if call.name == "fcntl" and (call.has("F_SETLK") or call.has("F_OFD_SETLK")):
+        return "locks"
+    if kind in ("reads", "writes") and not call.descriptors[0].startswith("/"):
+        return "others"  # A pipe, or what the kernel tells of others.
+    return kind
+
+
+def _reaped(call: Call) -> str:
+    """What the reaper was at."""
+    for count in (1, 10, 100):
+        if _hex(f"remove/life{count}:") in call.arguments:
+            return f"reaper: unlink {count}"
+    return "reaper, elsewhere" if _hex("remove/") not in call.arguments else "reaper, for other rows"
+
+
+def _hex(text: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in text.encode())
+
+
+def difference(found: Iterable[Row], budget_rows: Iterable[Row]) -> list[str]:
+    """A line for each operation that doesn't keep its budget."""
+    wanted = {row.operation: row.cost for row in budget_rows}
+    lines = []
+    for row in found:
+        cost = wanted.get(row.operation, Cost())
+        if not row.cost.keeps(cost):
+            changes = (
+                f"{kind} {before} -> {after}"
+                for kind in budget.KINDS
+                if (before := getattr(cost, kind)) != (after := getattr(row.cost, kind))
+            )
+            lines.append(f"{row.operation}: {', '.join(changes)}")
+    return lines
+
+
+def main() -> int:
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="budget-") as folder:
+        rows = measured_rows(counted(trace(Path(folder), PARTS)))
+    if sys.argv[1:] != ["--write"]:
+        print(budget.source_text(rows))
+        return 0
+    source = CHECKOUT / "benchmarks" / "budget.py"
+    source.write_text(budget.with_rows(source.read_text(), rows))
+    page = CHECKOUT / "docs" / "performance.md"
+    page.write_text(budget.put(rows, page.read_text()))
+    print("\n".join(difference(rows, budget.BUDGET)) or "The budget is as it was.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
