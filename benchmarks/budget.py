@@ -120,22 +120,22 @@ BUDGET: Final[tuple[Row, ...]] = (
     Row(
         operation="receive 1",
         messages=1,
-        cost=Cost(opens=5, reads=1, renames=1, syncs=3, looks=1, locks=1, others=7),
+        cost=Cost(opens=4, renames=1, syncs=3, locks=1, others=6),
     ),
     Row(
         operation="receive 10",
         messages=10,
-        cost=Cost(opens=14, reads=10, renames=1, syncs=3, looks=10, locks=1, others=16),
+        cost=Cost(opens=5, renames=1, syncs=3, listings=1, looks=1, locks=1, others=12),
     ),
     Row(
         operation="receive 100",
         messages=100,
-        cost=Cost(opens=104, reads=100, renames=1, syncs=3, looks=100, locks=1, others=106),
+        cost=Cost(opens=5, renames=1, syncs=3, listings=1, looks=1, locks=1, others=12),
     ),
     Row(
         operation="receive 3 of 10",
         messages=3,
-        cost=Cost(opens=8, reads=3, renames=3, syncs=4, looks=3, locks=1, others=10),
+        cost=Cost(opens=5, renames=3, syncs=4, locks=1, others=7),
     ),
     Row(
         operation="receive 1, sent before a start",

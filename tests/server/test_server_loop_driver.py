@@ -1,4 +1,4 @@
-"""The store's commits run in the thread of the event loop, which waits for no sync and for nothing long."""
+"""The store's commits run in the event loop's thread, which waits for no sync and for nothing long."""
 
 from __future__ import annotations
 
