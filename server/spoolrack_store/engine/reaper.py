@@ -93,12 +93,16 @@ class Reaper:
             self._unlink_history(path)
 
     def _unlink_all(self, path: str) -> None:
-        if self._disk.facts(path).kind is Kind.FOLDER:
+        try:
+            self._disk.unlink(path)
+        except (IsADirectoryError, PermissionError):
+            # What unlink(2) says of a folder is not the same on all systems.
+            if self._disk.facts(path).kind is not Kind.FOLDER:
+                raise
             for found in self._disk.scan(path):
                 self._unlink(f"{path}/{found.name}")
             self._disk.remove_folder(path)
         else:
-            self._disk.unlink(path)
             self.unlinked += 1
 
     def _unlink_history(self, path: str) -> None:
