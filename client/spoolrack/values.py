@@ -218,6 +218,10 @@ def seconds_of(span: Seconds) -> float:
     return span.total_seconds() if isinstance(span, timedelta) else float(span)
 
 
+def optional_seconds(span: Seconds | None) -> float | None:
+    return None if span is None else seconds_of(span)
+
+
 def moment_of(millis: int) -> datetime:
     """The aware datetime of a Unix time in milliseconds, exact also where floats aren't."""
     seconds, rest = divmod(millis, 1_000)
