@@ -164,8 +164,13 @@ class SendResult:
     """What became of one message of a send: it has an id, or an error."""
 
     id: str | None = None
-    send_time: datetime | None = None
+    sent_ms: int | None = None
+    """Unix time in milliseconds."""
     error: SpoolrackError | None = None
+
+    @property
+    def send_time(self) -> datetime | None:
+        return None if self.sent_ms is None else moment_of(self.sent_ms)
 
     @property
     def ok(self) -> bool:
