@@ -42,7 +42,7 @@ class SpoolrackDriver(Driver):
                 raise result.error
 
     def receive(self, count: int) -> list[Received]:
-        return [Received(found.body, found) for found in self._queue.receive(count, wait=WAIT)]
+        return [Received(found.body, found) for found in self._messages().receive(count, wait=WAIT)]
 
     def delete(self, messages: Sequence[Received]) -> None:
         given = [cast(spoolrack.Message, message.handle) for message in messages]
@@ -54,11 +54,15 @@ class SpoolrackDriver(Driver):
                 raise result.error
 
     def stream(self) -> Iterator[Received | None]:
+        for message in self._messages():
+            yield Received(message.body, message)
+
+    def _messages(self) -> spoolrack.MessageStream:
+        """All threads share a stream, so that what comes together is one frame."""
         with self._making:
             if self._stream is None:
                 self._stream = self._queue.messages()
-        for message in self._stream:
-            yield Received(message.body, message)
+            return self._stream
 
     def stop(self) -> None:
         if self._stream is not None:

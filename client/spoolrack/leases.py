@@ -9,6 +9,7 @@ consumer and is not handed out any more.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Sequence
 from random import Random
 
@@ -46,25 +47,28 @@ class Leases:
             if self._keeper is None and not self._stopped.is_set():
                 self._keeper = self._calling.runtime.start(self._keep(), "spoolrack-leases")
 
-    def drop(self, receipt: str) -> bool:
-        """Extend a lease no more; False if it was lost already."""
+    def drop(self, receipt: str) -> None:
+        """Extend a lease no more."""
         with self._lock:
-            lost = self._is_lost(receipt)
             self._held.pop(receipt, None)
             self._lost.discard(receipt)
-            return not lost
 
-    def is_lost(self, receipt: str) -> bool:
-        with self._lock:
-            return self._is_lost(receipt)
-
-    def _is_lost(self, receipt: str) -> bool:
-        """With the lock held."""
-        known = self._held.get(receipt)
-        if known is None or self._visibility_timeout is None:
-            return receipt in self._lost
+    def hand_out(self, envelopes: Iterable[Envelope], *, keep: bool) -> list[Envelope]:
+        """Those whose leases are not lost; unless they are to `keep`, they are extended no more."""
+        now = self._calling.runtime.monotonic()
         # A program that was stopped for so long has heard of no failure, and yet the lease is over.
-        return self._calling.runtime.monotonic() - known >= self._visibility_timeout
+        since = -math.inf if self._visibility_timeout is None else now - self._visibility_timeout
+        found = []
+        with self._lock:
+            for envelope in envelopes:
+                receipt = envelope.receipt
+                known = self._held.get(receipt) if keep else self._held.pop(receipt, None)
+                if receipt in self._lost or (known is not None and known <= since):
+                    self._held.pop(receipt, None)
+                    self._lost.discard(receipt)
+                else:
+                    found.append(envelope)
+        return found
 
     def stop(self) -> None:
         """Extend nothing more. Any number of times."""

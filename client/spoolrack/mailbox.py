@@ -20,7 +20,8 @@ class Mailbox(Generic[Item]):
         self._runtime = runtime
         self._lock = runtime.lock()
         self._items: deque[Item] = deque()
-        self._waiting: deque[Signal] = deque()
+        self._waiting: deque[tuple[Signal, int]] = deque()
+        """Who waits, and for how many."""
         self._closed = False
         self._failure: Exception | None = None
 
@@ -30,10 +31,20 @@ class Mailbox(Generic[Item]):
             if self._closed:
                 return False
             self._items.extend(items)
-            woken = [self._waiting.popleft() for _ in range(min(len(self._items), len(self._waiting)))]
+            woken = self._to_be_woken()
         for signal in woken:
             signal.set()
         return True
+
+    def _to_be_woken(self) -> list[Signal]:
+        """Of those who wait as many as it takes for all that is here. With the lock held."""
+        woken: list[Signal] = []
+        left = len(self._items)
+        while left > 0 and self._waiting:
+            signal, most = self._waiting.popleft()
+            woken.append(signal)
+            left -= most
+        return woken
 
     def close(self, failure: Exception | None = None) -> list[Item]:
         """Take no more; gives back what nobody has asked for.
@@ -48,7 +59,7 @@ class Mailbox(Generic[Item]):
                 self._items.clear()
             else:
                 self._failure = failure
-            woken = list(self._waiting)
+            woken = [signal for signal, _ in self._waiting]
             self._waiting.clear()
         for signal in woken:
             signal.set()
@@ -56,29 +67,38 @@ class Mailbox(Generic[Item]):
 
     async def get(self) -> Item | None:
         """The next item, when there is one; None when the mailbox is closed."""
+        found = await self.get_many(1)
+        return found[0] if found else None
+
+    async def get_many(self, most: int, deadline: float | None = None) -> list[Item]:
+        """What is there, up to `most` items, as soon as there is one; none when the mailbox is closed,
+        or at `deadline`, of the runtime's monotonic clock."""
         while True:
             with self._lock:
                 if self._items:
-                    return self._items.popleft()
+                    take = self._items.popleft
+                    return [take() for _ in range(min(most, len(self._items)))]
                 if self._failure is not None:
                     raise copy.copy(self._failure)
                 if self._closed:
-                    return None
+                    return []
                 signal = self._runtime.signal()
-                self._waiting.append(signal)
+                self._waiting.append((signal, most))
+            left = None if deadline is None else deadline - self._runtime.monotonic()
             try:
-                await signal.wait()
+                came = await signal.wait(left) if left is None or left > 0 else False
             except BaseException:
                 self._stop_waiting(signal)
                 raise
+            if not came:
+                self._stop_waiting(signal)
+                return []
 
     def _stop_waiting(self, signal: Signal) -> None:
-        heir = None
         with self._lock:
-            if signal in self._waiting:
-                self._waiting.remove(signal)
-            elif self._items and self._waiting:
-                # It was woken for an item that it will not take now: another one must.
-                heir = self._waiting.popleft()
-        if heir is not None:
+            waited = len(self._waiting)
+            self._waiting = deque(each for each in self._waiting if each[0] is not signal)
+            # If it was woken, it was for what it will not take now: others must.
+            woken = [] if len(self._waiting) < waited else self._to_be_woken()
+        for heir in woken:
             heir.set()

@@ -56,21 +56,22 @@ class EnvelopeStream:
 
     async def next(self) -> Envelope | None:
         """The next message; None once the stream is closed. Raises what ended it otherwise."""
+        found = await self.receive(1, None)
+        return found[0] if found else None
+
+    async def receive(self, most: int, wait: float | None) -> list[Envelope]:
+        """Up to `most` messages of those that have come, as soon as there is one; none once the stream
+        is closed, or after `wait` seconds, if that is not None. Raises what ended it otherwise."""
         self._calling.check_process()
         if self._reader is None:
             self._start()
+        deadline = None if wait is None else self._runtime.monotonic() + wait
         while True:
-            envelope = await self._mailbox.get()
-            if envelope is None:
-                return None
-            if self._until_settled:
-                lost = self._leases.is_lost(envelope.receipt)
-            else:
-                lost = not self._leases.drop(envelope.receipt)
+            envelopes = await self._mailbox.get_many(most, deadline)
             # A message whose lease was lost while it waited here comes again, to whomever it may.
-            if not lost:
-                return envelope
-            self._leases.drop(envelope.receipt)
+            held = self._leases.hand_out(envelopes, keep=self._until_settled)
+            if held or not envelopes:
+                return held
 
     def settled(self, envelope: Envelope) -> None:
         """Stop extending the lease of a message that was handed out."""
@@ -147,8 +148,7 @@ class EnvelopeStream:
     async def _release(self, envelopes: Sequence[Envelope]) -> None:
         """Give back what was never handed out: it is ready again at once."""
         transport = self._calling.transport
-        for envelope in envelopes:
-            self._leases.drop(envelope.receipt)
+        self._leases.hand_out(envelopes, keep=False)
         for start in range(0, len(envelopes), MAX_BATCH):
             chunk = [
                 VisibilityChange(envelope.receipt, 0.0)

@@ -164,8 +164,13 @@ class SendResult:
     """What became of one message of a send: it has an id, or an error."""
 
     id: str | None = None
-    send_time: datetime | None = None
+    sent_ms: int | None = None
+    """Unix time in milliseconds."""
     error: SpoolrackError | None = None
+
+    @property
+    def send_time(self) -> datetime | None:
+        return None if self.sent_ms is None else moment_of(self.sent_ms)
 
     @property
     def ok(self) -> bool:
@@ -216,6 +221,10 @@ class MessagePage:
 
 def seconds_of(span: Seconds) -> float:
     return span.total_seconds() if isinstance(span, timedelta) else float(span)
+
+
+def optional_seconds(span: Seconds | None) -> float | None:
+    return None if span is None else seconds_of(span)
 
 
 def moment_of(millis: int) -> datetime:

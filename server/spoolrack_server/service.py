@@ -19,16 +19,15 @@ from typing import Any, Final, TypeVar
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model.clock import Clock
-from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
 
 from . import convert, sending
 from .answers import answer
-from .bell import Bell
 from .leases import Leases
 from .logs import Log
+from .refill import Refill
 from .rpc import CallIsOver, Context, write
 from .status import error_of
 from .workers import Workers
@@ -57,14 +56,14 @@ class QueueService:
         self._leases = Leases(store, log, self._workers)
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-read")
         self._draining = False
-        self._bells: set[Bell] = set()
+        self._refills: set[Refill] = set()
         self._inflows: set[asyncio.Task[None]] = set()
 
     def drain(self) -> None:
         """End the streams: those of receives now, those of sends when all they took is answered."""
         self._draining = True
-        for bell in self._bells:
-            bell.ring()
+        for refill in self._refills:
+            refill.stop()
         for inflow in self._inflows:
             inflow.cancel()
 
@@ -189,15 +188,14 @@ class QueueService:
             default=convert.DEFAULT_IN_FLIGHT,
             most=convert.MAX_IN_FLIGHT,
         )
-        bell = Bell()
-        credits = Credits(limit, bell.ring)
-        self._bells.add(bell)
+        refill = Refill(limit)
+        credits = refill.credits
+        self._refills.add(refill)
         try:
             # Tells a client of an empty queue that it is connected.
             await context.send_initial_metadata(())
             while True:
-                while credits.free == 0 and not self._draining:
-                    await bell.rung()
+                await refill.due()
                 if self._draining:
                     raise Draining
                 messages = await self._leases.lease(
@@ -213,8 +211,8 @@ class QueueService:
                 await self._hand_over(context, messages, rpc.StreamReceiveResponse())
         finally:
             # The leases live on until they are due, and their credits still ring.
-            self._bells.discard(bell)
-            bell.muffle()
+            self._refills.discard(refill)
+            refill.muffle()
 
     async def _hand_over(
         self,

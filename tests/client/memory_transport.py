@@ -155,7 +155,7 @@ class MemoryTransport:
         delay = settings.delivery_delay if message.delay is None else seconds_of(message.delay)
         held.due_ms = memory.now_ms + round(delay * 1_000) if delay else None
         box.messages[held.id] = held
-        return SendResult(id=held.id, send_time=moment_of(held.sent_ms))
+        return SendResult(id=held.id, sent_ms=held.sent_ms)
 
     async def receive(
         self,

@@ -54,7 +54,7 @@ def test_a_lease_that_was_dropped_is_extended_no_more(memory: Memory) -> None:
     leases = leases_of(memory)
     held = memory.lease("jobs", 3, 30)
     leases.add(held)
-    assert leases.drop(held[1].receipt)
+    leases.drop(held[1].receipt)
     run(leases.extend_all(60.0))
     leases.stop()
     memory.advance(30_000)
@@ -68,12 +68,11 @@ def test_a_lease_that_was_lost_is_known_and_not_tried_again(memory: Memory) -> N
     leases.add([lost, kept])
     memory.advance(10_000)
     run(leases.extend_all(30.0))
-    assert leases.is_lost(lost.receipt)
     run(leases.extend_all(30.0))
     leases.stop()
     assert memory.calls[-1] == ("change_visibility", 1)
-    assert not leases.drop(lost.receipt)
-    assert leases.drop(kept.receipt)
+    assert leases.hand_out([lost, kept], keep=True) == [kept]
+    assert leases.hand_out([kept], keep=False) == [kept]
 
 
 def test_a_round_that_fails_loses_no_lease(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
@@ -128,11 +127,10 @@ def test_an_extended_lease_holds_for_as_long_as_a_new_one(memory: Memory) -> Non
     run(leases.extend_all(30.0))
     leases.stop()
     memory.advance(29_000)
-    assert not leases.is_lost(held.receipt)
+    assert leases.hand_out([held], keep=True) == [held]
     memory.advance(1_000)
-    assert leases.is_lost(held.receipt)
-    assert not leases.drop(held.receipt)
-    assert leases.drop(held.receipt), "it is forgotten"
+    assert leases.hand_out([held], keep=True) == []
+    assert leases.hand_out([held], keep=True) == [held], "it is forgotten"
 
 
 def test_a_worker_keeps_the_lease_of_a_message_for_as_long_as_its_handler_runs() -> None:

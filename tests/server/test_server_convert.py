@@ -190,7 +190,7 @@ def test_a_received_message_tells_all_the_store_knows() -> None:
             id=ID,
             state=State.LEASED,
             body=b"b",
-            attributes={"text": "t", "binary": b"\xff"},
+            attributes={"text": "t", "binary": b"\xff", "no text": "", "no bytes": b""},
             size=1,
             sent_at=Millis(1_500),
             receives=2,
@@ -203,6 +203,8 @@ def test_a_received_message_tells_all_the_store_knows() -> None:
     assert told.body == b"b"
     assert told.attributes["text"].string_value == "t"
     assert told.attributes["binary"].binary_value == b"\xff"
+    assert told.attributes["no text"].WhichOneof("value") == "string_value"
+    assert told.attributes["no bytes"].WhichOneof("value") == "binary_value"
     assert told.size == 1
     assert told.send_time.ToMilliseconds() == 1_500
     assert told.receive_count == 2
@@ -228,6 +230,7 @@ def test_what_a_ready_message_does_not_have_is_absent() -> None:
             receipt=None,
         )
     )
+    assert told.HasField("send_time")
     assert not told.HasField("first_receive_time")
     assert not told.HasField("due_time")
     assert told.receipt == ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from ..errors import InvalidReceipt, SpoolrackError, StaleReceipt
 from ..message import MessageFacts
 from ..stream import LAST_WORDS, EnvelopeStream
-from ..values import Envelope, Seconds
+from ..values import Envelope, Seconds, optional_seconds
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -117,6 +117,11 @@ class MessageStream(AsyncIterator[Message]):
         if envelope is None:
             raise StopAsyncIteration
         return Message(envelope, self._queue)
+
+    async def receive(self, max_messages: int = 1, *, wait: Seconds | None = None) -> list[Message]:
+        """Up to so many messages of those that have come: see `spoolrack.MessageStream.receive`."""
+        envelopes = await self._core.receive(max_messages, optional_seconds(wait))
+        return [Message(envelope, self._queue) for envelope in envelopes]
 
     async def close(self) -> None:
         """End the stream, and release the messages that it holds and has not handed out."""

@@ -27,6 +27,7 @@ from ..values import (
     Target,
     VisibilityChange,
     VisibilityResult,
+    optional_seconds,
     seconds_of,
 )
 from .message import Message, MessageStream, receipt_of
@@ -366,10 +367,6 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<spoolrack.aio.Queue {self.describe()}>"
-
-
-def optional_seconds(span: Seconds | None) -> float | None:
-    return None if span is None else seconds_of(span)
 
 
 def _extension(seconds: Seconds) -> float:

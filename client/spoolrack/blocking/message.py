@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from .. import aio
 from ..message import MessageFacts
 from ..runtime import run
-from ..values import Envelope, Seconds
+from ..values import Envelope, Seconds, optional_seconds
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -70,6 +70,15 @@ class MessageStream(Iterator[Message]):
         if envelope is None:
             raise StopIteration
         return Message(envelope, self._queue)
+
+    def receive(self, max_messages: int = 1, *, wait: Seconds | None = None) -> list[Message]:
+        """Up to so many messages of those that have come, in order; waits for the first as long as
+        `wait` says, or for as long as it takes. Nobody waits for more than the first.
+
+        An empty list: there was none in time, or the stream is closed.
+        """
+        envelopes = run(self._core.receive(max_messages, optional_seconds(wait)))
+        return [Message(envelope, self._queue) for envelope in envelopes]
 
     def close(self) -> None:
         """End the stream, and release the messages that it holds and has not handed out."""

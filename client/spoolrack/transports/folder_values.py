@@ -246,7 +246,7 @@ def error(failure: StoreError) -> SpoolrackError:
 def send_result(answer: ops.Sent | StoreError) -> SendResult:
     if isinstance(answer, StoreError):
         return SendResult(error=error(answer))
-    return SendResult(id=answer.id, send_time=moment_of(answer.sent_at))
+    return SendResult(id=answer.id, sent_ms=answer.sent_at)
 
 
 def delete_result(answer: StoreError | None) -> DeleteResult:

@@ -139,12 +139,8 @@ def envelope(message: pb.Message) -> Envelope:
     return Envelope(
         id=message.id,
         body=message.body,
-        attributes={
-            name: attribute.binary_value
-            if attribute.WhichOneof("value") == "binary_value"
-            else attribute.string_value
-            for name, attribute in message.attributes.items()
-        },
+        # Most have none, and to look takes less than to walk through nothing.
+        attributes=_attributes(message) if message.attributes else {},
         size=message.size,
         sent_ms=_millis(message.send_time),
         receive_count=message.receive_count,
@@ -155,6 +151,15 @@ def envelope(message: pb.Message) -> Envelope:
         receipt=message.receipt,
         state=_STATES_BACK.get(message.state, State.READY),
     )
+
+
+def _attributes(message: pb.Message) -> dict[str, str | bytes]:
+    return {
+        name: attribute.binary_value
+        if attribute.WhichOneof("value") == "binary_value"
+        else attribute.string_value
+        for name, attribute in message.attributes.items()
+    }
 
 
 def states(named: Collection[State]) -> list[pb.MessageState.ValueType]:
@@ -190,7 +195,8 @@ def span(delay: Duration) -> timedelta:
 def send_result(result: rpc.SendResult) -> SendResult:
     if result.HasField("error"):
         return SendResult(error=error(result.error))
-    return SendResult(id=result.sent.id, send_time=moment_of(_millis(result.sent.send_time)))
+    sent = result.sent
+    return SendResult(id=sent.id, sent_ms=_millis(sent.send_time))
 
 
 def delete_result(result: rpc.DeleteResult) -> DeleteResult:

@@ -224,7 +224,7 @@ class VsqsCalls:
             return SendResult(error=QueueFull(why, retry_delay=SOON))
         except OSError as error:
             return SendResult(error=self._explained(error))
-        return SendResult(id=str(number), send_time=moment_of(in_micros(number) // 1_000))
+        return SendResult(id=str(number), sent_ms=in_micros(number) // 1_000)
 
     def lease(
         self,

@@ -93,6 +93,17 @@ async def test_a_stream_is_iterated_and_gives_back_the_rest(
     assert [message.text for message in await aio_jobs.receive(10)] == list("3456789")
 
 
+async def test_a_stream_for_tasks_gives_what_has_come(aio_jobs: aio.Queue) -> None:
+    await aio_jobs.send_many(["a", "b", "c"])
+    async with aio_jobs.messages() as stream:
+        found: list[str] = []
+        while len(found) < 3:
+            found += [message.text for message in await stream.receive(2)]
+        assert found == ["a", "b", "c"]
+        assert await stream.receive(2, wait=0) == []
+    assert await stream.receive(2) == []
+
+
 async def test_a_forgotten_stream_gives_back_the_rest(
     aio_client: aio.Client, aio_jobs: aio.Queue
 ) -> None:

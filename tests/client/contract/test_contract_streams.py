@@ -41,6 +41,22 @@ def test_a_stream_leases_no_more_than_its_credits(jobs: Queue, other: Client) ->
         assert [message.text for message in take(stream, 1)] == ["2"]
 
 
+def test_a_stream_gives_what_has_come_and_waits_for_no_more(jobs: Queue) -> None:
+    jobs.send_many(["a", "b", "c", "d", "e"])
+    with jobs.messages() as stream:
+        assert next(stream).text == "a"
+        found: list[str] = []
+        while len(found) < 4:
+            some = [message.text for message in stream.receive(3)]
+            assert 1 <= len(some) <= 3
+            found += some
+        assert found == ["b", "c", "d", "e"]
+        assert stream.receive(3, wait=0) == stream.receive(3, wait=0.001) == []
+        jobs.send("f")
+        assert [message.text for message in stream.receive(3)] == ["f"]
+    assert stream.receive(3) == []
+
+
 @pytest.mark.needs("receive counts")
 def test_an_expiry_gives_a_credit_back(jobs: Queue, world: World) -> None:
     jobs.send_many(["a", "b"])

@@ -1,0 +1,73 @@
+"""When a stream asks for more: not for each credit, and not too late for any."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from server_rig import Client, next_messages
+from spoolrack_server.refill import Refill
+
+FOR_EVER = 3_600.0
+
+
+def started(refill: Refill) -> asyncio.Task[None]:
+    return asyncio.create_task(refill.due())
+
+
+async def turns(count: int = 10) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_a_stream_asks_at_once_while_a_quarter_of_its_credits_is_free() -> None:
+    refill = Refill(8, FOR_EVER)
+    refill.credits.charge(6)
+    await refill.due()
+
+
+async def test_a_stream_waits_for_a_quarter_of_its_credits() -> None:
+    refill = Refill(8, FOR_EVER)
+    refill.credits.charge(8)
+    due = started(refill)
+    await turns()
+    refill.credits.give_back(1)
+    await turns()
+    assert not due.done()
+    threading.Thread(target=refill.credits.give_back, args=(1,)).start()
+    await due
+
+
+async def test_a_single_credit_is_used_when_no_other_comes_back() -> None:
+    refill = Refill(8, 0.001)
+    refill.credits.charge(8)
+    due = started(refill)
+    await turns()
+    refill.credits.give_back(1)
+    await due
+    assert refill.credits.free == 1
+
+
+async def test_a_stream_of_few_credits_waits_for_no_second_one() -> None:
+    refill = Refill(7, FOR_EVER)
+    refill.credits.charge(6)
+    await refill.due()
+
+
+async def test_a_stream_that_waits_for_credits_ends_when_it_is_told() -> None:
+    for held in (8, 7):
+        refill = Refill(8, FOR_EVER)
+        refill.credits.charge(held)
+        due = started(refill)
+        await turns()
+        refill.stop()
+        await due
+
+
+async def test_a_consumer_who_holds_all_but_one_gets_the_next(client: Client) -> None:
+    await client.create()
+    await client.send(*[b"%d" % n for n in range(9)])
+    stream = client.stream(8)
+    held = await next_messages(stream, 8)
+    await client.delete(held[3].receipt)
+    assert [message.body for message in await next_messages(stream, 1)] == [b"8"]
