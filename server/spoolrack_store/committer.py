@@ -191,7 +191,7 @@ class Committer:
     def is_short(self) -> bool:
         """Whether the next commit will take no longer than a few calls into the kernel."""
         with self._wakened:
-            if self._ticks or self._news or self._draining:
+            if self._ticks or self._draining:
                 return False
             return are_short(each.request for each in self._waiting)
 
