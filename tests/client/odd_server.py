@@ -11,8 +11,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 import grpc
+import pytest
 import spoolrack
 from spoolrack import RetryPolicy, aio
+from spoolrack.transports import over_grpc
 from spoolrack.v1 import queue_service_pb2 as rpc
 
 T = TypeVar("T")
@@ -98,6 +100,8 @@ def odd_server(talk: Talk | None = None) -> Iterator[OddServer]:
 class Caller(Protocol):
     """A client whose calls go on beside the test."""
 
+    shares_one_stream: bool
+
     def send(self, body: str, *, queue: str = "jobs", timeout: float = PATIENCE) -> Future[str]: ...
 
     def delete(
@@ -111,6 +115,8 @@ class Caller(Protocol):
 
 
 class ThreadCaller:
+    shares_one_stream = False
+
     def __init__(self, url: str, retry: RetryPolicy | None = None) -> None:
         self._before = set(threading.enumerate())
         self.client = spoolrack.connect(url, timeout=PATIENCE, retry=retry)
@@ -135,6 +141,8 @@ class ThreadCaller:
 
 
 class TaskCaller:
+    shares_one_stream = True
+
     def __init__(self, url: str, retry: RetryPolicy | None = None) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -167,4 +175,19 @@ class TaskCaller:
             self._loop.close()
 
 
-CALLERS: dict[str, Callable[..., Caller]] = {"threads": ThreadCaller, "tasks": TaskCaller}
+class PublicCaller(ThreadCaller):
+    """In threads, with a gRPC that is not inside as it is known."""
+
+    shares_one_stream = True
+
+    def __init__(self, url: str, retry: RetryPolicy | None = None) -> None:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(over_grpc, "is_usable", lambda _: False)
+            super().__init__(url, retry)
+
+
+CALLERS: dict[str, Callable[..., Caller]] = {
+    "threads": ThreadCaller,
+    "threads by public means": PublicCaller,
+    "tasks": TaskCaller,
+}

@@ -26,6 +26,11 @@ async def responses(call: Any) -> list[rpc.StreamDeleteResponse]:
     return [response async for response in call]
 
 
+async def read_all(call: Any, into: list[rpc.StreamDeleteResponse]) -> None:
+    while (response := await call.read()) is not grpc.aio.EOF:
+        into.append(response)
+
+
 async def leased(client: Client, count: int) -> list[str]:
     """The receipts of so many messages."""
     await client.create()
@@ -160,12 +165,13 @@ async def test_a_drain_answers_what_it_took_and_what_has_no_answer_is_still_ther
         for n, receipt in enumerate(receipts[1 : streams.WINDOW_REQUESTS], start=1):
             await call.write(request(n, receipt))
         await server.stop()
+        late: list[rpc.StreamDeleteResponse] = []
         with pytest.raises(grpc.aio.AioRpcError) as ended:
-            while (response := await call.read()) is not grpc.aio.EOF:
-                if not response.HasField("error"):
-                    assert response.correlation_id == answered
-                    answered += 1
+            await read_all(call, late)
         assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+        good = [response for response in late if not response.HasField("error")]
+        answered += len(good)
+        assert [response.correlation_id for response in good] == list(range(1, answered))
     async with Server(tmp_path) as server, connected(server) as client:
         assert (await client.counts()).leased == len(receipts) - answered
 

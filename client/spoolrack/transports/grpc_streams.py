@@ -26,9 +26,27 @@ from ..runtime import Runtime, Signal, Tasks
 from .grpc_calls import ended, error_from
 
 Response = TypeVar("Response")
+Answer = TypeVar("Answer", covariant=True)
 
 JOIN = 5.0
 """Seconds for the thread of a cancelled stream to end: only a defect takes longer."""
+
+
+class Asks(Protocol[Answer]):
+    """Requests of one kind, which travel in streams."""
+
+    is_known: bool
+    """Whether the server may know this kind of stream."""
+
+    async def ask(self, request: Any, timeout: float) -> Answer:
+        """The response to a request, which gets a correlation id.
+
+        Raises `NotKnown` if nothing was done, because the server knows no such stream; the error of the
+        stream if it breaks; `Timeout`, and then the request may take place all the same.
+        """
+
+    async def close(self) -> None:
+        """Fail what is under way, and return once nothing of it runs. No `ask` may follow."""
 
 
 class NotKnown(Exception):
@@ -113,14 +131,8 @@ class RequestStream(Generic[Response]):
         forgotten = weakref.finalize(self, _forget, self._last, runtime, os.getpid())
         forgotten.atexit = False
         self.is_known = True
-        """Whether the server may know this kind of stream."""
 
     async def ask(self, request: Any, timeout: float) -> Response:
-        """The response to a request, which gets a correlation id of its own.
-
-        Raises `NotKnown` if nothing was done, because the server knows no such stream; the error of the
-        stream if it breaks; `Timeout`, and then the request may take place all the same.
-        """
         asked = _Asked(self._runtime.signal())
         with self._lock:
             call = self._usable()
@@ -151,7 +163,6 @@ class RequestStream(Generic[Response]):
         return call
 
     async def close(self) -> None:
-        """Fail what is under way, and return once nothing of it runs. No `ask` may follow."""
         # Without the lock: whoever holds it may be interrupted by who closes, in the same thread.
         if self._last.call is not None:
             self._last.call.cancel()

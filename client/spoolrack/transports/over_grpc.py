@@ -27,8 +27,9 @@ from ..values import (
     VisibilityResult,
 )
 from . import grpc_values as convert
-from .grpc_calls import Frames, open_calls
-from .grpc_streams import NotKnown, RequestStream
+from .grpc_calls import Frames, ThreadCalls, open_calls
+from .grpc_own import OwnStreams, is_usable
+from .grpc_streams import Asks, NotKnown, RequestStream
 
 LARGE: Final = 1024 * 1024
 """Bytes of bodies and attributes, or characters of receipts, from which on a request has a call of its
@@ -59,12 +60,17 @@ class GrpcTransport:
         self._address = address
         self._calls = open_calls(address, runtime)
         self._stub = self._calls.stub
-        self._sends: RequestStream[rpc.StreamSendResponse] = RequestStream(
-            self._stub.StreamSend, address, runtime
-        )
-        self._deletes: RequestStream[rpc.StreamDeleteResponse] = RequestStream(
-            self._stub.StreamDelete, address, runtime
-        )
+        self._sends: Asks[rpc.StreamSendResponse]
+        self._deletes: Asks[rpc.StreamDeleteResponse]
+        if isinstance(self._calls, ThreadCalls) and is_usable(self._calls.channel):
+            channel = self._calls.channel
+            self._sends = OwnStreams(channel, "StreamSend", rpc.StreamSendResponse, address, runtime)
+            self._deletes = OwnStreams(
+                channel, "StreamDelete", rpc.StreamDeleteResponse, address, runtime
+            )
+        else:
+            self._sends = RequestStream(self._stub.StreamSend, address, runtime)
+            self._deletes = RequestStream(self._stub.StreamDelete, address, runtime)
 
     @property
     def target(self) -> str:
