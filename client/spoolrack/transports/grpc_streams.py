@@ -53,15 +53,21 @@ class NotKnown(Exception):
     """The server doesn't know this kind of stream: it is an older one."""
 
 
+class _NotSent(NotKnown):
+    """Nothing of the request has left; why is what a call of its own will tell."""
+
+
 class _Asked:
     """A request under way, for whoever waits for its answer."""
 
-    __slots__ = ("error", "response", "signal")
+    __slots__ = ("error", "has_left", "response", "signal")
 
     def __init__(self, signal: Signal) -> None:
         self.signal = signal
         self.response: Any = None
         self.error: Exception | None = None
+        self.has_left = False
+        """Known of tasks only."""
 
 
 class _Asking:
@@ -74,23 +80,26 @@ class _Asking:
         """By correlation id. It grows with the lock held."""
         self.is_cancelled = False
         """By this side."""
+        self.has_answered = False
         self.has_ended = False
 
     def answer(self, response: Any) -> None:
+        self.has_answered = True
         asked = self.under_way.pop(response.correlation_id, None)
         if asked is not None:  # Else its time was up.
             asked.response = response
             asked.signal.set()
 
-    def end(self, error: Exception) -> None:
-        """Fail all that is under way. Any number of times."""
+    def end(self, error: Exception, *, unsent: Exception | None = None) -> None:
+        """Fail all that is under way, with `unsent` that of which nothing has left. Any number of
+        times."""
         with self._lock:
             self.has_ended = True
             left = list(self.under_way.values())
             self.under_way.clear()
         for asked in left:
             # One exception raised in many threads would mix their tracebacks.
-            asked.error = copy.copy(error)
+            asked.error = copy.copy(error if asked.has_left or unsent is None else unsent)
             asked.signal.set()
 
     def meaning(self, failure: Any) -> Exception:
@@ -145,7 +154,7 @@ class RequestStream(Generic[Response]):
             # Also if the caller is interrupted. What isn't sent yet then never is.
             call.asking.under_way.pop(number, None)
         if asked.error is not None:
-            if isinstance(asked.error, NotKnown):
+            if isinstance(asked.error, NotKnown) and not isinstance(asked.error, _NotSent):
                 self.is_known = False
             raise asked.error
         if asked.response is None:
@@ -258,25 +267,27 @@ class _TaskCall:
         try:
             while True:
                 request = await self._requests.get()
-                if request.correlation_id in self.asking.under_way:
+                asked = self.asking.under_way.get(request.correlation_id)
+                if asked is not None:
                     await self._call.write(request)
+                    asked.has_left = True
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             # The reader hears of the end too, though maybe not of its reason.
             self._broke = True
 
     async def _read(self) -> None:
         error: Exception = ended(self.asking.target)
+        unsent: Exception | None = None
         try:
             while (response := await self._call.read()) is not grpc.aio.EOF:
                 self.asking.answer(response)
         except grpc.aio.AioRpcError as failure:
-            error = self._reason(failure)
+            if not self._broke or failure.code() is not grpc.StatusCode.INTERNAL:
+                error = self.asking.meaning(failure)
+            elif not self.asking.has_answered:
+                # grpc.aio says so if the call ends during a write, and has then lost the server's
+                # reason. Of a call that never answered it may be that it isn't known.
+                unsent = _NotSent()
         finally:
-            self.asking.end(error)
+            self.asking.end(error, unsent=unsent)
             self._writer.cancel()
-
-    def _reason(self, failure: grpc.aio.AioRpcError) -> Exception:
-        if self._broke and failure.code() is grpc.StatusCode.INTERNAL:
-            # grpc.aio says so if the call ends during a write, and has then lost the server's reason.
-            return ended(self.asking.target)
-        return self.asking.meaning(failure)
