@@ -116,8 +116,9 @@ class _Call:
         """The response to a request; None if the call has ended."""
         self.ended_before = False
         both = (cygrpc.SendMessageOperation(raw, 0), cygrpc.ReceiveMessageOperation(0))
+        if not self._call.operate(both, "ask"):
+            return None
         self._due.add("ask")
-        self._call.operate(both, "ask")
         response: bytes | None = None
         while "ask" in self._due:
             had_ended = self.status is not None
@@ -181,9 +182,9 @@ class OwnStreams(Generic[Response]):
             try:
                 answer = call.ask(raw)
             except BaseException:
-                # Ctrl-C: nobody will hear the answer.
+                # Ctrl-C. It isn't drained: what gRPC said in that moment may be lost, and would be
+                # waited for in vain.
                 call.cancel()
-                call.drain()
                 raise
             finally:
                 self._watch.end(call)
