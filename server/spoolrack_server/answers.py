@@ -9,21 +9,23 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 T = TypeVar("T")
 
 
 async def answer(future: Future[T]) -> T:
     """What `future` brings. If the caller is cancelled before, so is `future`, if it hasn't begun."""
-    loop = asyncio.get_running_loop()
-    bell = _bells.get(loop)
-    if bell is None:
-        bell = _bells[loop] = _Bell()
-    waiting: asyncio.Future[None] = loop.create_future()
-    future.add_done_callback(lambda _: bell.ring(waiting))
+    waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake() -> None:
+        if not waiting.done():
+            waiting.set_result(None)
+
+    on_answer(future, wake)
     try:
         await waiting
     except asyncio.CancelledError:
@@ -32,22 +34,33 @@ async def answer(future: Future[T]) -> T:
     return future.result()
 
 
+def on_answer(future: Future[T], wake: Callable[[], None]) -> None:
+    """Call `wake` in the loop that runs now, once `future` is done."""
+    loop = asyncio.get_running_loop()
+    bell = _bells.get(loop)
+    if bell is None:
+        bell = _bells[loop] = _Bell(loop)
+    future.add_done_callback(lambda _: bell.ring(wake))
+
+
 class _Bell:
     """Of the event loop of the thread that makes it. `ring` may be called from any thread."""
 
-    def __init__(self) -> None:
-        self._come: deque[asyncio.Future[None]] = deque()
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Weak, as it is the value to a weak key that is this very loop.
+        self._loop = ref(loop)
+        self._come: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._thread = threading.get_ident()
         self._is_ringing = False
 
-    def ring(self, waiting: asyncio.Future[None]) -> None:
-        self._come.append(waiting)
+    def ring(self, wake: Callable[[], None]) -> None:
+        self._come.append(wake)
+        loop = self._loop()
         with self._lock:
-            if self._is_ringing or waiting.get_loop().is_closed():
+            if self._is_ringing or loop is None or loop.is_closed():
                 return  # Nobody waits in a loop that is closed.
             self._is_ringing = True
-        loop = waiting.get_loop()
         if threading.get_ident() == self._thread:
             loop.call_soon(self._hear)
         else:
@@ -57,9 +70,7 @@ class _Bell:
         with self._lock:
             self._is_ringing = False
         while self._come:
-            waiting = self._come.popleft()
-            if not waiting.done():
-                waiting.set_result(None)
+            self._come.popleft()()
 
 
 _bells: WeakKeyDictionary[asyncio.AbstractEventLoop, _Bell] = WeakKeyDictionary()

@@ -8,7 +8,7 @@ nobody foresaw is logged with its traceback and answered with `INTERNAL_ERROR`, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import grpc
@@ -108,7 +108,7 @@ class Calls:
                 if isinstance(request, _Garbage):
                     raise _unreadable()
                 return await method(
-                    request if isinstance(request, Message) else _readable(request), context
+                    request if isinstance(request, Message) else Requests(context), context
                 )
             except StoreError as error:
                 await self._refuse(context, error)
@@ -153,11 +153,33 @@ async def write(context: Context, response: Message) -> None:
         raise cancelled
 
 
-async def _readable(requests: AsyncIterator[Any]) -> AsyncIterator[Message]:
-    async for request in requests:
+async def put(context: Context, response: Message) -> None:
+    """Return once the transport has taken `response`; `CallIsOver` if it never will.
+
+    Cheaper than `write`, for who needn't know what became of it when the call is cancelled meanwhile.
+    """
+    try:
+        await context.write(response)
+    except Exception as error:  # gRPC has several for a call that has ended
+        raise CallIsOver from error
+
+
+class Requests:
+    """The requests of one stream, as they come."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def next(self) -> Any | None:
+        """The next request; None when the client has ended its side. Raises `InvalidRequest` for what
+        can't be read."""
+        # Not by gRPC's own iterator: it costs more with each request.
+        request = await self._context.read()
+        if request is grpc.aio.EOF:
+            return None
         if isinstance(request, _Garbage):
             raise _unreadable()
-        yield request
+        return request
 
 
 def _unreadable() -> InvalidRequest:

@@ -11,7 +11,7 @@ one is taken.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -23,13 +23,14 @@ from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
 
-from . import convert, sending
+from . import convert, deleting, sending
 from .answers import answer
 from .leases import Leases
 from .logs import Log
 from .refill import Refill
-from .rpc import CallIsOver, Context, write
+from .rpc import CallIsOver, Context, Requests, write
 from .status import error_of
+from .streams import Streams
 from .workers import Workers
 
 S = TypeVar("S")
@@ -57,15 +58,14 @@ class QueueService:
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-read")
         self._draining = False
         self._refills: set[Refill] = set()
-        self._inflows: set[asyncio.Task[None]] = set()
+        self._streams = Streams()
 
     def drain(self) -> None:
-        """End the streams: those of receives now, those of sends when all they took is answered."""
+        """End the streams: those of receives now, those of requests when all they took is answered."""
         self._draining = True
         for refill in self._refills:
             refill.stop()
-        for inflow in self._inflows:
-            inflow.cancel()
+        self._streams.drain()
 
     async def close(self) -> None:
         """Return once every lease that goes back is back. No call may be running any more."""
@@ -124,40 +124,13 @@ class QueueService:
 
     async def Send(self, request: rpc.SendRequest, context: Context) -> rpc.SendResponse:
         async with self._workers.saving():
-            started = sending.start(self._store, request.queue, request.messages)
-            return rpc.SendResponse(results=await started.results())
+            begun = sending.start(self._store, request.queue, request.messages)
+            await answer(begun.future)
+            return rpc.SendResponse(results=begun.results())
 
-    async def StreamSend(
-        self, requests: AsyncIterator[rpc.StreamSendRequest], context: Context
-    ) -> None:
-        window = sending.Window()
-        on_way: asyncio.Queue[sending.Numbered | None] = asyncio.Queue()
-
-        async def take() -> None:
-            await window.room()
-            async for request in requests:
-                await self._workers.begin_save()
-                numbered = sending.start_numbered(self._store, self._workers, request)
-                window.enter(numbered.size)
-                on_way.put_nowait(numbered)
-                await window.room()
-
-        inflow = asyncio.create_task(take())
-        self._inflows.add(inflow)
-        inflow.add_done_callback(lambda _: on_way.put_nowait(None))
-        if self._draining:
-            inflow.cancel()
-        try:
-            while (numbered := await on_way.get()) is not None:
-                await write(context, await numbered.response())
-                window.leave(numbered.size)
-            if self._draining:
-                raise Draining
-            inflow.result()
-        finally:
-            self._inflows.discard(inflow)
-            inflow.cancel()
-            await asyncio.gather(inflow, return_exceptions=True)
+    async def StreamSend(self, requests: Requests, context: Context) -> None:
+        begin = partial(sending.start_in_turn, self._store, self._workers)
+        await self._streams.serve(requests, context, begin, rpc.StreamSendResponse)
 
     # Receives.
 
@@ -231,16 +204,15 @@ class QueueService:
     # What holders of messages do.
 
     async def Delete(self, request: rpc.DeleteRequest, context: Context) -> rpc.DeleteResponse:
-        queue = convert.queue_name(request.queue)
-        convert.check_count(len(request.targets), "targets")
-        targets = [_or_error(convert.target, target) for target in request.targets]
-        valid: list[ops.Target] = [target for target in targets if not isinstance(target, StoreError)]
-        answers = iter(await self._ask(ops.Delete(queue=queue, targets=valid)))
-        response = rpc.DeleteResponse()
-        for target in targets:
-            answer = target if isinstance(target, StoreError) else next(answers)
-            response.results.add(error=None if answer is None else error_of(answer))
-        return response
+        begun = deleting.start(self._store, request.queue, request.targets)
+        await answer(begun.future)
+        return rpc.DeleteResponse(results=begun.results())
+
+    async def StreamDelete(self, requests: Requests, context: Context) -> None:
+        async def begin(request: rpc.StreamDeleteRequest) -> deleting.Deleting:
+            return deleting.start(self._store, request.queue, request.targets)
+
+        await self._streams.serve(requests, context, begin, rpc.StreamDeleteResponse)
 
     async def ChangeVisibility(
         self, request: rpc.ChangeVisibilityRequest, context: Context

@@ -25,7 +25,7 @@ def server() -> Iterator[RunningServer]:
 
 
 def program(server: RunningServer, script: str) -> list[str]:
-    head = f"import os, signal, sys, threading, spoolrack\nURL = {server.url!r}\n"
+    head = f"import os, signal, socket, sys, threading, spoolrack\nURL = {server.url!r}\n"
     return [sys.executable, "-X", "dev", "-c", head + textwrap.dedent(script)]
 
 
@@ -132,6 +132,7 @@ def test_a_program_that_ends_gives_back_what_its_streams_hold(server: RunningSer
         "list(queue.messages())",
         "queue.work(print)",
         "client.queue('full').send('b', timeout=3600)",
+        "spoolrack.connect(silence()).queue('quiet').send('c', timeout=3600)",
     ],
 )
 def test_ctrl_c_interrupts_a_call(server: RunningServer, call: str) -> None:
@@ -143,6 +144,13 @@ def test_ctrl_c_interrupts_a_call(server: RunningServer, call: str) -> None:
         client.create_queue("full", max_messages=1)
         client.queue("full").send_many(["a"])
         queue = client.queue("quiet")
+        listener = socket.socket()
+
+        def silence():
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            return f"127.0.0.1:{{listener.getsockname()[1]}}"
+
         try:
             print("ready", flush=True)
             {call}

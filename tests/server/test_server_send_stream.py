@@ -10,7 +10,7 @@ import grpc
 from server_rig import Client, refused
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server import sending
+from spoolrack_server import streams
 
 
 def request(number: int, *bodies: bytes, queue: str = "q") -> rpc.StreamSendRequest:
@@ -27,7 +27,7 @@ async def responses(call: Any) -> list[rpc.StreamSendResponse]:
 
 async def test_answers_come_in_the_order_of_the_requests_and_so_do_the_messages(client: Client) -> None:
     await client.create()
-    count = 3 * sending.WINDOW_REQUESTS
+    count = 3 * streams.WINDOW_REQUESTS
 
     async def requests() -> AsyncIterator[rpc.StreamSendRequest]:
         for n in range(count):
@@ -44,13 +44,13 @@ async def test_answers_come_in_the_order_of_the_requests_and_so_do_the_messages(
 async def test_a_client_may_send_many_before_it_reads_an_answer(client: Client) -> None:
     await client.create()
     call = client.stub.StreamSend()
-    for n in range(sending.WINDOW_REQUESTS):
+    for n in range(streams.WINDOW_REQUESTS):
         await call.write(request(n, b"x"))
     first = await call.read()
     assert first.correlation_id == 0
     assert first.results[0].sent.id
     await call.done_writing()
-    for n in range(1, sending.WINDOW_REQUESTS):
+    for n in range(1, streams.WINDOW_REQUESTS):
         assert (await call.read()).correlation_id == n
     assert await call.read() is grpc.aio.EOF
 
@@ -116,8 +116,8 @@ async def test_what_a_client_sent_before_it_left_is_whole_or_not_there(client: C
 
 
 async def test_large_requests_go_one_after_the_other_through_the_window(client: Client) -> None:
-    await client.create(max_message_size=sending.WINDOW_BYTES)
-    body = bytes(sending.WINDOW_BYTES)
+    await client.create(max_message_size=streams.WINDOW_BYTES)
+    body = bytes(streams.WINDOW_BYTES)
 
     async def requests() -> AsyncIterator[rpc.StreamSendRequest]:
         for n in range(4):
@@ -128,7 +128,7 @@ async def test_large_requests_go_one_after_the_other_through_the_window(client: 
 
 
 async def test_the_window_lets_in_no_more_than_its_bounds() -> None:
-    window = sending.Window(requests=2, bytes=10)
+    window = streams.Window(requests=2, bytes=10)
     await window.room()
     window.enter(10)
     waiting = asyncio.ensure_future(window.room())

@@ -80,8 +80,8 @@ class ThreadCalls:
 
     def __init__(self, target: str) -> None:
         self._target = target
-        self._channel = grpc.insecure_channel(target, options=OPTIONS)
-        self.stub: QueueServiceStub = QueueServiceStub(self._channel)
+        self.channel = grpc.insecure_channel(target, options=OPTIONS)
+        self.stub: QueueServiceStub = QueueServiceStub(self.channel)
 
     async def unary(
         self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float
@@ -101,7 +101,7 @@ class ThreadCalls:
             raise ClientClosed() from error
 
     async def close(self) -> None:
-        self._channel.close()
+        self.channel.close()
 
 
 class ThreadFrames:

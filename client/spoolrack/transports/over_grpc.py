@@ -1,12 +1,19 @@
-"""The transport to a server, over gRPC."""
+"""The transport to a server, over gRPC.
+
+Sends and deletes share a stream each. What is large has a call of its own, so that it holds up nobody,
+and so has everything if the server is too old to know these streams.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
+from ..outgoing import size_of
 from ..runtime import Runtime
 from ..v1 import queue_service_pb2 as rpc
 from ..values import (
+    ById,
     DeleteResult,
     Envelope,
     MessagePage,
@@ -20,7 +27,13 @@ from ..values import (
     VisibilityResult,
 )
 from . import grpc_values as convert
-from .grpc_calls import Frames, open_calls
+from .grpc_calls import Frames, ThreadCalls, open_calls
+from .grpc_own import OwnStreams, is_usable
+from .grpc_streams import Asks, NotKnown, RequestStream
+
+LARGE: Final = 1024 * 1024
+"""Bytes of bodies and attributes, or characters of receipts, from which on a request has a call of its
+own."""
 
 
 class GrpcDeliveries:
@@ -47,6 +60,17 @@ class GrpcTransport:
         self._address = address
         self._calls = open_calls(address, runtime)
         self._stub = self._calls.stub
+        self._sends: Asks[rpc.StreamSendResponse]
+        self._deletes: Asks[rpc.StreamDeleteResponse]
+        if isinstance(self._calls, ThreadCalls) and is_usable(self._calls.channel):
+            channel = self._calls.channel
+            self._sends = OwnStreams(channel, "StreamSend", rpc.StreamSendResponse, address, runtime)
+            self._deletes = OwnStreams(
+                channel, "StreamDelete", rpc.StreamDeleteResponse, address, runtime
+            )
+        else:
+            self._sends = RequestStream(self._stub.StreamSend, address, runtime)
+            self._deletes = RequestStream(self._stub.StreamDelete, address, runtime)
 
     @property
     def target(self) -> str:
@@ -101,11 +125,20 @@ class GrpcTransport:
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float
     ) -> list[SendResult]:
-        request = rpc.SendRequest(
-            queue=queue, messages=[convert.outgoing(message) for message in messages]
-        )
-        response = await self._calls.unary(self._stub.Send, request, rpc.SendResponse, timeout)
-        return [convert.send_result(result) for result in response.results]
+        outgoing = [convert.outgoing(message) for message in messages]
+        answer: rpc.StreamSendResponse | rpc.SendResponse
+        try:
+            if not self._sends.is_known or sum(map(size_of, messages)) >= LARGE:
+                raise NotKnown
+            answer = await self._sends.ask(
+                rpc.StreamSendRequest(queue=queue, messages=outgoing), timeout
+            )
+            if answer.HasField("error"):
+                raise convert.error(answer.error)
+        except NotKnown:
+            request = rpc.SendRequest(queue=queue, messages=outgoing)
+            answer = await self._calls.unary(self._stub.Send, request, rpc.SendResponse, timeout)
+        return [convert.send_result(result) for result in answer.results]
 
     async def receive(
         self,
@@ -138,9 +171,20 @@ class GrpcTransport:
     async def delete(
         self, queue: str, targets: Sequence[Target], *, timeout: float
     ) -> list[DeleteResult]:
-        request = rpc.DeleteRequest(queue=queue, targets=[convert.target(named) for named in targets])
-        response = await self._calls.unary(self._stub.Delete, request, rpc.DeleteResponse, timeout)
-        return [convert.delete_result(result) for result in response.results]
+        named = [convert.target(target) for target in targets]
+        answer: rpc.StreamDeleteResponse | rpc.DeleteResponse
+        try:
+            if not self._deletes.is_known or sum(map(_length, targets)) >= LARGE:
+                raise NotKnown
+            answer = await self._deletes.ask(
+                rpc.StreamDeleteRequest(queue=queue, targets=named), timeout
+            )
+            if answer.HasField("error"):
+                raise convert.error(answer.error)
+        except NotKnown:
+            request = rpc.DeleteRequest(queue=queue, targets=named)
+            answer = await self._calls.unary(self._stub.Delete, request, rpc.DeleteResponse, timeout)
+        return [convert.delete_result(result) for result in answer.results]
 
     async def change_visibility(
         self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
@@ -186,4 +230,10 @@ class GrpcTransport:
         )
 
     async def close(self) -> None:
+        await self._sends.close()
+        await self._deletes.close()
         await self._calls.close()
+
+
+def _length(target: Target) -> int:
+    return len(target.id if isinstance(target, ById) else target.receipt)

@@ -728,6 +728,72 @@ class DeleteResult(_message.Message):
 Global___DeleteResult: _TypeAlias = DeleteResult  # noqa: Y015
 
 @_typing.final
+class StreamDeleteRequest(_message.Message):
+    """One request of StreamDelete."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CORRELATION_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    TARGETS_FIELD_NUMBER: _builtins.int
+    correlation_id: _builtins.int
+    """Repeated in the response to this request."""
+    queue: _builtins.str
+    """The queue's name."""
+    @_builtins.property
+    def targets(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteTarget]:
+        """1 to 1,000 messages."""
+
+    def __init__(
+        self,
+        *,
+        correlation_id: _builtins.int = ...,
+        queue: _builtins.str = ...,
+        targets: _abc.Iterable[Global___DeleteTarget] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "queue", b"queue", "targets", b"targets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamDeleteRequest: _TypeAlias = StreamDeleteRequest  # noqa: Y015
+
+@_typing.final
+class StreamDeleteResponse(_message.Message):
+    """One response of StreamDelete."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CORRELATION_ID_FIELD_NUMBER: _builtins.int
+    RESULTS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    correlation_id: _builtins.int
+    """The correlation_id of the request."""
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteResult]:
+        """A result for each message, in the request's order. Empty if `error` is set."""
+
+    @_builtins.property
+    def error(self) -> _queue_pb2.Error:
+        """Why the whole request failed. Absent: it didn't. The stream goes on."""
+
+    def __init__(
+        self,
+        *,
+        correlation_id: _builtins.int = ...,
+        results: _abc.Iterable[Global___DeleteResult] | None = ...,
+        error: _queue_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "error", b"error", "results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamDeleteResponse: _TypeAlias = StreamDeleteResponse  # noqa: Y015
+
+@_typing.final
 class ChangeVisibilityRequest(_message.Message):
     """The request of ChangeVisibility."""
 

@@ -94,6 +94,11 @@ class QueueServiceStub(object):
                 request_serializer=spoolrack_dot_v1_dot_queue__service__pb2.DeleteRequest.SerializeToString,
                 response_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.DeleteResponse.FromString,
                 _registered_method=True)
+        self.StreamDelete = channel.stream_stream(
+                '/spoolrack.v1.QueueService/StreamDelete',
+                request_serializer=spoolrack_dot_v1_dot_queue__service__pb2.StreamDeleteRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.StreamDeleteResponse.FromString,
+                _registered_method=True)
         self.ChangeVisibility = channel.unary_unary(
                 '/spoolrack.v1.QueueService/ChangeVisibility',
                 request_serializer=spoolrack_dot_v1_dot_queue__service__pb2.ChangeVisibilityRequest.SerializeToString,
@@ -172,7 +177,9 @@ class QueueServiceServicer(object):
 
     def StreamSend(self, request_iterator, context):
         """Sends without waiting for each answer: requests carry a correlation id that their responses
-        repeat. Responses come in the order of the requests.
+        repeat. Responses come in the order of the requests. The stream ends when the client has ended its
+        side and all is answered; a server that shuts down answers all that it took, and then ends it with
+        UNAVAILABLE, reason DRAINING: of a request without an answer, nothing was done.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -198,6 +205,14 @@ class QueueServiceServicer(object):
     def Delete(self, request, context):
         """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when that
         is on stable media: they are never delivered again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StreamDelete(self, request_iterator, context):
+        """Deletes without waiting for each answer: requests carry a correlation id that their responses
+        repeat. Responses come in the order of the requests. It ends as StreamSend does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -281,6 +296,11 @@ def add_QueueServiceServicer_to_server(servicer, server):
                     servicer.Delete,
                     request_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.DeleteRequest.FromString,
                     response_serializer=spoolrack_dot_v1_dot_queue__service__pb2.DeleteResponse.SerializeToString,
+            ),
+            'StreamDelete': grpc.stream_stream_rpc_method_handler(
+                    servicer.StreamDelete,
+                    request_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.StreamDeleteRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_queue__service__pb2.StreamDeleteResponse.SerializeToString,
             ),
             'ChangeVisibility': grpc.unary_unary_rpc_method_handler(
                     servicer.ChangeVisibility,
@@ -600,6 +620,33 @@ class QueueService(object):
             '/spoolrack.v1.QueueService/Delete',
             spoolrack_dot_v1_dot_queue__service__pb2.DeleteRequest.SerializeToString,
             spoolrack_dot_v1_dot_queue__service__pb2.DeleteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamDelete(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/spoolrack.v1.QueueService/StreamDelete',
+            spoolrack_dot_v1_dot_queue__service__pb2.StreamDeleteRequest.SerializeToString,
+            spoolrack_dot_v1_dot_queue__service__pb2.StreamDeleteResponse.FromString,
             options,
             channel_credentials,
             insecure,

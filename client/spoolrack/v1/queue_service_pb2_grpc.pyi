@@ -58,7 +58,9 @@ class QueueServiceStub:
     """
     StreamSend: _grpc.StreamStreamMultiCallable[_queue_service_pb2.StreamSendRequest, _queue_service_pb2.StreamSendResponse]
     """Sends without waiting for each answer: requests carry a correlation id that their responses
-    repeat. Responses come in the order of the requests.
+    repeat. Responses come in the order of the requests. The stream ends when the client has ended its
+    side and all is answered; a server that shuts down answers all that it took, and then ends it with
+    UNAVAILABLE, reason DRAINING: of a request without an answer, nothing was done.
     """
     Receive: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ReceiveRequest, _queue_service_pb2.ReceiveResponse]
     """Leases up to max_messages messages in order, and waits for the first as long as `wait` says: a
@@ -72,6 +74,10 @@ class QueueServiceStub:
     Delete: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.DeleteRequest, _queue_service_pb2.DeleteResponse]
     """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when that
     is on stable media: they are never delivered again.
+    """
+    StreamDelete: _grpc.StreamStreamMultiCallable[_queue_service_pb2.StreamDeleteRequest, _queue_service_pb2.StreamDeleteResponse]
+    """Deletes without waiting for each answer: requests carry a correlation id that their responses
+    repeat. Responses come in the order of the requests. It ends as StreamSend does.
     """
     ChangeVisibility: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ChangeVisibilityRequest, _queue_service_pb2.ChangeVisibilityResponse]
     """Extends or releases 1 to 1,000 leases."""
@@ -110,7 +116,9 @@ class QueueServiceAsyncStub(QueueServiceStub):
     """
     StreamSend: _aio.StreamStreamMultiCallable[_queue_service_pb2.StreamSendRequest, _queue_service_pb2.StreamSendResponse]  # type: ignore[assignment]
     """Sends without waiting for each answer: requests carry a correlation id that their responses
-    repeat. Responses come in the order of the requests.
+    repeat. Responses come in the order of the requests. The stream ends when the client has ended its
+    side and all is answered; a server that shuts down answers all that it took, and then ends it with
+    UNAVAILABLE, reason DRAINING: of a request without an answer, nothing was done.
     """
     Receive: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ReceiveRequest, _queue_service_pb2.ReceiveResponse]  # type: ignore[assignment]
     """Leases up to max_messages messages in order, and waits for the first as long as `wait` says: a
@@ -124,6 +132,10 @@ class QueueServiceAsyncStub(QueueServiceStub):
     Delete: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.DeleteRequest, _queue_service_pb2.DeleteResponse]  # type: ignore[assignment]
     """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when that
     is on stable media: they are never delivered again.
+    """
+    StreamDelete: _aio.StreamStreamMultiCallable[_queue_service_pb2.StreamDeleteRequest, _queue_service_pb2.StreamDeleteResponse]  # type: ignore[assignment]
+    """Deletes without waiting for each answer: requests carry a correlation id that their responses
+    repeat. Responses come in the order of the requests. It ends as StreamSend does.
     """
     ChangeVisibility: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ChangeVisibilityRequest, _queue_service_pb2.ChangeVisibilityResponse]  # type: ignore[assignment]
     """Extends or releases 1 to 1,000 leases."""
@@ -207,7 +219,9 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_queue_service_pb2.StreamSendResponse], _abc.AsyncIterator[_queue_service_pb2.StreamSendResponse]]:
         """Sends without waiting for each answer: requests carry a correlation id that their responses
-        repeat. Responses come in the order of the requests.
+        repeat. Responses come in the order of the requests. The stream ends when the client has ended its
+        side and all is answered; a server that shuts down answers all that it took, and then ends it with
+        UNAVAILABLE, reason DRAINING: of a request without an answer, nothing was done.
         """
 
     @_abc_1.abstractmethod
@@ -239,6 +253,16 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_queue_service_pb2.DeleteResponse, _abc.Awaitable[_queue_service_pb2.DeleteResponse]]:
         """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when that
         is on stable media: they are never delivered again.
+        """
+
+    @_abc_1.abstractmethod
+    def StreamDelete(
+        self,
+        request_iterator: _MaybeAsyncIterator[_queue_service_pb2.StreamDeleteRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_queue_service_pb2.StreamDeleteResponse], _abc.AsyncIterator[_queue_service_pb2.StreamDeleteResponse]]:
+        """Deletes without waiting for each answer: requests carry a correlation id that their responses
+        repeat. Responses come in the order of the requests. It ends as StreamSend does.
         """
 
     @_abc_1.abstractmethod

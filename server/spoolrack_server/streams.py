@@ -1,0 +1,191 @@
+"""Streams of requests: many on their way at a time, answered in their order.
+
+A stream costs a task that reads and one that writes, and a request neither: that which writes is woken
+once for all that a commit answers. Owns the window, which bounds what one stream may have on its way,
+and the drain, after which all that was taken is answered and nothing more is taken. Knows nothing of
+what is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from typing import Any, Final, Protocol
+
+from google.protobuf.message import Message
+from spoolrack_store.model.errors import Draining, StoreError
+
+from .answers import on_answer
+from .rpc import Context, Requests, put
+from .status import error_of
+
+WINDOW_REQUESTS: Final = 32
+WINDOW_BYTES: Final = 8 * 1024 * 1024
+
+
+class Begun(Protocol):
+    """A request that the store works on."""
+
+    @property
+    def future(self) -> Future[Any]: ...
+
+    def results(self) -> list[Any]:
+        """A result for each message, once the store has answered; raises the `StoreError` that befell
+        them all."""
+
+
+class Streams:
+    """Those of one server that carry requests. Lives in one event loop."""
+
+    def __init__(self) -> None:
+        self._draining = False
+        self._inflows: set[asyncio.Task[None]] = set()
+
+    def drain(self) -> None:
+        """Take nothing more, and end each stream when all it took is answered."""
+        self._draining = True
+        for inflow in self._inflows:
+            inflow.cancel()
+
+    async def serve(
+        self,
+        requests: Requests,
+        context: Context,
+        begin: Callable[[Any], Awaitable[Begun]],
+        response: Callable[..., Any],
+    ) -> None:
+        """Serve a stream until it ends: hand each request to the store with `begin`, and write a
+        `response` to each in their order. The `StoreError` that a request meets is in its response."""
+        line = _Line()
+        inflow = asyncio.create_task(self._take(requests, line, begin))
+        self._inflows.add(inflow)
+        inflow.add_done_callback(line.end)
+        if self._draining:
+            inflow.cancel()
+        try:
+            while (turn := await line.first()) is not None:
+                await put(context, turn.response(response))
+                line.leave(turn)
+            if self._draining:
+                raise Draining
+            inflow.result()
+        finally:
+            self._inflows.discard(inflow)
+            inflow.cancel()
+            await asyncio.gather(inflow, return_exceptions=True)
+
+    async def _take(
+        self, requests: Requests, line: _Line, begin: Callable[[Any], Awaitable[Begun]]
+    ) -> None:
+        window = line.window
+        await window.room()
+        while (request := await requests.next()) is not None:
+            begun: Begun | StoreError
+            try:
+                begun = await begin(request)
+            except StoreError as error:
+                begun = error
+            line.enter(_Turn(request.correlation_id, request.ByteSize(), begun))
+            if not window.has_room:
+                await window.room()
+
+
+class _Turn:
+    """One request on its way, or why it never went."""
+
+    __slots__ = ("begun", "correlation_id", "size")
+
+    def __init__(self, correlation_id: int, size: int, begun: Begun | StoreError) -> None:
+        self.correlation_id = correlation_id
+        self.size = size
+        self.begun = begun
+
+    @property
+    def is_answered(self) -> bool:
+        return isinstance(self.begun, StoreError) or self.begun.future.done()
+
+    def response(self, make: Callable[..., Any]) -> Message:
+        response: Any = make(correlation_id=self.correlation_id)
+        try:
+            if isinstance(self.begun, StoreError):
+                raise self.begun
+            response.results.extend(self.begun.results())
+        except StoreError as error:
+            response.error.CopyFrom(error_of(error))
+        answer: Message = response
+        return answer
+
+
+class _Line:
+    """The requests of one stream, from the reading task to the writing one, in their order."""
+
+    def __init__(self) -> None:
+        self.window = Window()
+        self._turns: deque[_Turn] = deque()
+        self._has_ended = False
+        self._waiting: asyncio.Future[None] | None = None
+
+    def enter(self, turn: _Turn) -> None:
+        self.window.enter(turn.size)
+        self._turns.append(turn)
+        if isinstance(turn.begun, StoreError):
+            self._look()
+        else:
+            on_answer(turn.begun.future, self._look)
+
+    def leave(self, turn: _Turn) -> None:
+        self.window.leave(turn.size)
+
+    def end(self, _: object) -> None:
+        """Nothing enters any more."""
+        self._has_ended = True
+        self._look()
+
+    async def first(self) -> _Turn | None:
+        """The first in the line, once it is answered; None when the line has ended."""
+        while True:
+            if self._turns:
+                if self._turns[0].is_answered:
+                    return self._turns.popleft()
+            elif self._has_ended:
+                return None
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+
+    def _look(self) -> None:
+        """Let `first` look again."""
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+
+class Window:
+    """How much of one stream may be on its way: so many requests, and no more once so many bytes are.
+
+    One that reads, one that writes, in one event loop.
+    """
+
+    def __init__(self, requests: int = WINDOW_REQUESTS, bytes: int = WINDOW_BYTES) -> None:
+        self._requests = requests
+        self._bytes = bytes
+        self._moved = asyncio.Event()
+
+    @property
+    def has_room(self) -> bool:
+        return self._requests > 0 and self._bytes > 0
+
+    async def room(self) -> None:
+        """Return once another request may be read."""
+        while not self.has_room:
+            self._moved.clear()
+            await self._moved.wait()
+
+    def enter(self, size: int) -> None:
+        self._requests -= 1
+        self._bytes -= size
+
+    def leave(self, size: int) -> None:
+        self._requests += 1
+        self._bytes += size
+        self._moved.set()
