@@ -139,7 +139,7 @@ class SpoolrackTwo(Spoolrack):
 
     name = "spoolrack-2"
     processes = 2
-    only = frozenset({"hundreds", "callers", "tens"})
+    only = frozenset({"hundreds", "callers", "singles", "tens", "paced"})
     facts = Facts(
         title="Spoolrack, 2 processes",
         configuration="spoolrack serve --processes 2; lease_durability strict",

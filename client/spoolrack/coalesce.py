@@ -2,8 +2,9 @@
 
 A first caller makes its call at once, and so does a second beside it. Whoever comes while two calls
 are under way waits, and when one of them lands, the first of those who wait takes along as many
-others as fit. So a lone caller never waits for company, and a crowd travels in large batches. There
-is no timer and, with threads, no thread but the callers'.
+others as fit. So a lone caller never waits for company, and a crowd travels in large batches. A few
+who come back as soon as they are answered keep together, in one call at a time: see `company`. With
+threads, there is no thread but the callers'.
 
 It knows nothing of what it carries. It doesn't retry: each caller does that for itself.
 """
@@ -16,6 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
 from typing import Generic, TypeVar
 
+from .company import Company
 from .errors import SpoolrackError, Timeout, Unreachable
 from .runtime import Runtime, Signal
 from .values import MAX_BATCH, MAX_BATCH_BYTES
@@ -29,6 +31,8 @@ MAX_CALLS = 2
 
 class _Place(Enum):
     WAITS = auto()
+    GATHERS = auto()
+    """Waits, and sets off with whoever is there when the rest are late."""
     LEADS = auto()
     """Is to make the next call."""
     TRAVELS = auto()
@@ -68,6 +72,7 @@ class Coalescer(Generic[Item, Result]):
         self._max_bytes = max_bytes
         self._lock = runtime.lock()
         self._under_way = 0
+        self._company = Company()
         self._waiting: deque[_Passenger[Item, Result]] = deque()
 
     @property
@@ -88,14 +93,15 @@ class Coalescer(Generic[Item, Result]):
         """
         passenger: _Passenger[Item, Result] = _Passenger(item, self._size_of(item), deadline)
         with self._lock:
-            # While places are free nobody waits: a landing call hands its place on under the lock.
-            leads = self._under_way < MAX_CALLS
+            leads = self._may_lead(len(self._waiting) + 1)
             if leads:
                 self._under_way += 1
             else:
                 passenger.place = _Place.WAITS
                 passenger.signal = self._runtime.signal()
                 self._waiting.append(passenger)
+                if len(self._waiting) == 1 and self._has_place():
+                    passenger.place = _Place.GATHERS
         if not leads:
             leads = await self._wait(passenger)
         if leads:
@@ -110,13 +116,37 @@ class Coalescer(Generic[Item, Result]):
             raise passenger.error
         return passenger.result  # type: ignore[return-value]  # None only if Result allows it
 
+    def _has_place(self) -> bool:
+        """Whether another call may be under way. With the lock held."""
+        return self._under_way < (1 if self._company.keeps_together else MAX_CALLS)
+
+    def _may_lead(self, gathered: int) -> bool:
+        """Whether a call for so many may begin now. With the lock held."""
+        return self._has_place() and not self._company.is_missing(gathered, self._runtime.monotonic())
+
     async def _wait(self, passenger: _Passenger[Item, Result]) -> bool:
         """Wait until the item has arrived (False), or is to lead the next call (True)."""
-        assert passenger.signal is not None
         try:
-            left = max(0.0, passenger.deadline - self._runtime.monotonic())
-            if await passenger.signal.wait(left):
-                return passenger.place is _Place.LEADS
+            while True:
+                with self._lock:
+                    if passenger.place is _Place.ARRIVED:
+                        return False
+                    if passenger.place is _Place.GATHERS and self._may_lead(len(self._waiting)):
+                        self._waiting.remove(passenger)
+                        self._under_way += 1
+                        passenger.place = _Place.LEADS
+                    if passenger.place is _Place.LEADS:
+                        return True
+                    until = passenger.deadline
+                    if passenger.place is _Place.GATHERS:
+                        if self._has_place():
+                            until = min(until, self._company.until)
+                        else:
+                            passenger.place = _Place.WAITS  # For a call to land.
+                    signal = passenger.signal = self._runtime.signal()
+                left = until - self._runtime.monotonic()
+                if not await signal.wait(max(0.0, left)) and until == passenger.deadline:
+                    break
         except BaseException:
             self._leave(passenger)
             raise
@@ -134,22 +164,31 @@ class Coalescer(Generic[Item, Result]):
         heir = None
         with self._lock:
             place = passenger.place
-            if place is _Place.WAITS:
+            if place in (_Place.WAITS, _Place.GATHERS):
                 self._waiting.remove(passenger)
+                heir = self._heir()
             elif place is _Place.LEADS:
-                heir = self._hand_on()
+                self._under_way -= 1
+                heir = self._heir()
         if heir is not None and heir.signal is not None:
             heir.signal.set()
         return place
 
-    def _hand_on(self) -> _Passenger[Item, Result] | None:
-        """Give the place of a call to the first who waits. With the lock held."""
+    def _heir(self) -> _Passenger[Item, Result] | None:
+        """Who of those that wait is to lead, or to mind the time, if there is a place. With the lock
+        held; its signal is to be set."""
         if not self._waiting:
-            self._under_way -= 1
             return None
-        heir = self._waiting.popleft()
-        heir.place = _Place.LEADS
-        return heir
+        if self._may_lead(len(self._waiting)):
+            self._under_way += 1
+            heir = self._waiting.popleft()
+            heir.place = _Place.LEADS
+            return heir
+        first = self._waiting[0]
+        if first.place is _Place.GATHERS or not self._has_place():
+            return None
+        first.place = _Place.GATHERS
+        return first
 
     def _board(self, leader: _Passenger[Item, Result]) -> list[_Passenger[Item, Result]]:
         batch = [leader]
@@ -163,13 +202,15 @@ class Coalescer(Generic[Item, Result]):
                 passenger = self._waiting.popleft()
                 passenger.place = _Place.TRAVELS
                 batch.append(passenger)
+            self._company.sets_off(len(batch))
         return batch
 
     async def _travel(self, batch: list[_Passenger[Item, Result]]) -> None:
         interruption: BaseException | None = None
+        began = self._runtime.monotonic()
         try:
             latest = max(passenger.deadline for passenger in batch)
-            left = max(0.0, latest - self._runtime.monotonic())
+            left = max(0.0, latest - began)
             results = await self._call([passenger.item for passenger in batch], left)
             for passenger, result in zip(batch, results, strict=True):
                 passenger.result = result
@@ -185,7 +226,10 @@ class Coalescer(Generic[Item, Result]):
             for passenger in batch:
                 passenger.error = Unreachable("The call was interrupted; it may have taken place.")
         with self._lock:
-            heir = self._hand_on()
+            now = self._runtime.monotonic()
+            self._under_way -= 1
+            self._company.landed(len(batch), len(self._waiting), now, now - began)
+            heir = self._heir()
             for passenger in batch:
                 passenger.place = _Place.ARRIVED
         if heir is not None and heir.signal is not None:

@@ -77,13 +77,13 @@ def test_a_store_that_asks_for_more_is_found_out(tmp_path: Path, mutant: Mutant)
     for path, text in mutant.mutated(tmp_path).items():
         path.write_text(text)
 
-    costs = counted(trace(tmp_path, ["nothing", "life:1", "life:10"], code=tmp_path / "server"))
+    costs = counted(trace(tmp_path, ["nothing", "life:1", "life:10", "old"], code=tmp_path / "server"))
 
     known = [row for row in BUDGET if row.operation in costs]
     found = [
         budget.Row(operation=each.operation, messages=1, cost=costs[each.operation]) for each in known
     ]
-    assert len(known) == 9
+    assert len(known) == 12
     assert difference(found, BUDGET)
 
 

@@ -1,0 +1,154 @@
+"""Who comes back at once is waited for, nobody else for long, and nobody for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from client_rig import until
+from spoolrack.coalesce import MAX_CALLS, Coalescer
+from spoolrack.company import LONGEST, RAREST, SMALL, Company
+from spoolrack.runtime import Tasks, Threads, run
+
+FAR = 1e9
+
+
+def test_nobody_is_waited_for_before_two_have_travelled_or_waited() -> None:
+    company = Company()
+    assert not company.is_missing(1, 0.0)
+    company.landed(1, 0, now=1.0, took=1.0)
+    assert not company.is_missing(1, 1.0)
+
+
+def test_all_who_travelled_or_wait_are_waited_for_a_part_of_what_the_call_took() -> None:
+    company = Company()
+    company.landed(2, 2, now=1.0, took=0.004)
+    assert company.is_missing(3, 1.0)
+    assert not company.is_missing(4, 1.0)
+    assert not company.is_missing(3, 1.001)
+
+
+def test_nobody_is_waited_for_longer_than_the_longest() -> None:
+    company = Company()
+    company.landed(2, 0, now=1.0, took=60.0)
+    assert company.until == 1.0 + LONGEST
+
+
+def test_a_large_crowd_is_not_waited_for() -> None:
+    company = Company()
+    company.landed(SMALL, 1, now=1.0, took=1.0)
+    assert not company.is_missing(1, 1.0)
+
+
+def test_who_came_back_in_time_keeps_together() -> None:
+    company = Company()
+    company.landed(4, 0, now=1.0, took=1.0)
+    company.sets_off(3)
+    assert company.keeps_together
+    company.landed(3, 1, now=2.0, took=1.0)
+    assert company.is_missing(3, 2.0)
+
+
+def test_who_does_not_come_back_is_waited_for_ever_less_often() -> None:
+    company, tries = Company(), []
+    for call in range(1_000):
+        company.landed(2, 0, now=float(call), took=1.0)
+        if company.is_missing(1, float(call)):
+            tries.append(call)
+        company.sets_off(1)
+        assert not company.keeps_together
+    pauses = [after - before for before, after in pairwise(tries)]
+    assert pauses[:4] == [2, 3, 5, 9]
+    assert max(pauses) == RAREST + 1
+
+
+class SlowClock(Tasks):
+    """Each call takes a second, and whatever else is done next to nothing."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += LONGEST / 1_000
+        return self.now
+
+
+async def test_tasks_in_a_loop_come_to_share_every_call() -> None:
+    batches: list[int] = []
+    runtime = SlowClock()
+
+    async def call(items: Sequence[int], timeout: float) -> list[int]:
+        batches.append(len(items))
+        await asyncio.sleep(0)
+        runtime.now += 1.0
+        return list(items)
+
+    merged: Coalescer[int, int] = Coalescer(runtime, call, lambda item: 0)
+
+    async def sending() -> None:
+        for _ in range(50):
+            await merged.submit(1, FAR)
+
+    await asyncio.gather(*[sending() for _ in range(4)])
+    assert sum(batches) == 200
+    assert batches.count(4) >= 40, batches
+
+
+@pytest.mark.parametrize("crowd", [2, 3, 5, 9, 40])
+def test_threads_in_a_loop_are_all_answered_and_leave_nothing(crowd: int) -> None:
+    most, under_way, lock = [0], [0], threading.Lock()
+
+    async def call(items: Sequence[int], timeout: float) -> list[int]:
+        with lock:
+            under_way[0] += 1
+            most[0] = max(most[0], under_way[0])
+        with lock:
+            under_way[0] -= 1
+        return [item * 2 for item in items]
+
+    merged: Coalescer[int, int] = Coalescer(Threads(), call, lambda item: 0, max_batch=8)
+    wrong: list[int] = []
+
+    def sending(at: int) -> None:
+        # Each goes on for another time, so that those who are waited for end up staying away.
+        for item in range(50 * (at + 1)):
+            if run(merged.submit(item, FAR)) != item * 2:
+                wrong.append(item)
+
+    threads = [threading.Thread(target=sending, args=(at,), daemon=True) for at in range(crowd)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive(), "somebody is waited for, for ever"
+    assert not wrong
+    assert 1 <= most[0] <= MAX_CALLS
+    until(lambda: merged.under_way == merged.waiting == 0)
+
+
+def test_one_who_stays_away_holds_up_the_others_for_a_moment_only() -> None:
+    landing = [threading.Event() for _ in range(3)]
+    batches: list[list[int]] = []
+
+    async def call(items: Sequence[int], timeout: float) -> list[int]:
+        batches.append(list(items))
+        landing[min(items[0], 2)].wait(60)
+        return list(items)
+
+    merged: Coalescer[int, int] = Coalescer(Threads(), call, lambda item: 0)
+    threads = [
+        threading.Thread(target=lambda item=item: run(merged.submit(item, FAR))) for item in range(4)
+    ]
+    for number, thread in enumerate(threads):
+        thread.start()
+        until(lambda number=number: merged.under_way + merged.waiting == number + 1)
+    landing[0].set()  # Three are expected now, and one of them never comes back.
+    landing[2].set()
+    for thread in (threads[0], threads[2], threads[3]):
+        thread.join(60)
+        assert not thread.is_alive()
+    landing[1].set()
+    threads[1].join(60)
+    assert batches == [[0], [1], [2, 3]]
