@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from . import account, running
+from .bodies import mark_of
 from .crew import perform
 from .disk import flush
 from .systems.base import Shape, System
@@ -90,10 +91,13 @@ class _Queue:
         return outcome.deleted / outcome.seconds
 
     def take_first(self) -> None:
-        """Return when the server, which may be starting, has handed out a message."""
+        """Return when the server, which may be starting, has handed out a message, and taken it back."""
         driver = self._system.connect(self.name)
-        while not driver.receive(1):
+        while not (found := driver.receive(1)):
             pass
+        driver.delete(found)
+        mark = mark_of(found[0].body)
+        self._received.append(account.ticket(mark.sender, mark.number))
         driver.close()
 
     def empty(self) -> None:

@@ -42,7 +42,11 @@ class SpoolrackDriver(Driver):
                 raise result.error
 
     def receive(self, count: int) -> list[Received]:
-        return [Received(found.body, found) for found in self._messages().receive(count, wait=WAIT)]
+        if count == 1:
+            found = self._queue.receive(1, wait=WAIT)  # A stream would lease more than that.
+        else:
+            found = self._messages().receive(count, wait=WAIT)
+        return [Received(each.body, each) for each in found]
 
     def delete(self, messages: Sequence[Received]) -> None:
         given = [cast(spoolrack.Message, message.handle) for message in messages]

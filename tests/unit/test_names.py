@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from random import Random
 
 import pytest
@@ -19,6 +20,7 @@ from spoolrack_store.model.names import (
     Receipt,
     forgotten,
     leased,
+    length_of_plain,
     make_token,
     moved_out,
     parse_entry,
@@ -357,3 +359,26 @@ def test_only_size_and_checksum_together_make_an_entry_ours() -> None:
 def test_the_length_of_a_file_is_its_body_and_its_trailer() -> None:
     assert Entry(id=ID, size=5, crc=0, trailer=7).length == 12
     assert Entry(id=ID).length == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_length_of_a_plain_name_is_what_its_parts_say(seed: int) -> None:
+    random = Random(seed)
+    entry = Entry(
+        id=str(uuid.UUID(int=random.getrandbits(128))),
+        size=random.randrange(10**15),
+        crc=random.getrandbits(32),
+        trailer=random.choice([0, random.randrange(1, 10**9)]),
+        receives=random.choice([0, random.randrange(1, 10**9)]),
+        first_receive=random.choice([None, Millis(random.randrange(10**13))]),
+    )
+    assert length_of_plain(str(entry)) == entry.length
+    assert parse_entry(str(entry)) == entry
+
+
+@pytest.mark.parametrize(
+    "tag", ["", ",s1", ",c00000001", ",s1,c00000001,oabc", ",s1,c00000001,gabc", "x"]
+)
+def test_what_is_no_plain_name_is_left_to_be_parsed(tag: str) -> None:
+    assert length_of_plain(f"018bcfe5-6800-761f-8d61-3e3148954f78{tag}") is None
+    assert length_of_plain("018bcfe5-6800-761f-8d61-3e3148954f78,n3") is None

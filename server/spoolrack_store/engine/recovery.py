@@ -25,6 +25,7 @@ from ..model.names import (
     NotAName,
     id_of,
     length_of,
+    length_of_plain,
     parse_entry,
     parse_filed,
     parse_item,
@@ -150,6 +151,12 @@ class Recovery:
         batches: list[BatchFolder] = []
         for found in self._scan(folder):
             path = path_in(folder, found.name)
+            if found.kind is Kind.FILE and length_of_plain(found.name) is not None:
+                id = id_of(found.name)
+                self._root.ids.rise_above(id)
+                if self._is_latest(path, id, index, also_ready=False):
+                    singles.append(found.name)
+                continue
             try:
                 item = parse_item(found.name)
             except NotAName:
@@ -271,18 +278,22 @@ class Recovery:
         if not item.is_tagged:
             self._quarantine(path, "its name doesn't say both size and checksum")
             return None
+        return str(item) if self._is_latest(path, item.id, index, also_ready=also_ready) else None
+
+    def _is_latest(self, path: str, id: str, index: QueueIndex, *, also_ready: bool) -> bool:
+        """Whether the entry counts; if it is in a later state elsewhere, it is dropped."""
         if (
-            item.id in self._removed
-            or index.find_hidden(item.id) is not None
-            or (also_ready and (item.id in self._sent or index.ready.find(item.id) is not None))
+            id in self._removed
+            or index.find_hidden(id) is not None
+            or (also_ready and (id in self._sent or index.ready.find(id) is not None))
         ):
             self._drop(path)
             folder = layout.folder_of(path)
             self._superseded[folder] = self._superseded.get(folder, 0) + 1
-            return None
+            return False
         if also_ready:
-            self._sent.add(item.id)
-        return str(item)
+            self._sent.add(id)
+        return True
 
     def _batch_folder(
         self, path: str, batch: Batch, index: QueueIndex, *, also_ready: bool
@@ -295,8 +306,18 @@ class Recovery:
             # A move out of it, of a process that died, may not be durable yet.
             self._root.syncer.folder_changed(path)
         names: list[str] = []
+        bytes = 0
         for found in self._scan(path):
             inside = path_in(path, found.name)
+            length = length_of_plain(found.name) if found.kind is Kind.FILE else None
+            if length is not None:
+                # There may be millions of these.
+                id = id_of(found.name)
+                self._root.ids.rise_above(id)
+                if self._is_latest(inside, id, index, also_ready=also_ready):
+                    names.append(found.name)
+                    bytes += length
+                continue
             try:
                 entry = parse_entry(found.name)
             except NotAName:
@@ -305,10 +326,11 @@ class Recovery:
             read = self._item(found, inside, entry, index, also_ready=also_ready)
             if isinstance(read, str):
                 names.append(read)
+                bytes += entry.length
         if not names:
             self._root.drop_after_sync(path)
             return None
-        return BatchFolder(batch, names, sum(map(length_of, names)))
+        return BatchFolder(batch, names, bytes)
 
     def _scan(self, path: str) -> list[Found]:
         """The names in a folder; one that can't be read is left alone and stops nothing."""

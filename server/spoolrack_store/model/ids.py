@@ -52,6 +52,8 @@ class IdMaker:
         self._random = random
         self._millis = 0
         self._fraction = 0
+        self._seen = ""
+        """The highest id that it was told to rise above, and has."""
 
     def make(self) -> str:
         now = self._clock.wall()
@@ -72,9 +74,12 @@ class IdMaker:
         Called with what a restart finds on disk: a clock that went back while the process was away
         must not put new messages before old ones.
         """
+        if id <= self._seen:
+            return
         millis = sent_at(id)
         if millis > self._clock.wall() + PLAUSIBLE_LEAD:
             return
+        self._seen = id
         digits = id.replace("-", "")
         version, high = int(digits[12], 16), int(digits[13:16], 16)
         variant, low = divmod(int(digits[16:], 16), 1 << _LOW_BITS)
