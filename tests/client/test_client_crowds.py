@@ -79,6 +79,10 @@ class Sent:
         with self.lock:
             self.not_sent.append(item)
 
+    def tell_not_sent_yet(self, item: int) -> None:
+        if not self.items[item]:
+            self.tell_not_sent(item)
+
     def check(self, merged: Coalescer[int, int]) -> None:
         assert merged.under_way == merged.waiting == 0
         assert set(self.items.values()) <= {1}, "an item was sent twice"
@@ -99,9 +103,7 @@ async def submit_one(merged: Coalescer[int, int], sent: Sent, item: int, deadlin
     except asyncio.CancelledError:
         if item not in sent.items:
             # With others in its call, it may be just about to set off.
-            asyncio.get_running_loop().call_later(
-                LONGEST, lambda: sent.items[item] or sent.tell_not_sent(item)
-            )
+            asyncio.get_running_loop().call_later(LONGEST, sent.tell_not_sent_yet, item)
         raise
 
 
