@@ -230,6 +230,23 @@ class Committer:
             ticks, self._ticks = self._ticks, []
             news, self._news = self._news, []
             draining = self._draining
+        try:
+            yield from self._do(waiting, ticks, news, draining)
+        except GeneratorExit:
+            raise  # Nobody drives it to its end: all is over.
+        except BaseException as error:
+            # Ctrl-C, where the thread isn't ours alone. Nobody may wait for ever for what it broke off.
+            log.exception("a commit was broken off")
+            self._fail(f"a commit was broken off by {type(error).__name__}", waiting, ticks, news)
+            raise
+
+    def _do(
+        self,
+        waiting: Sequence[_Waiting],
+        ticks: Sequence[Future[Millis | None]],
+        news: Sequence[Future[bool]],
+        draining: bool,
+    ) -> Cycle:
         # Before it is decided whose receives are worth a try.
         if news and not self._heed(news, waiting, ticks):
             return
@@ -345,6 +362,7 @@ class Committer:
         detail: str,
         begun: Sequence[Parked | _Waiting],
         ticks: Sequence[Future[Millis | None]],
+        news: Sequence[Future[bool]] = (),
     ) -> None:
         """Promise nothing more: only a restart can tell what is durable."""
         log.critical("nothing is promised until a restart: %s", detail)
@@ -353,7 +371,7 @@ class Committer:
             self._failure = failure
             waiting, self._waiting = self._waiting, []
             later, self._ticks = self._ticks, []
-            news, self._news = self._news, []
+            more, self._news = self._news, []
             callbacks, self._on_failure = self._on_failure, []
         # Before anybody is told: whoever then asks how the server is hears the same.
         for callback in callbacks:
@@ -365,9 +383,11 @@ class Committer:
         for parked in self._parking.take_all():
             _fail(parked.future, failure)
         for tick in [*ticks, *later]:
-            tick.set_result(None)
-        for heard in news:
-            heard.set_result(False)
+            if not tick.done():
+                tick.set_result(None)
+        for heard in [*news, *more]:
+            if not heard.done():
+                heard.set_result(False)
 
 
 def _answer(future: Future[Any], result: object) -> bool:
