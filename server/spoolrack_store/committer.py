@@ -235,10 +235,12 @@ class Committer:
         except GeneratorExit:
             raise  # Nobody drives it to its end: all is over.
         except BaseException as error:
-            # Ctrl-C, where the thread isn't ours alone. Nobody may wait for ever for what it broke off.
-            log.exception("a commit was broken off")
-            self._fail(f"a commit was broken off by {type(error).__name__}", waiting, ticks, news)
-            raise
+            # A fault of ours; or Ctrl-C, where the thread isn't ours alone. Nobody may wait for ever.
+            log.exception("the store has a fault and stops")
+            what = f"a fault of ours, {type(error).__name__}; the log has it"
+            self._fail(what, waiting, ticks, news)
+            if not isinstance(error, Exception):
+                raise
 
     def _do(
         self,
@@ -248,8 +250,11 @@ class Committer:
         draining: bool,
     ) -> Cycle:
         # Before it is decided whose receives are worth a try.
-        if news and not self._heed(news, waiting, ticks):
-            return
+        if news:
+            with self._changing:
+                self._engine.heed()
+            for heard in news:
+                heard.set_result(bool(self._parking))
         while self._left:
             self._parking.leave(self._left.popleft())
         if draining:
@@ -284,25 +289,6 @@ class Committer:
                 self._answer_receive(parked.request, parked.future, outcome)
         for each, outcome in zip(begun, outcomes[len(tried) :], strict=True):
             self._tell(each, outcome)
-
-    def _heed(
-        self,
-        news: Sequence[Future[bool]],
-        waiting: Sequence[_Waiting],
-        ticks: Sequence[Future[Millis | None]],
-    ) -> bool:
-        """Take in what others have done; False if a fault of ours ended everything."""
-        try:
-            with self._changing:
-                self._engine.heed()
-        except Exception as error:
-            log.exception("the store has a fault and stops")
-            self._fail(f"a fault of ours, {type(error).__name__}; the log has it", waiting, ticks)
-            return False
-        finally:
-            for heard in news:
-                heard.set_result(bool(self._parking))
-        return True
 
     def _commit(
         self, requests: Sequence[Request[Any]], tick: bool

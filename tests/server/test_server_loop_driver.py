@@ -17,6 +17,7 @@ from spoolrack_server.answers import answer
 from spoolrack_server.loop_driver import LoopDriver
 from spoolrack_store.effort import SHORT_MESSAGES, are_short
 from spoolrack_store.files.disk import LocalDisk
+from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.errors import Draining, OutcomeUnknown, StoreFailed
 from spoolrack_store.model.operations import (
@@ -201,6 +202,20 @@ async def test_a_receive_that_waits_is_answered_in_time_and_by_a_send(tmp_path: 
         await answer(store.submit(sending(b"one")))
         (message,) = await answer(waiting)
         assert message.body == b"one"
+
+
+async def test_a_receive_that_waits_is_answered_in_time_also_where_nothing_else_wakes_the_store(
+    tmp_path: Path,
+) -> None:
+    clock = SystemClock()
+    driver = LoopDriver(clock)
+    store = await asyncio.to_thread(
+        Store.open, tmp_path, clock=clock, chores=Chores(ticks=False), driver=driver
+    )
+    async with asyncio.timeout(PATIENCE):
+        await answer(store.submit(CreateQueue(name="q", settings=QueueSettings())))
+        assert await answer(store.submit(Receive(queue="q", wait=Millis(20)))) == []
+        await asyncio.to_thread(store.close)
 
 
 async def test_other_threads_are_served_as_well(tmp_path: Path) -> None:
