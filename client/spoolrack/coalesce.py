@@ -85,6 +85,11 @@ class Coalescer(Generic[Item, Result]):
         """Callers who wait for a place."""
         return len(self._waiting)
 
+    @property
+    def keeps_together(self) -> bool:
+        """Whether one call at a time carries all."""
+        return self._company.keeps_together
+
     async def submit(self, item: Item, deadline: float) -> Result:
         """The result of one item; raises the error of the call that carried it.
 
@@ -203,6 +208,10 @@ class Coalescer(Generic[Item, Result]):
                 passenger.place = _Place.TRAVELS
                 batch.append(passenger)
             self._company.sets_off(len(batch))
+            # There may be a place more than before, and some who didn't fit in here.
+            heir = self._heir()
+        if heir is not None and heir.signal is not None:
+            heir.signal.set()
         return batch
 
     async def _travel(self, batch: list[_Passenger[Item, Result]]) -> None:

@@ -26,7 +26,8 @@ class Company:
         self.until = 0.0
         """When those who are waited for are late."""
         self.keeps_together = False
-        """Whether they came back in time when they were last waited for: then one call carries all."""
+        """Whether they came back in time when they were last waited for, and are few: then one call
+        carries all."""
         self._expected = 0
         self._rest = 0
         self._pause = 1
@@ -34,10 +35,13 @@ class Company:
     def landed(self, travelled: int, waiting: int, now: float, took: float) -> None:
         """A call for so many is answered, after `took` seconds; others wait for the next one."""
         self._expected = 0
+        callers = travelled + waiting
+        if callers > SMALL:
+            self.keeps_together = False
         if self._rest:
             self._rest -= 1
-        elif 2 <= travelled + waiting <= SMALL:
-            self._expected = travelled + waiting
+        elif 2 <= callers <= SMALL:
+            self._expected = callers
             self.until = now + min(LONGEST, SHARE * took)
 
     def is_missing(self, gathered: int, now: float) -> bool:

@@ -76,8 +76,13 @@ class LoopDriver:
         else:
             self._run_beside(lambda: run_whole(self._committer), self._end)
 
-    def _go_on(self, cycle: Cycle, error: Exception | None) -> None:
-        work = step(cycle, error)
+    def _go_on(self, cycle: Cycle, error: BaseException | None) -> None:
+        try:
+            work = step(cycle, error)
+        except BaseException:
+            # Ctrl-C: who runs the loop hears of it, and may run it again to close the store.
+            self._end(None)
+            raise
         if work is None:
             self._end(None)
         else:
@@ -86,16 +91,16 @@ class LoopDriver:
             )
 
     def _run_beside(
-        self, work: Callable[[], Exception | None], then: Callable[[Exception | None], None]
+        self, work: Callable[[], Exception | None], then: Callable[[BaseException | None], None]
     ) -> None:
         """Do `work` in the other thread, and go on with what it answers in this one."""
 
         def done(future: Future[Exception | None]) -> None:
-            self._loop.call_soon_threadsafe(then, future.result())
+            self._loop.call_soon_threadsafe(then, future.exception() or future.result())
 
         self._beside.submit(work).add_done_callback(done)
 
-    def _end(self, _: Exception | None) -> None:
+    def _end(self, _: BaseException | None) -> None:
         self._is_at_work = False
         # After what the loop has to do first: more may have come.
         self._loop.call_soon(self._look)

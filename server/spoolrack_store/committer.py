@@ -230,9 +230,31 @@ class Committer:
             ticks, self._ticks = self._ticks, []
             news, self._news = self._news, []
             draining = self._draining
+        try:
+            yield from self._do(waiting, ticks, news, draining)
+        except GeneratorExit:
+            raise  # Nobody drives it to its end: all is over.
+        except BaseException as error:
+            # A fault of ours; or Ctrl-C, where the thread isn't ours alone. Nobody may wait for ever.
+            log.exception("the store has a fault and stops")
+            what = f"a fault of ours, {type(error).__name__}; the log has it"
+            self._fail(what, waiting, ticks, news)
+            if not isinstance(error, Exception):
+                raise
+
+    def _do(
+        self,
+        waiting: Sequence[_Waiting],
+        ticks: Sequence[Future[Millis | None]],
+        news: Sequence[Future[bool]],
+        draining: bool,
+    ) -> Cycle:
         # Before it is decided whose receives are worth a try.
-        if news and not self._heed(news, waiting, ticks):
-            return
+        if news:
+            with self._changing:
+                self._engine.heed()
+            for heard in news:
+                heard.set_result(bool(self._parking))
         while self._left:
             self._parking.leave(self._left.popleft())
         if draining:
@@ -267,25 +289,6 @@ class Committer:
                 self._answer_receive(parked.request, parked.future, outcome)
         for each, outcome in zip(begun, outcomes[len(tried) :], strict=True):
             self._tell(each, outcome)
-
-    def _heed(
-        self,
-        news: Sequence[Future[bool]],
-        waiting: Sequence[_Waiting],
-        ticks: Sequence[Future[Millis | None]],
-    ) -> bool:
-        """Take in what others have done; False if a fault of ours ended everything."""
-        try:
-            with self._changing:
-                self._engine.heed()
-        except Exception as error:
-            log.exception("the store has a fault and stops")
-            self._fail(f"a fault of ours, {type(error).__name__}; the log has it", waiting, ticks)
-            return False
-        finally:
-            for heard in news:
-                heard.set_result(bool(self._parking))
-        return True
 
     def _commit(
         self, requests: Sequence[Request[Any]], tick: bool
@@ -345,6 +348,7 @@ class Committer:
         detail: str,
         begun: Sequence[Parked | _Waiting],
         ticks: Sequence[Future[Millis | None]],
+        news: Sequence[Future[bool]] = (),
     ) -> None:
         """Promise nothing more: only a restart can tell what is durable."""
         log.critical("nothing is promised until a restart: %s", detail)
@@ -353,7 +357,7 @@ class Committer:
             self._failure = failure
             waiting, self._waiting = self._waiting, []
             later, self._ticks = self._ticks, []
-            news, self._news = self._news, []
+            more, self._news = self._news, []
             callbacks, self._on_failure = self._on_failure, []
         # Before anybody is told: whoever then asks how the server is hears the same.
         for callback in callbacks:
@@ -365,9 +369,11 @@ class Committer:
         for parked in self._parking.take_all():
             _fail(parked.future, failure)
         for tick in [*ticks, *later]:
-            tick.set_result(None)
-        for heard in news:
-            heard.set_result(False)
+            if not tick.done():
+                tick.set_result(None)
+        for heard in [*news, *more]:
+            if not heard.done():
+                heard.set_result(False)
 
 
 def _answer(future: Future[Any], result: object) -> bool:

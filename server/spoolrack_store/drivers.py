@@ -33,7 +33,7 @@ def _run(committer: Committer) -> None:
         run_whole(committer)
 
 
-def step(cycle: Cycle, error: Exception | None) -> Work | None:
+def step(cycle: Cycle, error: BaseException | None) -> Work | None:
     """Go on with a commit, after its sync or for the first time; what is to be synced next, if any."""
     try:
         return next(cycle) if error is None else cycle.throw(error)

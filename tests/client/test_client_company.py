@@ -65,6 +65,15 @@ def test_who_does_not_come_back_is_waited_for_ever_less_often() -> None:
     assert max(pauses) == RAREST + 1
 
 
+def test_a_crowd_that_has_grown_large_keeps_together_no_more() -> None:
+    company = Company()
+    company.landed(4, 0, now=1.0, took=1.0)
+    company.sets_off(4)
+    assert company.keeps_together
+    company.landed(4, SMALL, now=2.0, took=1.0)
+    assert not company.keeps_together
+
+
 class SlowClock(Tasks):
     """Each call takes a second, and whatever else is done next to nothing."""
 
@@ -94,6 +103,28 @@ async def test_tasks_in_a_loop_come_to_share_every_call() -> None:
     await asyncio.gather(*[sending() for _ in range(4)])
     assert sum(batches) == 200
     assert batches.count(4) >= 40, batches
+
+
+async def test_a_large_crowd_has_two_calls_under_way_also_where_a_few_kept_together() -> None:
+    runtime, under_way = SlowClock(), [0]
+
+    async def call(items: Sequence[int], timeout: float) -> list[int]:
+        under_way.append(merged.under_way)
+        await asyncio.sleep(0)
+        runtime.now += 1.0
+        return list(items)
+
+    merged: Coalescer[int, int] = Coalescer(runtime, call, lambda item: 0, max_batch=8)
+
+    async def sending() -> None:
+        for _ in range(20):
+            await merged.submit(1, FAR)
+
+    await asyncio.gather(*[sending() for _ in range(4)])
+    assert under_way[-4:] == [1] * 4
+    under_way.clear()
+    await asyncio.gather(*[sending() for _ in range(4 * SMALL)])
+    assert under_way.count(MAX_CALLS) > len(under_way) / 2, under_way
 
 
 @pytest.mark.parametrize("crowd", [2, 3, 5, 9, 40])

@@ -6,8 +6,10 @@ import asyncio
 import errno
 import threading
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from faulty_disk import FaultyDisk
@@ -15,8 +17,9 @@ from spoolrack_server.answers import answer
 from spoolrack_server.loop_driver import LoopDriver
 from spoolrack_store.effort import SHORT_MESSAGES, are_short
 from spoolrack_store.files.disk import LocalDisk
+from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.clock import Millis, SystemClock
-from spoolrack_store.model.errors import Draining, OutcomeUnknown
+from spoolrack_store.model.errors import Draining, OutcomeUnknown, StoreFailed
 from spoolrack_store.model.operations import (
     ById,
     CreateQueue,
@@ -31,6 +34,9 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
+PATIENCE: Final = 20.0
+"""Seconds: only a defect takes longer."""
+
 
 class WatchedDisk(FaultyDisk):
     """Remembers which threads rename and which sync."""
@@ -40,7 +46,13 @@ class WatchedDisk(FaultyDisk):
         self.renaming: set[int] = set()
         self.syncing: set[int] = set()
 
+        self.interruption: BaseException | None = None
+        """Comes in the midst of the next rename."""
+
     def rename(self, source: str, target: str) -> None:
+        interruption, self.interruption = self.interruption, None
+        if interruption is not None:
+            raise interruption
         self.renaming.add(threading.get_ident())
         super().rename(source, target)
 
@@ -113,6 +125,75 @@ async def test_a_failed_sync_is_told_and_ends_all(tmp_path: Path) -> None:
         assert store.failure is not None
 
 
+def test_ctrl_c_in_the_midst_of_a_commit_ends_the_store_and_keeps_nobody_waiting(
+    tmp_path: Path,
+) -> None:
+    async def interrupted() -> None:
+        disk.interruption = KeyboardInterrupt()
+        sent.append(store.submit(sending(b"one")))
+        sent.append(store.submit(sending(b"two")))
+        await answer(sent[0])
+
+    async def submit_more() -> BaseException | None:
+        return await asyncio.to_thread(store.submit(sending(b"three")).exception, PATIENCE)
+
+    async def close() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.to_thread(store.close)
+
+    sent: list[Future[Any]] = []
+    clock, disk = SystemClock(), WatchedDisk(tmp_path)
+    # By a loop of our own: `asyncio.run` would turn a first Ctrl-C into a cancelled task.
+    loop = asyncio.new_event_loop()
+    driver = loop.run_until_complete(made(clock))
+    store = loop.run_until_complete(
+        asyncio.to_thread(Store.open, tmp_path, clock=clock, disk=disk, driver=driver)
+    )
+    loop.run_until_complete(answer(store.submit(CreateQueue(name="q", settings=QueueSettings()))))
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(interrupted())
+    assert isinstance(loop.run_until_complete(submit_more()), StoreFailed)
+    loop.run_until_complete(close())
+    assert [type(each.exception(PATIENCE)) for each in sent] == [OutcomeUnknown] * 2
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
+async def made(clock: SystemClock) -> LoopDriver:
+    return LoopDriver(clock)
+
+
+async def test_a_sync_that_breaks_off_ends_the_store_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+    class BreaksOff(BaseException):
+        pass
+
+    class BreakingDisk(WatchedDisk):
+        def sync_folder(self, path: str) -> None:
+            if self.breaks:
+                raise BreaksOff
+            super().sync_folder(path)
+
+        def sync_all(self) -> None:
+            if self.breaks:
+                raise BreaksOff
+            super().sync_all()
+
+        breaks = False
+
+    clock, disk = SystemClock(), BreakingDisk(tmp_path)
+    driver = LoopDriver(clock)
+    store = await asyncio.to_thread(Store.open, tmp_path, clock=clock, disk=disk, driver=driver)
+    await answer(store.submit(CreateQueue(name="q", settings=QueueSettings())))
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: told.append(what["exception"]))
+    disk.breaks = True
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(OutcomeUnknown):
+            await answer(store.submit(sending(b"one", b"two")))
+        await asyncio.to_thread(store.close)
+    assert [type(each) for each in told] == [BreaksOff]
+
+
 async def test_a_receive_that_waits_is_answered_in_time_and_by_a_send(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, _):
         assert await answer(store.submit(Receive(queue="q", wait=Millis(20)))) == []
@@ -121,6 +202,20 @@ async def test_a_receive_that_waits_is_answered_in_time_and_by_a_send(tmp_path: 
         await answer(store.submit(sending(b"one")))
         (message,) = await answer(waiting)
         assert message.body == b"one"
+
+
+async def test_a_receive_that_waits_is_answered_in_time_also_where_nothing_else_wakes_the_store(
+    tmp_path: Path,
+) -> None:
+    clock = SystemClock()
+    driver = LoopDriver(clock)
+    store = await asyncio.to_thread(
+        Store.open, tmp_path, clock=clock, chores=Chores(ticks=False), driver=driver
+    )
+    async with asyncio.timeout(PATIENCE):
+        await answer(store.submit(CreateQueue(name="q", settings=QueueSettings())))
+        assert await answer(store.submit(Receive(queue="q", wait=Millis(20)))) == []
+        await asyncio.to_thread(store.close)
 
 
 async def test_other_threads_are_served_as_well(tmp_path: Path) -> None:

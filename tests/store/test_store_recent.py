@@ -57,6 +57,17 @@ def test_its_attributes_are_those_that_the_file_holds(rig: EngineRig) -> None:
     assert (recent.id, recent.size, recent.sent_at) == (read.id, read.size, read.sent_at)
 
 
+def test_what_becomes_of_a_senders_attributes_later_changes_no_message(rig: EngineRig) -> None:
+    attributes: dict[str, str | bytes] = {"kind": "text"}
+    one, two = (Outgoing(body=body, attributes=attributes) for body in (b"one", b"two"))
+    rig.ask(Send(queue="q", messages=[one, two]))
+    attributes["kind"] = "changed"
+    for message in rig.receive(2):
+        assert message.attributes == {"kind": "text"}
+        assert isinstance(message.attributes, dict)
+        message.attributes.clear()
+
+
 def test_what_is_delivered_again_is_read_from_its_file(rig: EngineRig, disk: FaultyDisk) -> None:
     rig.send(b"one", b"two")
     receipts = [message.receipt or "" for message in rig.receive(2)]

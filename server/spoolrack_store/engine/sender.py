@@ -103,9 +103,9 @@ class Sender:
         self._root = root
         self._catalog = catalog
         self._unpublished: list[Written] = []
+        """Durable, but the move into the queue failed: tried again by every `retry`."""
         self._space: Space | None = None
         """What room there was when this commit looked."""
-        """Durable, but the move into the queue failed: tried again by every `retry`."""
         self._entering: dict[str, tuple[int, int]] = {}
         """Messages and bytes, by queue, that are written and not yet published."""
 
@@ -163,7 +163,9 @@ class Sender:
         for at, message in enumerate(messages):
             try:
                 trailer = self._trailer(live, message)
-                pending = _Pending(message.body, message.attributes, trailer, results, at)
+                # A copy: it may be delivered from memory, and must be what was written then, too.
+                attributes = dict(message.attributes)
+                pending = _Pending(message.body, attributes, trailer, results, at)
                 delay = self._admit(live, message, pending.bytes)
             except StoreError as error:
                 results[at] = error
