@@ -91,7 +91,7 @@ class _Queue:
         return outcome.deleted / outcome.seconds
 
     def take_first(self) -> None:
-        """Return when the server, which may be starting, has handed out a message, and taken it back."""
+        """Return when the server, which may be starting, has handed out a message; delete that."""
         driver = self._system.connect(self.name)
         while not (found := driver.receive(1)):
             pass
