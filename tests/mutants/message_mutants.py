@@ -79,7 +79,7 @@ MESSAGE_MUTANTS: Final = (
         breaks="where a crash left one id in two places, the later state wins",
         edits=edit(
             "engine/recovery.py",
-            "            item.id in self._removed\n            or index",
+            "            id in self._removed\n            or index",
             "            index",
         ),
         caught_by=(_RECOVERY,),
@@ -87,7 +87,7 @@ MESSAGE_MUTANTS: Final = (
     Mutant(
         name="ids-start-anew",
         breaks="new messages stand behind old ones after a restart, whatever the clock did",
-        edits=edit("engine/recovery.py", "        self._root.ids.rise_above(item.id)\n", ""),
+        edits=edit("model/ids.py", "        if id <= self._seen:\n", "        if id:\n"),
         caught_by=(_RECOVERY,),
     ),
     # Order and content.
