@@ -7,8 +7,8 @@ comments in `protos/spoolrack/v1` say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -21,6 +21,7 @@ from spoolrack_store.model.errors import (
     InvalidQueueName,
     InvalidRequest,
     InvalidSetting,
+    StoreError,
 )
 from spoolrack_store.model.ids import is_id
 from spoolrack_store.model.names import is_queue_name
@@ -35,6 +36,9 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY, MIB, QueueSettings
 from spoolrack_store.model.transitions import State
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 MAX_COUNT: Final = 1_000
 """Messages, targets, changes or items of a page in one request."""
@@ -125,6 +129,19 @@ def check_count(count: int, what: str) -> None:
         raise InvalidRequest(
             what=f"the number of {what}", value=count, rule=f"must be from 1 to {MAX_COUNT}"
         )
+
+
+def each(convert: Callable[[S], T], messages: Iterable[S]) -> tuple[list[StoreError | None], list[T]]:
+    """For each message why it is refused, None for those that are valid; and these, converted."""
+    refused: list[StoreError | None] = []
+    valid: list[T] = []
+    for message in messages:
+        try:
+            valid.append(convert(message))
+            refused.append(None)
+        except StoreError as error:
+            refused.append(error)
+    return refused, valid
 
 
 # Queues.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.operations import Delete, Target
+from spoolrack_store.model.operations import Delete
 from spoolrack_store.store import Store
 
 from . import convert
@@ -34,14 +34,7 @@ def start(store: Store, queue: str, targets: Sequence[rpc.DeleteTarget]) -> Dele
     """Hand a delete to the store; raises the `StoreError` of a request that is wrong as a whole."""
     convert.queue_name(queue)
     convert.check_count(len(targets), "targets")
-    refused: list[StoreError | None] = []
-    valid: list[Target] = []
-    for target in targets:
-        try:
-            valid.append(convert.target(target))
-            refused.append(None)
-        except StoreError as error:
-            refused.append(error)
+    refused, valid = convert.each(convert.target, targets)
     return Deleting(refused, store.submit(Delete(queue=queue, targets=valid)))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.operations import Outgoing, Send, Sent
+from spoolrack_store.model.operations import Send, Sent
 from spoolrack_store.store import Store
 
 from . import convert
@@ -40,14 +40,7 @@ def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> S
     """Hand a send to the store; raises the `StoreError` of a request that is wrong as a whole."""
     convert.queue_name(queue)
     convert.check_count(len(messages), "messages")
-    refused: list[StoreError | None] = []
-    valid: list[Outgoing] = []
-    for message in messages:
-        try:
-            valid.append(convert.outgoing(message))
-            refused.append(None)
-        except StoreError as error:
-            refused.append(error)
+    refused, valid = convert.each(convert.outgoing, messages)
     # Also with none that is valid: the store knows whether there is such a queue.
     return Sending(refused, store.submit(Send(queue=queue, messages=valid)))
 

@@ -219,14 +219,11 @@ class QueueService:
     ) -> rpc.ChangeVisibilityResponse:
         queue = convert.queue_name(request.queue)
         convert.check_count(len(request.changes), "changes")
-        changes = [_or_error(convert.change, change) for change in request.changes]
-        valid: list[ops.VisibilityChange] = [
-            change for change in changes if not isinstance(change, StoreError)
-        ]
+        refused, valid = convert.each(convert.change, request.changes)
         answers = iter(await self._ask(ops.ChangeVisibility(queue=queue, changes=valid)))
         response = rpc.ChangeVisibilityResponse()
-        for change in changes:
-            answer = change if isinstance(change, StoreError) else next(answers)
+        for error in refused:
+            answer = next(answers) if error is None else error
             if isinstance(answer, StoreError):
                 response.results.add(error=error_of(answer))
             elif answer is None:
@@ -298,10 +295,3 @@ def _token(check: Callable[[str], str], token: str) -> str:
         raise InvalidRequest(
             what="page_token", value=token, rule="must be the next_page_token of the page before"
         ) from error
-
-
-def _or_error(convert: Callable[[S], T], message: S) -> T | StoreError:
-    try:
-        return convert(message)
-    except StoreError as error:
-        return error

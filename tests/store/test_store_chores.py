@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from pathlib import Path
 
 import pytest
+from faulty_disk import FaultyDisk
 from memory_disk import MemoryDisk
 from spoolrack_store.engine.reaper import Reaper
 from spoolrack_store.engine.sweep import SWEEP_EVERY
@@ -292,3 +294,19 @@ def test_a_folder_that_others_reap_at_the_same_time_is_reaped_to_the_end() -> No
     assert disk.scan("remove") == []
     assert reaper.unlinked == 2
     assert not reaper.refused
+
+
+def test_a_file_that_may_not_be_unlinked_is_told_as_that_and_left_for_the_next_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = FaultyDisk(MemoryDisk())
+    disk.make_folder("remove")
+    path = f"remove/q:{FOREIGN},s1,c00000000"
+    disk.create(path, [b"x"], sync=False)
+    disk.fail(errno.EPERM, "unlink")
+    reaper = Reaper(disk, set())
+    reaper.give([path])
+    assert reaper.reap(10) == 1
+    assert reaper.refused == {path}
+    assert reaper.unlinked == 0
+    assert "Operation not permitted" in caplog.text
