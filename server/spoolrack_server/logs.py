@@ -42,8 +42,9 @@ def make_log(
         processors.append(
             structlog.processors.LogfmtRenderer(key_order=["time", "level", "event"], drop_missing=True)
         )
+    # A line in one write: several processes may share the stream, and Python may be told not to buffer.
     log: Log = structlog.wrap_logger(
-        structlog.PrintLogger(stream or sys.stderr),
+        structlog.WriteLogger(stream or sys.stderr),
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,

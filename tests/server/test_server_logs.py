@@ -28,3 +28,16 @@ def test_what_is_below_the_level_is_not_written() -> None:
     stream = io.StringIO()
     make_log(stream=stream).debug("a call")
     assert stream.getvalue() == ""
+
+
+def test_an_event_is_one_write_so_that_servers_can_share_a_stream() -> None:
+    class Counted(io.StringIO):
+        writes = 0
+
+        def write(self, text: str) -> int:
+            self.writes += 1
+            return super().write(text)
+
+    stream = Counted()
+    make_log(stream=stream).info("stopped")
+    assert (stream.writes, stream.getvalue()[-1]) == (1, "\n")
