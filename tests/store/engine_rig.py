@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from spoolrack_store.engine.engine import Engine, Outcome, Work
+from spoolrack_store.engine.engine import Engine, Work
+from spoolrack_store.engine.order import Outcome
 from spoolrack_store.engine.peers import Watch
 from spoolrack_store.engine.recent import RECENT_BYTES
 from spoolrack_store.engine.views import Sight

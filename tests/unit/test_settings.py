@@ -18,6 +18,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "delivery_delay": (0, 365 * DAY),
     "max_receives": (0, 1_000_000_000),
     "retention": (0, 3650 * DAY),
+    "deduplication_window": (1_000, 14 * DAY),
     "max_messages": (0, 1_000_000_000),
     "max_bytes": (0, 2**50),
     "max_message_size": (1, 64 * 1024 * 1024),
@@ -56,6 +57,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "max_bytes": 0,
         "max_message_size": 1024 * 1024,
         "relaxed_leases": False,
+        "deduplication_window": 300_000,
     }
 
 

@@ -142,6 +142,7 @@ class QueueSettings(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     MAX_MESSAGE_SIZE_FIELD_NUMBER: _builtins.int
     LEASE_DURABILITY_FIELD_NUMBER: _builtins.int
+    DEDUPLICATION_WINDOW_FIELD_NUMBER: _builtins.int
     max_receives: _builtins.int
     """A message whose leases have ended so many times without a delete moves to the dead-letter queue.
     0: never. Goes with dead_letter_queue: both or neither.
@@ -176,6 +177,12 @@ class QueueSettings(_message.Message):
         Absent or 0: they are kept for ever.
         """
 
+    @_builtins.property
+    def deduplication_window(self) -> _duration_pb2.Duration:
+        """How long a deduplication_id is remembered, from 1 second to 14 days, counted from the send that
+        first carried it. Absent: 5 minutes.
+        """
+
     def __init__(
         self,
         *,
@@ -188,10 +195,11 @@ class QueueSettings(_message.Message):
         max_bytes: _builtins.int = ...,
         max_message_size: _builtins.int = ...,
         lease_durability: Global___LeaseDurability.ValueType = ...,
+        deduplication_window: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["delivery_delay", b"delivery_delay", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letter_queue", b"dead_letter_queue", "delivery_delay", b"delivery_delay", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letter_queue", b"dead_letter_queue", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -327,8 +335,14 @@ class OutgoingMessage(_message.Message):
     BODY_FIELD_NUMBER: _builtins.int
     ATTRIBUTES_FIELD_NUMBER: _builtins.int
     DELAY_FIELD_NUMBER: _builtins.int
+    DEDUPLICATION_ID_FIELD_NUMBER: _builtins.int
     body: _builtins.bytes
     """The body: any bytes, up to the queue's max_message_size. May be empty."""
+    deduplication_id: _builtins.str
+    """Names what is sent, for the sender: 1 to 128 characters. Within the queue's deduplication_window a
+    message with an id that was sent before is not stored again; the answer is the first one's id, also
+    if that was deleted since. Empty: each send is a message of its own.
+    """
     @_builtins.property
     def attributes(self) -> _containers.MessageMap[_builtins.str, Global___Attribute]:
         """Attributes by name. A name has 1 to 256 bytes; names and values together up to 64 KiB."""
@@ -343,10 +357,11 @@ class OutgoingMessage(_message.Message):
         body: _builtins.bytes = ...,
         attributes: _abc.Mapping[_builtins.str, Global___Attribute] | None = ...,
         delay: _duration_pb2.Duration | None = ...,
+        deduplication_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["delay", b"delay"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "delay", b"delay"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "deduplication_id", b"deduplication_id", "delay", b"delay"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

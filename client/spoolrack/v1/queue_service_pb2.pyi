@@ -413,8 +413,11 @@ class SentMessage(_message.Message):
 
     ID_FIELD_NUMBER: _builtins.int
     SEND_TIME_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The message's id."""
+    duplicate: _builtins.bool
+    """Whether it was sent before: this is the id of the first message with its deduplication_id."""
     @_builtins.property
     def send_time(self) -> _timestamp_pb2.Timestamp:
         """When it was sent."""
@@ -424,10 +427,11 @@ class SentMessage(_message.Message):
         *,
         id: _builtins.str = ...,
         send_time: _timestamp_pb2.Timestamp | None = ...,
+        duplicate: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["send_time", b"send_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "send_time", b"send_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate", "id", b"id", "send_time", b"send_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

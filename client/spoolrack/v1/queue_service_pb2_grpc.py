@@ -4,6 +4,8 @@ import grpc
 import warnings
 
 from spoolrack.v1 import queue_service_pb2 as spoolrack_dot_v1_dot_queue__service__pb2
+from spoolrack.v1 import reservation_pb2 as spoolrack_dot_v1_dot_reservation__pb2
+from spoolrack.v1 import staging_pb2 as spoolrack_dot_v1_dot_staging__pb2
 
 GRPC_GENERATED_VERSION = '1.76.0'
 GRPC_VERSION = grpc.__version__
@@ -113,6 +115,56 @@ class QueueServiceStub(object):
                 '/spoolrack.v1.QueueService/ListMessages',
                 request_serializer=spoolrack_dot_v1_dot_queue__service__pb2.ListMessagesRequest.SerializeToString,
                 response_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.ListMessagesResponse.FromString,
+                _registered_method=True)
+        self.Stage = channel.unary_unary(
+                '/spoolrack.v1.QueueService/Stage',
+                request_serializer=spoolrack_dot_v1_dot_staging__pb2.StageRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_staging__pb2.StageResponse.FromString,
+                _registered_method=True)
+        self.Publish = channel.unary_unary(
+                '/spoolrack.v1.QueueService/Publish',
+                request_serializer=spoolrack_dot_v1_dot_staging__pb2.PublishRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_staging__pb2.PublishResponse.FromString,
+                _registered_method=True)
+        self.Abort = channel.unary_unary(
+                '/spoolrack.v1.QueueService/Abort',
+                request_serializer=spoolrack_dot_v1_dot_staging__pb2.AbortRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_staging__pb2.AbortResponse.FromString,
+                _registered_method=True)
+        self.ListStages = channel.unary_unary(
+                '/spoolrack.v1.QueueService/ListStages',
+                request_serializer=spoolrack_dot_v1_dot_staging__pb2.ListStagesRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_staging__pb2.ListStagesResponse.FromString,
+                _registered_method=True)
+        self.Reserve = channel.unary_unary(
+                '/spoolrack.v1.QueueService/Reserve',
+                request_serializer=spoolrack_dot_v1_dot_reservation__pb2.ReserveRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_reservation__pb2.ReserveResponse.FromString,
+                _registered_method=True)
+        self.Confirm = channel.unary_unary(
+                '/spoolrack.v1.QueueService/Confirm',
+                request_serializer=spoolrack_dot_v1_dot_reservation__pb2.ConfirmRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_reservation__pb2.ConfirmResponse.FromString,
+                _registered_method=True)
+        self.ReadReservation = channel.unary_stream(
+                '/spoolrack.v1.QueueService/ReadReservation',
+                request_serializer=spoolrack_dot_v1_dot_reservation__pb2.ReadReservationRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_reservation__pb2.ReadReservationResponse.FromString,
+                _registered_method=True)
+        self.CommitReservations = channel.unary_unary(
+                '/spoolrack.v1.QueueService/CommitReservations',
+                request_serializer=spoolrack_dot_v1_dot_reservation__pb2.CommitReservationsRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_reservation__pb2.CommitReservationsResponse.FromString,
+                _registered_method=True)
+        self.ReleaseReservation = channel.unary_unary(
+                '/spoolrack.v1.QueueService/ReleaseReservation',
+                request_serializer=spoolrack_dot_v1_dot_reservation__pb2.ReleaseReservationRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_reservation__pb2.ReleaseReservationResponse.FromString,
+                _registered_method=True)
+        self.ListReservations = channel.unary_unary(
+                '/spoolrack.v1.QueueService/ListReservations',
+                request_serializer=spoolrack_dot_v1_dot_reservation__pb2.ListReservationsRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_reservation__pb2.ListReservationsResponse.FromString,
                 _registered_method=True)
 
 
@@ -239,6 +291,80 @@ class QueueServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Stage(self, request, context):
+        """Stores messages that nobody sees before they are published: one chunk of a stage. The answer comes
+        when they are on stable media.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Publish(self, request, context):
+        """Makes all messages of the stages appear, in one queue or several. The answer comes when that is
+        certain, also after a crash: all of them appear, or none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Abort(self, request, context):
+        """Drops a stage with all that is in it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListStages(self, request, context):
+        """Returns the stages in the order of their names, a page at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Reserve(self, request, context):
+        """Leases messages under a name. The answer comes when that is on stable media; the same name again
+        gives the same messages, also after a restart.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Confirm(self, request, context):
+        """Lengthens the hold of a reservation. One whose hold is over fails with RESERVATION_LOST.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadReservation(self, request, context):
+        """Returns messages of a reservation, as often as it is asked. One whose hold is over fails with
+        RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CommitReservations(self, request, context):
+        """Deletes the messages of a stream's reservations up to a number. A repetition is a success.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseReservation(self, request, context):
+        """Gives the messages of a reservation back; whoever asks for it again is told that it is lost.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListReservations(self, request, context):
+        """Returns the reservations, a page at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueueServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -316,6 +442,56 @@ def add_QueueServiceServicer_to_server(servicer, server):
                     servicer.ListMessages,
                     request_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.ListMessagesRequest.FromString,
                     response_serializer=spoolrack_dot_v1_dot_queue__service__pb2.ListMessagesResponse.SerializeToString,
+            ),
+            'Stage': grpc.unary_unary_rpc_method_handler(
+                    servicer.Stage,
+                    request_deserializer=spoolrack_dot_v1_dot_staging__pb2.StageRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_staging__pb2.StageResponse.SerializeToString,
+            ),
+            'Publish': grpc.unary_unary_rpc_method_handler(
+                    servicer.Publish,
+                    request_deserializer=spoolrack_dot_v1_dot_staging__pb2.PublishRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_staging__pb2.PublishResponse.SerializeToString,
+            ),
+            'Abort': grpc.unary_unary_rpc_method_handler(
+                    servicer.Abort,
+                    request_deserializer=spoolrack_dot_v1_dot_staging__pb2.AbortRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_staging__pb2.AbortResponse.SerializeToString,
+            ),
+            'ListStages': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListStages,
+                    request_deserializer=spoolrack_dot_v1_dot_staging__pb2.ListStagesRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_staging__pb2.ListStagesResponse.SerializeToString,
+            ),
+            'Reserve': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reserve,
+                    request_deserializer=spoolrack_dot_v1_dot_reservation__pb2.ReserveRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_reservation__pb2.ReserveResponse.SerializeToString,
+            ),
+            'Confirm': grpc.unary_unary_rpc_method_handler(
+                    servicer.Confirm,
+                    request_deserializer=spoolrack_dot_v1_dot_reservation__pb2.ConfirmRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_reservation__pb2.ConfirmResponse.SerializeToString,
+            ),
+            'ReadReservation': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadReservation,
+                    request_deserializer=spoolrack_dot_v1_dot_reservation__pb2.ReadReservationRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_reservation__pb2.ReadReservationResponse.SerializeToString,
+            ),
+            'CommitReservations': grpc.unary_unary_rpc_method_handler(
+                    servicer.CommitReservations,
+                    request_deserializer=spoolrack_dot_v1_dot_reservation__pb2.CommitReservationsRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_reservation__pb2.CommitReservationsResponse.SerializeToString,
+            ),
+            'ReleaseReservation': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseReservation,
+                    request_deserializer=spoolrack_dot_v1_dot_reservation__pb2.ReleaseReservationRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_reservation__pb2.ReleaseReservationResponse.SerializeToString,
+            ),
+            'ListReservations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListReservations,
+                    request_deserializer=spoolrack_dot_v1_dot_reservation__pb2.ListReservationsRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_reservation__pb2.ListReservationsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -728,6 +904,276 @@ class QueueService(object):
             '/spoolrack.v1.QueueService/ListMessages',
             spoolrack_dot_v1_dot_queue__service__pb2.ListMessagesRequest.SerializeToString,
             spoolrack_dot_v1_dot_queue__service__pb2.ListMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Stage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.QueueService/Stage',
+            spoolrack_dot_v1_dot_staging__pb2.StageRequest.SerializeToString,
+            spoolrack_dot_v1_dot_staging__pb2.StageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Publish(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.QueueService/Publish',
+            spoolrack_dot_v1_dot_staging__pb2.PublishRequest.SerializeToString,
+            spoolrack_dot_v1_dot_staging__pb2.PublishResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Abort(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.QueueService/Abort',
+            spoolrack_dot_v1_dot_staging__pb2.AbortRequest.SerializeToString,
+            spoolrack_dot_v1_dot_staging__pb2.AbortResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListStages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.QueueService/ListStages',
+            spoolrack_dot_v1_dot_staging__pb2.ListStagesRequest.SerializeToString,
+            spoolrack_dot_v1_dot_staging__pb2.ListStagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reserve(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.QueueService/Reserve',
+            spoolrack_dot_v1_dot_reservation__pb2.ReserveRequest.SerializeToString,
+            spoolrack_dot_v1_dot_reservation__pb2.ReserveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Confirm(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.QueueService/Confirm',
+            spoolrack_dot_v1_dot_reservation__pb2.ConfirmRequest.SerializeToString,
+            spoolrack_dot_v1_dot_reservation__pb2.ConfirmResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadReservation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/spoolrack.v1.QueueService/ReadReservation',
+            spoolrack_dot_v1_dot_reservation__pb2.ReadReservationRequest.SerializeToString,
+            spoolrack_dot_v1_dot_reservation__pb2.ReadReservationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CommitReservations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.QueueService/CommitReservations',
+            spoolrack_dot_v1_dot_reservation__pb2.CommitReservationsRequest.SerializeToString,
+            spoolrack_dot_v1_dot_reservation__pb2.CommitReservationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseReservation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.QueueService/ReleaseReservation',
+            spoolrack_dot_v1_dot_reservation__pb2.ReleaseReservationRequest.SerializeToString,
+            spoolrack_dot_v1_dot_reservation__pb2.ReleaseReservationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListReservations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.QueueService/ListReservations',
+            spoolrack_dot_v1_dot_reservation__pb2.ListReservationsRequest.SerializeToString,
+            spoolrack_dot_v1_dot_reservation__pb2.ListReservationsResponse.FromString,
             options,
             channel_credentials,
             insecure,

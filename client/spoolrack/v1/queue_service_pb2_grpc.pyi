@@ -6,6 +6,8 @@ The contract between Spoolrack's server and its clients."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from spoolrack.v1 import queue_service_pb2 as _queue_service_pb2
+from spoolrack.v1 import reservation_pb2 as _reservation_pb2
+from spoolrack.v1 import staging_pb2 as _staging_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -85,6 +87,34 @@ class QueueServiceStub:
     """Returns a message without leasing it."""
     ListMessages: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ListMessagesRequest, _queue_service_pb2.ListMessagesResponse]
     """Returns messages without leasing them, in order, a page at a time."""
+    Stage: _grpc.UnaryUnaryMultiCallable[_staging_pb2.StageRequest, _staging_pb2.StageResponse]
+    """Stores messages that nobody sees before they are published: one chunk of a stage. The answer comes
+    when they are on stable media.
+    """
+    Publish: _grpc.UnaryUnaryMultiCallable[_staging_pb2.PublishRequest, _staging_pb2.PublishResponse]
+    """Makes all messages of the stages appear, in one queue or several. The answer comes when that is
+    certain, also after a crash: all of them appear, or none.
+    """
+    Abort: _grpc.UnaryUnaryMultiCallable[_staging_pb2.AbortRequest, _staging_pb2.AbortResponse]
+    """Drops a stage with all that is in it."""
+    ListStages: _grpc.UnaryUnaryMultiCallable[_staging_pb2.ListStagesRequest, _staging_pb2.ListStagesResponse]
+    """Returns the stages in the order of their names, a page at a time."""
+    Reserve: _grpc.UnaryUnaryMultiCallable[_reservation_pb2.ReserveRequest, _reservation_pb2.ReserveResponse]
+    """Leases messages under a name. The answer comes when that is on stable media; the same name again
+    gives the same messages, also after a restart.
+    """
+    Confirm: _grpc.UnaryUnaryMultiCallable[_reservation_pb2.ConfirmRequest, _reservation_pb2.ConfirmResponse]
+    """Lengthens the hold of a reservation. One whose hold is over fails with RESERVATION_LOST."""
+    ReadReservation: _grpc.UnaryStreamMultiCallable[_reservation_pb2.ReadReservationRequest, _reservation_pb2.ReadReservationResponse]
+    """Returns messages of a reservation, as often as it is asked. One whose hold is over fails with
+    RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
+    """
+    CommitReservations: _grpc.UnaryUnaryMultiCallable[_reservation_pb2.CommitReservationsRequest, _reservation_pb2.CommitReservationsResponse]
+    """Deletes the messages of a stream's reservations up to a number. A repetition is a success."""
+    ReleaseReservation: _grpc.UnaryUnaryMultiCallable[_reservation_pb2.ReleaseReservationRequest, _reservation_pb2.ReleaseReservationResponse]
+    """Gives the messages of a reservation back; whoever asks for it again is told that it is lost."""
+    ListReservations: _grpc.UnaryUnaryMultiCallable[_reservation_pb2.ListReservationsRequest, _reservation_pb2.ListReservationsResponse]
+    """Returns the reservations, a page at a time."""
 
 @_typing.type_check_only
 class QueueServiceAsyncStub(QueueServiceStub):
@@ -143,6 +173,34 @@ class QueueServiceAsyncStub(QueueServiceStub):
     """Returns a message without leasing it."""
     ListMessages: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ListMessagesRequest, _queue_service_pb2.ListMessagesResponse]  # type: ignore[assignment]
     """Returns messages without leasing them, in order, a page at a time."""
+    Stage: _aio.UnaryUnaryMultiCallable[_staging_pb2.StageRequest, _staging_pb2.StageResponse]  # type: ignore[assignment]
+    """Stores messages that nobody sees before they are published: one chunk of a stage. The answer comes
+    when they are on stable media.
+    """
+    Publish: _aio.UnaryUnaryMultiCallable[_staging_pb2.PublishRequest, _staging_pb2.PublishResponse]  # type: ignore[assignment]
+    """Makes all messages of the stages appear, in one queue or several. The answer comes when that is
+    certain, also after a crash: all of them appear, or none.
+    """
+    Abort: _aio.UnaryUnaryMultiCallable[_staging_pb2.AbortRequest, _staging_pb2.AbortResponse]  # type: ignore[assignment]
+    """Drops a stage with all that is in it."""
+    ListStages: _aio.UnaryUnaryMultiCallable[_staging_pb2.ListStagesRequest, _staging_pb2.ListStagesResponse]  # type: ignore[assignment]
+    """Returns the stages in the order of their names, a page at a time."""
+    Reserve: _aio.UnaryUnaryMultiCallable[_reservation_pb2.ReserveRequest, _reservation_pb2.ReserveResponse]  # type: ignore[assignment]
+    """Leases messages under a name. The answer comes when that is on stable media; the same name again
+    gives the same messages, also after a restart.
+    """
+    Confirm: _aio.UnaryUnaryMultiCallable[_reservation_pb2.ConfirmRequest, _reservation_pb2.ConfirmResponse]  # type: ignore[assignment]
+    """Lengthens the hold of a reservation. One whose hold is over fails with RESERVATION_LOST."""
+    ReadReservation: _aio.UnaryStreamMultiCallable[_reservation_pb2.ReadReservationRequest, _reservation_pb2.ReadReservationResponse]  # type: ignore[assignment]
+    """Returns messages of a reservation, as often as it is asked. One whose hold is over fails with
+    RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
+    """
+    CommitReservations: _aio.UnaryUnaryMultiCallable[_reservation_pb2.CommitReservationsRequest, _reservation_pb2.CommitReservationsResponse]  # type: ignore[assignment]
+    """Deletes the messages of a stream's reservations up to a number. A repetition is a success."""
+    ReleaseReservation: _aio.UnaryUnaryMultiCallable[_reservation_pb2.ReleaseReservationRequest, _reservation_pb2.ReleaseReservationResponse]  # type: ignore[assignment]
+    """Gives the messages of a reservation back; whoever asks for it again is told that it is lost."""
+    ListReservations: _aio.UnaryUnaryMultiCallable[_reservation_pb2.ListReservationsRequest, _reservation_pb2.ListReservationsResponse]  # type: ignore[assignment]
+    """Returns the reservations, a page at a time."""
 
 class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     """A durable message queue. Delivery is at least once.
@@ -288,5 +346,93 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.ListMessagesResponse, _abc.Awaitable[_queue_service_pb2.ListMessagesResponse]]:
         """Returns messages without leasing them, in order, a page at a time."""
+
+    @_abc_1.abstractmethod
+    def Stage(
+        self,
+        request: _staging_pb2.StageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_staging_pb2.StageResponse, _abc.Awaitable[_staging_pb2.StageResponse]]:
+        """Stores messages that nobody sees before they are published: one chunk of a stage. The answer comes
+        when they are on stable media.
+        """
+
+    @_abc_1.abstractmethod
+    def Publish(
+        self,
+        request: _staging_pb2.PublishRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_staging_pb2.PublishResponse, _abc.Awaitable[_staging_pb2.PublishResponse]]:
+        """Makes all messages of the stages appear, in one queue or several. The answer comes when that is
+        certain, also after a crash: all of them appear, or none.
+        """
+
+    @_abc_1.abstractmethod
+    def Abort(
+        self,
+        request: _staging_pb2.AbortRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_staging_pb2.AbortResponse, _abc.Awaitable[_staging_pb2.AbortResponse]]:
+        """Drops a stage with all that is in it."""
+
+    @_abc_1.abstractmethod
+    def ListStages(
+        self,
+        request: _staging_pb2.ListStagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_staging_pb2.ListStagesResponse, _abc.Awaitable[_staging_pb2.ListStagesResponse]]:
+        """Returns the stages in the order of their names, a page at a time."""
+
+    @_abc_1.abstractmethod
+    def Reserve(
+        self,
+        request: _reservation_pb2.ReserveRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_reservation_pb2.ReserveResponse, _abc.Awaitable[_reservation_pb2.ReserveResponse]]:
+        """Leases messages under a name. The answer comes when that is on stable media; the same name again
+        gives the same messages, also after a restart.
+        """
+
+    @_abc_1.abstractmethod
+    def Confirm(
+        self,
+        request: _reservation_pb2.ConfirmRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_reservation_pb2.ConfirmResponse, _abc.Awaitable[_reservation_pb2.ConfirmResponse]]:
+        """Lengthens the hold of a reservation. One whose hold is over fails with RESERVATION_LOST."""
+
+    @_abc_1.abstractmethod
+    def ReadReservation(
+        self,
+        request: _reservation_pb2.ReadReservationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_reservation_pb2.ReadReservationResponse], _abc.AsyncIterator[_reservation_pb2.ReadReservationResponse]]:
+        """Returns messages of a reservation, as often as it is asked. One whose hold is over fails with
+        RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
+        """
+
+    @_abc_1.abstractmethod
+    def CommitReservations(
+        self,
+        request: _reservation_pb2.CommitReservationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_reservation_pb2.CommitReservationsResponse, _abc.Awaitable[_reservation_pb2.CommitReservationsResponse]]:
+        """Deletes the messages of a stream's reservations up to a number. A repetition is a success."""
+
+    @_abc_1.abstractmethod
+    def ReleaseReservation(
+        self,
+        request: _reservation_pb2.ReleaseReservationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_reservation_pb2.ReleaseReservationResponse, _abc.Awaitable[_reservation_pb2.ReleaseReservationResponse]]:
+        """Gives the messages of a reservation back; whoever asks for it again is told that it is lost."""
+
+    @_abc_1.abstractmethod
+    def ListReservations(
+        self,
+        request: _reservation_pb2.ListReservationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_reservation_pb2.ListReservationsResponse, _abc.Awaitable[_reservation_pb2.ListReservationsResponse]]:
+        """Returns the reservations, a page at a time."""
 
 def add_QueueServiceServicer_to_server(servicer: QueueServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

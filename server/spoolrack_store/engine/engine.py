@@ -45,6 +45,7 @@ from .catalog import Catalog
 from .clearance import Clearance
 from .leaser import Leaser
 from .letters import Letters
+from .order import Outcome, Turn, run_in
 from .peers import Peers, Watch
 from .reaper import Reaper
 from .recent import RECENT_BYTES, Recent
@@ -60,9 +61,6 @@ from .views import Views
 log = logging.getLogger(__name__)
 
 PASSED_OVER_PER_TICK = 1_000
-
-Outcome = Any
-"""A request's answer, or the `StoreError` that befell it."""
 
 
 @dataclass(slots=True)
@@ -131,6 +129,17 @@ class Engine:
         self._sweep = Sweep(root, self.reaper)
         root.folders.is_queue = self._is_queue
         self._is_recovering = False
+        self._turns = (
+            Turn(CreateQueue, self._create),
+            Turn(UpdateQueue, self._update),
+            Turn(DeleteQueue, self._delete_queue),
+            Turn(Purge, self._purge),
+            Turn(Send, self._send, together=True),
+            Turn(Delete, self._remover.delete, together=True),
+            Turn(ChangeVisibility, self._leaser.change),
+            Turn(GiveBack, self._leaser.give_back),
+            Turn(Receive, self._leaser.receive),
+        )
 
     def recover(self) -> Recovery:
         """Read the folders, and finish or undo what a crash left; durable at return."""
@@ -221,23 +230,13 @@ class Engine:
         return gate
 
     def _apply(self, requests: Sequence[Request[Any]]) -> Work:
-        outcomes: list[Outcome] = [None] * len(requests)
         self._requeue_due()
         if not self._root.chores.ticks:
             self._finish_own()
         elif any(isinstance(request, Delete | Purge) for request in requests):
             # What is deleted, or purged, must not be on its way to its queue.
             self._sender.retry()
-        self._run(requests, outcomes, CreateQueue, self._create)
-        self._run(requests, outcomes, UpdateQueue, self._update)
-        self._run(requests, outcomes, DeleteQueue, self._delete_queue)
-        self._run(requests, outcomes, Purge, self._purge)
-        self._look_into_limited(requests)
-        self._run_together(requests, outcomes, Send, self._sender.send)
-        self._run_together(requests, outcomes, Delete, self._remover.delete)
-        self._run(requests, outcomes, ChangeVisibility, self._leaser.change)
-        self._run(requests, outcomes, GiveBack, self._leaser.give_back)
-        self._run(requests, outcomes, Receive, self._leaser.receive)
+        outcomes = run_in(self._turns, requests)
         root = self._root
         removed = root.folders.take_removed()
         after_sync, root.after_sync = root.after_sync, []
@@ -325,12 +324,13 @@ class Engine:
 
     # The requests.
 
-    def _look_into_limited(self, requests: Sequence[Request[Any]]) -> None:
-        """How full a queue is, only all its messages' names say."""
-        for queue in {request.queue for request in requests if isinstance(request, Send)}:
+    def _send(self, requests: Sequence[Send]) -> Sequence[Outcome]:
+        # How full a queue is, only all its messages' names say.
+        for queue in {request.queue for request in requests}:
             live = self.catalog.queues.get(queue)
             if live is not None and (live.settings.max_messages or live.settings.max_bytes):
                 self.peers.look_into(queue)
+        return self._sender.send(requests)
 
     def _is_queue(self, name: str) -> bool:
         """Whether there is such a queue now, whoever made or deleted it."""
@@ -358,34 +358,6 @@ class Engine:
         self.catalog.require(request.queue)
         self.peers.look_through(request.queue)
         return self._clearance.purge(request.queue)
-
-    def _run(
-        self,
-        requests: Sequence[Request[Any]],
-        outcomes: list[Outcome],
-        kind: type[Request[Any]],
-        run: Callable[[Any], Outcome],
-    ) -> None:
-        """Run the requests of one kind one by one."""
-        for at, request in enumerate(requests):
-            if isinstance(request, kind):
-                try:
-                    outcomes[at] = run(request)
-                except StoreError as error:
-                    outcomes[at] = error
-
-    def _run_together(
-        self,
-        requests: Sequence[Request[Any]],
-        outcomes: list[Outcome],
-        kind: type[Request[Any]],
-        run: Callable[[Any], Sequence[Outcome]],
-    ) -> None:
-        """Run the requests of one kind at once: they share batch folders."""
-        places = [at for at, request in enumerate(requests) if isinstance(request, kind)]
-        if places:
-            for at, outcome in zip(places, run([requests[at] for at in places]), strict=True):
-                outcomes[at] = outcome
 
     def _is_promised(self, request: Request[Any], outcome: Outcome) -> bool:
         """Whether `outcome` may be told only when it is durable."""

@@ -21,6 +21,9 @@ DELAY: Final = FOLDERS[State.LEASED]
 REMOVE: Final = FOLDERS[State.REMOVED]
 STAGED: Final = "staged"
 PUBLISHED: Final = "published"
+RESERVED: Final = "reserved"
+KEYS: Final = "keys"
+"""The deduplication ids of what was unlinked already."""
 HISTORY: Final = "history"
 QUARANTINE: Final = FOLDERS[State.QUARANTINED]
 
@@ -33,6 +36,8 @@ ALL: Final = (
     REMOVE,
     STAGED,
     PUBLISHED,
+    RESERVED,
+    KEYS,
     HISTORY,
     QUARANTINE,
 )

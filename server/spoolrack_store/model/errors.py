@@ -116,7 +116,43 @@ class StaleReceipt(StoreError):
     reason = "STALE_RECEIPT"
 
 
+class StageNotFound(StoreError):
+    """There is no stage {stage}: it was published, was aborted, has expired, or was never there.
+    Nothing was published; stage its messages again."""
+
+    reason = "STAGE_NOT_FOUND"
+
+
+class ReservationNotFound(StoreError):
+    """There is no reservation {seq} of the stream {stream}: it was never made, or is long over."""
+
+    reason = "RESERVATION_NOT_FOUND"
+
+
+class ReservationLost(StoreError):
+    """The hold on reservation {seq} of the stream {stream} is over, or was released: its messages may
+    be with others now. Drop what you did with them, or make it idempotent, and reserve again under
+    a new number; hold longer, or confirm in time."""
+
+    reason = "RESERVATION_LOST"
+
+
+class ReservationCommitted(StoreError):
+    """The stream {stream} is committed up to {committed}, so reservation {seq} is done with and its
+    messages are deleted. Whoever asks for it again has gone back in time, as with an old checkpoint."""
+
+    reason = "RESERVATION_COMMITTED"
+
+
 # The state of things: the same call may succeed later.
+
+
+class TooManyDeduplicationIds(StoreError):
+    """The queue {queue} remembers {held} deduplication ids, and {limit} is the most: nothing was
+    stored. Wait until the oldest leave the window, or make the queue's deduplication_window shorter."""
+
+    reason = "TOO_MANY_DEDUPLICATION_IDS"
+    retry_after = Millis(5_000)
 
 
 class QueueFull(StoreError):

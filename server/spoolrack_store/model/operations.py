@@ -42,6 +42,8 @@ class Outgoing:
     attributes: Attributes = field(default_factory=dict)
     delay: Millis | None = None
     """Hidden for so long; None takes the queue's delivery delay."""
+    deduplication_id: str = ""
+    """Within the queue's window a second message with the same is answered with the first one's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class VisibilityChange:
 class Sent:
     id: str
     sent_at: Millis
+    is_duplicate: bool = False
+    """Whether it was sent before, with the same deduplication id: this is the first one's id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,9 @@ MAX_ATTRIBUTES_SIZE: Final = 64 * 1024
 """Bytes of all attribute names and values of a message together, as sent."""
 MAX_COUNT: Final = 1_000_000_000
 MAX_BYTES: Final = 1 << 50
-SPANS: Final = frozenset({"visibility_timeout", "delivery_delay", "retention"})
+MIN_WINDOW: Final = Millis(SECOND)
+MAX_WINDOW: Final = Millis(14 * DAY)
+SPANS: Final = frozenset({"visibility_timeout", "delivery_delay", "retention", "deduplication_window"})
 """The settings that are spans of time, in milliseconds."""
 
 
@@ -49,6 +51,9 @@ class QueueSettings:
     relaxed_leases: bool = False
     """Answer a receive, an extension or a release before it is on stable media: faster, and after a
     power loss such messages are ready again at once."""
+    deduplication_window: Millis = Millis(300 * SECOND)
+    """A deduplication id is remembered for so long after the send that first carried it; 1 second to
+    14 days."""
 
     def __post_init__(self) -> None:
         _within("visibility_timeout", self.visibility_timeout, 1, MAX_VISIBILITY)
@@ -58,6 +63,7 @@ class QueueSettings:
         _within("max_messages", self.max_messages, 0, MAX_COUNT)
         _within("max_bytes", self.max_bytes, 0, MAX_BYTES)
         _within("max_message_size", self.max_message_size, 1, MAX_MESSAGE_SIZE)
+        _within("deduplication_window", self.deduplication_window, MIN_WINDOW, MAX_WINDOW)
         _of_type("relaxed_leases", self.relaxed_leases, bool, "must be true or false")
         _of_type("dead_letter_queue", self.dead_letter_queue, str, "must be a queue name")
         if self.dead_letter_queue and not is_queue_name(self.dead_letter_queue):

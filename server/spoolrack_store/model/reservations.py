@@ -1,0 +1,85 @@
+"""The requests about reservations, and what each is answered with. Values, no behaviour.
+
+A reservation is a set of leases under a name, which its reader may read as often as it likes, also
+after a restart, until it commits them or the hold is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .clock import Millis
+from .operations import Request
+
+DEFAULT_RESERVED_MESSAGES = 1_000
+MAX_RESERVED_MESSAGES = 100_000
+DEFAULT_RESERVED_BYTES = 64 * 1024 * 1024
+MIN_HOLD = Millis(1_000)
+MAX_SEQ = 2**63 - 1
+MEMORY = Millis(30 * 24 * 60 * 60 * 1_000)
+"""What was lost, and how far a stream is committed, is remembered for so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    queue: str
+    stream: str
+    seq: int
+    messages: int
+    """As many as were reserved, also if some were deleted since."""
+    bytes: int
+    expires_at: Millis
+    """Unix time."""
+    is_lost: bool
+    """Whether the hold is over: the messages are anybody's again."""
+    reads: int
+    """How often it was read from its beginning, as far as this process knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    messages: int
+    """Deleted now."""
+    lost: Sequence[int]
+    """The numbers of sets that were lost before; none of their messages was deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve(Request[Reservation | None]):
+    """Lease messages under a name, or find it reserved already; None if nothing is ready in time."""
+
+    queue: str
+    stream: str
+    seq: int
+    max_messages: int = DEFAULT_RESERVED_MESSAGES
+    max_bytes: int = DEFAULT_RESERVED_BYTES
+    hold: Millis | None = None
+    """None takes the queue's visibility timeout."""
+    wait: Millis | None = Millis(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirm(Request[Reservation]):
+    """Hold a reservation for so long from now on; `ReservationLost` if it is over."""
+
+    stream: str
+    seq: int
+    hold: Millis | None = None
+    """None: as long as at first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitReservations(Request[Committed]):
+    """Delete the messages of all sets of the stream up to a number. May be repeated."""
+
+    stream: str
+    up_to: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release(Request[None]):
+    """Give the messages of a set back; it counts as lost from now on. May be repeated."""
+
+    stream: str
+    seq: int

@@ -1,0 +1,82 @@
+"""The requests about stages, and what each is answered with. Values, no behaviour.
+
+A stage holds messages that are stored and that nobody sees. Publishing makes all of it appear at one
+commit point, in one queue or several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .clock import Millis
+from .operations import Outgoing, Request
+
+DEFAULT_TIME_TO_LIVE = Millis(24 * 60 * 60 * 1_000)
+MAX_TIME_TO_LIVE = Millis(14 * 24 * 60 * 60 * 1_000)
+MIN_TIME_TO_LIVE = Millis(1_000)
+MAX_CHUNK = 999_999_999
+MAX_EPOCH = 2**63 - 1
+MAX_STAGES = 10_000
+"""In one publication."""
+DEFAULT_MEMORY = Millis(30 * 24 * 60 * 60 * 1_000)
+MIN_MEMORY = Millis(60 * 1_000)
+MAX_MEMORY = Millis(365 * 24 * 60 * 60 * 1_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    messages: int
+    """In the chunk."""
+    is_repeated: bool
+    """Whether the chunk was there already, and nothing was stored."""
+    expires_at: Millis
+    """Unix time at which the stage expires unless it is published."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    messages: int
+    is_already: bool
+    """Whether this epoch, or a later one, was published before, and nothing was done."""
+    last_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageInfo:
+    name: str
+    chunks: int
+    messages: Mapping[str, int]
+    """By queue."""
+    expires_at: Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage(Request[Staged]):
+    """Store one chunk of a stage, whole or not at all; one that is there already is answered."""
+
+    stage: str
+    chunk: int
+    queue: str
+    messages: Sequence[Outgoing]
+    """All with the same delay, which counts from the publication, and none with a deduplication id."""
+    time_to_live: Millis = DEFAULT_TIME_TO_LIVE
+    """Counted from the stage's first chunk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publish(Request[Published]):
+    """Make all messages of `stages` appear, unless the writer has published this epoch before."""
+
+    writer: str
+    epoch: int
+    stages: Sequence[str]
+    memory: Millis = DEFAULT_MEMORY
+    """The epoch is remembered for so long, unless the writer publishes another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abort(Request[int]):
+    """Drop a stage; answers how many messages it had. There being none is a success."""
+
+    stage: str
