@@ -23,8 +23,8 @@ from .engine.order import Outcome
 from .files.syncer import SyncFailed
 from .model.clock import Clock, Millis
 from .model.errors import Draining, OutcomeUnknown, StoreError, StoreFailed
-from .model.operations import GiveBack, Message, Receive, Request
-from .parking import Parked, Parking
+from .model.operations import Request
+from .parking import Parked, Parking, Waiting, undo_of
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,8 @@ class Committer:
     def submit(self, request: Request[Answer]) -> Future[Answer]:
         """The answer to `request`, or its `StoreError`, when the promise about it is kept.
 
-        A `Receive` can be cancelled as long as it has leased nothing; anything else until it begins.
+        A `Receive` or a `Reserve` can be cancelled as long as it has leased nothing; anything else
+        until it begins.
         """
         future: Future[Answer] = Future()
         with self._wakened:
@@ -159,7 +160,7 @@ class Committer:
     def _refusal(self, request: Request[Any]) -> StoreError | None:
         if self._failure is not None:
             return self._failure
-        if self._stopped or (self._draining and isinstance(request, Receive)):
+        if self._stopped or (self._draining and isinstance(request, Waiting)):
             return Draining()
         return None
 
@@ -262,10 +263,10 @@ class Committer:
             for parked in self._parking.take_all():
                 _fail(parked.future, Draining())
         for parked in self._parking.take_late(self._clock.monotonic()):
-            _answer(parked.future, [])
+            _answer(parked.future, parked.nothing)
         begun = [each for each in waiting if self._begins(each, draining)]
         # This commit itself may make something ready: who has waited comes before who asks now.
-        asked = {each.request.queue for each in begun if isinstance(each.request, Receive)}
+        asked = {each.request.queue for each in begun if isinstance(each.request, Waiting)}
         tried = self._parking.worth_a_try(self._engine.ready, asked)
         requests = [parked.request for parked in tried] + [each.request for each in begun]
         try:
@@ -305,7 +306,7 @@ class Committer:
             return engine.finish(work)
 
     def _begins(self, each: _Waiting, draining: bool) -> bool:
-        if not isinstance(each.request, Receive):
+        if not isinstance(each.request, Waiting):
             return each.future.set_running_or_notify_cancel()
         if draining:
             _fail(each.future, Draining())
@@ -315,7 +316,7 @@ class Committer:
 
     def _tell(self, each: _Waiting, outcome: Outcome) -> None:
         request, future = each.request, each.future
-        if isinstance(request, Receive):
+        if isinstance(request, Waiting):
             if outcome or request.wait == 0:
                 self._answer_receive(request, future, outcome)
             else:
@@ -325,24 +326,22 @@ class Committer:
         else:
             future.set_result(outcome)
 
-    def _park(self, request: Receive, future: Future[list[Message]], since: Millis) -> None:
+    def _park(self, request: Waiting, future: Future[Any], since: Millis) -> None:
         deadline = None if request.wait is None else Millis(since + request.wait)
         parked = Parked(request, future, deadline)
         self._parking.park(parked)
         # Not woken for it: the next commit, or the mover's next look, is soon enough.
         future.add_done_callback(lambda done: self._left.append(parked) if done.cancelled() else None)
 
-    def _answer_receive(
-        self, request: Receive, future: Future[list[Message]], outcome: list[Message] | StoreError
-    ) -> None:
+    def _answer_receive(self, request: Waiting, future: Future[Any], outcome: Outcome) -> None:
         if isinstance(outcome, StoreError):
             _fail(future, outcome)
-        elif not _answer(future, outcome) and outcome:
+        elif not _answer(future, outcome):
             # Cancelled in the meantime: nobody will ever see these leases.
-            receipts = [message.receipt for message in outcome if message.receipt is not None]
-            undo: Request[Any] = GiveBack(queue=request.queue, receipts=receipts)
-            with self._wakened:
-                self._waiting.append(_Waiting(undo, Future(), self._clock.monotonic()))
+            undo = undo_of(request, outcome)
+            if undo is not None:
+                with self._wakened:
+                    self._waiting.append(_Waiting(undo, Future(), self._clock.monotonic()))
 
     def _fail(
         self,

@@ -1,4 +1,4 @@
-"""Receives that found nothing and wait: first come, first served, until their time is over."""
+"""Receives and reserves that found nothing and wait: first come, first served, for their time."""
 
 from __future__ import annotations
 
@@ -7,24 +7,35 @@ from collections.abc import Callable, Container, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 from .model.clock import Millis
-from .model.operations import Message, Receive
+from .model.operations import GiveBack, Message, Receive
+from .model.reservations import Reservation, Reserve, Unreserve
+
+Waiting = Receive | Reserve
+"""Requests that may wait until something is ready, and that can be cancelled as long as they do."""
 
 
 @dataclass(slots=True, eq=False)
 class Parked:
-    """A receive that waits. It keeps its place when it is tried in vain."""
+    """A request that waits. It keeps its place when it is tried in vain."""
 
-    request: Receive
-    future: Future[list[Message]]
+    request: Waiting
+    future: Future[Any]
     deadline: Millis | None
     """Monotonic; None waits for ever."""
     place: int = 0
 
     @property
     def has_credit(self) -> bool:
-        return self.request.credits is None or self.request.credits.free > 0
+        credits = self.request.credits if isinstance(self.request, Receive) else None
+        return credits is None or credits.free > 0
+
+    @property
+    def nothing(self) -> list[Message] | None:
+        """What it is answered with when its time is over."""
+        return [] if isinstance(self.request, Receive) else None
 
 
 class Parking:
@@ -96,3 +107,17 @@ class Parking:
         self._queues.clear()
         self._deadlines.clear()
         return everyone
+
+
+def undo_of(
+    request: Waiting, outcome: list[Message] | Reservation | None
+) -> GiveBack | Unreserve | None:
+    """What takes back an answer that nobody will hear; None if there is nothing to take back."""
+    if not outcome:
+        return None
+    if isinstance(outcome, Reservation):
+        # What was there before, others were told of.
+        undone = Unreserve(stream=outcome.stream, seq=outcome.seq)
+        return undone if outcome.is_new else None
+    receipts = [message.receipt for message in outcome if message.receipt is not None]
+    return GiveBack(queue=request.queue, receipts=receipts)

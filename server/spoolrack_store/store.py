@@ -39,8 +39,10 @@ from .model.errors import (
     StoreFailed,
 )
 from .model.operations import Message, OpenMessage, Queue, Request
+from .model.reservations import Reservation
 from .model.transitions import State
 from .mover import Mover
+from .rereading import Rereading
 
 log = logging.getLogger(__name__)
 
@@ -133,6 +135,7 @@ class Store:
         self._tenancy = tenancy
         self._changing = threading.RLock()
         self._committer = Committer(engine, clock, self._changing, self._tell_due, driver)
+        self._rereading = Rereading(engine.reservations, disk, self._changing, self.submit)
         self._mover = Mover(clock, lambda: self._committer.tick().result()) if chores.ticks else None
         self._listener = None if ear is None else Listener(ear, lambda: self._committer.heed().result())
         self._reaper = engine.reaper if chores.unlinks else None
@@ -209,6 +212,27 @@ class Store:
                 if bytes_left <= 0:
                     break
         return found
+
+    def reservations(
+        self, *, queue: str = "", stream: str = "", after: tuple[str, int] = ("", -1), limit: int = 100
+    ) -> list[Reservation]:
+        """Up to `limit` reservations above the stream and number `after`, in order, held or lost.
+
+        Only those of `queue` and `stream`, where they are given.
+        """
+        with self._changing:
+            return self._engine.reservations.shown(queue, stream, after, limit)
+
+    def read_reservation(
+        self, stream: str, seq: int, *, begin: int = 0, end: int = 0
+    ) -> Iterator[list[Message]]:
+        """The messages of a set from the place `begin` to before `end`, in order, by pages.
+
+        An `end` of 0 is the set's. They carry no receipts, and the read isn't counted as a receive.
+        What was deleted is left out; what is damaged is put aside. Raises, also between two pages,
+        `ReservationNotFound`, `ReservationLost`, `ReservationCommitted`, and `DiskError`.
+        """
+        return self._rereading.pages(stream, seq, begin, end)
 
     @property
     def failure(self) -> StoreError | None:

@@ -40,6 +40,7 @@ from ..model.operations import (
     Send,
     UpdateQueue,
 )
+from ..model.reservations import Reserve
 from .adoption import Adoption
 from .catalog import Catalog
 from .clearance import Clearance
@@ -52,8 +53,10 @@ from .recent import RECENT_BYTES, Recent
 from .recovery import Recovery
 from .remover import Remover
 from .requeuer import Requeuer
+from .reservations import Reservations
 from .root import Root
 from .sender import Sender
+from .set_leases import SetLeases
 from .succession import Succession
 from .sweep import Sweep
 from .views import Views
@@ -125,6 +128,16 @@ class Engine:
         )
         self._adoption = Adoption(root, self.catalog, self._sender)
         self.views = Views(root, self.catalog, self.peers.look_into)
+        leases = SetLeases(
+            root,
+            self.catalog,
+            self._leaser,
+            self._remover,
+            self._requeuer,
+            self.peers,
+            self.views,
+        )
+        self.reservations = Reservations(root, self.catalog, self._leaser, leases, self.peers)
         self.reaper = Reaper(disk, root.histories)
         self._sweep = Sweep(root, self.reaper)
         root.folders.is_queue = self._is_queue
@@ -138,13 +151,16 @@ class Engine:
             Turn(Delete, self._remover.delete, together=True),
             Turn(ChangeVisibility, self._leaser.change),
             Turn(GiveBack, self._leaser.give_back),
+            *self.reservations.turns,
             Turn(Receive, self._leaser.receive),
+            Turn(Reserve, self.reservations.reserve),
         )
 
     def recover(self) -> Recovery:
         """Read the folders, and finish or undo what a crash left; durable at return."""
         recovery = Recovery(self._root, self.catalog, self._sender)
         recovery.run()
+        self.reservations.upkeep.recover()
         # What a former process did, and was just read, may never have been synced.
         self._root.everything_changed()
         for name in list(self.catalog.doomed):
@@ -285,12 +301,14 @@ class Engine:
                 self._sweep.look()
         except StoreError as error:
             log.error("what others put into new/ or remove/ has to wait: %s", error)
+        self.reservations.upkeep.tick()
         for live in self.catalog.queues.values():
             if live.settings.retention:
                 self.peers.look_ahead(live.name)
                 self._remover.expire_head(live, PASSED_OVER_PER_TICK)
 
     def _requeue_due(self) -> None:
+        self.reservations.upkeep.end_holds()
         if self._root.chores.brings_back:
             self._requeuer.requeue_due()
 
@@ -363,7 +381,7 @@ class Engine:
         """Whether `outcome` may be told only when it is durable."""
         if isinstance(outcome, StoreError):
             return False
-        if isinstance(request, Receive) and not outcome:
+        if isinstance(request, Receive | Reserve) and not outcome:
             return False
         if isinstance(request, Receive | ChangeVisibility | GiveBack):
             live = self.catalog.queues.get(request.queue)

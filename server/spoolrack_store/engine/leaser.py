@@ -8,7 +8,7 @@ was leased again, and a restart finds every lease as it was.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from ..files import layout
@@ -43,6 +43,25 @@ _Together = dict[tuple[Hidden, Millis], dict[str, list[int]]]
 """By lease and its new length, the entries that are meant and where in the request they are named."""
 
 
+class Terms:
+    """What the leases of one request share: until when, at whose expense, and perhaps the token."""
+
+    def __init__(self, root: Root, span: Millis, credits: Credits | None, token: str | None) -> None:
+        """Without a `token` each lease has its own, and begins when it is made."""
+        self._root = root
+        self._span = span
+        self._credits = credits
+        self.token = token
+        self.due, self.due_monotonic = root.due_after(span)
+
+    def lease(self, item: str | BatchFolder) -> Hidden:
+        due, due_monotonic, token = self.due, self.due_monotonic, self.token
+        if token is None:
+            due, due_monotonic = self._root.due_after(self._span)
+            token = make_token(self._root.random)
+        return Hidden(item, due=due, due_monotonic=due_monotonic, token=token, credits=self._credits)
+
+
 class Leaser:
     """Not thread-safe."""
 
@@ -72,12 +91,40 @@ class Leaser:
             raise InvalidRequest(what="max_messages", value=room, rule="must be at least 1")
         if request.credits is not None:
             room = min(room, request.credits.free)
-        ready = self._root.index.queues[live.name].ready
         taken: list[Message] = []
-        bytes_left = request.max_bytes
-        passed_over = 0
+
+        def deliver(hidden: Hidden) -> int:
+            messages = self._delivery.read(live, hidden)
+            taken.extend(messages)
+            return len(messages)
+
+        terms = self._terms(visibility, request.credits)
+        self._take(live, room, request.max_bytes, terms, deliver)
+        taken.sort(key=lambda message: message.id)
+        return taken
+
+    def lease_set(self, live: Live, room: int, bytes: int, terms: Terms) -> list[Hidden]:
+        """Lease up to `room` messages of together up to `bytes`, but at least one, and read none."""
+        taken: list[Hidden] = []
+
+        def keep(hidden: Hidden) -> int:
+            taken.append(hidden)
+            return len(hidden.names)
+
+        self._take(live, room, bytes, terms, keep)
+        return taken
+
+    def _take(
+        self, live: Live, room: int, bytes_left: int, terms: Terms, take: Callable[[Hidden], int]
+    ) -> None:
+        """Lease what is next, and let `take` have it, which says how many messages it could use.
+
+        A `StoreError` is raised only if nothing was taken.
+        """
+        ready = self._root.index.queues[live.name].ready
+        taken = passed_over = 0
         lost = self._root.lost_races
-        while room > 0 and passed_over < MOST_PASSED_OVER:
+        while room > taken and passed_over < MOST_PASSED_OVER:
             self._peers.look_ahead(live.name)
             head = self._next(ready)
             if head is None:
@@ -93,17 +140,18 @@ class Leaser:
                 if (
                     folder is not None
                     and folder.batch.receives < WHOLE_LEASES
-                    and self._fits(ready, folder, room, bytes_left)
+                    and self._fits(ready, folder, room - taken, bytes_left)
                 ):
                     size = folder.bytes
-                    messages = self._lease_folder(live, folder, visibility, request.credits)
+                    hidden = self._lease_folder(live, folder, terms)
                 else:
-                    messages = self._lease_single(live, name, folder, visibility, request.credits)
+                    hidden = self._lease_single(live, name, folder, terms)
+                count = 0 if hidden is None else take(hidden)
             except StoreError:
                 if taken:
                     break  # What was leased goes out; the next receive will meet the error again.
                 raise
-            if not messages and self._root.lost_races > lost:
+            if not count and self._root.lost_races > lost:
                 # Whoever was faster has mostly gone on to what comes next here, too.
                 lost = self._root.lost_races
                 self._peers.listen()
@@ -111,11 +159,8 @@ class Leaser:
                     break
                 ready = self._root.index.queues[live.name].ready
                 continue
-            taken.extend(messages)
-            room -= len(messages)
+            taken += count
             bytes_left -= size
-        taken.sort(key=lambda message: message.id)
-        return taken
 
     def _next(self, ready: Ready) -> Place | None:
         """What to lease: the oldest, or with peers one of the oldest."""
@@ -236,15 +281,14 @@ class Leaser:
         live: Live,
         name: str,
         folder: BatchFolder | None,
-        visibility: Millis,
-        credits: Credits | None,
-    ) -> list[Message]:
+        terms: Terms,
+    ) -> Hidden | None:
         root, queue = self._root, live.name
         index = root.index.queues[queue]
         entry = parse_entry(name)
         if folder is not None:
             entry = moved_out(entry, folder.batch)
-        hidden = self._hidden(str(leased(entry, root.clock.wall())), visibility, credits)
+        hidden = terms.lease(str(leased(entry, root.clock.wall())))
         source = place_of_ready(queue, name, folder)
         moved = root.folders.move(
             Move.LEASE, State.READY, source, State.LEASED, root.path_of(queue, hidden)
@@ -255,17 +299,15 @@ class Leaser:
         if not moved:
             root.lost_races += 1
             root.was_faster(source)
-            return []
+            return None
         root.index.hide(queue, hidden)
-        return self._delivery.read(live, hidden)
+        return hidden
 
-    def _lease_folder(
-        self, live: Live, folder: BatchFolder, visibility: Millis, credits: Credits | None
-    ) -> list[Message]:
+    def _lease_folder(self, live: Live, folder: BatchFolder, terms: Terms) -> Hidden | None:
         root, queue = self._root, live.name
         index = root.index.queues[queue]
         after = leased(folder.batch, root.clock.wall())
-        hidden = self._hidden(folder, visibility, credits)
+        hidden = terms.lease(folder)
         source = layout.ready(queue, folder.batch)
         target = layout.hidden(queue, after, hidden.due, hidden.token)
         moved = root.folders.move(Move.LEASE, State.READY, source, State.LEASED, target, is_folder=True)
@@ -273,15 +315,28 @@ class Leaser:
         if not moved:
             root.lost_races += 1
             root.was_faster(source)
-            return []
+            return None
         folder.batch = after
         root.index.hide(queue, hidden)
-        return self._delivery.read(live, hidden)
+        return hidden
 
-    def _hidden(self, item: str | BatchFolder, visibility: Millis, credits: Credits | None) -> Hidden:
-        due, due_monotonic = self._root.due_after(visibility)
-        token = make_token(self._root.random)
-        return Hidden(item, due=due, due_monotonic=due_monotonic, token=token, credits=credits)
+    def terms(self, hold: Millis) -> Terms:
+        """Those of leases that share one token and end together."""
+        return Terms(self._root, hold, None, make_token(self._root.random))
+
+    def _terms(self, visibility: Millis, credits: Credits | None) -> Terms:
+        return Terms(self._root, visibility, credits, None)
+
+    def move_end(self, queue: str, hidden: Hidden, due: Millis, due_monotonic: Millis) -> bool:
+        """Let a whole lease end at another time; False if it isn't there any more."""
+        root = self._root
+        source = root.path_of(queue, hidden)
+        target = layout.hidden(queue, item_of(hidden.item), due, hidden.token)
+        if not root.folders.extend(source, target, is_folder=hidden.is_folder):
+            return False
+        hidden.due, hidden.due_monotonic = due, due_monotonic
+        root.index.reschedule(queue, hidden)
+        return True
 
     def _end_at(
         self, live: Live, hidden: Hidden, names: list[str], visibility: Millis
@@ -295,12 +350,8 @@ class Leaser:
         root, queue = self._root, live.name
         due, due_monotonic = root.due_after(visibility)
         if len(names) == len(hidden.names):
-            source = root.path_of(queue, hidden)
-            target = layout.hidden(queue, item_of(hidden.item), due, hidden.token)
-            if not root.folders.extend(source, target, is_folder=hidden.is_folder):
+            if not self.move_end(queue, hidden, due, due_monotonic):
                 self._lost(queue, hidden, names)
-            hidden.due, hidden.due_monotonic = due, due_monotonic
-            root.index.reschedule(queue, hidden)
             return due
         assert isinstance(hidden.item, BatchFolder)
         for name in names:

@@ -258,6 +258,18 @@ class Remover:
         # With nobody else there, somebody has taken the file away by hand: that is as good as deleted.
         return missed if self._root.is_shared else []
 
+    def remove_lease(self, queue: str, hidden: Hidden) -> int:
+        """Delete all that is under a lease; how many messages. What others have taken isn't counted."""
+        names = list(hidden.names)
+        if not isinstance(hidden.item, BatchFolder):
+            return int(self._remove_single(queue, hidden, names[0]))
+        if not self._remove_folder(queue, hidden, hidden.item):
+            return 0
+        if not self._root.is_shared:
+            return len(names)
+        there = self._names_in(layout.removed(queue, hidden.item.batch))
+        return sum(name in there for name in names)
+
     def _names_in(self, folder: str) -> set[str]:
         try:
             return {found.name for found in self._root.folders.scan(folder)}

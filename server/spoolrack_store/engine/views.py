@@ -92,7 +92,7 @@ class Views:
         index = self._root.index.queues[live.name]
         hidden = index.find_hidden(id)
         if hidden is not None:
-            return self._hidden(live.name, hidden, hidden.name_of(id))
+            return self.hidden(live.name, hidden, hidden.name_of(id))
         place = index.ready.find(id)
         if place is None:
             raise MessageNotFound(queue=live.name, id=id)
@@ -129,7 +129,7 @@ class Views:
         for id in heapq.nsmallest(limit, ids):
             hidden = index.find_hidden(id)
             assert hidden is not None
-            yield self._hidden(queue, hidden, hidden.name_of(id))
+            yield self.hidden(queue, hidden, hidden.name_of(id))
 
     def _ready(self, queue: str, name: str, folder: BatchFolder | None) -> Sight:
         entry = parse_entry(name)
@@ -141,7 +141,8 @@ class Views:
             due=None,
         )
 
-    def _hidden(self, queue: str, hidden: Hidden, name: str) -> Sight:
+    def hidden(self, queue: str, hidden: Hidden, name: str) -> Sight:
+        """Where the entry `name` lies, which is leased or delayed as `hidden`."""
         entry = parse_entry(name)
         path = self._root.path_of(queue, hidden)
         if isinstance(hidden.item, BatchFolder):

@@ -148,6 +148,26 @@ class Folders:
             _NEVER.wait(_KNOCKS_EVERY)
         raise OSError(errno.EBUSY, "somebody else holds on to it", folder)
 
+    def hold(self, folder: str) -> Lock | None:
+        """Keep others who do the same out of `folder` until the lock is released.
+
+        None where the disk has no locks for folders. Raises `DiskError` if somebody stays in there.
+        """
+        try:
+            return self._hold(folder)
+        except OSError as error:
+            raise explained(error) from error
+
+    def rename(self, source: str, target: str) -> bool:
+        """Give a file that is no message another name in its folder; False if it isn't there.
+
+        Nothing may lie at `target`. Raises `DiskFull` or `DiskError`.
+        """
+        if not self._rename(source, target):
+            return False
+        self._syncer.folder_changed(layout.folder_of(source))
+        return True
+
     def _rename(self, source: str, target: str) -> bool:
         try:
             self._attempt(lambda: self._disk.rename(source, target), urgent=True)

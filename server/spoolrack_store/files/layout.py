@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..model.clock import Millis
+from ..model.holds import HoldName
 from ..model.names import Item
 from ..model.transitions import FOLDERS, State
 
@@ -76,6 +77,11 @@ def removed(queue: str, item: Item | str) -> str:
 
 def history(queue: str, id: str) -> str:
     return f"{HISTORY}/{queue}:{id}"
+
+
+def reserved(name: HoldName) -> str:
+    """Where a set's manifest lies, or the marker of how far its stream is committed."""
+    return f"{RESERVED}/{name}"
 
 
 def config(queue: str, version: int) -> str:

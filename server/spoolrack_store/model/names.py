@@ -190,6 +190,10 @@ def is_owner(text: str) -> bool:
     return _OWNER.fullmatch(text) is not None
 
 
+def is_token(text: str) -> bool:
+    return _TOKEN.fullmatch(text) is not None
+
+
 def make_token(random: Random) -> str:
     """64 random bits: no two leases share one, not even in the same millisecond."""
     bits = random.getrandbits(64)

@@ -7,7 +7,7 @@ after a restart, until it commits them or the hold is over.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .clock import Millis
 from .operations import Request
@@ -35,6 +35,8 @@ class Reservation:
     """Whether the hold is over: the messages are anybody's again."""
     reads: int
     """How often it was read from its beginning, as far as this process knows."""
+    is_new: bool = field(default=False, compare=False)
+    """Whether the request that this answers has made it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,3 +85,24 @@ class Release(Request[None]):
 
     stream: str
     seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreserve(Request[None]):
+    """Undo a new reservation that nobody was told of: its messages are ready again, not counted.
+
+    If somebody was told of it since, it stays.
+    """
+
+    stream: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutAside(Request[None]):
+    """A message of a set turned out to be damaged: it goes to quarantine and leaves the set."""
+
+    stream: str
+    seq: int
+    id: str
+    why: str

@@ -1,0 +1,166 @@
+"""The grammar of `reserved/`: how its names are spelt, and what its files say.
+
+    held   = stream "." seq "@" due            a manifest: the set is leased until then
+    lost   = stream "." seq "@" ended "~lost"  the same, once the hold is over
+    marker = stream "." seq                    the stream is committed up to this number
+
+A file is a line of JSON and a line with the JSON's CRC-32, so that one that a crash has torn is told
+from one that is whole. Pure: it knows text, not folders. What it doesn't recognise raises `NotAName`
+or `NotWhole`, and the caller decides what becomes of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+from .clock import Millis
+from .ids import is_id
+from .names import NotAName, is_queue_name, is_token
+from .reservations import MAX_SEQ
+
+_STREAM: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_NAME: Final = re.compile(
+    rf"(?P<stream>{_STREAM.pattern})\.(?P<seq>0|[1-9][0-9]{{0,18}})"
+    r"(?:@(?P<due>[0-9]{13})(?P<lost>~lost)?)?"
+)
+
+
+class NotWhole(ValueError):
+    """The content is not that of a file of ours, as it was written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldName:
+    """What a name in `reserved/` says."""
+
+    stream: str
+    seq: int
+    due: Millis | None = None
+    """Unix time at which the hold ends, or has ended; None: a marker."""
+    is_lost: bool = False
+
+    def __str__(self) -> str:
+        text = f"{self.stream}.{self.seq}"
+        if self.due is not None:
+            text += f"@{self.due:013d}"
+            if self.is_lost:
+                text += "~lost"
+        return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What is in a set. Its leases share one token, by which they are found wherever they are."""
+
+    queue: str
+    token: str
+    hold: Millis
+    """As it was first asked for."""
+    made_at: Millis
+    """Unix time."""
+    size: int
+    """Bytes of their bodies and attributes."""
+    ids: tuple[str, ...]
+    """Of its messages, in order."""
+
+    def encode(self) -> bytes:
+        return _sealed(
+            {
+                "queue": self.queue,
+                "token": self.token,
+                "hold": self.hold,
+                "made_at": self.made_at,
+                "messages": len(self.ids),
+                "bytes": self.size,
+                "ids": self.ids,
+            }
+        )
+
+    @classmethod
+    def decode(cls, content: bytes) -> Manifest:
+        """The manifest in `content`; raises `NotWhole`."""
+        values = _unsealed(content)
+        queue, token, ids = values.get("queue"), values.get("token"), values.get("ids")
+        if not isinstance(queue, str) or not is_queue_name(queue):
+            raise NotWhole("it names no queue")
+        if not isinstance(token, str) or not is_token(token):
+            raise NotWhole("it has no token")
+        if not isinstance(ids, list) or not all(isinstance(id, str) and is_id(id) for id in ids):
+            raise NotWhole("it doesn't say which messages it holds")
+        return cls(
+            queue=queue,
+            token=token,
+            hold=Millis(_number(values, "hold")),
+            made_at=Millis(_number(values, "made_at")),
+            size=_number(values, "bytes"),
+            ids=tuple(ids),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    """What a commit did. Whoever finds sets of it still there finishes it."""
+
+    sets: tuple[int, ...]
+    """The numbers of those that were held: their messages are deleted."""
+    made_at: Millis
+    """Unix time."""
+
+    def encode(self) -> bytes:
+        return _sealed({"sets": self.sets, "made_at": self.made_at})
+
+    @classmethod
+    def decode(cls, content: bytes) -> Marker:
+        """The marker in `content`; raises `NotWhole`."""
+        values = _unsealed(content)
+        sets = values.get("sets")
+        if not isinstance(sets, list) or not all(type(seq) is int for seq in sets):
+            raise NotWhole("it doesn't say which sets are committed")
+        return cls(sets=tuple(sets), made_at=Millis(_number(values, "made_at")))
+
+
+def is_stream(text: str) -> bool:
+    return _STREAM.fullmatch(text) is not None
+
+
+def parse_hold(text: str) -> HoldName:
+    match = _NAME.fullmatch(text)
+    if match is None or int(match["seq"]) > MAX_SEQ:
+        raise NotAName(text)
+    due = match["due"]
+    return HoldName(
+        stream=match["stream"],
+        seq=int(match["seq"]),
+        due=None if due is None else Millis(int(due)),
+        is_lost=match["lost"] is not None,
+    )
+
+
+def _sealed(values: Mapping[str, object]) -> bytes:
+    line = json.dumps(values, separators=(",", ":")).encode() + b"\n"
+    return line + f"{crc32(line):08x}\n".encode()
+
+
+def _unsealed(content: bytes) -> dict[str, object]:
+    line, seal = content[:-9], content[-9:]
+    if seal != f"{crc32(line):08x}\n".encode():
+        raise NotWhole("its checksum is not that of its content")
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise NotWhole(str(error)) from error
+    if not isinstance(values, dict):
+        raise NotWhole("not a JSON object")
+    return values
+
+
+def _number(values: Mapping[str, object], name: str) -> int:
+    value = values.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise NotWhole(f"its {name} is {value!r}")
+    return value
