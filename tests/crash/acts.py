@@ -27,6 +27,10 @@ REQUESTS = {
     "delete-id": "queue pick count",
     "change": "consumer whose pick count visibility",
     "give-back": "consumer whose pick count",
+    "reserve": "stream queue seq most hold",
+    "confirm": "stream seq hold",
+    "release": "stream seq",
+    "commit": "stream up-to",
     "purge": "queue",
     "delete-queue": "queue",
     "create": "queue",
@@ -34,7 +38,8 @@ REQUESTS = {
 }
 """Requests, with what their arguments say. `whose` is `held` or `old`: of the receipts that the
 consumer believes in, or of those that it has used up. A count of 0 is the whole batch of the one
-picked. A visibility of 0 is the queue's own in a receive, and a release in a change."""
+picked. A visibility of 0 is the queue's own in a receive, and a release in a change. A
+hold of 0 is the usual one."""
 EVENTS = {
     "pass": "millis",
     "later": "millis",

@@ -23,6 +23,7 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
     VisibilityChange,
 )
+from spoolrack_store.model.reservations import CommitReservations, Confirm, Release, Reserve
 from spoolrack_store.model.settings import QueueSettings
 
 QUEUES = ("r", "q", "d")
@@ -59,6 +60,8 @@ class Asking:
 
     def request(self, act: Act) -> tuple[Request[object], Consumer | None] | None:
         """The request, and who makes it; None if there is nothing to ask for."""
+        if act.word in ("reserve", "confirm", "release", "commit"):
+            return self._about_set(act), None
         match act.args:
             case (str(queue), int(count), int(size), int(delay)) if act.word == "send":
                 return self._send(queue, count, size, Millis(delay)), None
@@ -80,6 +83,30 @@ class Asking:
                 return self._about_queue(act.word, queue), None
             case (str(queue), int(timeout)):
                 return self._update(queue, timeout), None
+            case _:
+                raise ValueError(f"no request: {act}")
+
+    def _about_set(self, act: Act) -> Request[object]:
+        opened, holds = self.fates.open, self.fates.reserved
+        match act.word, act.args:
+            case "reserve", (str(stream), str(queue), int(seq), int(most), int(hold)):
+                opened.receiving.add(queue)
+                holds.open.reserving.add((stream, seq))
+                span = Millis(hold) if hold else None
+                return Reserve(queue=queue, stream=stream, seq=seq, max_messages=most, hold=span)
+            case "confirm", (str(stream), int(seq), int(hold)):
+                opened.changing.update(holds.ids_of((stream, seq)))
+                holds.open.confirming.add((stream, seq))
+                return Confirm(stream=stream, seq=seq, hold=Millis(hold) if hold else None)
+            case "release", (str(stream), int(seq)):
+                opened.changing.update(holds.ids_of((stream, seq)))
+                holds.open.releasing.add((stream, seq))
+                return Release(stream=stream, seq=seq)
+            case "commit", (str(stream), int(up_to)):
+                for key in holds.up_to(stream, up_to):
+                    opened.dying.update(holds.ids_of(key))
+                holds.open.committing[stream] = max(up_to, holds.open.committing.get(stream, -1))
+                return CommitReservations(stream=stream, up_to=up_to)
             case _:
                 raise ValueError(f"no request: {act}")
 

@@ -24,6 +24,9 @@ SCENES = (
     "send q 1 5 0; send q 3 5 0; receive 0 q 9 0; reap",
     # A batch that some were taken out of, one of them is leased; one delayed.
     "send q 3 5 0; receive 0 q 1 0; receive 0 q 1 0; delete 0 held 0 1; send q 2 5 10000; reap",
+    # Two sets are reserved, of a batch and of what was taken from another.
+    "send q 3 5 0; receive 0 q 1 0; change 0 held 0 1 0; send q 3 5 0; reserve s q 0 4 0; "
+    "reserve s q 1 9 60000; reap",
 )
 ALPHABET = (
     "send q 1 5 0",
@@ -50,6 +53,13 @@ ALPHABET = (
     "later 90000000",
     "reap",
     "put q 5",
+    "reserve s q 0 9 0",
+    "reserve s q 1 2 60000",
+    "confirm s 0 90000",
+    "confirm s 0 5000",
+    "release s 0",
+    "commit s 0",
+    "commit s 1",
 )
 SETTINGS = tuple((sync, relaxed) for relaxed in (False, True) for sync in (True, False))
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from acts import Plot
 from holding import Consumer, id_in, queue_of, token_in
+from holds import Hold
 from promises import Broken, Fate, Kind, Now, Open, Promises
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import DiskError, DiskFull, StoreError
+from spoolrack_store.model.errors import DiskError, DiskFull, QueueNotFound, StoreError
 from spoolrack_store.model.operations import (
     ById,
     ByReceipt,
@@ -29,6 +30,14 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
     VisibilityChange,
 )
+from spoolrack_store.model.reservations import (
+    CommitReservations,
+    Committed,
+    Confirm,
+    Release,
+    Reservation,
+    Reserve,
+)
 from spoolrack_store.model.settings import QueueSettings
 from step_disk import Failing, Fault
 
@@ -41,13 +50,21 @@ _ORDER = (
     Delete,
     ChangeVisibility,
     GiveBack,
+    Release,
+    Confirm,
+    CommitReservations,
     Receive,
+    Reserve,
 )
+
+Lying = Callable[[str, int], Mapping[str, Fate]]
+"""Says how the messages of a set lie."""
 
 
 class Hearing:
-    def __init__(self, fates: Promises, plot: Plot) -> None:
+    def __init__(self, fates: Promises, plot: Plot, lying: Lying) -> None:
         self.fates = fates
+        self.lying = lying
         self._plot = plot
         self._now = Now(0, 0)
         self._failed = False
@@ -104,6 +121,10 @@ class Hearing:
                 if outcome is None:
                     for receipt in receipts:
                         self._given_back(receipt, who)
+            case Reserve() | Confirm() | Release():
+                self._about_set(request, outcome)
+            case CommitReservations():
+                self._committed(request, outcome)
             case CreateQueue(name=queue) | UpdateQueue(name=queue):
                 if isinstance(outcome, Queue):
                     self._set(queue, outcome.settings, request)
@@ -221,6 +242,57 @@ class Hearing:
             self.fates.open.changing.add(id_in(receipt))
         if who is not None:
             who.use_up(receipt)
+
+    def _about_set(self, request: Reserve | Confirm | Release, outcome: object) -> None:
+        key, fates, holds = (request.stream, request.seq), self.fates, self.fates.reserved
+        was, is_held = holds.sets.get(key), holds.is_held(key, self._now.monotonic)
+        if isinstance(outcome, StoreError):
+            if is_held and not self._failed and not isinstance(outcome, QueueNotFound):
+                raise Broken(Kind.OTHER, f"{request} of a set that is held: {outcome}")
+            return
+        if was is not None and not is_held and not isinstance(request, Release):
+            raise Broken(Kind.OTHER, f"{request} of a set that isn't held: {outcome}")
+        if isinstance(request, Release):
+            for id in holds.ids_of(key):
+                fates.released(id, undo=False)
+            if was is not None:
+                holds.sets[key] = replace(was, is_lost=True)
+        elif isinstance(outcome, Reservation):
+            ends = self._now.monotonic + outcome.expires_at - self._now.wall
+            lying = self.lying(*key)
+            if was is None:
+                for id, lease in lying.items():
+                    fates.leased(id, lease, self._now)
+            elif isinstance(request, Confirm):
+                for id in lying:
+                    fates.extended(id, outcome.expires_at, self._now)
+            else:
+                if outcome.expires_at != was.due or any(id not in was.ids for id in lying):
+                    raise Broken(Kind.OTHER, f"another set under the name {key}")
+                return
+            ids = tuple(lying) if was is None else was.ids
+            holds.sets[key] = Hold(outcome.queue, ids, outcome.expires_at, ends)
+
+    def _committed(self, request: CommitReservations, outcome: object) -> None:
+        fates, holds, stream = self.fates, self.fates.reserved, request.stream
+        keys = holds.up_to(stream, request.up_to)
+        if not isinstance(outcome, Committed):
+            if self._failed:
+                # What was begun is finished sooner or later.
+                for key in keys:
+                    fates.open.dying.update(holds.ids_of(key))
+            return
+        for key in keys:
+            is_held = holds.is_held(key, self._now.monotonic)
+            if is_held and key[1] in outcome.lost and not self._failing:
+                raise Broken(Kind.OTHER, f"the set {key} is held, and was said to be lost")
+            if key[1] in outcome.lost:
+                continue
+            if not is_held:
+                raise Broken(Kind.OTHER, f"the set {key} was lost, and is committed")
+            for id in holds.ids_of(key):
+                fates.deleted(id)
+        holds.committed[stream] = max(request.up_to, holds.committed.get(stream, -1))
 
     def _set(self, queue: str, settings: QueueSettings, request: Request[object]) -> None:
         if queue not in self.fates.queues and any(

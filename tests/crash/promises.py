@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from holds import Holds
 from seen import Found, Name
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.settings import QueueSettings
@@ -108,6 +109,7 @@ class Promises:
     aside: frozenset[str] = frozenset()
     """Ids that may be in quarantine: the disk failed to read them."""
     open: Open = field(default_factory=Open)
+    reserved: Holds = field(default_factory=Holds)
 
     def copy(self) -> Promises:
         return replace(
@@ -119,6 +121,7 @@ class Promises:
             by_hand=set(self.by_hand),
             torn_by_hand=set(self.torn_by_hand),
             open=self.open.copy(),
+            reserved=self.reserved.copy(),
         )
 
     # What is answered.

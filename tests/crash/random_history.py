@@ -86,6 +86,9 @@ class Inventing:
             *[self._change] * 2,
             self._give_back,
             self._create,
+            *[self._reserve] * 2,
+            self._about_set,
+            self._commit_sets,
         ]
         if self.random.random() < WHOLE_QUEUE:
             makers = [self._purge, self._delete_queue, self._update]
@@ -153,6 +156,22 @@ class Inventing:
 
     def _give_back(self) -> Act:
         return Act("give-back", self._some_receipts())
+
+    def _reserve(self) -> Act:
+        most, hold = self._pick(1, 3, 10), self._pick(0, 30_000, 60_000)
+        return Act("reserve", (self._stream(), self._queue(), self._pick(0, 1, 2, 3), most, hold))
+
+    def _about_set(self) -> Act:
+        if self.random.random() < 0.3:
+            return Act("release", (self._stream(), self._pick(0, 1, 2, 3)))
+        hold = self._pick(0, 5_000, 60_000, 90_000)
+        return Act("confirm", (self._stream(), self._pick(0, 1, 2, 3), hold))
+
+    def _commit_sets(self) -> Act:
+        return Act("commit", (self._stream(), self._pick(0, 0, 1, 1, 2, 3)))
+
+    def _stream(self) -> str:
+        return self.random.choice(("s", "t"))
 
     def _create(self) -> Act:
         return Act("create", (self._queue(),))

@@ -55,6 +55,7 @@ class SharedPromises(Promises):
             under_way=dict(self.under_way),
             touched={},
             open=self.open.copy(),
+            reserved=self.reserved.copy(),
         )
 
     # Commits.

@@ -15,8 +15,9 @@ from engine_rig import EngineRig
 from faulty_disk import Killed
 from hearing import Hearing
 from holding import id_in, queue_of, token_in
+from holds import shown_by
 from power_disk import PowerDisk
-from promises import Broken, Kind, Now, Promises
+from promises import Broken, Fate, Kind, Now, Promises
 from seen import Found, check_index, files_of, read
 from spoolrack_store.engine.recent import RECENT_BYTES
 from spoolrack_store.files.disk import Kind as FoundKind
@@ -46,7 +47,7 @@ class Story:
         self.rig = EngineRig(self.disk, seed=plot.seed, recent_bytes=recent_bytes(plot.seed))
         self.fates = Promises(GRAVES)
         self.asking = Asking(plot, self.fates)
-        self.hearing = Hearing(self.fates, plot)
+        self.hearing = Hearing(self.fates, plot, self._lying)
         self.starts = 0
         self.phase = 0
         """Rises whenever what is promised changes."""
@@ -146,6 +147,7 @@ class Story:
         self.fates.judge(found, queues, now)
         self.fates.judge_states(found, now, crashed=False)
         self.fates.accept(found, queues, now, crashed=False)
+        self._judge_holds(found, now, crashed=False)
         self.phase += 1
 
     def _note_unreadable(self) -> None:
@@ -168,6 +170,24 @@ class Story:
             found[each.name.id] = each
         return found
 
+    def _lying(self, stream: str, seq: int) -> dict[str, Fate]:
+        return leases_in(self.rig, self.power, stream, seq)
+
+    def _judge_holds(self, found: dict[str, Found], then: Now, *, crashed: bool) -> None:
+        """The same for reservations; `then` is the time in the process that made the promises."""
+        holds, (shown, committed) = self.fates.reserved, shown_by(self.rig)
+        holds.judge(
+            shown,
+            committed,
+            found,
+            wall=then.wall,
+            monotonic=then.monotonic,
+            crashed=crashed,
+            broken=lambda what: Broken(Kind.OTHER, what),
+        )
+        now = self.now
+        holds.accept(shown, committed, wall=now.wall, monotonic=now.monotonic, crashed=crashed)
+
     def _queues(self) -> dict[str, QueueSettings]:
         return {name: live.settings for name, live in self.rig.engine.catalog.queues.items()}
 
@@ -186,7 +206,7 @@ class Story:
         fork.asking = copy(self.asking)
         fork.asking.fates = fork.fates
         fork.asking.consumers = [consumer.copy() for consumer in self.asking.consumers]
-        fork.hearing = Hearing(fork.fates, self.plot)
+        fork.hearing = Hearing(fork.fates, self.plot, fork._lying)
         return fork
 
     def start(
@@ -219,6 +239,7 @@ class Story:
         if not self.plot.relaxed:
             self.fates.judge_states(found, died, crashed=True)
         self.fates.accept(found, queues, self.now, crashed=True)
+        self._judge_holds(found, died, crashed=True)
         self._try_old_receipts()
 
     def _note_torn_by_hand(self, power: PowerDisk) -> None:
@@ -269,6 +290,25 @@ class Story:
                 if self.play((parse_act(f"receive 0 {queue} 1000 0"),)):
                     self.play((parse_act("delete 0 held 0 1000"),))
         raise Broken(Kind.LOST, f"never delivered: {sorted(self.fates.alive)}")
+
+
+def leases_in(rig: EngineRig, power: PowerDisk, stream: str, seq: int) -> dict[str, Fate]:
+    """The messages of a set that the engine knows, as they lie on the disk, in its order."""
+    reservations = rig.engine.reservations
+    held = reservations._holdings.sets[stream, seq]
+    lying = {}
+    for sight in reservations._leases.sights(held.manifest, held.manifest.ids):
+        assert sight.due is not None
+        clock = rig.clock
+        lying[sight.entry.id] = Fate(
+            body=power.read(sight.path)[: sight.entry.size],
+            queue=sight.queue,
+            receives=sight.entry.receives,
+            token=held.manifest.token,
+            due=sight.due,
+            ends=clock.monotonic() + sight.due - clock.wall(),
+        )
+    return lying
 
 
 def ids_aside(power: PowerDisk) -> frozenset[str]:

@@ -176,6 +176,7 @@ def test_a_lost_set_is_never_held_again_also_after_a_restart_with_a_clock_set_ba
     rig.clock.step_wall(-HOUR)
     rig.clock.advance(HOLD)
     rig.tick()
+    rig.clock.step_wall(-HOUR)
     rig.restart()
 
     with pytest.raises(ReservationLost):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ..files import layout
 from ..files.disk import Found, Kind
 from ..files.folders import NameTaken, explained
+from ..files.syncer import SyncFailed
 from ..model.clock import Millis
 from ..model.errors import StoreError
 from ..model.holds import HoldName, Manifest, Marker, NotWhole, parse_hold
@@ -170,12 +171,23 @@ class Holdings:
         self._put(HeldSet(name=name, manifest=manifest, ends=self._end_of(name)), there)
 
     def _content(self, path: str) -> bytes:
+        """What the file says, whose writer may have died before he synced it."""
+        disk = self._root.disk
         try:
-            return self._root.disk.read(path)
+            content = disk.read(path)
         except FileNotFoundError:
             raise
         except OSError as error:
             raise explained(error) from error
+        if not disk.can_sync_all:
+            # Else the next sync, which covers the whole file system, does it.
+            try:
+                disk.sync_file(path)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                raise SyncFailed(str(error)) from error
+        return content
 
     def _end_of(self, name: HoldName) -> Millis:
         """When the hold of a name that was found is over: later than its maker says, if he lives."""

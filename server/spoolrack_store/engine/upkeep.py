@@ -119,16 +119,19 @@ class Upkeep:
             log.warning("which reservations are over can't be noted for now: %s", error)
 
     def _end_holds(self) -> None:
-        root, now = self._root, self._root.clock.monotonic()
-        is_urgent = False
+        now = self._root.clock.monotonic()
         for held in list(self._holdings.sets.values()):
-            if held.name.is_lost or held.ends > now or self._holdings.is_doomed(held):
-                continue
-            # After a crash the due alone would not tell that it is over.
-            is_urgent |= root.folders.is_contended or root.clock.wall() < held.due
-            self._holdings.lose(held)
-        if is_urgent:
-            root.folders.settle(layout.RESERVED)
+            if not held.name.is_lost and held.ends <= now and not self._holdings.is_doomed(held):
+                self._holdings.lose(held)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Make durable which sets are lost.
+
+        The clock may be set back before a start, or be another's: a due alone could not tell then that
+        a message which is ready was once held, and the set would be taken for one never answered.
+        """
+        self._root.folders.settle(layout.RESERVED)
 
     def release(self, held: HeldSet) -> None:
         """End the hold now; the messages come back once that is durable."""
@@ -241,6 +244,7 @@ class Upkeep:
                 self._mend(held)
             except StoreError as error:
                 log.error("%s can't be mended for now: %s", held.name, error)
+        self._settle()
         self._knows_all = True
 
     def _mend(self, held: HeldSet) -> None:

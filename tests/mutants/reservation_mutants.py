@@ -1,0 +1,149 @@
+"""Planted bugs in what a reservation promises."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutant import Edit, Mutant, edit
+
+_RESERVATIONS: Final = "tests/store/test_store_reservations.py"
+_FAULTS: Final = "tests/store/test_store_reservation_faults.py"
+_EVERY: Final = (
+    "tests/crash/test_every_crash.py::test_no_operation_breaks_a_promise_wherever_the_process_dies"
+)
+_SHARED: Final = "tests/store/test_store_reservation_peers.py"
+
+RESERVATION_MUTANTS: Final = (
+    Mutant(
+        name="a-manifest-after-the-answer",
+        breaks="a reservation that was answered is found again after a crash",
+        edits=edit(
+            "engine/holdings.py",
+            "        self._write(layout.reserved(name), manifest.encode(), urgent=False)\n",
+            "        self._root.after_sync.append(\n"
+            "            lambda: self._write(layout.reserved(name), manifest.encode(), urgent=False)\n"
+            "        )\n",
+        ),
+        caught_by=(_EVERY,),
+    ),
+    Mutant(
+        name="a-reserve-half-durable-is-believed",
+        breaks="a set of which nobody was told is there whole after a crash, or not at all",
+        edits=edit(
+            "engine/upkeep.py",
+            "        elif leases.have_slipped(held.manifest):\n            if held.due > wall:",
+            "        elif False:\n            if held.due > wall:",
+        ),
+        caught_by=(_EVERY,),
+    ),
+    Mutant(
+        name="a-commit-is-not-finished",
+        breaks="a stream that is committed has no messages left, wherever the process died",
+        edits=edit(
+            "engine/upkeep.py",
+            "            self._unfinished.add(held.key)\n            self._finish_commits()\n",
+            "            self._holdings.drop(held)\n",
+        ),
+        caught_by=(_EVERY,),
+    ),
+    Mutant(
+        name="a-marker-after-the-sync",
+        breaks="how far a stream is committed is durable when it is answered",
+        edits=edit(
+            "engine/holdings.py",
+            "        self._write(path, marker.encode(), urgent=True)\n",
+            "        self._root.after_sync.append(\n"
+            "            lambda: self._write(path, marker.encode(), urgent=True)\n"
+            "        )\n",
+        ),
+        caught_by=(_EVERY,),
+    ),
+    Mutant(
+        name="a-lost-set-is-held-again",
+        breaks="a set that is lost is never held again",
+        edits=edit(
+            "engine/holdings.py",
+            "        return self.name.is_lost or self.ends <= now",
+            "        return self.ends <= now",
+        ),
+        caught_by=(_RESERVATIONS, _EVERY),
+    ),
+    Mutant(
+        name="a-hold-that-is-over-is-not-noted",
+        breaks="a set that is lost is not held again after a start, whatever the clock says",
+        edits=edit(
+            "engine/upkeep.py",
+            "                self._holdings.lose(held)\n        self._settle()\n",
+            "                held.name = held.name\n",
+        ),
+        caught_by=(_RESERVATIONS,),
+    ),
+    Mutant(
+        name="a-confirmation-of-the-manifest-alone",
+        breaks="a manifest never promises longer than its leases hold",
+        edits=edit(
+            "engine/reservations.py",
+            "            self._leases.end_at(held.manifest, due, ends)\n",
+            "",
+        ),
+        caught_by=(_RESERVATIONS, _EVERY),
+    ),
+    Mutant(
+        name="half-a-confirmation-is-believed",
+        breaks="after a crash a manifest promises no longer than its leases hold",
+        edits=(
+            Edit(
+                file="engine/upkeep.py",
+                old="            due = min(held.due, *dues) if dues else held.due\n",
+                new="            due = max(held.due, *dues) if dues else held.due\n",
+            ),
+            Edit(
+                file="engine/upkeep.py",
+                old="            leases.end_at(held.manifest, due, ends)\n",
+                new="",
+            ),
+        ),
+        caught_by=(_EVERY,),
+    ),
+    Mutant(
+        name="a-release-before-it-is-durable",
+        breaks="a message that others may have is never shown as held, wherever the process died",
+        edits=edit(
+            "engine/upkeep.py",
+            "        self._root.after_sync.append(partial(self._leases.give_back, held.manifest,"
+            " undo=False))\n",
+            "        self._leases.give_back(held.manifest, undo=False)\n",
+        ),
+        caught_by=(_EVERY,),
+    ),
+    Mutant(
+        name="a-commit-deletes-what-is-lost",
+        breaks="a commit leaves the messages of lost sets alone",
+        edits=edit(
+            "engine/reservations.py",
+            "                done = [held for held in mine if held not in lost]",
+            "                done = mine",
+        ),
+        caught_by=(_RESERVATIONS,),
+    ),
+    Mutant(
+        name="a-refused-reservation-keeps-its-leases",
+        breaks="a reservation that fails has leased nothing",
+        edits=edit(
+            "engine/reservations.py",
+            "            self._leases.give_back(manifest, undo=True)\n",
+            "",
+        ),
+        caught_by=(_RESERVATIONS,),
+    ),
+    Mutant(
+        name="the-others-sets-are-not-looked-at",
+        breaks="what one process has reserved another one knows",
+        edits=edit(
+            "engine/upkeep.py",
+            "        return self._root.folders.is_contended or not known",
+            "        return not known",
+        ),
+        caught_by=(_SHARED,),
+    ),
+)
