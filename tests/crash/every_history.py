@@ -26,7 +26,7 @@ SCENES = (
     "send q 3 5 0; receive 0 q 1 0; receive 0 q 1 0; delete 0 held 0 1; send q 2 5 10000; reap",
     # Two sets are reserved, of a batch and of what was taken from another.
     "send q 3 5 0; receive 0 q 1 0; change 0 held 0 1 0; send q 3 5 0; reserve s q 0 4 0; "
-    "reserve s q 1 9 60000; reap",
+    "reserve s q 1 9 60000",
 )
 ALPHABET = (
     "send q 1 5 0",

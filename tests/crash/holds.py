@@ -62,6 +62,8 @@ class Shown:
     made_of: tuple[str, ...] = ()
     queue: str = ""
     due: int = 0
+    least: int = 0
+    """When the first of its leases ends; 0 if none is left."""
     is_noted: bool = False
     """Whether a start would know it as lost, whatever the clock says then."""
 
@@ -140,6 +142,8 @@ class Holds:
             must_be_lost = hold.is_lost or (hold.due <= wall if crashed else is_over)
             if must_be_lost and key not in self.open.confirming:
                 raise broken(f"the set {key} was lost, and is held again")
+            if shown.least and shown.least < shown.due:
+                raise broken(f"{key} is held until {shown.due}, a message of it until {shown.least}")
             left = tuple(id for id in hold.ids if id in ids)
             if shown.ids != left:
                 raise broken(f"the set {key} shows {shown.ids}, not {left}")
@@ -193,6 +197,7 @@ def shown_by(rig: EngineRig) -> tuple[dict[Key, Shown], dict[str, int]]:
             try:
                 sights = reservations.sights(*key, 0, len(manifest.ids))
                 each.ids = tuple(sight.entry.id for sight in sights)
+                each.least = min((sight.due or 0 for sight in sights), default=0)
             except ReservationLost:
                 each.state = Is.LOST
         shown[key] = each

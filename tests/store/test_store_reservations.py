@@ -17,12 +17,12 @@ from spoolrack_store.model.errors import (
     ReservationLost,
     ReservationNotFound,
 )
-from spoolrack_store.model.operations import ById, Delete, Purge
+from spoolrack_store.model.operations import ById, ByReceipt, Delete, Purge
 from spoolrack_store.model.reservations import (
     MAX_SEQ,
     MEMORY,
-    Committed,
     CommitReservations,
+    Committed,
     Confirm,
     Release,
     Reservation,
@@ -176,6 +176,8 @@ def test_a_lost_set_is_never_held_again_also_after_a_restart_with_a_clock_set_ba
     rig.clock.step_wall(-HOUR)
     rig.clock.advance(HOLD)
     rig.tick()
+    targets = [ByReceipt(message.receipt or "") for message in rig.receive(10)]
+    rig.ask(Delete(queue="q", targets=targets))
     rig.clock.step_wall(-HOUR)
     rig.restart()
 

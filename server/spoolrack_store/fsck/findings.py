@@ -87,6 +87,8 @@ class Report:
     """Who says of himself that he writes here; he may be dead."""
     staged: int = 0
     published: int = 0
+    reserved: int = 0
+    """Files in `reserved/`."""
     histories: int = 0
     checked: int = 0
     """Messages looked at."""
