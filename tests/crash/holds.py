@@ -52,6 +52,18 @@ class OpenHolds:
         )
 
 
+def all_of(several: Iterable[OpenHolds]) -> OpenHolds:
+    """What any of them may have done."""
+    sum = OpenHolds()
+    for each in several:
+        sum.reserving |= each.reserving
+        sum.confirming |= each.confirming
+        sum.releasing |= each.releasing
+        for stream, up_to in each.committing.items():
+            sum.committing[stream] = max(up_to, sum.committing.get(stream, -1))
+    return sum
+
+
 @dataclass(slots=True)
 class Shown:
     """What an engine says of a set."""

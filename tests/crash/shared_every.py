@@ -27,6 +27,8 @@ SCENES = (
     # A batch that some were taken out of, one of them is leased; one delayed.
     "a: send q 3 5 0; b: receive 0 q 1 0; a: receive 0 q 1 0; b: delete 0 held 0 1; "
     "a: send q 2 5 10000",
+    # One has reserved a set, the other another.
+    "a: send q 3 5 0; b: send q 3 5 0; a: reserve s q 0 4 0; b: reserve s q 1 9 60000; a: tick",
 )
 ALPHABET = (
     "send q 1 5 0",
@@ -45,6 +47,10 @@ ALPHABET = (
     "delete-queue q",
     "create q",
     "update q 10000",
+    "reserve s q 0 9 0",
+    "confirm s 0 90000",
+    "release s 0",
+    "commit s 0",
     "tick",
 )
 ORDERS = (

@@ -6,11 +6,12 @@ queue is deleted, they see only when it is durable; then it is answered, and wha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from acts import Act, Plot
 from asking import Asking
-from hearing import Hearing
+from hearing import Hearing, Lying
 from holding import Consumer
 from promises import Now, Open
 from shared_promises import SharedPromises, Touched
@@ -26,10 +27,12 @@ from spoolrack_store.model.operations import (
     Sent,
     UpdateQueue,
 )
+from spoolrack_store.model.reservations import CommitReservations, Confirm, Release, Reserve
 from step_disk import Failing
 
 Asked = tuple[Request[object], Consumer | None]
-_LATE = Send | DeleteQueue
+_LATE = Send | DeleteQueue | Release
+_SETS = Reserve | Confirm | Release | CommitReservations
 
 
 @dataclass(slots=True)
@@ -56,10 +59,14 @@ class _Hearing(Hearing):
 
 
 class SharedHearing:
-    def __init__(self, plot: Plot, fates: SharedPromises, asking: Asking) -> None:
+    def __init__(
+        self, plot: Plot, fates: SharedPromises, asking: Asking, lying: Callable[[str], Lying]
+    ) -> None:
+        """`lying` says how the messages of sets lie that an engine knows."""
         self._fates = fates
         self._asking = asking
-        self._hearing = _Hearing(fates, plot)
+        self._lying = lying
+        self._hearing = _Hearing(fates, plot, lying(""))
         self._applied = 0
         self._ended: dict[str, int] = {}
         """By queue: how many commits had been applied when its last deletion was."""
@@ -79,6 +86,7 @@ class SharedHearing:
         opened = fates.under_way.get(name, Open()).copy()
         opened.calls, opened.settings = [], {}
         fates.open = fates.under_way[name] = opened
+        fates.reserved.open = fates.begin_sets(name)
         asked = [each for act in acts if (each := self._asking.request(act)) is not None]
         fates.reopen()
         return asked
@@ -108,7 +116,7 @@ class SharedHearing:
                 hand = Consumer()
                 commit.handed.append((who, hand))
                 told.append((request, hand, outcome))
-            elif not isinstance(request, Send):
+            elif not isinstance(request, Send | Release):
                 told.append((request, who, outcome))
         own.emptied &= deleted
         before.emptied |= deleted
@@ -117,6 +125,7 @@ class SharedHearing:
             before.settings.setdefault(queue, []).extend(settings)
         queues = dict(fates.queues)
         fates.open, fates.touched = own.copy(), {}
+        self._hearing.lying = self._lying(name)
         self._hearing.hear(told, before=before, now=now, failed=failed, failing=failing)
         commit.touched = fates.touched
         now_are, fates.queues = fates.queues, queues
@@ -161,6 +170,8 @@ class SharedHearing:
             elif isinstance(request, Send) and isinstance(outcome, list):
                 self._forget_if_ended(request.queue, commit, outcome)
         fates.seal(fates.touched)
+        if any(isinstance(request, _SETS) for request, _ in commit.asked):
+            fates.seal_sets(name)
         # Of what was just becoming a dead letter in a deleted queue, the next look tells.
         fates.under_way[name].dying |= fates.open.dying
         fates.under_way[name].calls = []

@@ -7,9 +7,10 @@ that a cut may bring back; an answer seals the state that it is about. After a k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from holds import Holds, Key, OpenHolds, Shown, all_of
 from promises import Broken, Fate, Kind, Now, Open, Promises, fate_of
 from seen import Found
 from spoolrack_store.model.settings import QueueSettings
@@ -36,6 +37,10 @@ class SharedPromises(Promises):
     """By engine, also of one that died with it."""
     touched: Touched = field(default_factory=dict)
     """By the commit that is heard."""
+    sealed: Holds = field(default_factory=Holds)
+    """Of reservations, what is answered: `reserved` is what there is."""
+    sets_under_way: dict[str, OpenHolds] = field(default_factory=dict)
+    """By engine, also of one that died with it."""
 
     def fork(self) -> SharedPromises:
         """The same, to be judged after a power cut; what is known of each engine is over then."""
@@ -56,7 +61,45 @@ class SharedPromises(Promises):
             touched={},
             open=self.open.copy(),
             reserved=self.reserved.copy(),
+            sealed=self.sealed.copy(),
+            sets_under_way=dict(self.sets_under_way),
         )
+
+    # Reservations.
+
+    def begin_sets(self, who: str) -> OpenHolds:
+        """What the next commit of `who` may do; what one before has not answered stays open."""
+        return self.sets_under_way.setdefault(who, OpenHolds())
+
+    def _being_released(self, who: str) -> set[str]:
+        """Ids that `who` gives back once it is durable that it does."""
+        keys = self.sets_under_way.get(who, OpenHolds()).releasing
+        return {id for key in keys for id in self.reserved.ids_of(key)}
+
+    def seal_sets(self, who: str) -> None:
+        """All that `who` has done with reservations is answered, and so is what it has relied on."""
+        self.sets_under_way.pop(who, None)
+        self.sealed = self.reserved.copy()
+
+    def judge_sets(
+        self, shown: Mapping[Key, Shown], committed: Mapping[str, int], there: Iterable[str], now: Now
+    ) -> None:
+        """Hold what a start after a death shows against what was answered."""
+        self.sealed.open = all_of(self.sets_under_way.values())
+        # Whoever does something goes on from what there is, answered or not.
+        self.sealed.open.reserving |= self.reserved.sets.keys()
+        self.sealed.judge(
+            shown,
+            committed,
+            there,
+            wall=now.wall,
+            monotonic=now.monotonic,
+            crashed=True,
+            broken=lambda what: Broken(Kind.OTHER, what),
+        )
+        for holds in (self.reserved, self.sealed):
+            holds.accept(shown, committed, wall=now.wall, monotonic=now.monotonic, crashed=True)
+        self.sets_under_way = {}
 
     # Commits.
 
@@ -84,7 +127,12 @@ class SharedPromises(Promises):
         """
         if not in_trouble:
             own = self.under_way[who]
-            self.under_way[who] = Open(calls=own.calls, emptied=own.emptied, settings=own.settings)
+            self.under_way[who] = Open(
+                calls=own.calls,
+                changing=self._being_released(who),
+                emptied=own.emptied,
+                settings=own.settings,
+            )
         self.reopen()
 
     def seal(self, touched: Touched) -> None:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from acts import Act, Place, Plot
 from asking import GRAVES, QUEUES, Asking
 from engine_rig import EngineRig
+from hearing import Lying
+from holds import shown_by
 from power_disk import PowerDisk
 from promises import Broken, Kind, Now
 from seen import Found, check_index, files_of, name_at, read, sent_files_of, settings_on
@@ -24,7 +26,7 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import NotAName
 from spoolrack_store.testing import ManualClock
 from step_disk import Failing, OnStep
-from story import ids_aside, recent_bytes
+from story import ids_aside, leases_in, recent_bytes
 
 SKEWS = {"a": 0, "b": 900, "c": 450}
 """Milliseconds by which the wall clock of each is fast."""
@@ -48,7 +50,7 @@ class SharedStory:
         self.power = PowerDisk(can_sync_all=plot.can_sync_all, model=plot.model)
         self.fates = SharedPromises(GRAVES)
         self.asking = Asking(plot, self.fates)
-        self.hearing = SharedHearing(plot, self.fates, self.asking)
+        self.hearing = SharedHearing(plot, self.fates, self.asking, self._lying_of)
         self.clocks = {name: ManualClock(wall=Millis(SOME_DAY + SKEWS[name])) for name in plot.names}
         self.ones: dict[str, One] = {}
         self.on_step: OnStep | None = None
@@ -197,6 +199,7 @@ class SharedStory:
             raise Broken(Kind.RESURRECTED, f"deleted, and back after a kill: {sorted(back)}")
         states = not after_cut or not self.plot.relaxed
         fates.judge_after_cut(found, settings_on(self.power), self.now_of(name), states=states)
+        fates.judge_sets(*shown_by(self.ones[name].rig), found, self.now_of(name))
         fates.reopen()
 
     def _note_torn_by_hand(self) -> None:
@@ -318,6 +321,9 @@ class SharedStory:
         one.rig.settle()
         self.look()
         self.fates.applied(name, in_trouble=one.disk.failing is not None)
+
+    def _lying_of(self, name: str) -> Lying:
+        return lambda stream, seq: leases_in(self.ones[name].rig, self.power, stream, seq)
 
     # What is found.
 

@@ -41,8 +41,8 @@ RESERVATION_MUTANTS: Final = (
         breaks="a stream that is committed has no messages left, wherever the process died",
         edits=edit(
             "engine/upkeep.py",
-            "            self._unfinished.add(held.key)\n            self._finish_commits()\n",
-            "            self._holdings.drop(held)\n",
+            "        self._finish_commits()\n        self._knows_all = True\n",
+            "        self._unfinished.clear()\n        self._knows_all = True\n",
         ),
         caught_by=(_EVERY,),
     ),

@@ -169,13 +169,18 @@ class Engine:
         # What was found whole in `new/` is published after the first sync, and the tombstone of an
         # emptied queue goes after the second.
         self._is_recovering = True
+        self._commit_all()
+        self.reservations.upkeep.mend()
+        self._commit_all()
+        self._is_recovering = False
+        self._root.folders.fill_reserve()
+        return recovery
+
+    def _commit_all(self) -> None:
         while self._root.syncer.is_dirty or self.wants_commit:
             work = self.apply([])
             self.sync(work)
             self.finish(work)
-        self._is_recovering = False
-        self._root.folders.fill_reserve()
-        return recovery
 
     def join(self) -> None:
         """Begin beside others, who have read the folders and mended what there was to mend."""

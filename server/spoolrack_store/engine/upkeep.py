@@ -225,7 +225,7 @@ class Upkeep:
     # A start.
 
     def recover(self) -> None:
-        """Finish or undo what a crash left. All messages are known, and none was brought back yet."""
+        """Finish commits that a crash has left; nothing was brought back yet. `mend` follows."""
         holdings = self._holdings
         try:
             seen = holdings.look()
@@ -239,20 +239,25 @@ class Upkeep:
             older = sorted(markers)[:-1]
             if older:
                 self.forget_after_sync(stream, older, ())
-        for held in list(holdings.sets.values()):
+        self._unfinished.update(held.key for held in holdings.sets.values() if holdings.is_doomed(held))
+        self._finish_commits()
+        self._knows_all = True
+
+    def mend(self) -> None:
+        """Undo what a crash left half done. All that was sent is in its queue, so that what of a set is
+        nowhere was deleted."""
+        for held in list(self._holdings.sets.values()):
             try:
                 self._mend(held)
             except StoreError as error:
                 log.error("%s can't be mended for now: %s", held.name, error)
         self._settle()
-        self._knows_all = True
 
     def _mend(self, held: HeldSet) -> None:
         holdings, leases, wall = self._holdings, self._leases, self._root.clock.wall()
         if holdings.is_doomed(held):
-            self._unfinished.add(held.key)
-            self._finish_commits()
-        elif held.name.is_lost:
+            return
+        if held.name.is_lost:
             # It may have been released, and its messages not be given back yet.
             self.release(held)
         elif held.key[1] <= holdings.committed(held.key[0]):
