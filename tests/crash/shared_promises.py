@@ -76,6 +76,13 @@ class SharedPromises(Promises):
         keys = self.sets_under_way.get(who, OpenHolds()).releasing
         return {id for key in keys for id in self.reserved.ids_of(key)}
 
+    def _being_committed(self, who: str) -> set[str]:
+        """Ids that others delete if `who` has died before it did."""
+        up_to = self.sets_under_way.get(who, OpenHolds()).committing
+        sets = self.reserved.sets
+        keys = [key for key in sets if key[1] <= up_to.get(key[0], -1)]
+        return {id for key in keys for id in self.reserved.ids_of(key)}
+
     def seal_sets(self, who: str) -> None:
         """All that `who` has done with reservations is answered, and so is what it has relied on."""
         self.sets_under_way.pop(who, None)
@@ -129,6 +136,7 @@ class SharedPromises(Promises):
             own = self.under_way[who]
             self.under_way[who] = Open(
                 calls=own.calls,
+                dying=self._being_committed(who),
                 changing=self._being_released(who),
                 emptied=own.emptied,
                 settings=own.settings,
