@@ -148,10 +148,10 @@ MESSAGE_MUTANTS: Final = (
         edits=(
             Edit(
                 file="engine/leaser.py",
-                old="            return []\n        root.index.hide(queue, hidden)\n"
-                "        return self._delivery.read(live, hidden)\n\n    def _lease_folder(",
+                old="            return None\n        root.index.hide(queue, hidden)\n"
+                "        return hidden\n\n    def _lease_folder(",
                 new="        root.index.hide(queue, hidden)\n"
-                "        return self._delivery.read(live, hidden)\n\n    def _lease_folder(",
+                "        return hidden\n\n    def _lease_folder(",
             ),
             Edit(
                 file="engine/delivery.py",

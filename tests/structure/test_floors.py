@@ -41,6 +41,7 @@ FLOORS = {
         holds=(
             "spoolrack_store",
             *("spoolrack_store.store", "spoolrack_store.committer", "spoolrack_store.parking"),
+            "spoolrack_store.rereading",
             *("spoolrack_store.mover", "spoolrack_store.listener", "spoolrack_store.testing"),
             *("spoolrack_store.sweeper", "spoolrack_store.drivers", "spoolrack_store.effort"),
         ),
