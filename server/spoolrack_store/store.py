@@ -135,7 +135,7 @@ class Store:
         self._tenancy = tenancy
         self._changing = threading.RLock()
         self._committer = Committer(engine, clock, self._changing, self._tell_due, driver)
-        self._rereading = Rereading(engine.reservations, disk, self._changing, self.submit)
+        self._rereading = Rereading(engine.reservations, disk, self._changing, self._committer.submit)
         self._mover = Mover(clock, lambda: self._committer.tick().result()) if chores.ticks else None
         self._listener = None if ear is None else Listener(ear, lambda: self._committer.heed().result())
         self._reaper = engine.reaper if chores.unlinks else None

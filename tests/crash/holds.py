@@ -148,7 +148,8 @@ class Holds:
             if shown.state is Is.NOWHERE:
                 raise broken(f"the set {key} is nowhere")
             if shown.state is Is.LOST:
-                if not (hold.is_lost or is_over or key in self.open.releasing):
+                may_be = self.open.releasing | self.open.confirming
+                if not (hold.is_lost or is_over or key in may_be):
                     raise broken(f"the set {key} is lost, and was promised until {hold.due}")
                 continue
             must_be_lost = hold.is_lost or (hold.due <= wall if crashed else is_over)
