@@ -39,6 +39,7 @@ from .model.errors import (
     StoreFailed,
 )
 from .model.operations import Message, OpenMessage, Queue, Request
+from .model.staging import StageInfo
 from .model.transitions import State
 from .mover import Mover
 
@@ -169,6 +170,11 @@ class Store:
         """Up to `limit` queues whose names start with `prefix` and stand above `after`, in order."""
         with self._changing:
             return self._engine.views.queues(prefix, after, limit)
+
+    def stages(self, *, after: str = "", limit: int = 100) -> list[StageInfo]:
+        """Up to `limit` stages whose names stand above `after`, in order."""
+        with self._changing:
+            return self._engine.staging.listed(after, limit)
 
     def message(self, queue: str, id: str) -> Message:
         """A message, without leasing it; raises `MessageNotFound`, `MessageDamaged`."""

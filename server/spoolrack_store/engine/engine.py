@@ -29,6 +29,7 @@ from ..model.clock import Clock, Millis
 from ..model.errors import StoreError
 from ..model.ids import IdMaker
 from ..model.operations import (
+    ByReceipt,
     ChangeVisibility,
     CreateQueue,
     Delete,
@@ -54,6 +55,7 @@ from .remover import Remover
 from .requeuer import Requeuer
 from .root import Root
 from .sender import Sender
+from .staging import Staging
 from .succession import Succession
 from .sweep import Sweep
 from .views import Views
@@ -124,6 +126,7 @@ class Engine:
             root, self.catalog, self._letters, self._remover, self._requeuer, self.peers
         )
         self._adoption = Adoption(root, self.catalog, self._sender)
+        self.staging = Staging(root, self.catalog, self.peers.look_into)
         self.views = Views(root, self.catalog, self.peers.look_into)
         self.reaper = Reaper(disk, root.histories)
         self._sweep = Sweep(root, self.reaper)
@@ -135,7 +138,8 @@ class Engine:
             Turn(DeleteQueue, self._delete_queue),
             Turn(Purge, self._purge),
             Turn(Send, self._send, together=True),
-            Turn(Delete, self._remover.delete, together=True),
+            *self.staging.turns,
+            Turn(Delete, self._delete, together=True),
             Turn(ChangeVisibility, self._leaser.change),
             Turn(GiveBack, self._leaser.give_back),
             Turn(Receive, self._leaser.receive),
@@ -145,6 +149,7 @@ class Engine:
         """Read the folders, and finish or undo what a crash left; durable at return."""
         recovery = Recovery(self._root, self.catalog, self._sender)
         recovery.run()
+        self.staging.recover(recovery.left_of)
         # What a former process did, and was just read, may never have been synced.
         self._root.everything_changed()
         for name in list(self.catalog.doomed):
@@ -191,6 +196,7 @@ class Engine:
     def _attach(self) -> None:
         """Work beside others from now on."""
         self.reaper.knows_histories = False
+        self.staging.forget()
         self.peers.attach()
 
     # One commit.
@@ -236,6 +242,7 @@ class Engine:
         elif any(isinstance(request, Delete | Purge) for request in requests):
             # What is deleted, or purged, must not be on its way to its queue.
             self._sender.retry()
+            self.staging.retry()
         outcomes = run_in(self._turns, requests)
         root = self._root
         removed = root.folders.take_removed()
@@ -278,6 +285,7 @@ class Engine:
         self._meet()
         self._requeue_due()
         self._finish_own()
+        self.staging.tend()
         try:
             if self._root.chores.adopts:
                 self._adoption.look()
@@ -297,6 +305,7 @@ class Engine:
     def _finish_own(self) -> None:
         """Go on with what was begun and couldn't be done at once."""
         self._sender.retry()
+        self.staging.retry()
         # Only once the tombstone is durable, whoever wrote it.
         for name in [name for name in self.catalog.doomed if name not in self.catalog.doubtful]:
             self._empty(name)
@@ -331,6 +340,16 @@ class Engine:
             if live is not None and (live.settings.max_messages or live.settings.max_bytes):
                 self.peers.look_into(queue)
         return self._sender.send(requests)
+
+    def _delete(self, requests: Sequence[Delete]) -> Sequence[Outcome]:
+        if not self._root.is_shared:
+            # What was published, nobody may have looked into yet; with others, that is looked for.
+            for request in requests:
+                if request.queue in self._root.index.queues and not all(
+                    isinstance(target, ByReceipt) for target in request.targets
+                ):
+                    self.peers.look_into(request.queue)
+        return self._remover.delete(requests)
 
     def _is_queue(self, name: str) -> bool:
         """Whether there is such a queue now, whoever made or deleted it."""

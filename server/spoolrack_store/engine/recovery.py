@@ -78,6 +78,15 @@ class Recovery:
         self._read_ready()
         self._read_sent()
 
+    def left_of(self, path: str, queue: str, batch: Batch) -> BatchFolder | None:
+        """What counts of a batch that was on its way to its queue; None if nothing of it does.
+
+        What is in a later state elsewhere is dropped, and the folder that it leaves empty, too.
+        """
+        index = self._root.index.queues[queue]
+        self._root.ids.rise_above(batch.id)
+        return self._batch_folder(path, batch, index, also_ready=True)
+
     # What is deleted.
 
     def _read_removed(self) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from ..model.clock import Millis
 from ..model.names import Item
+from ..model.stage_names import Chunk, Claim, Publication, StageFolder
 from ..model.transitions import FOLDERS, State
 
 FORMAT: Final = "FORMAT"
@@ -72,6 +73,19 @@ def hidden(queue: str, item: Item | str, due: Millis, token: str | None) -> str:
 
 def removed(queue: str, item: Item | str) -> str:
     return f"{REMOVE}/{queue}:{item}"
+
+
+def staged(folder: StageFolder) -> str:
+    return f"{STAGED}/{folder}"
+
+
+def chunk_in(folder: str, chunk: Chunk) -> str:
+    """Of a stage whose folder is there now."""
+    return f"{folder}/{chunk}"
+
+
+def published(name: Publication | Claim) -> str:
+    return f"{PUBLISHED}/{name}"
 
 
 def history(queue: str, id: str) -> str:
