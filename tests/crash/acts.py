@@ -31,10 +31,14 @@ REQUESTS = {
     "delete-queue": "queue",
     "create": "queue",
     "update": "queue timeout",
+    "stage": "stage chunk queue count delay",
+    "publish": "writer step stages",
+    "abort": "stage",
 }
 """Requests, with what their arguments say. `whose` is `held` or `old`: of the receipts that the
 consumer believes in, or of those that it has used up. A count of 0 is the whole batch of the one
-picked. A visibility of 0 is the queue's own in a receive, and a release in a change."""
+picked. A visibility of 0 is the queue's own in a receive, and a release in a change. Each letter of
+`stages` is a stage, and the epoch is so many `step`s after the writer's last."""
 EVENTS = {
     "pass": "millis",
     "later": "millis",

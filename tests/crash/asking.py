@@ -24,6 +24,8 @@ from spoolrack_store.model.operations import (
     VisibilityChange,
 )
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.staging import Abort, Publish, Stage
+from stage_fates import Attempt, Kept
 
 QUEUES = ("r", "q", "d")
 GRAVES = {"q": "d"}
@@ -31,6 +33,8 @@ GRAVES = {"q": "d"}
 RETENTION = Millis(90 * MINUTE)
 """Of the queue `r`; `q` keeps its messages for a day."""
 CONSUMERS = 3
+TIME_TO_LIVE = Millis(100_000)
+"""Of each stage."""
 
 
 def settings_of(queue: str, plot: Plot) -> QueueSettings:
@@ -59,6 +63,8 @@ class Asking:
 
     def request(self, act: Act) -> tuple[Request[object], Consumer | None] | None:
         """The request, and who makes it; None if there is nothing to ask for."""
+        if act.word in ("stage", "publish", "abort"):
+            return self._about_stage(act), None
         match act.args:
             case (str(queue), int(count), int(size), int(delay)) if act.word == "send":
                 return self._send(queue, count, size, Millis(delay)), None
@@ -93,6 +99,36 @@ class Asking:
         messages = [Outgoing(body=body, delay=delay) for body in bodies[:-1]]
         messages += [Outgoing(body=body, delay=delay, attributes=attributes) for body in bodies[-1:]]
         return Send(queue=queue, messages=messages)
+
+    def _about_stage(self, act: Act) -> Request[object]:
+        stages, opened = self.fates.stages, self.fates.open
+        match act.args:
+            case (str(stage), int(chunk), str(queue), int(count), int(delay)):
+                bodies = [self.body(5) for _ in range(count)]
+                stages.writing.append((stage, chunk, Kept(queue, tuple(bodies), delay)))
+                if any(stage in attempt.stages for attempt in stages.publishing):
+                    opened.calls.append(bodies)
+                late = Millis(delay) if delay else None
+                messages = [Outgoing(body=body, delay=late) for body in bodies]
+                return Stage(
+                    stage=stage, chunk=chunk, queue=queue, messages=messages, time_to_live=TIME_TO_LIVE
+                )
+            case (int(number), int(step), str(letters)):
+                writer = f"w{number}"
+                epoch = max(0, stages.epochs.get(writer, -1) + step)
+                stages.publishing.append(Attempt(writer, epoch, tuple(letters)))
+                known = [body for stage in letters for body in stages.bodies_of(stage)]
+                if known:
+                    opened.calls.append(known)
+                opened.calls += [
+                    list(kept.bodies) for stage, _, kept in stages.writing if stage in letters
+                ]
+                return Publish(writer=writer, epoch=epoch, stages=list(letters))
+            case (str(stage),):
+                stages.aborting.add(stage)
+                return Abort(stage=stage)
+            case _:
+                raise ValueError(f"no request: {act}")
 
     def _by_receipt(
         self, word: str, queue: str, receipts: list[str], visibility: Millis

@@ -24,6 +24,8 @@ SCENES = (
     "send q 1 5 0; send q 3 5 0; receive 0 q 9 0; reap",
     # A batch that some were taken out of, one of them is leased; one delayed.
     "send q 3 5 0; receive 0 q 1 0; receive 0 q 1 0; delete 0 held 0 1; send q 2 5 10000; reap",
+    # Two stages, of two queues; a writer who has published before.
+    "stage s 0 q 2 0; publish 0 1 s; stage s 0 q 2 0; stage s 1 d 1 10000; stage t 0 q 1 0",
 )
 ALPHABET = (
     "send q 1 5 0",
@@ -50,6 +52,11 @@ ALPHABET = (
     "later 90000000",
     "reap",
     "put q 5",
+    "stage s 2 q 2 0",
+    "stage s 0 q 2 0",
+    "publish 0 1 st",
+    "publish 0 0 s",
+    "abort s",
 )
 SETTINGS = tuple((sync, relaxed) for relaxed in (False, True) for sync in (True, False))
 

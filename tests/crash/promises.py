@@ -8,31 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
+from broken import Broken, Kind
 from seen import Found, Name
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
+from stage_fates import StageFates
 
-
-class Kind(Enum):
-    """Of a broken promise, as the tallies count them."""
-
-    LOST = "lost"
-    RESURRECTED = "resurrected"
-    DOUBLED = "doubled"
-    TORN = "torn"
-    INVENTED = "invented"
-    OTHER = "other"
-
-
-class Broken(AssertionError):
-    """A promise was broken."""
-
-    def __init__(self, kind: Kind, what: str) -> None:
-        super().__init__(f"{kind.value}: {what}")
-        self.kind = kind
+__all__ = ["Broken", "Fate", "Kind", "Now", "Open", "Promises", "fate_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +92,7 @@ class Promises:
     aside: frozenset[str] = frozenset()
     """Ids that may be in quarantine: the disk failed to read them."""
     open: Open = field(default_factory=Open)
+    stages: StageFates = field(default_factory=StageFates)
 
     def copy(self) -> Promises:
         return replace(
@@ -119,6 +104,7 @@ class Promises:
             by_hand=set(self.by_hand),
             torn_by_hand=set(self.torn_by_hand),
             open=self.open.copy(),
+            stages=self.stages.copy(),
         )
 
     # What is answered.

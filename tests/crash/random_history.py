@@ -40,13 +40,14 @@ def plot_of(random: Random, seed: int) -> Plot:
 class Inventing:
     """Makes up what happens, from a seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, has_stages: bool = True) -> None:
         self.seed = seed
         self.random = random = Random(f"history {seed}")
         self.plot = plot_of(random, seed)
         self.queues = QUEUES if random.random() < 0.5 else ("q", "d")
         self.consumers = random.randint(1, CONSUMERS)
         self.is_faulty = random.random() < FAULTY
+        self.has_stages = has_stages
 
     def history(self) -> History:
         lines: list[Line] = []
@@ -86,7 +87,10 @@ class Inventing:
             *[self._change] * 2,
             self._give_back,
             self._create,
+            *[self._stage, self._stage, self._publish] * self.has_stages,
         ]
+        if self.has_stages and self.random.random() < 0.03:
+            makers = [self._abort]
         if self.random.random() < WHOLE_QUEUE:
             makers = [self._purge, self._delete_queue, self._update]
         count = self._pick(1, 1, 2, 3)
@@ -153,6 +157,18 @@ class Inventing:
 
     def _give_back(self) -> Act:
         return Act("give-back", self._some_receipts())
+
+    def _stage(self) -> Act:
+        stage, queue = self.random.choice("stu"), self._queue()
+        delay = self._pick(0, 0, 0, 10_000)
+        return Act("stage", (stage, self._pick(0, 1, 2), queue, self._pick(1, 2, 3), delay))
+
+    def _publish(self) -> Act:
+        stages = self.random.choice(("s", "t", "u", "st", "stu"))
+        return Act("publish", (self._pick(0, 0, 1), self._pick(0, 1, 1, 1, 2), stages))
+
+    def _abort(self) -> Act:
+        return Act("abort", (self.random.choice("stu"),))
 
     def _create(self) -> Act:
         return Act("create", (self._queue(),))

@@ -20,7 +20,7 @@ from ..files.disk import Kind
 from ..files.folders import explained
 from ..files.syncer import SyncFailed
 from ..model.clock import Millis
-from ..model.errors import InvalidRequest, QueueFull, StageNotFound, StoreError
+from ..model.errors import DiskError, InvalidRequest, QueueFull, StageNotFound, StoreError
 from ..model.manifest import Manifest, NotAManifest, decode, encode
 from ..model.names import NotAName, length_of
 from ..model.stage_names import (
@@ -111,6 +111,7 @@ class Publications:
         held = self._stages.find(names)
         for name in names:
             if name not in held or not (held[name].chunks or held[name].unsure):
+                self._require_no_stray(name)
                 raise StageNotFound(stage=name)
         try:
             must_sync = self._root.folders.is_contended
@@ -221,10 +222,11 @@ class Publications:
         """The manifest is durable: the messages appear, and what it supersedes may go."""
         if not self._postman.deliver(name, manifest):
             return
+        last = self._last.get(name.writer, -1)
         older = [
             each
             for each in self._forget_at
-            if each.writer == name.writer and each.epoch < name.epoch and not self._is_open(each)
+            if each.writer == name.writer and each.epoch < last and not self._is_open(each)
         ]
         if older:
             self._drop_after_sync(older)
@@ -291,12 +293,20 @@ class Publications:
         if old:
             self._drop_after_sync(old)
 
-    def undo_claims(self) -> None:
-        """Bring back the stages of those who have died over them. With the lock held."""
+    def undo_claims(self, stage: str) -> None:
+        """Bring back what was claimed and not published, of the dead, too. With the lock held.
+
+        Raises `DiskError` if the stage can't be brought back for now.
+        """
         if self._root.folders.is_contended:
             self._look()
-        else:
-            self.retry()
+        self._retry_strays()
+        self._require_no_stray(stage)
+
+    def _require_no_stray(self, stage: str) -> None:
+        for claim in self._strays:
+            if claim.folder.stage == stage:
+                raise DiskError(detail=f"{layout.published(claim)} can't be given back for now")
 
     def _look(self) -> None:
         """Know what is published, and mend what others have left. With the lock held."""

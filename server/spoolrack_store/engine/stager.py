@@ -57,9 +57,9 @@ class Stager:
     """Not thread-safe."""
 
     def __init__(
-        self, root: Root, catalog: Catalog, stages: Stages, undo_claims: Callable[[], None]
+        self, root: Root, catalog: Catalog, stages: Stages, undo_claims: Callable[[str], None]
     ) -> None:
-        """`undo_claims` brings back the stages that somebody claimed and died before publishing."""
+        """`undo_claims` brings back a stage that somebody claimed and died before publishing."""
         self._root = root
         self._catalog = catalog
         self._stages = stages
@@ -85,7 +85,7 @@ class Stager:
         """Two must not make a stage at once, nor one while another's claim may come back."""
         self._prepare(request)
         with self._root.folders.held(layout.PUBLISHED):
-            self._undo_claims()
+            self._undo_claims(request.stage)
             held = self._stages.find([request.stage]).get(request.stage)
             if held is None:
                 held = self._stages.make(request.stage, request.time_to_live)
@@ -201,7 +201,7 @@ class Stager:
             raise _invalid_stage(request.stage)
         folders = self._root.folders
         with folders.held(layout.PUBLISHED):
-            self._undo_claims()
+            self._undo_claims(request.stage)
             held = self._stages.find([request.stage]).get(request.stage)
             count = 0
             if held is not None:
