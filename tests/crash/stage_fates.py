@@ -6,6 +6,7 @@ what is published is published whole, whichever of its queues one looks at.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from memory_disk import File, Folder, Node
 from power_disk import PowerDisk
 from spoolrack_store.files import layout
 from spoolrack_store.model.manifest import NotAManifest, decode
-from spoolrack_store.model.names import id_of
+from spoolrack_store.model.names import id_of, parse_entry
 from spoolrack_store.model.stage_names import (
     Claim,
     Publication,
@@ -212,11 +213,19 @@ def _chunks(stage: Node) -> dict[int, Kept]:
     for name, node in stage.entries.items():
         chunk = parse_chunk(name)
         assert isinstance(node, Folder)
-        if len(node.entries) == chunk.batch.count:
-            files = sorted(node.entries.items())
+        files = sorted(node.entries.items())
+        # With an owner it may be torn: nobody believes in it before it was read.
+        is_whole = chunk.batch.owner is None or all(_is_whole(*each) for each in files)
+        if len(files) == chunk.batch.count and is_whole:
             bodies = tuple(_body_of(each, file) for each, file in files)
             chunks[chunk.number] = Kept(chunk.queue, bodies, chunk.delay or 0)
     return chunks
+
+
+def _is_whole(name: str, file: Node) -> bool:
+    assert isinstance(file, File)
+    entry = parse_entry(name)
+    return (len(file.content), zlib.crc32(file.content)) == (entry.length, entry.crc)
 
 
 def _body_of(name: str, file: Node) -> bytes:

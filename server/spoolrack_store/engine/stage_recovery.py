@@ -15,6 +15,7 @@ from functools import partial
 from ..files import layout
 from ..files.disk import Kind
 from ..index.ready import BatchFolder
+from ..model.clock import Millis
 from ..model.errors import StoreError
 from ..model.manifest import Manifest
 from ..model.names import Batch, NotAName
@@ -117,8 +118,12 @@ class StageRecovery:
                 unfinished[claim.by] = manifest
                 self._moving.add(path)
                 continue
+            folder = claim.folder
+            # Who made another stage of this name relied on a publication that wasn't durable.
+            while self._root.folders.is_there(layout.staged(folder)):
+                folder = replace(folder, due=Millis(folder.due + 1))
             try:
-                self._root.folders.shift(path, layout.staged(claim.folder))
+                self._root.folders.shift(path, layout.staged(folder))
             except StoreError as error:
                 log.error("%a was never published, and can't be given back: %s", path, error)
         return unfinished

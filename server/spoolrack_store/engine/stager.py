@@ -99,7 +99,7 @@ class Stager:
         there = held.chunks.get(request.chunk)
         if there is None:
             self._write(held, request)
-        elif self._root.folders.is_contended:
+        elif self._root.folders.is_contended or held.is_unsynced:
             # Whoever wrote it may not have made it durable, and now it is promised.
             self._root.everything_changed()
         return Staged(

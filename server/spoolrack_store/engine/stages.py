@@ -108,8 +108,12 @@ class Stages:
 
     def _all(self) -> dict[str, Held]:
         if self._known is None:
-            folders = [folder for folder in self.listed() if not folder.is_dropped]
-            self._known = {folder.stage: self.read(folder) for folder in folders}
+            self._known = {}
+            for folder in self.listed():
+                if folder.is_dropped:
+                    self._take_over(folder)
+                else:
+                    self._known[folder.stage] = self.read(folder)
         return self._known
 
     def listed(self) -> list[StageFolder]:
@@ -237,12 +241,15 @@ class Stages:
         self._ends = {folder: self._end_of(folder) for folder in folders if not folder.is_dropped}
         for folder in folders:
             if folder.is_dropped:
-                # Somebody has died over it. That it is dropped may not be durable yet.
-                root.everything_changed()
-                root.after_sync.append(partial(self.empty, layout.staged(folder)))
+                self._take_over(folder)
             elif self._ends[folder] <= root.clock.monotonic():
                 log.info("the stage %s has expired", folder.stage)
                 self._expire(folder)
+
+    def _take_over(self, folder: StageFolder) -> None:
+        """Somebody may have died over a stage that is dropped, and may not be so durably."""
+        self._root.everything_changed()
+        self._root.after_sync.append(partial(self.empty, layout.staged(folder)))
 
     def _expire(self, folder: StageFolder) -> None:
         known = None if self._known is None else self._known.get(folder.stage)
