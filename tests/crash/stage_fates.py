@@ -17,7 +17,6 @@ from spoolrack_store.files import layout
 from spoolrack_store.model.manifest import NotAManifest, decode
 from spoolrack_store.model.names import id_of, parse_entry
 from spoolrack_store.model.stage_names import (
-    Claim,
     Publication,
     parse_chunk,
     parse_published,
@@ -150,15 +149,10 @@ class StageFates:
 def staged_on(disk: PowerDisk) -> Staged:
     """The stages that can be published, with the chunks of which nothing is missing."""
     found: Staged = {}
-    whole = {str(name) for name in manifests_on(disk)}
     for name, node in _inside(disk, layout.STAGED).items():
         folder = parse_stage_folder(name)
         if not folder.is_dropped:
             found.setdefault(folder.stage, {}).update(_chunks(node))
-    for name, node in _inside(disk, layout.PUBLISHED).items():
-        claim = parse_published(name)
-        if isinstance(claim, Claim) and str(claim.by) not in whole:
-            found.setdefault(claim.folder.stage, {}).update(_chunks(node))
     return {stage: chunks for stage, chunks in found.items() if chunks}
 
 

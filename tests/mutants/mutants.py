@@ -8,9 +8,12 @@ from cost_mutants import COST_MUTANTS
 from message_mutants import MESSAGE_MUTANTS
 from mutant import Mutant
 from peer_mutants import PEER_MUTANTS
+from staging_mutants import STAGING_MUTANTS
 from sync_mutants import SYNC_MUTANTS
 
-MUTANTS: Final[tuple[Mutant, ...]] = SYNC_MUTANTS + MESSAGE_MUTANTS + PEER_MUTANTS + COST_MUTANTS
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    SYNC_MUTANTS + MESSAGE_MUTANTS + PEER_MUTANTS + COST_MUTANTS + STAGING_MUTANTS
+)
 
 
 def mutant_called(name: str) -> Mutant:

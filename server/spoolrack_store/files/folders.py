@@ -115,8 +115,8 @@ class Folders:
         """Rename a stage's folder, or one in it: no message changes its state. False if it is gone."""
         if not self._rename(source, target):
             return False
-        self._syncer.folder_changed(layout.folder_of(source))
-        self._syncer.folder_changed(layout.folder_of(target))
+        for path in (source, target):
+            self._syncer.folder_changed(layout.folder_of(path))
         self._syncer.folder_moved(source, target)
         return True
 

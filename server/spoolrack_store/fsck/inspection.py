@@ -24,6 +24,7 @@ from .doubles import Place, problems_of
 from .findings import Leftover, Problem, Remedy, Report, Tally
 from .listing import Filed, Seen, count_in, filed_of
 from .registry import Registry
+from .stages import StageInspector
 
 ROUNDS: Final = 4
 """How often what has moved on is looked for."""
@@ -127,8 +128,9 @@ class Inspector:
         for found in self._scan(layout.HISTORY):
             report.histories += 1
             self._look_at_history(found)
-        report.staged = len(self._scan(layout.STAGED))
-        report.published = len(self._scan(layout.PUBLISHED))
+        stages = StageInspector(self._disk, self._scan, self._read, self._problem, self._leave)
+        stages.run()
+        report.staged, report.published = stages.stages, stages.publications
         report.aside = read_asides(self._disk)
 
     def _look_at_history(self, found: Found) -> None:
