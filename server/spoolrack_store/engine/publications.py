@@ -110,7 +110,8 @@ class Publications:
         draft = _Draft(Publication(writer=request.writer, epoch=request.epoch))
         held = self._stages.find(names)
         for name in names:
-            if name not in held or not (held[name].chunks or held[name].unsure):
+            # What is in it, only who holds its lock can tell.
+            if name not in held:
                 self._require_no_stray(name)
                 raise StageNotFound(stage=name)
         try:

@@ -95,7 +95,7 @@ class Stager:
             return held
 
     def _stage(self, held: Held, request: Stage) -> Staged:
-        self._stages.settle(held)
+        self._stages.settle(held, request.chunk)
         there = held.chunks.get(request.chunk)
         if there is None:
             self._write(held, request)
@@ -167,11 +167,15 @@ class Stager:
         """The chunk is durable, and says so by its name: whoever starts needn't read it."""
         done = replace(chunk, batch=replace(chunk.batch, owner=None))
         source, target = layout.chunk_in(held.path, chunk), layout.chunk_in(held.path, done)
+        moved = False
         try:
-            moved = self._root.folders.shift(source, target)
+            # Whoever lists the stage at this moment might find neither name.
+            with self._root.folders.held(held.path):
+                moved = self._root.folders.shift(source, target)
+        except FileNotFoundError:
+            log.debug("%a was published or dropped in the meantime", source)
         except StoreError as error:
             log.warning("%a is whole, and keeps its owner for now: %s", source, error)
-            moved = False
         if moved and held.chunks.get(chunk.number) is chunk:
             held.chunks[chunk.number] = done
         held.is_unsynced = False

@@ -149,13 +149,14 @@ class Stages:
         if self._known is not None:
             self._known.pop(held.folder.stage, None)
 
-    def settle(self, held: Held) -> None:
+    def settle(self, held: Held, only: int | None = None) -> None:
         """Find out which of the chunks with an owner are whole, and take the others away.
 
-        Nobody may be writing there. What is whole may not be durable.
+        With a number, `only` of that one. Nobody may be writing there. Whole ones may not be durable.
         """
-        unsure, held.unsure = held.unsure, []
+        unsure = [chunk for chunk in held.unsure if only in (None, chunk.number)]
         for chunk in unsure:
+            held.unsure.remove(chunk)
             held.is_unsynced = True
             if chunk.number not in held.chunks and self.is_whole(held.path, chunk):
                 held.chunks[chunk.number] = chunk
