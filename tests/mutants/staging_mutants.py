@@ -7,6 +7,8 @@ from typing import Final
 from mutant import Mutant, edit
 
 _STAGES: Final = "tests/store/test_store_stages.py"
+_ENDS: Final = "tests/store/test_store_stages_ends.py"
+_RECOVERY: Final = "tests/store/test_store_stages_recovery.py"
 _EVERY: Final = (
     "tests/crash/test_every_crash.py::test_no_operation_breaks_a_promise_wherever_the_process_dies"
 )
@@ -19,9 +21,9 @@ STAGING_MUTANTS: Final = (
         edits=edit(
             "engine/publications.py",
             "            self._require_room(draft)\n",
-            "            self._write(draft.name, self._manifest(draft, request.memory))\n"
+            "            self.manifests.write(draft.name, self._manifest(draft, request.memory))\n"
             "            self._require_room(draft)\n"
-            "            self._root.folders.drop(layout.published(draft.name))\n",
+            "            self.manifests.drop(draft.name)\n",
         ),
         caught_by=(_STAGES, _EVERY),
     ),
@@ -59,17 +61,17 @@ STAGING_MUTANTS: Final = (
         name="a-torn-manifest-is-believed",
         breaks="a manifest that isn't whole publishes nothing, and remembers nothing",
         edits=edit(
-            "engine/publications.py",
+            "engine/manifests.py",
             "        except NotAManifest as error:\n"
             '            self._root.folders.quarantine(path, f"no manifest: {error}")\n'
             "            return None\n",
             "        except NotAManifest:\n"
             "            return Manifest(\n"
             "                stages={}, queues={}, messages=0, published_at=self._root.clock.wall(),\n"
-            "                memory=MAX_MEMORY,\n"
+            "                memory=10**10,\n"
             "            )\n",
         ),
-        caught_by=(_EVERY,),
+        caught_by=(_RECOVERY,),
     ),
     Mutant(
         name="a-chunk-is-stored-as-often-as-it-comes",
@@ -123,7 +125,7 @@ STAGING_MUTANTS: Final = (
             "        self._root.after_sync.append(partial(self._drop_all, names))\n",
             "        self._drop_all(names)\n",
         ),
-        caught_by=(_STAGES, _EVERY, _SHARED),
+        caught_by=(_ENDS, _EVERY, _SHARED),
     ),
     Mutant(
         name="what-others-staged-is-published-undurable",

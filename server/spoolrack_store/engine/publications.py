@@ -16,22 +16,19 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ..files import layout
-from ..files.disk import Kind
-from ..files.folders import explained
-from ..files.syncer import SyncFailed
 from ..model.clock import Millis
 from ..model.errors import DiskError, InvalidRequest, QueueFull, StageNotFound, StoreError
-from ..model.manifest import Manifest, NotAManifest, decode, encode
-from ..model.names import NotAName, length_of
+from ..model.manifest import Manifest
+from ..model.names import length_of
 from ..model.stage_names import (
     Claim,
     Publication,
     is_stage_name,
     is_writer_name,
-    parse_published,
 )
 from ..model.staging import MAX_EPOCH, MAX_MEMORY, MAX_STAGES, MIN_MEMORY, Publish, Published
 from .catalog import Catalog, Live
+from .manifests import Manifests
 from .postman import Postman
 from .root import Root
 from .stages import Held, Stages
@@ -74,6 +71,7 @@ class Publications:
         self._stages = stages
         self._postman = postman
         self._look_into = look_into
+        self.manifests = Manifests(root)
         self._forget_at: dict[Publication, Millis] = {}
         """All that are remembered, and until when, in Unix time."""
         self._last: dict[str, int] = {}
@@ -124,7 +122,7 @@ class Publications:
                 self._root.everything_changed()
                 self._root.syncer.begin().sync()
             manifest = self._manifest(draft, request.memory)
-            self._write(draft.name, manifest)
+            self.manifests.write(draft.name, manifest)
         except StoreError:
             self._undo(draft)
             raise
@@ -189,19 +187,6 @@ class Publications:
             memory=memory,
         )
 
-    def _write(self, name: Publication, manifest: Manifest) -> None:
-        path = layout.published(name)
-        try:
-            # By itself: then the folders are all that is left to be synced.
-            self._root.folders.write(path, [encode(manifest)], sync=True)
-        except StoreError as error:
-            # Whoever is told that nothing is published must never find it so.
-            try:
-                self._root.folders.drop(path)
-            except StoreError as worse:
-                raise SyncFailed(f"{path} is refused ({error}), and stays: {worse}") from worse
-            raise
-
     def _undo(self, draft: _Draft) -> None:
         for held in reversed(draft.claimed):
             if self._unclaim(Claim(by=draft.name, folder=held.folder)):
@@ -243,7 +228,7 @@ class Publications:
         left: set[Publication] = set()
         if self._root.is_shared:
             try:
-                left = {claim.by for claim in self.listed()[1]}
+                left = {claim.by for claim in self.manifests.listed()[1]}
             except StoreError as error:
                 log.warning("memories of publications stay for now: %s", error)
                 return
@@ -256,7 +241,7 @@ class Publications:
 
     def _drop(self, name: Publication) -> None:
         try:
-            self._root.folders.drop(layout.published(name))
+            self.manifests.drop(name)
         except StoreError as error:
             log.warning("the memory of %s stays for now: %s", name, error)
             return
@@ -314,11 +299,11 @@ class Publications:
         contended = self._root.folders.is_contended
         if self._is_known and not contended:
             return
-        manifests, claims = self.listed()
+        manifests, claims = self.manifests.listed()
         for name in self._forget_at.keys() - set(manifests):
             del self._forget_at[name]
         for name in manifests:
-            if name not in self._forget_at and (manifest := self.read(name)) is not None:
+            if name not in self._forget_at and (manifest := self.manifests.read(name)) is not None:
                 self._forget_at[name] = manifest.forget_at
         self._last = {}
         for name in self._forget_at:
@@ -328,7 +313,7 @@ class Publications:
         for claim in claims:
             if claim.by not in redone:
                 is_known = claim.by in self._forget_at
-                redone[claim.by] = self.read(claim.by) if is_known else None
+                redone[claim.by] = self.manifests.read(claim.by) if is_known else None
             manifest = redone[claim.by]
             if manifest is None or str(claim.folder) not in manifest.stages:
                 self._unclaim(claim)
@@ -343,38 +328,6 @@ class Publications:
         for name, manifest in manifests.items():
             self._postman.distrust(name)
             self._root.after_sync.append(partial(self._deliver, name, manifest))
-
-    def listed(self) -> tuple[list[Publication], list[Claim]]:
-        """The manifests and the claims in `published/`."""
-        manifests: list[Publication] = []
-        claims: list[Claim] = []
-        for found in self._root.folders.scan(layout.PUBLISHED):
-            try:
-                name = parse_published(found.name)
-            except NotAName:
-                continue
-            if isinstance(name, Publication) and found.kind is Kind.FILE:
-                manifests.append(name)
-            elif isinstance(name, Claim) and found.kind is Kind.FOLDER:
-                claims.append(name)
-        return manifests, claims
-
-    def read(self, name: Publication) -> Manifest | None:
-        """A manifest; None if it isn't there, or isn't whole: then it is put aside.
-
-        Nobody may be writing it. Raises `DiskError` if that can't be told: without it, what was
-        published could be published again.
-        """
-        path = layout.published(name)
-        try:
-            return decode(self._root.disk.read(path))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise explained(error) from error
-        except NotAManifest as error:
-            self._root.folders.quarantine(path, f"no manifest: {error}")
-            return None
 
     def start(self, manifests: dict[Publication, Manifest]) -> None:
         """These are all manifests that there are, and nobody else is there."""

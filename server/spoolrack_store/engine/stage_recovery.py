@@ -49,10 +49,10 @@ class StageRecovery:
 
     def run(self) -> None:
         self._put_aside_strangers()
-        names, claims = self._publications.listed()
+        names, claims = self._publications.manifests.listed()
         manifests: dict[Publication, Manifest] = {}
         for name in names:
-            manifest = self._publications.read(name)
+            manifest = self._publications.manifests.read(name)
             if manifest is not None:
                 manifests[name] = manifest
         self._publications.start(manifests)
