@@ -82,9 +82,14 @@ def test_what_is_published_and_cannot_be_moved_yet_arrives_later(
     assert publish(rig, "w", 1).last_epoch == 1
     assert "w.0" in names_in(disk, "published")
     disk.heal()
+    disk.calls.clear()
     rig.tick()
     assert bodies(rig) == [b"a"]
     assert names_in(disk, "published") == ["w.1"]
+    calls = list(map(str, disk.calls))
+    moved = next(at for at, call in enumerate(calls) if call.startswith("rename(published/w.0."))
+    forgotten = calls.index("unlink(published/w.0)")
+    assert any(call.startswith("sync_") for call in calls[moved:forgotten])
 
 
 # The end of stages that nobody publishes.
