@@ -8,7 +8,9 @@ import pytest
 from engine_rig import EngineRig
 from faulty_disk import FaultyDisk
 from memory_disk import MemoryDisk
+from spoolrack_store.engine.sender import RESERVED_BYTES
 from spoolrack_store.files import layout
+from spoolrack_store.files.disk import Space
 from spoolrack_store.model.clock import DAY, SECOND
 from spoolrack_store.model.errors import (
     DiskError,
@@ -56,6 +58,17 @@ def test_a_publication_that_the_disk_refuses_leaves_all_staged(
     rig.check()
     assert publish(rig, "w", 0, "s", "t") == Published(messages=2, is_already=False, last_epoch=0)
     assert bodies(rig) == [b"a", b"b"]
+
+
+def test_a_chunk_leaves_room_on_the_disk_for_deletes() -> None:
+    memory = MemoryDisk()
+    rig = EngineRig(memory)
+    rig.create("q")
+    memory.room = Space(bytes=RESERVED_BYTES + 5, files=1 << 20, unlimited=False)
+    with pytest.raises(DiskFull):
+        stage(rig, "s", 0, b"123456")
+    assert names_in(memory, "staged") == []
+    assert stage(rig, "s", 0, b"12345").messages == 1
 
 
 def test_a_claim_that_cannot_be_undone_is_no_missing_stage_and_comes_back(

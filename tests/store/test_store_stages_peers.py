@@ -123,6 +123,9 @@ def test_processes_that_stage_into_one_stage_and_publish_it_at_once_publish_it_o
             thread.start()
         for thread in threads:
             thread.join()
+        (info,) = stores[2].stages()
+        assert (info.name, info.chunks, info.messages) == ("s", 40, {"q": 40})
+        assert stores[2].stages(after="s") == []
         answers = [store.submit(Publish(writer="w", epoch=0, stages=["s"])) for store in stores]
         told = [answer.result(60) for answer in answers]
         assert sorted(each.messages for each in told) == [0, 0, 0, 40]
