@@ -23,7 +23,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.staging import Publish, Stage
 from spoolrack_store.store import Store
 
-ROUNDS = 9
+ROUNDS = 7
 SIZES = (1, 100, 10_000)
 IN_A_CHUNK = 1_000
 BODY = b"x" * 1024

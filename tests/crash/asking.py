@@ -116,9 +116,15 @@ class Asking:
             case (int(number), int(step), str(letters)):
                 writer = f"w{number}"
                 epoch = max(0, stages.epochs.get(writer, -1) + step)
-                stages.publishing.append(Attempt(writer, epoch, tuple(letters)))
                 known = [body for stage in letters for body in stages.bodies_of(stage)]
-                if known:
+                if any(not set(letters).isdisjoint(each.stages) for each in stages.publishing):
+                    # Only one of them can: of the other nothing is published, or what was left.
+                    stages.publishing.append(Attempt(writer, epoch, tuple(letters)))
+                    opened.calls = [call for call in opened.calls if set(call).isdisjoint(known)]
+                    each_stage = {stage for each in stages.publishing for stage in each.stages}
+                    opened.calls += [stages.bodies_of(stage) for stage in sorted(each_stage)]
+                else:
+                    stages.publishing.append(Attempt(writer, epoch, tuple(letters)))
                     opened.calls.append(known)
                 opened.calls += [
                     list(kept.bodies) for stage, _, kept in stages.writing if stage in letters

@@ -104,16 +104,17 @@ class Postman:
         else:
             move, state = Move.PUBLISH, State.READY
             target = layout.ready(queue, batch)
+        # Nobody may have been in it: then its names are listed when somebody wants them. If not, before
+        # it moves: what has moved and can't be listed nobody would know.
+        folder = self._listed(source, chunk) if delay or not is_whole else None
         if not root.folders.move(move, State.SENT, source, state, target, is_folder=True):
             if root.folders.is_there(source):
                 self._delete(source, chunk)  # The queue has just ended.
             return
-        if not delay and is_whole:
-            # Nobody has been in it: its names are listed when somebody wants them.
+        if folder is None:
             if not root.index.queues[queue].knows_batch(batch.id):
                 root.index.queues[queue].ready.add_unlisted(batch)
             return
-        folder = self._listed(target, chunk)
         if not folder.names:
             root.drop_after_sync(target)
         elif delay:
