@@ -138,6 +138,16 @@ STAGING_MUTANTS: Final = (
         caught_by=(_SHARED,),
     ),
     Mutant(
+        name="a-manifest-names-queues-that-a-crash-takes",
+        breaks="a manifest is written only once all that it publishes to is durable",
+        edits=edit(
+            "engine/publications.py",
+            "            must_sync |= self._root.syncer.has_changed(layout.CONFIG)\n",
+            "            assert self._root.syncer\n",
+        ),
+        caught_by=(_RECOVERY,),
+    ),
+    Mutant(
         name="what-the-dead-had-published-is-stranded",
         breaks="what a dead process had published is moved by the living",
         edits=edit(

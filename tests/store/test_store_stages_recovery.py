@@ -8,7 +8,8 @@ import pytest
 from engine_rig import EngineRig
 from faulty_disk import FaultyDisk, Killed
 from memory_disk import MemoryDisk
-from spoolrack_store.model.operations import ById, Delete
+from spoolrack_store.model.operations import ById, CreateQueue, Delete, DeleteQueue
+from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.staging import Abort
 from stage_rig import chunk, names_in, publication, publish, stage
 
@@ -85,6 +86,19 @@ def test_a_manifest_publishes_also_the_stages_whose_claims_were_lost(
     disk.rename(f"published/w.1.{names[0]}", f"staged/{names[0]}")
     rig.restart()
     assert (staged(rig), found(rig)) == ([], [b"a", b"b", b"d", b"c"])
+
+
+def test_a_manifest_is_written_only_once_its_queues_are_durable(
+    rig: EngineRig, disk: FaultyDisk
+) -> None:
+    rig.ask(DeleteQueue(name="other"))
+    disk.calls.clear()
+    rig.commit(CreateQueue(name="other", settings=QueueSettings()), publication("w", 1, "s"))
+    calls = list(map(str, disk.calls))
+    made = next(at for at, call in enumerate(calls) if call.startswith("create(config/other."))
+    assert any(
+        call.startswith("sync_all") for call in calls[made : calls.index("create(published/w.1)")]
+    )
 
 
 def test_an_old_manifest_publishes_no_stage_that_was_made_later(

@@ -114,6 +114,8 @@ class Publications:
                 raise StageNotFound(stage=name)
         try:
             must_sync = self._root.folders.is_contended
+            # A queue may have been made a moment ago.
+            must_sync |= self._root.syncer.has_changed(layout.CONFIG)
             for name in names:
                 must_sync |= self._claim(draft, held[name])
             self._require_room(draft)
