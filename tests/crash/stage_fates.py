@@ -132,13 +132,12 @@ class StageFates:
             if epochs.get(writer) not in [self.epochs.get(writer), *(a.epoch for a in attempts)]:
                 what = f"{writer} is at {epochs.get(writer)}, and was at {self.epochs.get(writer)}"
                 raise Broken(Kind.OTHER, what)
-        for attempt in self.publishing:
-            is_done = epochs.get(attempt.writer, -1) >= attempt.epoch
-            for stage in attempt.stages:
-                here = [body for body in self.bodies_of(stage) if body in found]
-                if here and not is_done:
-                    what = f"{here} of {stage} are published, and {attempt} isn't remembered"
-                    raise Broken(Kind.OTHER, what)
+        done = [each for each in self.publishing if epochs.get(each.writer, -1) >= each.epoch]
+        published = {stage for attempt in done for stage in attempt.stages}
+        for stage in {stage for each in self.publishing for stage in each.stages} - published:
+            here = [body for body in self.bodies_of(stage) if body in found]
+            if here:
+                raise Broken(Kind.OTHER, f"{here} of {stage} are published, and nobody remembers it")
 
     def accept(self, disk: PowerDisk) -> None:
         """How it was found is how it is from now on."""

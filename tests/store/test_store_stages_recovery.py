@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 
 import pytest
 from engine_rig import EngineRig
 from faulty_disk import FaultyDisk, Killed
 from memory_disk import MemoryDisk
+from spoolrack_store.model.errors import DiskError
 from spoolrack_store.model.operations import ById, CreateQueue, Delete, DeleteQueue
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.staging import Abort
@@ -157,6 +159,15 @@ def test_a_chunk_that_may_have_been_acknowledged_is_kept(rig: EngineRig) -> None
     assert stage(rig, "s", 7, b"x", b"y").is_repeated
     (name, _) = names_in(rig.disk, "staged")
     assert not [each for each in names_in(rig.disk, f"staged/{name}") if ",o" in each]
+
+
+def test_stages_that_cannot_be_read_are_not_taken_for_missing(rig: EngineRig, disk: FaultyDisk) -> None:
+    rig.restart()
+    disk.fail(errno.EIO, "scan", path="staged/t@", times=1)
+    with pytest.raises(DiskError):
+        stage(rig, "u", 0, b"x")
+    assert staged(rig) == ["s", "t"]
+    assert stage(rig, "t", 0, b"d").is_repeated
 
 
 def test_a_stage_that_was_dropped_goes_on_going(rig: EngineRig, disk: FaultyDisk) -> None:

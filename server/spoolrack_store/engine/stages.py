@@ -108,12 +108,14 @@ class Stages:
 
     def _all(self) -> dict[str, Held]:
         if self._known is None:
-            self._known = {}
+            # Only once all of it is read: half of it would look as if the rest weren't there.
+            found = {}
             for folder in self.listed():
                 if folder.is_dropped:
                     self._take_over(folder)
                 else:
-                    self._known[folder.stage] = self.read(folder)
+                    found[folder.stage] = self.read(folder)
+            self._known = found
         return self._known
 
     def listed(self) -> list[StageFolder]:
