@@ -55,6 +55,8 @@ class Hearing:
         self._failing: Failing | None = None
         self.messages = 0
         """Acknowledged sends."""
+        self.ended: set[str] = set()
+        """Queues that were deleted since what is answered was done."""
         self.is_deaf = False
         """Whether the engine that answers isn't told what others do, and lists it every second."""
 
@@ -111,6 +113,7 @@ class Hearing:
                 if not isinstance(outcome, StoreError):
                     self.fates.emptied(queue)
                     self.fates.queues.pop(queue, None)
+                    self.fates.ids.forget(queue)
             case Purge(queue=queue):
                 if not isinstance(outcome, StoreError):
                     self.fates.emptied(queue)
@@ -139,6 +142,13 @@ class Hearing:
             if not isinstance(result, Sent):
                 self.fates.refused.add(message.body)
                 continue
+            if result.is_duplicate:
+                self.fates.refused.add(message.body)
+                if queue not in self.ended:
+                    self.fates.repeated(queue, message.deduplication_id, result.id, self._now)
+                continue
+            if message.deduplication_id and queue not in self.ended:
+                self.fates.took(queue, message.deduplication_id, result.id)
             self.messages += 1
             fate = Fate(body=message.body, queue=queue)
             if message.delay:
@@ -228,6 +238,7 @@ class Hearing:
         ):
             raise Broken(Kind.OTHER, f"the queue {queue} is new, and messages of it are owed")
         self.fates.queues[queue] = settings
+        self.fates.ids.are(self.fates.queues)
 
 
 def _heard_at(told: tuple[Request[object], Consumer | None, object]) -> int:

@@ -72,7 +72,10 @@ class Story:
                 self.rig.clock.advance(millis)
                 return True
             case "wall", (int(millis),):
+                before = self.now.wall
                 self.rig.clock.step_wall(millis)
+                known = [*self.fates.alive, *self.fates.dead]
+                self.fates.ids.clock_is_set(known, before, self.now.wall)
                 return True
             case "later", (int(millis),):
                 self._tick()

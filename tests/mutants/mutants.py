@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from cost_mutants import COST_MUTANTS
+from deduplication_mutants import DEDUPLICATION_MUTANTS
 from message_mutants import MESSAGE_MUTANTS
 from mutant import Mutant
 from peer_mutants import PEER_MUTANTS
 from sync_mutants import SYNC_MUTANTS
 
-MUTANTS: Final[tuple[Mutant, ...]] = SYNC_MUTANTS + MESSAGE_MUTANTS + PEER_MUTANTS + COST_MUTANTS
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    *SYNC_MUTANTS,
+    *MESSAGE_MUTANTS,
+    *PEER_MUTANTS,
+    *COST_MUTANTS,
+    *DEDUPLICATION_MUTANTS,
+)
 
 
 def mutant_called(name: str) -> Mutant:

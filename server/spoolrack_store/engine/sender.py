@@ -73,6 +73,8 @@ class Sender:
         self._root = root
         self._catalog = catalog
         self.deduplication = deduplication
+        self._lives: dict[str, Live] = {}
+        """The queues of this commit, as they were when it began."""
         self._firsts: dict[tuple[str, int], Pending] = {}
         """The messages of this commit whose deduplication ids are new, by queue and key."""
         self._repeated: list[tuple[Pending, Results, int]] = []
@@ -105,6 +107,7 @@ class Sender:
             except StoreError as error:
                 outcomes.append(error)
                 continue
+            self._lives[live.name] = live
             results: Results = [None] * len(request.messages)
             outcomes.append(results)
             for group in self._grouped(live, request.messages, results):
@@ -215,7 +218,7 @@ class Sender:
 
     def _require_queue(self, group: Group, written: Written) -> None:
         """Somebody else may have deleted the queue: then nothing of it is sent."""
-        before = self._catalog.require(group.queue)
+        before = self._lives[group.queue]
         try:
             if self._catalog.is_current(before):
                 return
@@ -229,13 +232,12 @@ class Sender:
 
     def _take_keys(self, group: Group, written: Written) -> None:
         """From now on its deduplication ids are taken; a send that failed before takes none."""
-        if not self._firsts:
-            return
-        named = zip(group.messages, written.names, strict=True)
+        named = zip(group.messages, written.names, strict=True) if self._firsts else ()
         keyed = [(each.key, id_of(name)) for each, name in named if each.key is not None]
+        if not keyed:
+            return
         try:
-            if keyed:
-                self.deduplication.take(group.queue, keyed)
+            self.deduplication.take(group.queue, keyed)
         except StoreError as error:
             self._take_back(written, error)
             raise

@@ -24,6 +24,7 @@ from .doubles import Place, problems_of
 from .findings import Leftover, Problem, Remedy, Report, Tally
 from .listing import Filed, Seen, count_in, filed_of
 from .registry import Registry
+from .segments import problems_among
 
 ROUNDS: Final = 4
 """How often what has moved on is looked for."""
@@ -127,6 +128,8 @@ class Inspector:
         for found in self._scan(layout.HISTORY):
             report.histories += 1
             self._look_at_history(found)
+        for problem in problems_among(self._disk, self._scan(layout.KEYS)):
+            self._problems.setdefault(problem.path, problem)
         report.staged = len(self._scan(layout.STAGED))
         report.published = len(self._scan(layout.PUBLISHED))
         report.aside = read_asides(self._disk)
