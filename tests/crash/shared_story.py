@@ -16,6 +16,7 @@ from asking import GRAVES, QUEUES, Asking
 from engine_rig import EngineRig
 from power_disk import PowerDisk
 from promises import Broken, Kind, Now
+from repeating import check_known_ids, repeat_taken_ids
 from seen import Found, check_index, files_of, name_at, read, sent_files_of, settings_on
 from shared_disk import SharedDisk
 from shared_hearing import SharedHearing, UnderWay
@@ -200,6 +201,8 @@ class SharedStory:
         self._start(second, SharedDisk(power, self.clocks[second]))
         for one in self.ones.values():
             one.rig.commit()
+            check_known_ids(one.rig, self.fates)
+            repeat_taken_ids(one.rig, self.fates)
         self.check_indexes()
 
     def _judge_alone(self, name: str, *, after_cut: bool) -> None:

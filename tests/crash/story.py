@@ -17,6 +17,7 @@ from hearing import Hearing
 from holding import id_in, queue_of, token_in
 from power_disk import PowerDisk
 from promises import Broken, Kind, Now, Promises
+from repeating import check_known_ids, repeat_taken_ids
 from seen import Found, check_index, files_of, read
 from spoolrack_store.engine.recent import RECENT_BYTES
 from spoolrack_store.files.disk import Kind as FoundKind
@@ -222,6 +223,8 @@ class Story:
         if not self.plot.relaxed:
             self.fates.judge_states(found, died, crashed=True)
         self.fates.accept(found, queues, self.now, crashed=True)
+        check_known_ids(self.rig, self.fates)
+        repeat_taken_ids(self.rig, self.fates)
         self._try_old_receipts()
 
     def _note_torn_by_hand(self, power: PowerDisk) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mutant import Edit, Mutant, edit
+from mutant import Mutant, edit
 
 _ANSWERS: Final = ("tests/store/test_store_deduplication.py",)
 _DISK: Final = ("tests/store/test_store_deduplication_disk.py",)
@@ -98,13 +98,7 @@ DEDUPLICATION_MUTANTS: Final = (
     Mutant(
         name="a-torn-line-is-believed",
         breaks="a line that isn't whole says nothing",
-        edits=(
-            Edit(
-                file="files/segments.py",
-                old='split("\\n")[:-1]:\n        line',
-                new='split("\\n"):\n        line',
-            ),
-        ),
+        edits=edit("model/keys.py", '{{25}})\\n".encode()', '{{25}})$".encode()'),
         caught_by=_DISK,
     ),
     Mutant(

@@ -21,8 +21,9 @@ class KnownKeys:
         self._root = root
         self._catalog = catalog
         self._keys: dict[str, Keys] = {}
-        self._sources: dict[str, list[str]] = {}
-        """By queue, while names are learned: those whose messages may be found in it."""
+        self._sources: dict[str, list[tuple[Keys, int]]] = {}
+        """By queue, while names are learned: the keys of those whose messages may be found in it, and
+        the first id that counts."""
 
     def __len__(self) -> int:
         return sum(map(len, self._keys.values()))
@@ -42,9 +43,10 @@ class KnownKeys:
     def begin(self) -> None:
         """Names are learned now, in any order."""
         self._sources = {}
-        for name in self._catalog.queues:
+        for name, live in self._catalog.queues.items():
+            source = self.of(name), first_number_of(self.since(live))
             for target in self._way_of(name):
-                self._sources.setdefault(target, []).append(name)
+                self._sources.setdefault(target, []).append(source)
 
     def learn_name(self, queue: str, name: str) -> None:
         """An entry was found in the queue, in whatever state."""
@@ -54,9 +56,9 @@ class KnownKeys:
             self.learn(queue, key, id_number(name.rpartition(":")[2]))
 
     def learn(self, queue: str, key: int, id: int) -> None:
-        for source in self._sources.get(queue, ()):
-            if id >= first_number_of(self.since(self._catalog.queues[source])):
-                self.of(source).add(key, id)
+        for keys, first in self._sources.get(queue, ()):
+            if id >= first:
+                keys.add(key, id)
 
     def end(self) -> None:
         """All of them are."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from ..model.keys import Line, moment_of, parse_line
+from ..model.keys import Line, lines_in, moment_of
 from . import layout
 from .disk import Disk, Kind, Lock
 
@@ -130,10 +130,11 @@ class Segments:
         return lines, end
 
     def _note(self, path: str, lines: Iterable[Line]) -> None:
-        latest: dict[str, int] = {}
-        for line in lines:
-            latest[line.queue] = max(latest.get(line.queue, 0), moment_of(line.id))
-        self._latest[path] = latest
+        last: dict[str, int] = {}
+        for queue, id, _, _ in lines:
+            if id > last.get(queue, 0):
+                last[queue] = id
+        self._latest[path] = {queue: moment_of(id) for queue, id in last.items()}
 
     # Its end.
 
@@ -170,11 +171,3 @@ class Segments:
                 lock.release()
         except FileNotFoundError:
             self._latest.pop(path, None)
-
-
-def lines_in(content: bytes) -> Iterator[Line]:
-    """The whole lines; what is behind the last end of a line was never finished."""
-    for text in content.decode(errors="replace").split("\n")[:-1]:
-        line = parse_line(text)
-        if line is not None:
-            yield line

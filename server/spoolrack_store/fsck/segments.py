@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from ..files import layout
 from ..files.disk import Disk, Found, Kind
 from ..files.segments import SEGMENT_NAME
-from ..model.keys import parse_line
+from ..model.keys import is_line
 from .findings import Problem, Remedy
 
 
@@ -42,10 +42,10 @@ def problems_among(disk: Disk, listed: Iterable[Found]) -> Iterator[Problem]:
 
 def damaged_line(content: bytes) -> int:
     """The number of the first damaged line that a good one follows; 0 if there is none."""
-    lines = content.decode(errors="replace").split("\n")[:-1]
+    lines = content.splitlines(keepends=True)
     damaged = 0
     for number, line in enumerate(lines, start=1):
-        if parse_line(line) is None:
+        if not is_line(line):
             damaged = damaged or number
         elif damaged:
             return damaged

@@ -8,6 +8,7 @@ one id of one queue. In memory keys and ids of messages are numbers: there may b
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -25,7 +26,7 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
 _PAIRS: Final = [high + low for high in _DIGITS for low in _DIGITS]
 _KEY: Final = re.compile(r"[0-7][0-9a-v]{25}(?![A-Za-z0-9_.-])")
 _LINE: Final = re.compile(
-    rf"(?P<news>\+?)(?P<queue>{QUEUE_NAME.pattern}):(?P<id>{UUID.pattern}),k(?P<key>[0-7][0-9a-v]{{25}})"
+    rf"^(\+?)({QUEUE_NAME.pattern}):({UUID.pattern}),k([0-7][0-9a-v]{{25}})\n".encode(), re.MULTILINE
 )
 _TIME_AT: Final = 80
 """Where in an id's number its time begins."""
@@ -88,10 +89,13 @@ def first_number_of(moment: int) -> int:
     return max(moment, 0) << _TIME_AT
 
 
-def parse_line(text: str) -> Line | None:
-    """What a whole line without its end says; None if it is damaged."""
-    match = _LINE.fullmatch(text)
-    if match is None:
-        return None
-    news, queue, id, key = match.groups()
-    return Line(queue, id_number(id), int(key, _BASE), bool(news))
+def lines_in(content: bytes) -> Iterator[Line]:
+    """The whole lines of a segment; damaged ones are passed over, and what has no end yet."""
+    for news, queue, id, key in _LINE.findall(content):
+        number = int(id.replace(b"-", b""), 16)
+        yield Line(queue.decode(), number, int(key, _BASE), bool(news))
+
+
+def is_line(content: bytes) -> bool:
+    """Whether this is one whole line, with its end."""
+    return _LINE.fullmatch(content) is not None
