@@ -61,9 +61,7 @@ class Sweeper:
         # It knows no queue's settings, and keeps keys as long as any queue may ask for them: whoever
         # has the root open, and knows better, unlinks them.
         segments = Segments(disk, make_token(random or PooledRandom())[:_WRITER_LENGTH])
-        self._reaper = Reaper(
-            disk, set(), segments, lambda queue, moment: moment + MAX_WINDOW <= clock.wall()
-        )
+        self._reaper = Reaper(disk, set(), segments, lambda queue: clock.wall() - MAX_WINDOW)
         self._reaper.knows_histories = False
 
     @property

@@ -129,7 +129,7 @@ class Engine:
         )
         self._adoption = Adoption(root, self.catalog, self._sender)
         self.views = Views(root, self.catalog, self.peers.look_into)
-        self.reaper = Reaper(disk, root.histories, self._segments, self.deduplication.known.is_over)
+        self.reaper = Reaper(disk, root.histories, self._segments, self.deduplication.known.asked_since)
         self._sweep = Sweep(root, self.reaper)
         root.folders.is_queue = self._is_queue
         self._is_recovering = False

@@ -15,7 +15,7 @@ from .root import Root
 
 
 class KnownKeys:
-    """Not thread-safe, but for `window_of` and `is_over`."""
+    """Not thread-safe, but for `is_over`, `asked_since` and `window_of`."""
 
     def __init__(self, root: Root, catalog: Catalog) -> None:
         self._root = root
@@ -80,6 +80,10 @@ class KnownKeys:
         """Whether nobody asks any more for the key of a message that was sent at this time, and is
         found in this queue. In any thread."""
         return moment + self.window_of(queue) <= self._root.clock.wall()
+
+    def asked_since(self, queue: str) -> int:
+        """The Unix time of the oldest message in this queue whose key is asked for. In any thread."""
+        return self._root.clock.wall() - self.window_of(queue) + 1
 
     def window_of(self, queue: str) -> Millis:
         """How long the key of a message is asked for that is found in this queue. In any thread."""

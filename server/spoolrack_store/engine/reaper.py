@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
 from ..files import layout
 from ..files.disk import Disk, Kind
 from ..files.reserve import NO_ROOM
-from ..files.segments import IsOver, Segments
+from ..files.segments import Segments
 from ..model.keys import Line, id_number, key_in, moment_of
 from ..model.names import NotAName, id_of, is_unsent, parse_filed, parse_item
 
@@ -29,12 +29,16 @@ _AT_ONCE: Final = 64
 class Reaper:
     """A queue of paths, and a thread that empties it once it is started; without it, `reap` does."""
 
-    def __init__(self, disk: Disk, histories: set[str], segments: Segments, is_over: IsOver) -> None:
-        """`histories` are the names in `history/`, kept up to date by whoever writes there."""
+    def __init__(
+        self, disk: Disk, histories: set[str], segments: Segments, asked_since: Callable[[str], int]
+    ) -> None:
+        """`histories` are the names in `history/`, kept up to date by whoever writes there. Keys of
+        messages in a queue are kept that were sent since the Unix time that `asked_since` says; it is
+        called in the reaper's thread."""
         self._disk = disk
         self._histories = histories
         self._segments = segments
-        self._is_over = is_over
+        self._asked_since = asked_since
         self._postponed: list[str] = []
         """Whose keys could not be written, because the disk is full."""
         self.knows_histories = True
@@ -95,12 +99,13 @@ class Reaper:
     def _keep_keys(self, found: Iterable[tuple[str, str]]) -> None:
         """Make the keys in these names, of these queues, durable elsewhere. Raises `OSError`."""
         lines = []
+        since: dict[str, int] = {}
         for queue, name in found:
-            key = key_in(name)
-            if key is not None:
-                id = id_number(name)
-                if not self._is_over(queue, moment_of(id)):
-                    lines.append(Line(queue, id, key, is_news=False))
+            key, id = key_in(name), id_number(name)
+            if queue not in since:
+                since[queue] = self._asked_since(queue)
+            if key is not None and moment_of(id) >= since[queue]:
+                lines.append(Line(queue, id, key, is_news=False))
         if lines:
             self._segments.write(lines, sync=True)
 
