@@ -41,7 +41,7 @@ DEDUPLICATION_MUTANTS: Final = (
             "            for found in inside:\n"
             '                self._unlink(f"{path}/{found.name}")\n',
         ),
-        caught_by=_EVERY,
+        caught_by=_DISK,
     ),
     Mutant(
         name="a-failed-send-keeps-its-id",
