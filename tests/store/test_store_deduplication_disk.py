@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 
 from deduplication_rig import WINDOW, a_root, create, names_in, reap, send
 from engine_rig import EngineRig
@@ -12,9 +13,16 @@ from spoolrack_store.files.segments import SEGMENT_BYTES
 from spoolrack_store.model import keys
 from spoolrack_store.model.operations import (
     ById,
+    CreateQueue,
     Delete,
+    Outgoing,
+    Purge,
+    Send,
     Sent,
 )
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
+from spoolrack_store.sweeper import NOTHING_ELSE, Sweeper
 
 
 def test_a_message_carries_its_key_in_its_name_and_a_segment_keeps_it() -> None:
@@ -167,3 +175,19 @@ def test_what_is_whole_in_new_at_a_start_holds_its_id() -> None:
     rig.restart()
 
     assert send(rig, "a")[0].id == first.id
+
+
+def test_the_reaper_of_another_process_keeps_ids_too(tmp_path: Path) -> None:
+    request = Send(queue="q", messages=[Outgoing(body=b"x", deduplication_id=id) for id in "abc"])
+    with Store.open(tmp_path, chores=NOTHING_ELSE) as store:
+        store.submit(CreateQueue(name="q", settings=QueueSettings())).result()
+        sent = store.submit(request).result()
+        store.submit(Purge(queue="q")).result()
+        Sweeper.open(tmp_path).sweep()
+        assert list((tmp_path / "remove").iterdir()) == []
+        assert [each.is_duplicate for each in store.submit(request).result()] == [True] * 3
+
+    with Store.open(tmp_path) as store:
+        again = store.submit(request).result()
+
+    assert [each.id for each in again] == [each.id for each in sent]
