@@ -254,6 +254,7 @@ class Store:
                 self._listener.stop()
             if self._reaper is not None:
                 self._reaper.stop()
+            self._engine.close()
             self._tenancy.end()
 
     def __enter__(self) -> Store:

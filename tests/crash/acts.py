@@ -22,6 +22,7 @@ from step_disk import Fault, Torn
 
 REQUESTS = {
     "send": "queue count size delay",
+    "send-id": "queue count size first",
     "receive": "consumer queue most visibility",
     "delete": "consumer whose pick count",
     "delete-id": "queue pick count",
@@ -38,7 +39,8 @@ REQUESTS = {
 """Requests, with what their arguments say. `whose` is `held` or `old`: of the receipts that the
 consumer believes in, or of those that it has used up. A count of 0 is the whole batch of the one
 picked. A visibility of 0 is the queue's own in a receive, and a release in a change. Each letter of
-`stages` is a stage, and the epoch is so many `step`s after the writer's last."""
+`stages` is a stage, and the epoch is so many `step`s after the writer's last. `send-id` gives each
+message one of a few deduplication ids, counted round from the first."""
 EVENTS = {
     "pass": "millis",
     "later": "millis",

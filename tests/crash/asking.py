@@ -35,13 +35,17 @@ RETENTION = Millis(90 * MINUTE)
 CONSUMERS = 3
 TIME_TO_LIVE = Millis(100_000)
 """Of each stage."""
+FEW_IDS = 4
+"""So many deduplication ids are used over and over."""
+WINDOW = Millis(MINUTE)
+"""Of the queue `q`, in which an id isn't stored twice."""
 
 
 def settings_of(queue: str, plot: Plot) -> QueueSettings:
     changes: dict[str, object] = {"relaxed_leases": plot.relaxed}
     if queue in GRAVES:
         changes |= {"max_receives": plot.max_receives, "dead_letter_queue": GRAVES[queue]}
-        changes |= {"retention": Millis(24 * HOUR)}
+        changes |= {"retention": Millis(24 * HOUR), "deduplication_window": WINDOW}
     if queue == "r":
         changes |= {"retention": RETENTION}
     return QueueSettings().changed(changes)
@@ -68,6 +72,8 @@ class Asking:
         match act.args:
             case (str(queue), int(count), int(size), int(delay)) if act.word == "send":
                 return self._send(queue, count, size, Millis(delay)), None
+            case (str(queue), int(count), int(size), int(first)) if act.word == "send-id":
+                return self._send_ids(queue, count, size, first), None
             case (int(who), str(queue), int(most), int(visibility)) if act.word == "receive":
                 timeout = Millis(visibility) if visibility else None
                 self.fates.open.receiving.add(queue)
@@ -135,6 +141,16 @@ class Asking:
                 return Abort(stage=stage)
             case _:
                 raise ValueError(f"no request: {act}")
+
+    def _send_ids(self, queue: str, count: int, size: int, first: int) -> Request[object]:
+        messages = []
+        for at in range(count):
+            body, id = self.body(size), f"id {(first + at) % FEW_IDS}"
+            self.fates.ids.labels[body] = queue, id
+            # Some of them may be stored already, so they need not appear together.
+            self.fates.open.calls.append([body])
+            messages.append(Outgoing(body=body, deduplication_id=id))
+        return Send(queue=queue, messages=messages)
 
     def _by_receipt(
         self, word: str, queue: str, receipts: list[str], visibility: Millis

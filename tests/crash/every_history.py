@@ -20,6 +20,8 @@ SCENES = (
     "",
     # One single message, one batch.
     "send q 1 5 0; send q 3 5 0; reap",
+    # The same with deduplication ids, one of them in a segment only.
+    "send-id q 1 5 0; send-id q 3 5 1; delete-id q 0 1; reap",
     # Both leased: nothing is left to be received, all can be changed.
     "send q 1 5 0; send q 3 5 0; receive 0 q 9 0; reap",
     # A batch that some were taken out of, one of them is leased; one delayed.
@@ -31,6 +33,8 @@ ALPHABET = (
     "send q 1 5 0",
     "send q 3 5 0",
     "send q 2 5 10000",
+    "send-id q 1 5 0",
+    "send-id q 3 5 0",
     "receive 0 q 1 0",
     "receive 0 q 9 0",
     "receive 1 q 9 0",

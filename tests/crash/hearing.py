@@ -63,6 +63,8 @@ class Hearing:
         """Acknowledged sends."""
         self.find_ids: Callable[[], Mapping[bytes, str]] = dict
         """Tells the ids of what lies on the disk, by the bodies: no publication answers with them."""
+        self.ended: set[str] = set()
+        """Queues that were deleted since what is answered was done."""
         self.is_deaf = False
         """Whether the engine that answers isn't told what others do, and lists it every second."""
 
@@ -127,6 +129,7 @@ class Hearing:
                 if not isinstance(outcome, StoreError):
                     self.fates.emptied(queue)
                     self.fates.queues.pop(queue, None)
+                    self.fates.ids.forget(queue)
             case Purge(queue=queue):
                 if not isinstance(outcome, StoreError):
                     self.fates.emptied(queue)
@@ -155,6 +158,13 @@ class Hearing:
             if not isinstance(result, Sent):
                 self.fates.refused.add(message.body)
                 continue
+            if result.is_duplicate:
+                self.fates.refused.add(message.body)
+                if queue not in self.ended:
+                    self.fates.repeated(queue, message.deduplication_id, result.id, self._now)
+                continue
+            if message.deduplication_id and queue not in self.ended:
+                self.fates.took(queue, message.deduplication_id, result.id)
             self.messages += 1
             fate = Fate(body=message.body, queue=queue)
             if message.delay:
@@ -291,6 +301,7 @@ class Hearing:
         ):
             raise Broken(Kind.OTHER, f"the queue {queue} is new, and messages of it are owed")
         self.fates.queues[queue] = settings
+        self.fates.ids.are(self.fates.queues)
 
 
 def _heard_at(told: tuple[Request[object], Consumer | None, object]) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 
 from acts import Act, Crash, Fail, History, Line, Place, Plot
-from asking import CONSUMERS, QUEUES
+from asking import CONSUMERS, FEW_IDS, QUEUES
 from cuts import KILL, Cut, Keep, Model
 from step_disk import Fault, Torn
 
@@ -80,7 +80,8 @@ class Inventing:
     def commit(self) -> tuple[Act, ...]:
         """One to three requests that are made together."""
         makers: list[Callable[[], Act]] = [
-            *[self._send] * 4,
+            *[self._send] * 3,
+            *[self._send_ids] * 2,
             *[self._receive] * 4,
             *[self._delete] * 3,
             self._delete_by_id,
@@ -140,6 +141,10 @@ class Inventing:
     def _send(self) -> Act:
         count, size = self._pick(1, 1, 2, 3, 7), self._pick(0, 5, 60)
         return Act("send", (self._queue(), count, size, self._pick(0, 0, 0, 10_000)))
+
+    def _send_ids(self) -> Act:
+        args = self._pick(1, 1, 2, 3), self._pick(0, 5, 60), self.random.randrange(FEW_IDS)
+        return Act("send-id", (self._queue(), *args))
 
     def _receive(self) -> Act:
         most, visibility = self._pick(1, 2, 3, 10), self._pick(0, 30_000, 5_000)

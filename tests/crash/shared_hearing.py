@@ -143,6 +143,14 @@ class SharedHearing:
         ]
         fates.touched = {}
         fates.open = fates.under_way[name]
+        others = fates.without(name)
+        self._hearing.ended = {
+            queue
+            for queue in {request.queue for request, _ in commit.asked if isinstance(request, Send)}
+            if self._ended.get(queue, -1) > commit.order
+            or queue not in fates.queues
+            or None in others.settings.get(queue, ())
+        }
         self._hearing.hear(
             late,
             before=fates.without(name),

@@ -17,6 +17,7 @@ from hearing import Hearing
 from holding import id_in, queue_of, token_in
 from power_disk import PowerDisk
 from promises import Broken, Kind, Now, Promises
+from repeating import check_known_ids, repeat_taken_ids
 from seen import Found, check_index, files_of, read
 from spoolrack_store.engine.recent import RECENT_BYTES
 from spoolrack_store.files.disk import Kind as FoundKind
@@ -78,7 +79,10 @@ class Story:
                 self.rig.clock.advance(millis)
                 return True
             case "wall", (int(millis),):
+                before = self.now.wall
                 self.rig.clock.step_wall(millis)
+                known = [*self.fates.alive, *self.fates.dead]
+                self.fates.ids.clock_is_set(known, before, self.now.wall)
                 return True
             case "later", (int(millis),):
                 self._tick()
@@ -244,6 +248,8 @@ class Story:
         if not self.plot.relaxed:
             self.fates.judge_states(found, died, crashed=True)
         self.fates.accept(found, queues, self.now, crashed=True)
+        check_known_ids(self.rig, self.fates)
+        repeat_taken_ids(self.rig, self.fates)
         self._try_old_receipts()
 
     def _note_torn_by_hand(self, power: PowerDisk) -> None:

@@ -173,10 +173,8 @@ SYNC_MUTANTS: Final = (
         breaks="an older version of the settings goes when the newer is durable",
         edits=edit(
             "engine/catalog.py",
-            "        self._root.after_sync.append(\n"
-            "            partial(self._versions.drop, name, there.version, there.written_ns)\n"
-            "        )",
-            "        self._versions.drop(name, there.version, there.written_ns)",
+            "        self._root.after_sync.append(drop)\n",
+            "        drop()\n",
         ),
         caught_by=(AUDIT,),
     ),

@@ -93,6 +93,7 @@ class EngineRig:
         assert self.tenancy is not None
         self.tenancy._owner_lock.release()
         self.tenancy._gate.release()
+        self.engine.close()
 
     def restart(self, *, monotonic: int = 77) -> None:
         """Die, and start again, at another monotonic time, as after a boot."""

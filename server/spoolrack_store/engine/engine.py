@@ -22,6 +22,7 @@ from typing import Any
 from ..files import layout
 from ..files.disk import Disk, Lock
 from ..files.folders import Folders
+from ..files.segments import Segments
 from ..files.syncer import Commit, Syncer
 from ..index.hidden import Index
 from ..model.chores import ALL_CHORES, Chores
@@ -44,6 +45,7 @@ from ..model.operations import (
 from .adoption import Adoption
 from .catalog import Catalog
 from .clearance import Clearance
+from .deduplication import Deduplication
 from .leaser import Leaser
 from .letters import Letters
 from .order import Outcome, Turn, run_in
@@ -114,7 +116,9 @@ class Engine:
         self.catalog = Catalog(root)
         self._letters = Letters(root, self.catalog)
         self.peers = Peers(root, self.catalog, watch)
-        self._sender = Sender(root, self.catalog)
+        self._segments = Segments(disk, owner)
+        self.deduplication = Deduplication(root, self.catalog, self._segments)
+        self._sender = Sender(root, self.catalog, self.deduplication)
         self._remover = Remover(
             root, self.catalog, self._letters, self.peers.seek, self._sender.is_arriving
         )
@@ -128,7 +132,7 @@ class Engine:
         self._adoption = Adoption(root, self.catalog, self._sender)
         self.staging = Staging(root, self.catalog, self.peers.look_into)
         self.views = Views(root, self.catalog, self.peers.look_into)
-        self.reaper = Reaper(disk, root.histories)
+        self.reaper = Reaper(disk, root.histories, self._segments, self.deduplication.known.asked_since)
         self._sweep = Sweep(root, self.reaper)
         root.folders.is_queue = self._is_queue
         self._is_recovering = False
@@ -150,6 +154,7 @@ class Engine:
         recovery = Recovery(self._root, self.catalog, self._sender)
         recovery.run()
         self.staging.recover(recovery.left_of)
+        self.deduplication.load(recovery.removed_keys)
         # What a former process did, and was just read, may never have been synced.
         self._root.everything_changed()
         for name in list(self.catalog.doomed):
@@ -165,6 +170,10 @@ class Engine:
         self._is_recovering = False
         self._root.folders.fill_reserve()
         return recovery
+
+    def close(self) -> None:
+        """Nothing is asked any more, and the reaper has stopped."""
+        self._segments.close()
 
     def join(self) -> None:
         """Begin beside others, who have read the folders and mended what there was to mend."""
@@ -197,6 +206,7 @@ class Engine:
         """Work beside others from now on."""
         self.reaper.knows_histories = False
         self.staging.forget()
+        self.deduplication.others_came()
         self.peers.attach()
 
     # One commit.
@@ -286,6 +296,9 @@ class Engine:
         self._requeue_due()
         self._finish_own()
         self.staging.tend()
+        self.deduplication.tick()
+        if self._root.chores.unlinks:
+            self.reaper.retry()
         try:
             if self._root.chores.adopts:
                 self._adoption.look()

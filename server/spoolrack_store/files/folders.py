@@ -289,10 +289,14 @@ class Folders:
 
     def ids_inside(self, folder: str) -> Iterator[str]:
         """The ids of all that lies in a deleted batch, or in a purged queue's folder, batches too."""
+        return map(id_of, self.names_inside(folder))
+
+    def names_inside(self, folder: str) -> Iterator[str]:
+        """The names of the same."""
         for found in self.scan(folder):
-            yield id_of(found.name)
+            yield found.name
             if found.kind is Kind.FOLDER:
-                yield from self.ids_inside(f"{folder}/{found.name}")
+                yield from self.names_inside(f"{folder}/{found.name}")
 
     def space(self) -> Space:
         """What room is left."""

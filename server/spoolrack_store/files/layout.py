@@ -25,6 +25,8 @@ PUBLISHED: Final = "published"
 RESERVED: Final = "reserved"
 KEYS: Final = "keys"
 """The deduplication ids of what was unlinked already."""
+KEYS_LOCK: Final = f"{KEYS}/LOCK"
+"""Held by whoever of several decides about deduplication ids."""
 HISTORY: Final = "history"
 QUARANTINE: Final = FOLDERS[State.QUARANTINED]
 
@@ -98,3 +100,7 @@ def config(queue: str, version: int) -> str:
 
 def owner(owner: str) -> str:
     return f"{OWNERS}/{owner}"
+
+
+def segment(writer: str, number: int) -> str:
+    return f"{KEYS}/{writer}.{number}"

@@ -24,6 +24,7 @@ from .doubles import Place, problems_of
 from .findings import Leftover, Problem, Remedy, Report, Tally
 from .listing import Filed, Seen, count_in, filed_of
 from .registry import Registry
+from .segments import problems_among
 from .stages import StageInspector
 
 ROUNDS: Final = 4
@@ -131,6 +132,8 @@ class Inspector:
         stages = StageInspector(self._disk, self._scan, self._read, self._problem, self._leave)
         stages.run()
         report.staged, report.published = stages.stages, stages.publications
+        for problem in problems_among(self._disk, self._scan(layout.KEYS)):
+            self._problems.setdefault(problem.path, problem)
         report.aside = read_asides(self._disk)
 
     def _look_at_history(self, found: Found) -> None:
