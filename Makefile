@@ -35,7 +35,7 @@ bench-setup: ## Install the peers that `make bench` compares with: servers from 
 	@scripts/install-peers
 	@scripts/set-up bench
 
-bench: ## Compare with the limit and all peers that are installed; some 15 minutes with all peers, best as root. Writes bench.json and a page.
+bench: ## Compare with the limit and all peers that are installed, in ten minutes; best as root. Writes bench.json and a page.
 	@scripts/set-up bench
 	@.venv-bench/bin/python -m benchmarks.compare --json bench.json $(ARGS)
 	@.venv-bench/bin/python -m benchmarks.page bench.json docs/performance.md

@@ -21,9 +21,9 @@ QUICK: Final = (1_000, 10_000, 100_000)
 FULL: Final = (*QUICK, 1_000_000)
 _FILLING: Final = Shape(senders=(4, 2), batch=100)
 _TAKING: Final = Shape(senders=(0, 0), consumers=(4, 2), batch=10)
-_TIMES: Final = 3
+_TIMES: Final = 2
 _TAKING_SECONDS: Final = 1.0
-_FILLING_SECONDS: Final = 25.0
+_FILLING_SECONDS: Final = 8.0
 """A system that takes longer for a hundred thousand is looked at with what it has by then."""
 
 

@@ -32,7 +32,7 @@ from .workloads import NAMES, WORKLOADS, Measured, measure
 
 _OURS: Final = "spoolrack"
 _BACKLOG: Final = "backlog"
-_BACKLOG_SECONDS: Final = 20.0
+_BACKLOG_SECONDS: Final = 15.0
 """What a backlog takes for each system, about: so much of the time is kept for it."""
 _GIBIBYTE: Final = 1 << 30
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from litequeue import LiteQueue as Table
 
-from .base import Facts, Received
+from .base import Facts, Received, Shape
 from .library import Library, LibraryDriver
 
 
@@ -42,6 +42,8 @@ class LiteQueue(Library):
     name = "litequeue"
     distribution = "litequeue"
     driver = LiteQueueDriver
+    draining = Shape(senders=(0, 0), consumers=(1, 1))
+    """Eight at once wait for each other's locks for minutes."""
     facts = Facts(
         title="litequeue",
         configuration="SQLite's WAL, synchronous FULL (its own choice: NORMAL); many in a transaction",

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from .effort import are_short
-from .engine.engine import Engine, Work
-from .engine.order import Outcome
+from .engine.engine import Engine
+from .engine.order import Outcome, Work
 from .files.syncer import SyncFailed
 from .model.clock import Clock, Millis
 from .model.errors import Draining, OutcomeUnknown, StoreError, StoreFailed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from .committer import Committer, Cycle
-from .engine.engine import Work
+from .engine.order import Work
 
 
 class ThreadDriver:

@@ -40,6 +40,7 @@ from .model.errors import (
 )
 from .model.operations import Message, OpenMessage, Queue, Request
 from .model.reservations import Reservation
+from .model.staging import StageInfo
 from .model.transitions import State
 from .mover import Mover
 from .rereading import Rereading
@@ -173,6 +174,11 @@ class Store:
         with self._changing:
             return self._engine.views.queues(prefix, after, limit)
 
+    def stages(self, *, after: str = "", limit: int = 100) -> list[StageInfo]:
+        """Up to `limit` stages whose names stand above `after`, in order."""
+        with self._changing:
+            return self._engine.staging.listed(after, limit)
+
     def message(self, queue: str, id: str) -> Message:
         """A message, without leasing it; raises `MessageNotFound`, `MessageDamaged`."""
         return self._look_for(queue, id, lambda sight: self._look_at(sight, None))
@@ -272,6 +278,7 @@ class Store:
                 self._listener.stop()
             if self._reaper is not None:
                 self._reaper.stop()
+            self._engine.close()
             self._tenancy.end()
 
     def __enter__(self) -> Store:

@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from random import Random
 from typing import Final
 
 from .engine.reaper import Reaper
@@ -20,9 +21,13 @@ from .engine.sweep import removed_in
 from .files import layout
 from .files.disk import Disk, Kind, LocalDisk
 from .files.owners import is_living, owners_of
+from .files.segments import Segments
+from .model.chance import PooledRandom
 from .model.chores import Chores
 from .model.clock import SECOND, Clock, Millis, SystemClock
 from .model.errors import RootInUse, StoreFailed
+from .model.names import make_token
+from .model.settings import MAX_WINDOW
 from .store import Store
 
 log = logging.getLogger(__name__)
@@ -32,6 +37,7 @@ _PATIENCE: Final = Millis(30 * SECOND)
 """How long another one may take to start, or to mend."""
 _KNOCKS_EVERY: Final = Millis(20)
 _AT_ONCE: Final = 64
+_WRITER_LENGTH: Final = 8
 
 
 class Sweeper:
@@ -46,12 +52,16 @@ class Sweeper:
         disk = LocalDisk(root)
         if not _is_recovered(disk, os.fspath(root), clock or SystemClock()):
             Store.open(root, chores=NOTHING_ELSE).close()
-        return cls(disk)
+        return cls(disk, clock=clock)
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, *, clock: Clock | None = None, random: Random | None = None) -> None:
         """For `open`: the root is recovered."""
+        clock = clock or SystemClock()
         self._disk = disk
-        self._reaper = Reaper(disk, set())
+        # It knows no queue's settings, and keeps keys as long as any queue may ask for them: whoever
+        # has the root open, and knows better, unlinks them.
+        segments = Segments(disk, make_token(random or PooledRandom())[:_WRITER_LENGTH])
+        self._reaper = Reaper(disk, set(), segments, lambda queue: clock.wall() - MAX_WINDOW)
         self._reaper.knows_histories = False
 
     @property

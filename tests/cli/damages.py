@@ -148,7 +148,21 @@ def put_a_foreign_file_among_the_owners(root: Path) -> Path:
     return path
 
 
+def put_a_foreign_file_among_the_keys(root: Path) -> Path:
+    path = root / "keys" / "READ.me"
+    path.write_text("")
+    return path
+
+
+def put_a_folder_among_the_keys(root: Path) -> Path:
+    path = root / "keys" / "0123abcd.1"
+    path.mkdir()
+    return path
+
+
 DAMAGES: list[Damage] = [
+    put_a_foreign_file_among_the_keys,
+    put_a_folder_among_the_keys,
     put_a_link_among_the_owners,
     put_a_foreign_file_among_the_owners,
     flip_a_byte,

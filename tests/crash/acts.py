@@ -22,6 +22,7 @@ from step_disk import Fault, Torn
 
 REQUESTS = {
     "send": "queue count size delay",
+    "send-id": "queue count size first",
     "receive": "consumer queue most visibility",
     "delete": "consumer whose pick count",
     "delete-id": "queue pick count",
@@ -35,11 +36,16 @@ REQUESTS = {
     "delete-queue": "queue",
     "create": "queue",
     "update": "queue timeout",
+    "stage": "stage chunk queue count delay",
+    "publish": "writer step stages",
+    "abort": "stage",
 }
 """Requests, with what their arguments say. `whose` is `held` or `old`: of the receipts that the
 consumer believes in, or of those that it has used up. A count of 0 is the whole batch of the one
-picked. A visibility of 0 is the queue's own in a receive, and a release in a change. A
-hold of 0 is the usual one."""
+picked. A visibility of 0 is the queue's own in a receive, and a release in a change, and
+a hold of 0 is the usual one. Each letter of
+`stages` is a stage, and the epoch is so many `step`s after the writer's last. `send-id` gives each
+message one of a few deduplication ids, counted round from the first."""
 EVENTS = {
     "pass": "millis",
     "later": "millis",

@@ -25,6 +25,8 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.reservations import CommitReservations, Confirm, Release, Reserve
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.staging import Abort, Publish, Stage
+from stage_fates import Attempt, Kept
 
 QUEUES = ("r", "q", "d")
 GRAVES = {"q": "d"}
@@ -32,13 +34,19 @@ GRAVES = {"q": "d"}
 RETENTION = Millis(90 * MINUTE)
 """Of the queue `r`; `q` keeps its messages for a day."""
 CONSUMERS = 3
+TIME_TO_LIVE = Millis(100_000)
+"""Of each stage."""
+FEW_IDS = 4
+"""So many deduplication ids are used over and over."""
+WINDOW = Millis(MINUTE)
+"""Of the queue `q`, in which an id isn't stored twice."""
 
 
 def settings_of(queue: str, plot: Plot) -> QueueSettings:
     changes: dict[str, object] = {"relaxed_leases": plot.relaxed}
     if queue in GRAVES:
         changes |= {"max_receives": plot.max_receives, "dead_letter_queue": GRAVES[queue]}
-        changes |= {"retention": Millis(24 * HOUR)}
+        changes |= {"retention": Millis(24 * HOUR), "deduplication_window": WINDOW}
     if queue == "r":
         changes |= {"retention": RETENTION}
     return QueueSettings().changed(changes)
@@ -62,9 +70,13 @@ class Asking:
         """The request, and who makes it; None if there is nothing to ask for."""
         if act.word in ("reserve", "confirm", "release", "commit"):
             return self._about_set(act), None
+        if act.word in ("stage", "publish", "abort"):
+            return self._about_stage(act), None
         match act.args:
             case (str(queue), int(count), int(size), int(delay)) if act.word == "send":
                 return self._send(queue, count, size, Millis(delay)), None
+            case (str(queue), int(count), int(size), int(first)) if act.word == "send-id":
+                return self._send_ids(queue, count, size, first), None
             case (int(who), str(queue), int(most), int(visibility)) if act.word == "receive":
                 timeout = Millis(visibility) if visibility else None
                 self.fates.open.receiving.add(queue)
@@ -119,6 +131,52 @@ class Asking:
         )
         messages = [Outgoing(body=body, delay=delay) for body in bodies[:-1]]
         messages += [Outgoing(body=body, delay=delay, attributes=attributes) for body in bodies[-1:]]
+        return Send(queue=queue, messages=messages)
+
+    def _about_stage(self, act: Act) -> Request[object]:
+        stages, opened = self.fates.stages, self.fates.open
+        match act.args:
+            case (str(stage), int(chunk), str(queue), int(count), int(delay)):
+                bodies = [self.body(5) for _ in range(count)]
+                stages.writing.append((stage, chunk, Kept(queue, tuple(bodies), delay)))
+                if any(stage in attempt.stages for attempt in stages.publishing):
+                    opened.calls.append(bodies)
+                late = Millis(delay) if delay else None
+                messages = [Outgoing(body=body, delay=late) for body in bodies]
+                return Stage(
+                    stage=stage, chunk=chunk, queue=queue, messages=messages, time_to_live=TIME_TO_LIVE
+                )
+            case (int(number), int(step), str(letters)):
+                writer = f"w{number}"
+                epoch = max(0, stages.epochs.get(writer, -1) + step)
+                known = [body for stage in letters for body in stages.bodies_of(stage)]
+                if any(not set(letters).isdisjoint(each.stages) for each in stages.publishing):
+                    # Only one of them can: of the other nothing is published, or what was left.
+                    stages.publishing.append(Attempt(writer, epoch, tuple(letters)))
+                    opened.calls = [call for call in opened.calls if set(call).isdisjoint(known)]
+                    each_stage = {stage for each in stages.publishing for stage in each.stages}
+                    opened.calls += [stages.bodies_of(stage) for stage in sorted(each_stage)]
+                else:
+                    stages.publishing.append(Attempt(writer, epoch, tuple(letters)))
+                    opened.calls.append(known)
+                opened.calls += [
+                    list(kept.bodies) for stage, _, kept in stages.writing if stage in letters
+                ]
+                return Publish(writer=writer, epoch=epoch, stages=list(letters))
+            case (str(stage),):
+                stages.aborting.add(stage)
+                return Abort(stage=stage)
+            case _:
+                raise ValueError(f"no request: {act}")
+
+    def _send_ids(self, queue: str, count: int, size: int, first: int) -> Request[object]:
+        messages = []
+        for at in range(count):
+            body, id = self.body(size), f"id {(first + at) % FEW_IDS}"
+            self.fates.ids.labels[body] = queue, id
+            # Some of them may be stored already, so they need not appear together.
+            self.fates.open.calls.append([body])
+            messages.append(Outgoing(body=body, deduplication_id=id))
         return Send(queue=queue, messages=messages)
 
     def _by_receipt(

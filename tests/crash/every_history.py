@@ -20,6 +20,8 @@ SCENES = (
     "",
     # One single message, one batch.
     "send q 1 5 0; send q 3 5 0; reap",
+    # The same with deduplication ids, one of them in a segment only.
+    "send-id q 1 5 0; send-id q 3 5 1; delete-id q 0 1; reap",
     # Both leased: nothing is left to be received, all can be changed.
     "send q 1 5 0; send q 3 5 0; receive 0 q 9 0; reap",
     # A batch that some were taken out of, one of them is leased; one delayed.
@@ -27,11 +29,15 @@ SCENES = (
     # Two sets are reserved, of a batch and of what was taken from another.
     "send q 3 5 0; receive 0 q 1 0; change 0 held 0 1 0; send q 3 5 0; reserve s q 0 4 0; "
     "reserve s q 1 9 60000",
+    # Two stages, of two queues; a writer who has published before.
+    "stage s 0 q 2 0; publish 0 1 s; stage s 0 q 2 0; stage s 1 d 1 10000; stage t 0 q 1 0",
 )
 ALPHABET = (
     "send q 1 5 0",
     "send q 3 5 0",
     "send q 2 5 10000",
+    "send-id q 1 5 0",
+    "send-id q 3 5 0",
     "receive 0 q 1 0",
     "receive 0 q 9 0",
     "receive 1 q 9 0",
@@ -60,6 +66,11 @@ ALPHABET = (
     "release s 0",
     "commit s 0",
     "commit s 1",
+    "stage s 2 q 2 0",
+    "stage s 0 q 2 0",
+    "publish 0 1 st",
+    "publish 0 0 s",
+    "abort s",
 )
 SETTINGS = tuple((sync, relaxed) for relaxed in (False, True) for sync in (True, False))
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from acts import Plot
+from asking import TIME_TO_LIVE
 from holding import Consumer, id_in, queue_of, token_in
 from holds import Hold
 from promises import Broken, Fate, Kind, Now, Open, Promises
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import DiskError, DiskFull, QueueNotFound, StoreError
+from spoolrack_store.model.errors import DiskError, DiskFull, QueueNotFound, StageNotFound, StoreError
 from spoolrack_store.model.operations import (
     ById,
     ByReceipt,
@@ -39,6 +40,8 @@ from spoolrack_store.model.reservations import (
     Reserve,
 )
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.staging import Abort, Publish, Published, Stage, Staged
+from stage_fates import Kept
 from step_disk import Failing, Fault
 
 _ORDER = (
@@ -47,6 +50,9 @@ _ORDER = (
     DeleteQueue,
     Purge,
     Send,
+    Stage,
+    Publish,
+    Abort,
     Delete,
     ChangeVisibility,
     GiveBack,
@@ -72,6 +78,10 @@ class Hearing:
         self._failing: Failing | None = None
         self.messages = 0
         """Acknowledged sends."""
+        self.find_ids: Callable[[], Mapping[bytes, str]] = dict
+        """Tells the ids of what lies on the disk, by the bodies: no publication answers with them."""
+        self.ended: set[str] = set()
+        """Queues that were deleted since what is answered was done."""
         self.is_deaf = False
         """Whether the engine that answers isn't told what others do, and lists it every second."""
 
@@ -128,10 +138,19 @@ class Hearing:
             case CreateQueue(name=queue) | UpdateQueue(name=queue):
                 if isinstance(outcome, Queue):
                     self._set(queue, outcome.settings, request)
+            case Stage():
+                self._staged(request, outcome)
+            case Publish():
+                self._published(request, outcome)
+            case Abort(stage=stage):
+                if not isinstance(outcome, StoreError):
+                    self.fates.refused.update(self.fates.stages.bodies_of(stage))
+                    self.fates.stages.staged.pop(stage, None)
             case DeleteQueue(name=queue):
                 if not isinstance(outcome, StoreError):
                     self.fates.emptied(queue)
                     self.fates.queues.pop(queue, None)
+                    self.fates.ids.forget(queue)
             case Purge(queue=queue):
                 if not isinstance(outcome, StoreError):
                     self.fates.emptied(queue)
@@ -160,12 +179,66 @@ class Hearing:
             if not isinstance(result, Sent):
                 self.fates.refused.add(message.body)
                 continue
+            if result.is_duplicate:
+                self.fates.refused.add(message.body)
+                if queue not in self.ended:
+                    self.fates.repeated(queue, message.deduplication_id, result.id, self._now)
+                continue
+            if message.deduplication_id and queue not in self.ended:
+                self.fates.took(queue, message.deduplication_id, result.id)
             self.messages += 1
             fate = Fate(body=message.body, queue=queue)
             if message.delay:
                 ends = self._now.monotonic + message.delay
                 fate = replace(fate, due=self._now.wall + message.delay, ends=ends)
             self.fates.sent(result.id, fate)
+
+    def _staged(self, request: Stage, outcome: object) -> None:
+        stages, bodies = self.fates.stages, tuple(each.body for each in request.messages)
+        chunks = stages.staged.get(request.stage, {})
+        if isinstance(outcome, Staged) and not outcome.is_repeated:
+            if request.chunk in chunks:
+                raise Broken(Kind.DOUBLED, f"chunk {request.chunk} of {request.stage} once more")
+            kept = Kept(request.queue, bodies, request.messages[0].delay or 0)
+            stages.staged.setdefault(request.stage, {})[request.chunk] = kept
+            ends = self._now.monotonic + TIME_TO_LIVE
+            if not chunks:
+                stages.dues[request.stage] = outcome.expires_at, ends
+            return
+        if isinstance(outcome, Staged) and request.chunk not in chunks:
+            raise Broken(Kind.OTHER, f"chunk {request.chunk} of {request.stage} is there: since when?")
+        self.fates.refused.update(bodies)
+
+    def _published(self, request: Publish, outcome: object) -> None:
+        stages, last = self.fates.stages, self.fates.stages.epochs.get(request.writer, -1)
+        known = all(stage in stages.staged for stage in request.stages)
+        may_be_over = self._failing is not None or any(
+            stages.may_be_over(stage, self._now.wall, self._now.monotonic) for stage in request.stages
+        )
+        if isinstance(outcome, StageNotFound) and known and not may_be_over:
+            raise Broken(Kind.LOST, f"{outcome}")
+        if not isinstance(outcome, Published):
+            return
+        if outcome.is_already != (request.epoch <= last):
+            raise Broken(Kind.OTHER, f"{request} is answered {outcome}, and the last was {last}")
+        if outcome.is_already:
+            return
+        stages.epochs[request.writer] = request.epoch
+        ids = self.find_ids()
+        for stage in request.stages:
+            for kept in stages.staged.pop(stage, {}).values():
+                for body in kept.bodies:
+                    self.messages += 1
+                    fate = Fate(body=body, queue=kept.queue)
+                    if kept.delay:
+                        ends = self._now.monotonic + kept.delay
+                        fate = replace(fate, due=self._now.wall + kept.delay, ends=ends)
+                    if body not in ids:
+                        raise Broken(Kind.LOST, f"published, and nowhere: {body!r}")
+                    self.fates.sent(ids[body], fate)
+                    if self._failing is not None:
+                        # It may get to its queue only later, and its delay begins then.
+                        self.fates.open.changing.add(ids[body])
 
     def _received(self, message: Message, who: Consumer) -> None:
         assert message.receipt is not None
@@ -300,6 +373,7 @@ class Hearing:
         ):
             raise Broken(Kind.OTHER, f"the queue {queue} is new, and messages of it are owed")
         self.fates.queues[queue] = settings
+        self.fates.ids.are(self.fates.queues)
 
 
 def _heard_at(told: tuple[Request[object], Consumer | None, object]) -> int:

@@ -8,32 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
+from broken import Broken, Kind
 from holds import Holds
 from seen import Found, Name
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
+from stage_fates import StageFates
+from taken_ids import TakenIds
 
-
-class Kind(Enum):
-    """Of a broken promise, as the tallies count them."""
-
-    LOST = "lost"
-    RESURRECTED = "resurrected"
-    DOUBLED = "doubled"
-    TORN = "torn"
-    INVENTED = "invented"
-    OTHER = "other"
-
-
-class Broken(AssertionError):
-    """A promise was broken."""
-
-    def __init__(self, kind: Kind, what: str) -> None:
-        super().__init__(f"{kind.value}: {what}")
-        self.kind = kind
+__all__ = ["Broken", "Fate", "Kind", "Now", "Open", "Promises", "fate_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +93,10 @@ class Promises:
     """Sent by a commit whose sync failed: a power cut may damage it, whatever was seen before."""
     aside: frozenset[str] = frozenset()
     """Ids that may be in quarantine: the disk failed to read them."""
+    ids: TakenIds = field(default_factory=TakenIds)
     open: Open = field(default_factory=Open)
     reserved: Holds = field(default_factory=Holds)
+    stages: StageFates = field(default_factory=StageFates)
 
     def copy(self) -> Promises:
         return replace(
@@ -120,11 +107,36 @@ class Promises:
             bodies=set(self.bodies),
             by_hand=set(self.by_hand),
             torn_by_hand=set(self.torn_by_hand),
+            ids=self.ids.copy(),
             open=self.open.copy(),
             reserved=self.reserved.copy(),
+            stages=self.stages.copy(),
         )
 
     # What is answered.
+
+    def took(self, queue: str, deduplication_id: str, id: str) -> None:
+        """A new message was stored for this deduplication id."""
+        label = queue, deduplication_id
+        first = self.ids.first_of(label, sent_at(id))
+        if first is not None and first not in self.aside:
+            raise Broken(Kind.DOUBLED, f"{label} was stored as {first}, and again as {id}")
+        self.ids.taken[label] = id
+
+    def repeated(self, queue: str, deduplication_id: str, id: str, now: Now) -> None:
+        """A message was refused, because `id` is there, or was."""
+        label = queue, deduplication_id
+        first = self.ids.first_of(label, now.wall)
+        if first not in (None, id) and first not in self.aside:
+            raise Broken(Kind.OTHER, f"{label} was stored as {first}, and is told to be {id}")
+        fate = self.alive.get(id)
+        if fate is not None and self.ids.labels.get(fate.body) != label:
+            raise Broken(Kind.OTHER, f"{label} is told to be {id}, which is another message")
+        if fate is None and not self.was_there(id):
+            raise Broken(Kind.LOST, f"{label} is told to be {id}, which was never stored")
+
+    def was_there(self, id: str) -> bool:
+        return id in self.dead or id in self.aside
 
     def sent(self, id: str, fate: Fate) -> None:
         if id in self.alive or id in self.dead:
@@ -225,6 +237,10 @@ class Promises:
             other = places.setdefault(finding.body, id)
             if other != id and finding.body not in self.torn_by_hand and not finding.is_torn:
                 raise Broken(Kind.DOUBLED, f"one body under two ids: {other}, {id}")
+        bodies = {id: fate.body for id, fate in self.alive.items()}
+        twice = self.ids.twice(found, bodies)
+        if twice is not None and self.uncertain.isdisjoint(found[id].body for id in twice):
+            raise Broken(Kind.DOUBLED, f"one deduplication id of two messages: {twice}")
         for id, fate in self.alive.items():
             if id not in found and not self._may_be_gone(id, fate, now):
                 raise Broken(Kind.LOST, f"{id} of {fate.queue}, {fate.body[:40]!r}")
@@ -268,6 +284,7 @@ class Promises:
             id: fate_of(each, now, before.get(id), crashed=crashed) for id, each in found.items()
         }
         self.queues = dict(queues)
+        self.ids.are(queues)
         self.open = Open()
 
     def _judge_queues(self, queues: Mapping[str, QueueSettings]) -> None:

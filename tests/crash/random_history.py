@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 
 from acts import Act, Crash, Fail, History, Line, Place, Plot
-from asking import CONSUMERS, QUEUES
+from asking import CONSUMERS, FEW_IDS, QUEUES
 from cuts import KILL, Cut, Keep, Model
 from step_disk import Fault, Torn
 
@@ -40,13 +40,14 @@ def plot_of(random: Random, seed: int) -> Plot:
 class Inventing:
     """Makes up what happens, from a seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, has_stages: bool = True) -> None:
         self.seed = seed
         self.random = random = Random(f"history {seed}")
         self.plot = plot_of(random, seed)
         self.queues = QUEUES if random.random() < 0.5 else ("q", "d")
         self.consumers = random.randint(1, CONSUMERS)
         self.is_faulty = random.random() < FAULTY
+        self.has_stages = has_stages
 
     def history(self) -> History:
         lines: list[Line] = []
@@ -79,7 +80,8 @@ class Inventing:
     def commit(self) -> tuple[Act, ...]:
         """One to three requests that are made together."""
         makers: list[Callable[[], Act]] = [
-            *[self._send] * 4,
+            *[self._send] * 3,
+            *[self._send_ids] * 2,
             *[self._receive] * 4,
             *[self._delete] * 3,
             self._delete_by_id,
@@ -89,7 +91,10 @@ class Inventing:
             *[self._reserve] * 2,
             self._about_set,
             self._commit_sets,
+            *[self._stage, self._stage, self._publish] * self.has_stages,
         ]
+        if self.has_stages and self.random.random() < 0.03:
+            makers = [self._abort]
         if self.random.random() < WHOLE_QUEUE:
             makers = [self._purge, self._delete_queue, self._update]
         count = self._pick(1, 1, 2, 3)
@@ -140,6 +145,10 @@ class Inventing:
         count, size = self._pick(1, 1, 2, 3, 7), self._pick(0, 5, 60)
         return Act("send", (self._queue(), count, size, self._pick(0, 0, 0, 10_000)))
 
+    def _send_ids(self) -> Act:
+        args = self._pick(1, 1, 2, 3), self._pick(0, 5, 60), self.random.randrange(FEW_IDS)
+        return Act("send-id", (self._queue(), *args))
+
     def _receive(self) -> Act:
         most, visibility = self._pick(1, 2, 3, 10), self._pick(0, 30_000, 5_000)
         return Act("receive", (self._consumer(), self._queue(), most, visibility))
@@ -172,6 +181,18 @@ class Inventing:
 
     def _stream(self) -> str:
         return self.random.choice(("s", "t"))
+
+    def _stage(self) -> Act:
+        stage, queue = self.random.choice("stu"), self._queue()
+        delay = self._pick(0, 0, 0, 10_000)
+        return Act("stage", (stage, self._pick(0, 1, 2), queue, self._pick(1, 2, 3), delay))
+
+    def _publish(self) -> Act:
+        stages = self.random.choice(("s", "t", "u", "st", "stu"))
+        return Act("publish", (self._pick(0, 0, 1), self._pick(0, 1, 1, 1, 2), stages))
+
+    def _abort(self) -> Act:
+        return Act("abort", (self.random.choice("stu"),))
 
     def _create(self) -> Act:
         return Act("create", (self._queue(),))

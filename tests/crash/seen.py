@@ -37,6 +37,8 @@ class Name:
     length: int
     """Bytes of the file."""
     crc: int | None
+    key: str | None
+    """What stands for its deduplication id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ def name_at(path: str) -> Name:
         size=entry.size or 0,
         length=entry.length,
         crc=entry.crc,
+        key=entry.dedup,
     )
 
 

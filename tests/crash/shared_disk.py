@@ -98,6 +98,11 @@ class SharedDisk(StepDisk):
         if not sync:
             self._unsynced.append(self.disk.node(path))
 
+    def append(self, path: str, content: bytes, *, sync: bool) -> None:
+        super().append(path, content, sync=sync)
+        if not sync:
+            self._unsynced.append(self.disk.node(path))
+
     def sync_all(self) -> None:
         if any(map(self.disk.is_given_up, self._unsynced)):
             raise OSError(EIO, "a sync of somebody else has failed to write this")

@@ -24,6 +24,7 @@ from trying import OFTEN, EveryDeath
 SCENES = (
     "a: send q 1 5 0; b: send q 3 5 0",
     "b: send q 1 5 0; a: send q 3 5 0; a: receive 0 q 9 0",
+    "a: send-id q 3 5 1; b: delete-id q 0 1; b: reap",
     # A batch that some were taken out of, one of them is leased; one delayed.
     "a: send q 3 5 0; b: receive 0 q 1 0; a: receive 0 q 1 0; b: delete 0 held 0 1; "
     "a: send q 2 5 10000",
@@ -34,6 +35,8 @@ ALPHABET = (
     "send q 1 5 0",
     "send q 3 5 0",
     "send q 2 5 10000",
+    "send-id q 1 5 0",
+    "send-id q 3 5 0",
     "receive 0 q 1 0",
     "receive 1 q 9 0",
     "delete 0 held 0 1",

@@ -15,7 +15,7 @@ from hearing import Hearing, Lying
 from holding import Consumer
 from promises import Now, Open
 from shared_promises import SharedPromises, Touched
-from spoolrack_store.engine.engine import Work
+from spoolrack_store.engine.order import Work
 from spoolrack_store.files.folders import NameTaken
 from spoolrack_store.model.operations import (
     CreateQueue,
@@ -152,6 +152,14 @@ class SharedHearing:
         ]
         fates.touched = {}
         fates.open = fates.under_way[name]
+        others = fates.without(name)
+        self._hearing.ended = {
+            queue
+            for queue in {request.queue for request, _ in commit.asked if isinstance(request, Send)}
+            if self._ended.get(queue, -1) > commit.order
+            or queue not in fates.queues
+            or None in others.settings.get(queue, ())
+        }
         self._hearing.hear(
             late,
             before=fates.without(name),

@@ -7,7 +7,7 @@ that a cut may bring back; an answer seals the state that it is about. After a k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from holds import Holds, Key, OpenHolds, Shown, all_of
@@ -41,6 +41,10 @@ class SharedPromises(Promises):
     """Of reservations, what is answered: `reserved` is what there is."""
     sets_under_way: dict[str, OpenHolds] = field(default_factory=dict)
     """By engine, also of one that died with it."""
+    vouched: set[str] = field(default_factory=set)
+    """Ids that were told to be there before their sender has said so."""
+    on_disk: Callable[[str], bytes | None] = lambda _: None
+    """What is in the file of a message, wherever it lies."""
 
     def fork(self) -> SharedPromises:
         """The same, to be judged after a power cut; what is known of each engine is over then."""
@@ -59,6 +63,8 @@ class SharedPromises(Promises):
             hazy=set(self.hazy),
             under_way=dict(self.under_way),
             touched={},
+            vouched=set(self.vouched),
+            ids=self.ids.copy(),
             open=self.open.copy(),
             reserved=self.reserved.copy(),
             sealed=self.sealed.copy(),
@@ -171,8 +177,30 @@ class SharedPromises(Promises):
             if self.queues.get(name) != queues.get(name):
                 self.settings_before.setdefault(name, []).append(self.queues.get(name))
         self.queues = dict(queues)
+        self.ids.are(queues)
 
     # What is answered.
+
+    def sent(self, id: str, fate: Fate) -> None:
+        if id in self.vouched:
+            # Another has answered for it, before its sender did.
+            self.vouched.discard(id)
+            return
+        Promises.sent(self, id, fate)
+
+    def was_there(self, id: str) -> bool:
+        """Who refuses a repetition answers for the first one, which its sender may just be writing."""
+        if Promises.was_there(self, id) or id in self.leaving:
+            return True
+        body = self.on_disk(id)
+        if body is None:
+            return False
+        if body in self.uncertain or id in self.vouched:
+            return True
+        self.vouched.add(id)
+        self.alive[id] = Fate(body=body, queue=self.ids.labels[body][0])
+        self.hazy.add(id)
+        return True
 
     def deleted(self, id: str) -> None:
         fate = self.alive.pop(id, None)

@@ -36,7 +36,7 @@ class _InventingShared:
             max_receives=random.choice((2, 3)),
             engines=random.choice((2, 2, 3)),
         )
-        self.requests = Inventing(seed)
+        self.requests = Inventing(seed, has_stages=False)
         self.is_faulty = random.random() < FAULTY
 
     def history(self) -> History:

@@ -18,10 +18,12 @@ from hearing import Lying
 from holds import shown_by
 from power_disk import PowerDisk
 from promises import Broken, Kind, Now
+from repeating import check_known_ids, repeat_taken_ids
 from seen import Found, check_index, files_of, name_at, read, sent_files_of, settings_on
 from shared_disk import SharedDisk
 from shared_hearing import SharedHearing, UnderWay
 from shared_promises import SharedPromises
+from spoolrack_store.files.disk import Kind as FoundKind
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import NotAName
 from spoolrack_store.testing import ManualClock
@@ -51,6 +53,7 @@ class SharedStory:
         self.fates = SharedPromises(GRAVES)
         self.asking = Asking(plot, self.fates)
         self.hearing = SharedHearing(plot, self.fates, self.asking, self._lying_of)
+        self.fates.on_disk = self._body_of
         self.clocks = {name: ManualClock(wall=Millis(SOME_DAY + SKEWS[name])) for name in plot.names}
         self.ones: dict[str, One] = {}
         self.on_step: OnStep | None = None
@@ -70,6 +73,17 @@ class SharedStory:
             self.turn(plot.names[0], "", (Act("create", (queue,)),))
         for name in plot.names:
             self.turn(name, "", (Act("tick"),))
+
+    def _body_of(self, id: str) -> bytes | None:
+        waiting = ["new", "queues", "delay", "remove"]
+        while waiting:
+            path = waiting.pop()
+            for found in self.power.scan(path):
+                if found.kind is FoundKind.FOLDER:
+                    waiting.append(f"{path}/{found.name}")
+                elif found.name.rpartition(":")[2].startswith(id):
+                    return self.power.read(f"{path}/{found.name}")
+        return None
 
     # Time.
 
@@ -173,6 +187,7 @@ class SharedStory:
         fork = copy(self)
         fork.on_step = None
         fork.fates = self.fates.fork()
+        fork.fates.on_disk = fork._body_of
         fork.ones = {}
         return fork
 
@@ -188,6 +203,8 @@ class SharedStory:
         self._start(second, SharedDisk(power, self.clocks[second]))
         for one in self.ones.values():
             one.rig.commit()
+            check_known_ids(one.rig, self.fates)
+            repeat_taken_ids(one.rig, self.fates)
         self.check_indexes()
 
     def _judge_alone(self, name: str, *, after_cut: bool) -> None:

@@ -34,15 +34,15 @@ class Fault(Enum):
     """From here on nothing can be made, until the disk is healed."""
 
 
-_MAKES = frozenset({"make_folder", "create", "set_aside"})
+_MAKES = frozenset({"make_folder", "create", "append", "set_aside"})
 _SYNCS = frozenset({"sync_file", "sync_folder", "sync_all"})
 FITS: dict[Fault, frozenset[str]] = {
     Fault.EIO: frozenset(
         {"read", "scan", "facts", "rename", "unlink", "remove_folder", "lock"} | _MAKES | _SYNCS
     ),
     Fault.ENOSPC: frozenset({"rename"} | _MAKES | _SYNCS),
-    Fault.EMFILE: frozenset({"create", "read", "scan", "lock", "sync_file", "sync_folder"}),
-    Fault.SHORT: frozenset({"create"}),
+    Fault.EMFILE: frozenset({"create", "append", "read", "scan", "lock", "sync_file", "sync_folder"}),
+    Fault.SHORT: frozenset({"create", "append"}),
     Fault.LEFT: frozenset({"create"}),
     Fault.UNSYNCED: frozenset({"create"}),
     Fault.FULL: _MAKES,
@@ -150,6 +150,25 @@ class StepDisk:
             self._change("create", path)
         self.disk.create(path, parts, sync=sync)
 
+    def append(self, path: str, content: bytes, *, sync: bool) -> None:
+        half = content[: len(content) // 2]
+        if self._dies_torn is not None and self._dies_at == self.changes:
+            self.died_torn = True
+            is_half = self._dies_torn is Torn.HALF
+            self.disk.append(path, half if is_half else content, sync=False)
+            raise Killed(str(Step(self.changes, "append", (path,), self._dies_torn)))
+        if self.on_step is not None:
+            self._show_torn_end(self.on_step, path, (half, content) if sync else (half,))
+        failing = self.failing
+        self._reach("append", path)
+        if failing is not None and failing.fault is Fault.SHORT and failing.meets("append"):
+            self.disk.append(path, half, sync=False)
+            self.failed.append(f"append {path}")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        if failing is None or failing.fault is not Fault.SHORT:
+            self._may_fail("append", path)
+        self.disk.append(path, content, sync=sync)
+
     def rename(self, source: str, target: str) -> None:
         self._change("rename", source, target)
         self.disk.rename(source, target)
@@ -247,6 +266,15 @@ class StepDisk:
 
         for torn in (Torn.HALF, Torn.WRITTEN) if sync else (Torn.HALF,):
             show(Step(self.changes, "create", (path,), torn), partial(torn_disk, torn))
+
+    def _show_torn_end(self, show: OnStep, path: str, parts: Sequence[bytes]) -> None:
+        def torn_disk(part: bytes) -> PowerDisk:
+            disk = self.disk.copy()
+            disk.append(path, part, sync=False)
+            return disk
+
+        for torn, part in zip(Torn, parts, strict=False):
+            show(Step(self.changes, "append", (path,), torn), partial(torn_disk, part))
 
 
 def _tear(disk: PowerDisk, path: str, parts: Sequence[bytes], torn: Torn) -> None:

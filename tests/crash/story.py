@@ -18,6 +18,7 @@ from holding import id_in, queue_of, token_in
 from holds import shown_by
 from power_disk import PowerDisk
 from promises import Broken, Fate, Kind, Now, Promises
+from repeating import check_known_ids, repeat_taken_ids
 from seen import Found, check_index, files_of, read
 from spoolrack_store.engine.recent import RECENT_BYTES
 from spoolrack_store.files.disk import Kind as FoundKind
@@ -26,6 +27,7 @@ from spoolrack_store.model.errors import StaleReceipt
 from spoolrack_store.model.ids import UUID, is_id
 from spoolrack_store.model.operations import ByReceipt, Delete
 from spoolrack_store.model.settings import QueueSettings
+from stage_fates import ids_on
 from step_disk import Failing, Fault, OnStep, StepDisk
 
 OLD_RECEIPTS = 4
@@ -47,7 +49,7 @@ class Story:
         self.rig = EngineRig(self.disk, seed=plot.seed, recent_bytes=recent_bytes(plot.seed))
         self.fates = Promises(GRAVES)
         self.asking = Asking(plot, self.fates)
-        self.hearing = Hearing(self.fates, plot, self._lying)
+        self.hearing = self._new_hearing()
         self.starts = 0
         self.phase = 0
         """Rises whenever what is promised changes."""
@@ -56,6 +58,11 @@ class Story:
         """Whether the disk ever failed to read a file: the store puts that aside."""
         for queue in reversed(QUEUES):
             self.play((Act("create", (queue,)),))
+
+    def _new_hearing(self) -> Hearing:
+        hearing = Hearing(self.fates, self.plot, self._lying)
+        hearing.find_ids = lambda: ids_on(self.power)
+        return hearing
 
     @property
     def now(self) -> Now:
@@ -73,7 +80,10 @@ class Story:
                 self.rig.clock.advance(millis)
                 return True
             case "wall", (int(millis),):
+                before = self.now.wall
                 self.rig.clock.step_wall(millis)
+                known = [*self.fates.alive, *self.fates.dead]
+                self.fates.ids.clock_is_set(known, before, self.now.wall)
                 return True
             case "later", (int(millis),):
                 self._tick()
@@ -146,9 +156,24 @@ class Story:
         found, queues, now = self._found(), self._queues(), self.now
         self.fates.judge(found, queues, now)
         self.fates.judge_states(found, now, crashed=False)
+        self._judge_stages(found, now)
         self.fates.accept(found, queues, now, crashed=False)
         self._judge_holds(found, now, crashed=False)
         self.phase += 1
+
+    def _judge_stages(self, found: dict[str, Found], now: Now) -> None:
+        """The same for what is staged; it was looked at after what is published, and before that is
+        taken as it is."""
+        bodies = {each.body for each in found.values()}
+        aside = bool(self.fates.aside)
+        self.fates.stages.judge(
+            self.power,
+            now.wall,
+            now.monotonic,
+            bodies,
+            lambda body: aside or body in self.fates.uncertain,
+        )
+        self.fates.stages.accept(self.power)
 
     def _note_unreadable(self) -> None:
         self._unreadable |= any(call.startswith("read ") for call in self.disk.failed)
@@ -197,6 +222,8 @@ class Story:
         """The process ends, and what its last commit did isn't known."""
         for call in self.fates.open.calls:
             self.fates.uncertain.update(call)
+        for _, _, kept in self.fates.stages.writing:
+            self.fates.uncertain.update(kept.bodies)
         self.fates.uncertain |= self.power.given_up & self.fates.by_hand
 
     def fork(self) -> Story:
@@ -206,7 +233,7 @@ class Story:
         fork.asking = copy(self.asking)
         fork.asking.fates = fork.fates
         fork.asking.consumers = [consumer.copy() for consumer in self.asking.consumers]
-        fork.hearing = Hearing(fork.fates, self.plot, fork._lying)
+        fork.hearing = fork._new_hearing()
         return fork
 
     def start(
@@ -236,10 +263,14 @@ class Story:
         self.disk.heal()
         found, queues = self._found(), self._queues()
         self.fates.judge(found, queues, died)
+        self._judge_stages(found, died)
+        self.fates.stages.rebase(self.now.wall, self.now.monotonic)
         if not self.plot.relaxed:
             self.fates.judge_states(found, died, crashed=True)
         self.fates.accept(found, queues, self.now, crashed=True)
         self._judge_holds(found, died, crashed=True)
+        check_known_ids(self.rig, self.fates)
+        repeat_taken_ids(self.rig, self.fates)
         self._try_old_receipts()
 
     def _note_torn_by_hand(self, power: PowerDisk) -> None:

@@ -52,6 +52,9 @@ def test_what_was_acknowledged_survives_every_crash_of_a_random_story(seeds: ran
 
 
 KNOWN = {
+    "ids in a purged queue, whose new folder was there and the old one lost": (
+        "plot 1 any-subset syncfs strict 2; send-id q 1 5 0; crash 5 none whole; purge q"
+    ),
     "settings that were written and not synced, and the older ones dropped for them": (
         "plot 1 any-subset fsync strict 2; crash 0/written kill; update q 60000; crash 0 all empty"
     ),

@@ -7,6 +7,13 @@ from acts import parse_history
 from shrinking import tell_any
 
 KNOWN = {
+    "a send to a queue that had been deleted, in one commit with one to another queue": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: deafen; a: delete-queue d + update q 10000; "
+        "b: send q 2 0 0 + send d 1 5 0; b: create d; open b"
+    ),
+    "a purge of ids by one that died, when its new folder was there and the old one lost": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send-id q 3 5 1; die a 4 only=1 whole; a: purge q"
+    ),
     "a delete by id of one in a batch that a deaf one knows by name only": (
         "plot 1 any-subset syncfs strict 2 of 2; a: deafen; a: send d 1 5 0; b: send d 2 5 0; "
         "a: delete-id d 0 2"

@@ -16,10 +16,8 @@ COST_MUTANTS: Final = (
         breaks="a send waits for the disk no more often than its promise needs",
         edits=edit(
             "engine/sender.py",
-            "        self._space = None\n        outcomes",
-            "        self._space = None\n"
-            "        self._root.disk.sync_folder(layout.NEW)\n"
-            "        outcomes",
+            "        self._space = None\n        try:",
+            "        self._space = None\n        self._root.disk.sync_folder(layout.NEW)\n        try:",
         ),
         caught_by=_BUDGET,
     ),

@@ -5,14 +5,22 @@ from __future__ import annotations
 from typing import Final
 
 from cost_mutants import COST_MUTANTS
+from deduplication_mutants import DEDUPLICATION_MUTANTS
 from message_mutants import MESSAGE_MUTANTS
 from mutant import Mutant
 from peer_mutants import PEER_MUTANTS
 from reservation_mutants import RESERVATION_MUTANTS
+from staging_mutants import STAGING_MUTANTS
 from sync_mutants import SYNC_MUTANTS
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
-    SYNC_MUTANTS + MESSAGE_MUTANTS + PEER_MUTANTS + COST_MUTANTS + RESERVATION_MUTANTS
+    *SYNC_MUTANTS,
+    *MESSAGE_MUTANTS,
+    *PEER_MUTANTS,
+    *COST_MUTANTS,
+    *STAGING_MUTANTS,
+    *DEDUPLICATION_MUTANTS,
+    *RESERVATION_MUTANTS,
 )
 
 

@@ -79,9 +79,9 @@ SYNC_MUTANTS: Final = (
         name="all-leases-are-relaxed",
         breaks="a strict receive, extension or release is durable when it is answered",
         edits=edit(
-            "engine/engine.py",
-            "            return live is not None and not live.settings.relaxed_leases",
-            "            return False",
+            "engine/promised.py",
+            "        return live is not None and not live.settings.relaxed_leases",
+            "        return False",
         ),
         caught_by=(AUDIT,),
     ),
@@ -173,10 +173,8 @@ SYNC_MUTANTS: Final = (
         breaks="an older version of the settings goes when the newer is durable",
         edits=edit(
             "engine/catalog.py",
-            "        self._root.after_sync.append(\n"
-            "            partial(self._versions.drop, name, there.version, there.written_ns)\n"
-            "        )",
-            "        self._versions.drop(name, there.version, there.written_ns)",
+            "        self._root.after_sync.append(drop)\n",
+            "        drop()\n",
         ),
         caught_by=(AUDIT,),
     ),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from spoolrack_store.engine.engine import Engine, Work
-from spoolrack_store.engine.order import Outcome
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.engine.order import Outcome, Work
 from spoolrack_store.engine.peers import Watch
 from spoolrack_store.engine.recent import RECENT_BYTES
 from spoolrack_store.engine.views import Sight
@@ -93,6 +93,7 @@ class EngineRig:
         assert self.tenancy is not None
         self.tenancy._owner_lock.release()
         self.tenancy._gate.release()
+        self.engine.close()
 
     def restart(self, *, monotonic: int = 77) -> None:
         """Die, and start again, at another monotonic time, as after a boot."""

@@ -16,6 +16,7 @@ CHANGES = frozenset(
     {
         "make_folder",
         "create",
+        "append",
         "rename",
         "unlink",
         "remove_folder",
@@ -140,6 +141,20 @@ class FaultyDisk:
             except OSError as error:
                 raise NotSynced(*error.args) from error
         self.disk.create(path, parts, sync=sync)
+
+    def append(self, path: str, content: bytes, *, sync: bool) -> None:
+        try:
+            self._do("append", path)
+        except Killed:
+            if self._torn:
+                self.disk.append(path, content[: len(content) // 2], sync=False)
+            raise
+        if sync:
+            try:
+                self._do("sync_new", path)
+            except OSError as error:
+                raise NotSynced(*error.args) from error
+        self.disk.append(path, content, sync=sync)
 
     def read(self, path: str, limit: int | None = None) -> bytes:
         self._do("read", path)

@@ -125,6 +125,13 @@ class MemoryDisk:
         parent.entries[name] = File(b"".join(parts), next(self._ticks))
         self._tell(path, appeared=True)
 
+    def append(self, path: str, content: bytes, *, sync: bool) -> None:
+        node = self.node(path)
+        if not isinstance(node, File):
+            raise fails(errno.EISDIR if isinstance(node, Folder) else errno.ELOOP, path)
+        node.content += content
+        node.changed = next(self._ticks)
+
     def read(self, path: str, limit: int | None = None) -> bytes:
         node = self.node(path)
         if isinstance(node, Other):

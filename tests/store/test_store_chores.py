@@ -12,6 +12,7 @@ from memory_disk import MemoryDisk
 from spoolrack_store.engine.reaper import Reaper
 from spoolrack_store.engine.sweep import SWEEP_EVERY
 from spoolrack_store.files.disk import Found
+from spoolrack_store.files.segments import Segments
 from spoolrack_store.model.chores import ALL_CHORES, Chores
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreFailed
@@ -288,7 +289,7 @@ def test_a_folder_that_others_reap_at_the_same_time_is_reaped_to_the_end() -> No
     disk.make_folder(folder)
     for n in range(3):
         disk.create(f"{folder}/{FOREIGN[:-1]}{n},s1,c00000000", [b"x"], sync=False)
-    reaper = Reaper(disk, set())
+    reaper = Reaper(disk, set(), Segments(disk, "me"), lambda queue: 0)
     reaper.give([folder])
     assert reaper.reap(10) == 1
     assert disk.scan("remove") == []
@@ -304,7 +305,7 @@ def test_a_file_that_may_not_be_unlinked_is_told_as_that_and_left_for_the_next_s
     path = f"remove/q:{FOREIGN},s1,c00000000"
     disk.create(path, [b"x"], sync=False)
     disk.fail(errno.EPERM, "unlink")
-    reaper = Reaper(disk, set())
+    reaper = Reaper(disk, set(), Segments(disk, "me"), lambda queue: 0)
     reaper.give([path])
     assert reaper.reap(10) == 1
     assert reaper.refused == {path}

@@ -164,7 +164,17 @@ def test_a_stranger_among_the_owners_stops_no_start(root: Root, make: Callable[[
 
 
 @pytest.mark.parametrize("make", KINDS)
-@pytest.mark.parametrize("folder", ["history", "staged", "published", "quarantine", "."])
+@pytest.mark.parametrize("folder", ["staged", "published"])
+def test_strangers_among_the_stages_are_put_aside(
+    root: Root, folder: str, make: Callable[[Path], None]
+) -> None:
+    make(root.path / folder / "stranger")
+    assert root.start().engine.quarantined == 1
+    assert os.listdir(root.path / folder) == []
+
+
+@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize("folder", ["history", "quarantine", "."])
 def test_strangers_elsewhere_stop_no_start(
     root: Root, folder: str, make: Callable[[Path], None]
 ) -> None:

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from memory_disk import MemoryDisk
-from spoolrack_store.engine.engine import Work
+from spoolrack_store.engine.order import Work
 from spoolrack_store.files.disk import Disk, LocalDisk
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits

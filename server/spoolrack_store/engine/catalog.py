@@ -50,9 +50,14 @@ class Live:
     settings: QueueSettings
     version: int
     created_at: Millis
+    salt: str
+    """Another queue that is made under this name has another: see `model.keys`."""
     written_ns: int
     """When the file of this version was written, as the file system says: it tells a queue from one
     that was made again."""
+
+    def record(self, settings: QueueSettings | None) -> Record:
+        return Record(settings=settings, created_at=self.created_at, salt=self.salt)
 
     def goes_on_as(self, version: int, created_at: Millis) -> bool:
         """Whether another version, which isn't this one, is a later one of the same queue.
@@ -116,16 +121,14 @@ class Catalog:
         version = self._versions.next_version(name, 0)
         # The folder first: one without settings is nothing, and settings without one are a queue.
         made = self._root.folders.make(layout.queue_folder(name))
-        created_at = self._root.clock.wall()
+        record = self._versions.first(settings)
         try:
-            written_ns = self._versions.write(name, version, settings, created_at)
+            written_ns = self._versions.write(name, version, record)
         except StoreError:
             if made:
                 self._root.folders.drop_folder(layout.queue_folder(name))
             raise
-        live = Live(
-            name=name, settings=settings, version=version, created_at=created_at, written_ns=written_ns
-        )
+        live = _living(name, version, record, written_ns)
         self._root.index.queues[name] = QueueIndex()
         self.queues[name] = live
         return live
@@ -140,12 +143,11 @@ class Catalog:
             return there
         self._check_target(name, settings)
         version = self._versions.next_version(name, there.version)
-        written_ns = self._versions.write(name, version, settings, there.created_at)
+        written_ns = self._versions.write(name, version, there.record(settings))
         live = replace(there, settings=settings, version=version, written_ns=written_ns)
         self.queues[name] = live
-        self._root.after_sync.append(
-            partial(self._versions.drop, name, there.version, there.written_ns)
-        )
+        drop = partial(self._versions.drop, name, there.version, there.written_ns)
+        self._root.after_sync.append(drop)
         return live
 
     def doom(self, name: str) -> None:
@@ -158,7 +160,7 @@ class Catalog:
         # A dead letter may have just left: a crash that kept the tombstone and not that move would
         # delete it with the queue.
         self._root.folders.settle(layout.queue_folder(name))
-        self._versions.write(name, version, None, live.created_at)
+        self._versions.write(name, version, live.record(None))
         del self.queues[name]
         self.doomed[name] = version
         self._root.after_sync.append(partial(self._versions.drop, name, live.version, live.written_ns))
@@ -234,8 +236,8 @@ class Catalog:
             # Written half when a crash came, it never counted. With messages, it did.
             if name not in found and self._root.has_messages_of(name):
                 log.error("the settings of the queue %s are damaged: it has the defaults now", name)
-                record = Record(settings=QueueSettings(), created_at=self._root.clock.wall())
-                self._versions.write(name, version + 1, record.settings, record.created_at)
+                record = self._versions.first(QueueSettings())
+                self._versions.write(name, version + 1, record)
                 self._take(name, version + 1, record)
 
     # What others do.
@@ -341,25 +343,13 @@ class Catalog:
             root.after_sync.append(lambda: self.doubtful.discard(name))
             return
         self.doomed.pop(name, None)
-        self.queues[name] = Live(
-            name=name,
-            settings=record.settings,
-            version=version,
-            created_at=record.created_at,
-            written_ns=written_ns,
-        )
+        self.queues[name] = _living(name, version, record, written_ns)
 
     def _take(self, name: str, version: int, record: Record) -> None:
         if record.settings is None:
             self.doomed[name] = version
             return
-        self.queues[name] = Live(
-            name=name,
-            settings=record.settings,
-            version=version,
-            created_at=record.created_at,
-            written_ns=self._versions.noted_ns(name, version),
-        )
+        self.queues[name] = _living(name, version, record, self._versions.noted_ns(name, version))
         self._root.index.queues[name] = QueueIndex()
         try:
             self._root.folders.make(layout.queue_folder(name))
@@ -397,3 +387,14 @@ class Catalog:
             seen.add(target)
             live = self.queues.get(target)
             target = live.settings.dead_letter_queue if live is not None else ""
+
+
+def _living(name: str, version: int, record: Record, written_ns: int) -> Live:
+    return Live(
+        name=name,
+        settings=record.settings or QueueSettings(),
+        version=version,
+        created_at=record.created_at,
+        salt=record.salt,
+        written_ns=written_ns,
+    )

@@ -39,6 +39,9 @@ class Clearance:
         self._remove_hidden(queue, index)
         if index.ready.count:
             self._remove_queue_folder(queue, index)
+            # Durable before there is another in its place: a crash must not keep that one, and forget
+            # where the old one went, with the deduplication ids in it.
+            root.folders.settle(layout.QUEUES)
         root.index.queues[queue] = QueueIndex()
         try:
             root.folders.make(layout.queue_folder(queue))

@@ -13,8 +13,7 @@ another came in, so nobody was promised any other order; and this one fills the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -22,13 +21,15 @@ from typing import Any
 from ..files import layout
 from ..files.disk import Disk, Lock
 from ..files.folders import Folders
-from ..files.syncer import Commit, Syncer
+from ..files.segments import Segments
+from ..files.syncer import Syncer
 from ..index.hidden import Index
 from ..model.chores import ALL_CHORES, Chores
 from ..model.clock import Clock, Millis
 from ..model.errors import StoreError
 from ..model.ids import IdMaker
 from ..model.operations import (
+    ByReceipt,
     ChangeVisibility,
     CreateQueue,
     Delete,
@@ -44,10 +45,12 @@ from ..model.reservations import Reserve
 from .adoption import Adoption
 from .catalog import Catalog
 from .clearance import Clearance
+from .deduplication import Deduplication
 from .leaser import Leaser
 from .letters import Letters
-from .order import Outcome, Turn, run_in
+from .order import Outcome, Turn, Work, run_in
 from .peers import Peers, Watch
+from .promised import is_promised
 from .reaper import Reaper
 from .recent import RECENT_BYTES, Recent
 from .recovery import Recovery
@@ -56,7 +59,7 @@ from .requeuer import Requeuer
 from .reservations import Reservations
 from .root import Root
 from .sender import Sender
-from .set_leases import SetLeases
+from .staging import Staging
 from .succession import Succession
 from .sweep import Sweep
 from .views import Views
@@ -64,18 +67,6 @@ from .views import Views
 log = logging.getLogger(__name__)
 
 PASSED_OVER_PER_TICK = 1_000
-
-
-@dataclass(slots=True)
-class Work:
-    """One commit under way."""
-
-    outcomes: list[Outcome]
-    """In the order of the requests; to be told only after `finish`."""
-    commit: Commit | None
-    """None if nothing of it needs to be durable before it is answered."""
-    after_sync: list[Callable[[], None]]
-    removed: list[str]
 
 
 class Engine:
@@ -115,7 +106,9 @@ class Engine:
         self.catalog = Catalog(root)
         self._letters = Letters(root, self.catalog)
         self.peers = Peers(root, self.catalog, watch)
-        self._sender = Sender(root, self.catalog)
+        self._segments = Segments(disk, owner)
+        self.deduplication = Deduplication(root, self.catalog, self._segments)
+        self._sender = Sender(root, self.catalog, self.deduplication)
         self._remover = Remover(
             root, self.catalog, self._letters, self.peers.seek, self._sender.is_arriving
         )
@@ -127,18 +120,12 @@ class Engine:
             root, self.catalog, self._letters, self._remover, self._requeuer, self.peers
         )
         self._adoption = Adoption(root, self.catalog, self._sender)
+        self.staging = Staging(root, self.catalog, self.peers.look_into)
         self.views = Views(root, self.catalog, self.peers.look_into)
-        leases = SetLeases(
-            root,
-            self.catalog,
-            self._leaser,
-            self._remover,
-            self._requeuer,
-            self.peers,
-            self.views,
+        self.reservations = Reservations(
+            root, self.catalog, self._leaser, self._remover, self._requeuer, self.peers, self.views
         )
-        self.reservations = Reservations(root, self.catalog, self._leaser, leases, self.peers)
-        self.reaper = Reaper(disk, root.histories)
+        self.reaper = Reaper(disk, root.histories, self._segments, self.deduplication.known.asked_since)
         self._sweep = Sweep(root, self.reaper)
         root.folders.is_queue = self._is_queue
         self._is_recovering = False
@@ -148,7 +135,8 @@ class Engine:
             Turn(DeleteQueue, self._delete_queue),
             Turn(Purge, self._purge),
             Turn(Send, self._send, together=True),
-            Turn(Delete, self._remover.delete, together=True),
+            *self.staging.turns,
+            Turn(Delete, self._delete, together=True),
             Turn(ChangeVisibility, self._leaser.change),
             Turn(GiveBack, self._leaser.give_back),
             *self.reservations.turns,
@@ -161,6 +149,8 @@ class Engine:
         recovery = Recovery(self._root, self.catalog, self._sender)
         recovery.run()
         self.reservations.upkeep.recover()
+        self.staging.recover(recovery.left_of)
+        self.deduplication.load(recovery.removed_keys)
         # What a former process did, and was just read, may never have been synced.
         self._root.everything_changed()
         for name in list(self.catalog.doomed):
@@ -181,6 +171,10 @@ class Engine:
             work = self.apply([])
             self.sync(work)
             self.finish(work)
+
+    def close(self) -> None:
+        """Nothing is asked any more, and the reaper has stopped."""
+        self._segments.close()
 
     def join(self) -> None:
         """Begin beside others, who have read the folders and mended what there was to mend."""
@@ -212,6 +206,8 @@ class Engine:
     def _attach(self) -> None:
         """Work beside others from now on."""
         self.reaper.knows_histories = False
+        self.staging.forget()
+        self.deduplication.others_came()
         self.peers.attach()
 
     # One commit.
@@ -257,13 +253,14 @@ class Engine:
         elif any(isinstance(request, Delete | Purge) for request in requests):
             # What is deleted, or purged, must not be on its way to its queue.
             self._sender.retry()
+            self.staging.retry()
         outcomes = run_in(self._turns, requests)
         root = self._root
         removed = root.folders.take_removed()
         after_sync, root.after_sync = root.after_sync, []
         in_need = removed or after_sync or self._is_recovering or root.syncer.is_in_doubt
         durable = bool(in_need) or any(
-            self._is_promised(request, outcome)
+            is_promised(request, outcome, self.catalog)
             for request, outcome in zip(requests, outcomes, strict=True)
         )
         commit = root.syncer.begin() if durable else None
@@ -299,6 +296,10 @@ class Engine:
         self._meet()
         self._requeue_due()
         self._finish_own()
+        self.staging.tend()
+        self.deduplication.tick()
+        if self._root.chores.unlinks:
+            self.reaper.retry()
         try:
             if self._root.chores.adopts:
                 self._adoption.look()
@@ -320,6 +321,7 @@ class Engine:
     def _finish_own(self) -> None:
         """Go on with what was begun and couldn't be done at once."""
         self._sender.retry()
+        self.staging.retry()
         # Only once the tombstone is durable, whoever wrote it.
         for name in [name for name in self.catalog.doomed if name not in self.catalog.doubtful]:
             self._empty(name)
@@ -355,6 +357,16 @@ class Engine:
                 self.peers.look_into(queue)
         return self._sender.send(requests)
 
+    def _delete(self, requests: Sequence[Delete]) -> Sequence[Outcome]:
+        if not self._root.is_shared:
+            # What was published, nobody may have looked into yet; with others, that is looked for.
+            for request in requests:
+                if request.queue in self._root.index.queues and not all(
+                    isinstance(target, ByReceipt) for target in request.targets
+                ):
+                    self.peers.look_into(request.queue)
+        return self._remover.delete(requests)
+
     def _is_queue(self, name: str) -> bool:
         """Whether there is such a queue now, whoever made or deleted it."""
         if self._root.is_shared:
@@ -381,14 +393,3 @@ class Engine:
         self.catalog.require(request.queue)
         self.peers.look_through(request.queue)
         return self._clearance.purge(request.queue)
-
-    def _is_promised(self, request: Request[Any], outcome: Outcome) -> bool:
-        """Whether `outcome` may be told only when it is durable."""
-        if isinstance(outcome, StoreError):
-            return False
-        if isinstance(request, Receive | Reserve) and not outcome:
-            return False
-        if isinstance(request, Receive | ChangeVisibility | GiveBack):
-            live = self.catalog.queues.get(request.queue)
-            return live is not None and not live.settings.relaxed_leases
-        return True

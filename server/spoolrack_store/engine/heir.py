@@ -16,7 +16,7 @@ from ..files.syncer import SyncFailed
 from ..index.ready import BatchFolder
 from ..model.clock import Millis
 from ..model.errors import StoreError
-from ..model.names import Batch, Entry, Filed, Item, length_of, parse_entry
+from ..model.names import Batch, Entry, Filed, Item, length_of, parse_entry, unsent
 from ..model.settings import MAX_DELAY
 from ..model.transitions import Move, State
 from .root import Root, path_in
@@ -56,6 +56,11 @@ class Heir:
             log.error("%a can't be read, and is not delivered before the next start: %s", path, error)
             return
         names = [item] if isinstance(item, str) else item.names
+        try:
+            self._sender.deduplication.take_over(filed.queue, names)
+        except StoreError as error:
+            log.error("%a is not delivered for now: %s", path, error)
+            return
         self.delivered += len(names)
         left = 0 if filed.due is None else min(filed.due - self._root.clock.wall(), MAX_DELAY)
         written = Written(
@@ -72,7 +77,7 @@ class Heir:
 
     def _undo_send(self, path: str, filed: Filed) -> None:
         self.undone += 1
-        target = layout.removed(filed.queue, filed.item)
+        target = layout.removed(filed.queue, unsent(filed.item))
         is_folder = isinstance(filed.item, Batch)
         try:
             self._root.folders.move(

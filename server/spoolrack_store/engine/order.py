@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..files.syncer import Commit
 from ..model.errors import StoreError
 from ..model.operations import Request
 
@@ -25,6 +26,18 @@ class Turn:
     run: Callable[[Any], Outcome]
     """Takes one request; or all of them, and answers with an outcome for each."""
     together: bool = False
+
+
+@dataclass(slots=True)
+class Work:
+    """One commit under way."""
+
+    outcomes: list[Outcome]
+    """In the order of the requests; to be told only after `finish`."""
+    commit: Commit | None
+    """None if nothing of it needs to be durable before it is answered."""
+    after_sync: list[Callable[[], None]]
+    removed: list[str]
 
 
 def run_in(turns: Sequence[Turn], requests: Sequence[Request[Any]]) -> list[Outcome]:

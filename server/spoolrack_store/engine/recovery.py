@@ -9,6 +9,7 @@ is the true one. What isn't ours is put into quarantine and never stops a start.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
 
@@ -24,6 +25,7 @@ from ..model.names import (
     Item,
     NotAName,
     id_of,
+    is_unsent,
     length_of,
     length_of_plain,
     parse_entry,
@@ -49,6 +51,8 @@ class Recovery:
         self._catalog = catalog
         self._removed: set[str] = set()
         """The ids in `remove/`."""
+        self.removed_keys: list[tuple[str, str]] = []
+        """Of what is there: the queues and names that carry deduplication keys."""
         self._batches: set[str] = set()
         """The batches found so far, in later states."""
         self._sent: set[str] = set()
@@ -78,6 +82,15 @@ class Recovery:
         self._read_ready()
         self._read_sent()
 
+    def left_of(self, path: str, queue: str, batch: Batch) -> BatchFolder | None:
+        """What counts of a batch that was on its way to its queue; None if nothing of it does.
+
+        What is in a later state elsewhere is dropped, and the folder that it leaves empty, too.
+        """
+        index = self._root.index.queues[queue]
+        self._root.ids.rise_above(batch.id)
+        return self._batch_folder(path, batch, index, also_ready=True)
+
     # What is deleted.
 
     def _read_removed(self) -> None:
@@ -88,12 +101,20 @@ class Recovery:
                 continue
             self._root.ids.rise_above(filed.item.id)
             self._removed.add(filed.item.id)
-            if found.kind is Kind.FOLDER:
+            if found.kind is not Kind.FOLDER:
+                self._note_keys(filed, [found.name])
+            else:
                 try:
-                    self._removed.update(self._root.folders.ids_inside(path))
+                    names = list(self._root.folders.names_inside(path))
+                    self._removed.update(map(id_of, names))
+                    self._note_keys(filed, names)
                 except StoreError as error:
                     log.error("%a can't be read, and stays for now: %s", path, error)
             self._root.folders.was_removed(path)
+
+    def _note_keys(self, filed: Filed, names: Iterable[str]) -> None:
+        if not is_unsent(filed.item):
+            self.removed_keys += [(filed.queue, name) for name in names if ",k" in name]
 
     # What is leased or delayed.
 

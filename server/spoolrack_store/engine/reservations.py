@@ -40,22 +40,31 @@ from .holdings import HeldSet, Holdings
 from .leaser import Leaser
 from .order import Turn
 from .peers import Peers
+from .remover import Remover
+from .requeuer import Requeuer
 from .root import Root
 from .set_leases import SetLeases
 from .upkeep import Upkeep
-from .views import Sight
+from .views import Sight, Views
 
 
 class Reservations:
     """Not thread-safe."""
 
     def __init__(
-        self, root: Root, catalog: Catalog, leaser: Leaser, leases: SetLeases, peers: Peers
+        self,
+        root: Root,
+        catalog: Catalog,
+        leaser: Leaser,
+        remover: Remover,
+        requeuer: Requeuer,
+        peers: Peers,
+        views: Views,
     ) -> None:
         self._root = root
         self._catalog = catalog
         self._leaser = leaser
-        self._leases = leases
+        self._leases = leases = SetLeases(root, catalog, leaser, remover, requeuer, peers, views)
         self._holdings = Holdings(root)
         self.upkeep = Upkeep(root, self._holdings, leases, peers)
         self.turns = (

@@ -68,7 +68,14 @@ class Root:
         queues = [layout.queue_folder(found.name) for found in self._folders_in(layout.QUEUES)]
         for folder in (*layout.ALL, *queues):
             self.syncer.folder_changed(folder)
-        for folder in (layout.NEW, layout.DELAY, *queues):
+        stages = [
+            path_in(folder, found.name)
+            for folder in (layout.STAGED, layout.PUBLISHED)
+            for found in self._folders_in(folder)
+        ]
+        for stage in stages:
+            self.syncer.folder_changed(stage)
+        for folder in (layout.NEW, layout.DELAY, *queues, *stages):
             for batch in self._folders_in(folder):
                 self.syncer.folder_changed(path_in(folder, batch.name))
 

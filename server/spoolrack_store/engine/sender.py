@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ..files import layout
@@ -19,7 +19,7 @@ from ..index.hidden import Hidden
 from ..index.ready import BatchFolder
 from ..model import content
 from ..model.clock import Millis
-from ..model.content import Attributes, Content
+from ..model.content import Content
 from ..model.errors import (
     DiskFull,
     InvalidMessage,
@@ -28,22 +28,18 @@ from ..model.errors import (
     StoreError,
 )
 from ..model.ids import sent_at
-from ..model.names import Batch, Entry, id_of, name_of_new, parse_entry
+from ..model.keys import key_of, key_text
+from ..model.names import Batch, Entry, id_of, name_of_new, parse_entry, unsent
 from ..model.operations import Outgoing, Send, Sent
 from ..model.settings import MAX_DELAY
 from ..model.transitions import Move, State
 from .catalog import Catalog, Live
+from .deduplication import Deduplication
+from .groups import Group, Pending, merge
 from .root import Root, path_in
 
 log = logging.getLogger(__name__)
 
-BATCH_MESSAGES: Final = 100
-"""Calls share a batch folder up to this size: near the usual credit of a consumer, who then leases the
-folder whole. One call is never split."""
-BATCH_BYTES: Final = 4 * 1024 * 1024
-OWN_FOLDER: Final = 8
-"""A call of so many messages gets a batch folder of its own: whoever sends tens mostly takes tens, and
-leases and deletes such a folder with one rename each."""
 RESERVED_BYTES: Final = 4 * 1024 * 1024
 RESERVED_FILES: Final = 256
 """Sends leave so much room, so that deletes work when the disk is full."""
@@ -51,34 +47,8 @@ PLENTY_BYTES: Final = 1024 * 1024 * 1024
 PLENTY_FILES: Final = 1_000_000
 """With so much room, to look once in a commit is enough."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    """A valid message, and the place that its result belongs to."""
-
-    body: bytes
-    attributes: Attributes
-    trailer: bytes
-    results: list[Sent | StoreError | None]
-    at: int
-
-    @property
-    def bytes(self) -> int:
-        return len(self.body) + len(self.trailer)
-
-
-@dataclass(slots=True)
-class _Group:
-    """Messages that become one file, or one batch folder."""
-
-    queue: str
-    delay: Millis
-    messages: list[_Pending] = field(default_factory=list)
-    bytes: int = 0
-
-    def fail(self, error: StoreError) -> None:
-        for message in self.messages:
-            message.results[message.at] = error
+Results = list[Sent | StoreError | None]
+"""Of one request's messages, in their order."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,9 +69,16 @@ class Written:
 class Sender:
     """Not thread-safe."""
 
-    def __init__(self, root: Root, catalog: Catalog) -> None:
+    def __init__(self, root: Root, catalog: Catalog, deduplication: Deduplication) -> None:
         self._root = root
         self._catalog = catalog
+        self.deduplication = deduplication
+        self._lives: dict[str, Live] = {}
+        """The queues of this commit, as they were when it began."""
+        self._firsts: dict[tuple[str, int], Pending] = {}
+        """The messages of this commit whose deduplication ids are new, by queue and key."""
+        self._repeated: list[tuple[Pending, Results, int]] = []
+        """What they are repeated by in the same commit: the results, and the place among them."""
         self._unpublished: list[Written] = []
         """Durable, but the move into the queue failed: tried again by every `retry`."""
         self._space: Space | None = None
@@ -112,23 +89,36 @@ class Sender:
     def send(self, requests: Sequence[Send]) -> list[list[Sent | StoreError] | StoreError]:
         """Write the messages of all `requests`; the results hold once the commit is synced."""
         self._space = None
-        outcomes: list[list[Sent | StoreError | None] | StoreError] = []
-        groups: list[_Group] = []
-        open_groups: dict[tuple[str, Millis], _Group] = {}
+        try:
+            return self._send(requests)
+        finally:
+            self.deduplication.close()
+            if self._firsts:
+                self._firsts.clear()
+                self._repeated.clear()
+
+    def _send(self, requests: Sequence[Send]) -> list[list[Sent | StoreError] | StoreError]:
+        outcomes: list[Results | StoreError] = []
+        groups: list[Group] = []
+        open_groups: dict[tuple[str, Millis], Group] = {}
         for request in requests:
             try:
                 live = self._catalog.require_open(request.queue)
             except StoreError as error:
                 outcomes.append(error)
                 continue
-            results: list[Sent | StoreError | None] = [None] * len(request.messages)
+            self._lives[live.name] = live
+            results: Results = [None] * len(request.messages)
             outcomes.append(results)
             for group in self._grouped(live, request.messages, results):
-                _merge(group, groups, open_groups)
+                merge(group, groups, open_groups)
         # A lone message is synced by itself; more share one sync of the file system.
         sync = sum(len(group.messages) for group in groups) == 1
         for group in groups:
             self._write(group, sync)
+        for first, results, at in self._repeated:
+            sent = first.results[first.at]
+            results[at] = replace(sent, is_duplicate=True) if isinstance(sent, Sent) else sent
         return [
             outcome if isinstance(outcome, StoreError) else [_settled(result) for result in outcome]
             for outcome in outcomes
@@ -155,25 +145,41 @@ class Sender:
                 return True
         return False
 
-    def _grouped(
-        self, live: Live, messages: Sequence[Outgoing], results: list[Sent | StoreError | None]
-    ) -> Iterable[_Group]:
+    def _grouped(self, live: Live, messages: Sequence[Outgoing], results: Results) -> Iterable[Group]:
         """The valid messages by delay; the others get their errors."""
-        by_delay: dict[Millis, _Group] = {}
+        by_delay: dict[Millis, Group] = {}
         for at, message in enumerate(messages):
             try:
                 trailer = self._trailer(live, message)
                 # A copy: it may be delivered from memory, and must be what was written then, too.
                 attributes = dict(message.attributes)
-                pending = _Pending(message.body, attributes, trailer, results, at)
+                pending = Pending(message.body, attributes, trailer, results, at)
+                if message.deduplication_id and self._is_repeated(live, message, pending):
+                    continue
                 delay = self._admit(live, message, pending.bytes)
             except StoreError as error:
                 results[at] = error
                 continue
-            group = by_delay.setdefault(delay, _Group(live.name, delay))
+            if pending.key is not None:
+                self._firsts[live.name, pending.key] = pending
+            group = by_delay.setdefault(delay, Group(live.name, delay))
             group.messages.append(pending)
             group.bytes += pending.bytes
         return by_delay.values()
+
+    def _is_repeated(self, live: Live, message: Outgoing, pending: Pending) -> bool:
+        """Whether the message was sent before: then it is answered. Else its key is its own."""
+        key = key_of(message.deduplication_id, live.salt)
+        first = self._firsts.get((live.name, key))
+        if first is not None:
+            self._repeated.append((first, pending.results, pending.at))
+            return True
+        id = self.deduplication.find(live, key)
+        if id is not None:
+            pending.results[pending.at] = Sent(id=id, sent_at=sent_at(id), is_duplicate=True)
+            return True
+        pending.key = key
+        return False
 
     def _trailer(self, live: Live, message: Outgoing) -> bytes:
         """The message's trailer, once its content is valid."""
@@ -197,21 +203,22 @@ class Sender:
         self._entering[live.name] = (entering + 1, entering_bytes + size)
         return delay
 
-    def _write(self, group: _Group, sync: bool) -> None:
+    def _write(self, group: Group, sync: bool) -> None:
         try:
             self._require_room(group)
             written = self._write_files(group, sync)
             if self._root.is_shared:
                 self._require_queue(group, written)
+            self._take_keys(group, written)
         except StoreError as error:
             self._leave(group)
             group.fail(error)
             return
         self._root.after_sync.append(lambda: self._entered(group, written))
 
-    def _require_queue(self, group: _Group, written: Written) -> None:
+    def _require_queue(self, group: Group, written: Written) -> None:
         """Somebody else may have deleted the queue: then nothing of it is sent."""
-        before = self._catalog.require(group.queue)
+        before = self._lives[group.queue]
         try:
             if self._catalog.is_current(before):
                 return
@@ -223,6 +230,18 @@ class Sender:
             self._take_back(written, error)
             raise
 
+    def _take_keys(self, group: Group, written: Written) -> None:
+        """From now on its deduplication ids are taken; a send that failed before takes none."""
+        named = zip(group.messages, written.names, strict=True) if self._firsts else ()
+        keyed = [(each.key, id_of(name)) for each, name in named if each.key is not None]
+        if not keyed:
+            return
+        try:
+            self.deduplication.take(group.queue, keyed)
+        except StoreError as error:
+            self._take_back(written, error)
+            raise
+
     def _take_back(self, written: Written, why: StoreError) -> None:
         """Whoever is told `why` it isn't sent must never find it delivered."""
         try:
@@ -230,7 +249,7 @@ class Sender:
         except StoreError as error:
             raise SyncFailed(f"{written.path} is refused ({why}), and stays: {error}") from error
 
-    def _require_room(self, group: _Group) -> None:
+    def _require_room(self, group: Group) -> None:
         space = self._space
         if space is None or space.bytes < PLENTY_BYTES or space.files < PLENTY_FILES:
             space = self._space = self._root.folders.space()
@@ -240,7 +259,7 @@ class Sender:
         ):
             raise DiskFull(detail=f"{space.bytes} bytes and {space.files} files are left")
 
-    def _write_files(self, group: _Group, sync: bool) -> Written:
+    def _write_files(self, group: Group, sync: bool) -> Written:
         root, single = self._root, len(group.messages) == 1
         due, due_monotonic = root.due_after(group.delay)
         named_due = due if group.delay else None
@@ -257,7 +276,8 @@ class Sender:
             for message in group.messages:
                 id = root.ids.make()
                 crc = content.checksum(message.body, message.trailer)
-                name = name_of_new(id, len(message.body), crc, len(message.trailer))
+                key = "" if message.key is None else key_text(message.key)
+                name = name_of_new(id, len(message.body), crc, len(message.trailer), key)
                 if single:
                     path = layout.sent(group.queue, f"{name},o{root.owner}", named_due)
                     target = path
@@ -295,13 +315,13 @@ class Sender:
         except StoreError as error:
             log.warning("an unfinished batch stays in %s until the next start: %s", folder, error)
 
-    def _leave(self, group: _Group) -> None:
+    def _leave(self, group: Group) -> None:
         """The group's messages do not enter the queue, or have done so."""
         messages, bytes = self._entering.pop(group.queue)
         if messages > len(group.messages):
             self._entering[group.queue] = (messages - len(group.messages), bytes - group.bytes)
 
-    def _entered(self, group: _Group, written: Written) -> None:
+    def _entered(self, group: Group, written: Written) -> None:
         self._leave(group)
         self.publish(written)
 
@@ -322,7 +342,7 @@ class Sender:
             State.SENT,
             written.path,
             State.REMOVED,
-            layout.removed(written.queue, written.item),
+            layout.removed(written.queue, unsent(written.item)),
             is_folder=isinstance(written.item, Batch),
         )
 
@@ -372,25 +392,6 @@ class Sender:
 
 def _holds(names: Iterable[str], id: str) -> bool:
     return any(id_of(name) == id for name in names)
-
-
-def _merge(group: _Group, groups: list[_Group], open_groups: dict[tuple[str, Millis], _Group]) -> None:
-    """Let `group` share the batch folder of an earlier one, if both are small."""
-    if len(group.messages) >= OWN_FOLDER:
-        groups.append(group)
-        return
-    key = (group.queue, group.delay)
-    there = open_groups.get(key)
-    if (
-        there is not None
-        and len(there.messages) + len(group.messages) <= BATCH_MESSAGES
-        and there.bytes + group.bytes <= BATCH_BYTES
-    ):
-        there.messages.extend(group.messages)
-        there.bytes += group.bytes
-        return
-    groups.append(group)
-    open_groups[key] = group
 
 
 def _settled(result: Sent | StoreError | None) -> Sent | StoreError:

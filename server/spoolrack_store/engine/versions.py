@@ -15,9 +15,8 @@ from ..files import layout
 from ..files.disk import Kind
 from ..files.folders import NameTaken, explained
 from ..files.syncer import SyncFailed
-from ..model.clock import Millis
 from ..model.errors import StoreError
-from ..model.names import QUEUE_NAME
+from ..model.names import QUEUE_NAME, make_token
 from ..model.settings import QueueSettings, Record, encode
 from .root import Root
 
@@ -42,12 +41,17 @@ class Versions:
         """The version after `version`, above those of which a part may still be there."""
         return max(version, self._tried.get(name, 0)) + 1
 
-    def write(self, name: str, version: int, settings: QueueSettings | None, created_at: Millis) -> int:
+    def first(self, settings: QueueSettings) -> Record:
+        """What the first version of a queue that is made now says."""
+        salt = make_token(self._root.random)
+        return Record(settings=settings, created_at=self._root.clock.wall(), salt=salt)
+
+    def write(self, name: str, version: int, record: Record) -> int:
         """Create the file of a version; when it was written."""
-        content = encode(Record(settings=settings, created_at=created_at))
+        content = encode(record)
         self._tried[name] = version
         # A tombstone makes room.
-        urgent = settings is None
+        urgent = record.settings is None
         try:
             self._root.folders.write(layout.config(name, version), [content], sync=True, urgent=urgent)
         except NameTaken:

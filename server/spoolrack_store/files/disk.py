@@ -99,6 +99,12 @@ class Disk(Protocol):
         the sync that failed.
         """
 
+    def append(self, path: str, content: bytes, *, sync: bool) -> None:
+        """Write at the end of a file that exists; with `sync` all of it is on stable media at return.
+
+        On an error a part may be there, which nobody takes away.
+        """
+
     def read(self, path: str, limit: int | None = None) -> bytes:
         """A regular file's content, or its first `limit` bytes; EINVAL for anything else."""
 
@@ -207,6 +213,18 @@ class LocalDisk:
         except BaseException:
             os.unlink(path, dir_fd=self._root)
             raise
+
+    def append(self, path: str, content: bytes, *, sync: bool) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(path, flags, dir_fd=self._root)
+        try:
+            left = memoryview(content)
+            while left:
+                left = left[os.write(file, left) :]
+            if sync:
+                _sync_new(file, path)
+        finally:
+            os.close(file)
 
     def read(self, path: str, limit: int | None = None) -> bytes:
         file, size = self._open_file(path)

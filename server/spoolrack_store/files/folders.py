@@ -11,6 +11,7 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from ..model.errors import DiskError, DiskFull, StoreError
@@ -30,6 +31,8 @@ _NO_LOCKS: Final = frozenset({errno.EISDIR, errno.EBADF, errno.ENOLCK, errno.EOP
 _KNOCKS: Final = 500
 _KNOCKS_EVERY: Final = 0.001
 """Seconds. A folder is held for one rename."""
+_PATIENT_KNOCKS: Final = 20_000
+"""A stage's folder is held while a chunk is written, and `published/` while stages are claimed."""
 _NEVER: Final = threading.Event()
 
 
@@ -108,6 +111,15 @@ class Folders:
             self._removed.append(target)
         return True
 
+    def shift(self, source: str, target: str) -> bool:
+        """Rename a stage's folder, or one in it: no message changes its state. False if it is gone."""
+        if not self._rename(source, target):
+            return False
+        for path in (source, target):
+            self._syncer.folder_changed(layout.folder_of(path))
+        self._syncer.folder_moved(source, target)
+        return True
+
     def extend(self, source: str, target: str, *, is_folder: bool) -> bool:
         """Give what is leased another due; False if it isn't there any more."""
         return self.move(Move.EXTEND, State.LEASED, source, State.LEASED, target, is_folder=is_folder)
@@ -134,9 +146,29 @@ class Folders:
             if lock is not None:
                 lock.release()
 
-    def _hold(self, folder: str) -> Lock | None:
-        """The lock on a batch folder; None where the disk has none for folders."""
-        for _ in range(_KNOCKS):
+    @contextmanager
+    def held(self, folder: str) -> Iterator[None]:
+        """With the lock on `folder`, if others are there and the disk has locks for folders.
+
+        Raises `FileNotFoundError` if it isn't there any more.
+        """
+        lock = None
+        if self.is_contended:
+            try:
+                lock = self._hold(folder, _PATIENT_KNOCKS)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                raise explained(error) from error
+        try:
+            yield
+        finally:
+            if lock is not None:
+                lock.release()
+
+    def _hold(self, folder: str, knocks: int = _KNOCKS) -> Lock | None:
+        """The lock on a folder; None where the disk has none for folders."""
+        for _ in range(knocks):
             try:
                 lock = self._disk.lock(folder)
             except OSError as error:
@@ -277,10 +309,14 @@ class Folders:
 
     def ids_inside(self, folder: str) -> Iterator[str]:
         """The ids of all that lies in a deleted batch, or in a purged queue's folder, batches too."""
+        return map(id_of, self.names_inside(folder))
+
+    def names_inside(self, folder: str) -> Iterator[str]:
+        """The names of the same."""
         for found in self.scan(folder):
-            yield id_of(found.name)
+            yield found.name
             if found.kind is Kind.FOLDER:
-                yield from self.ids_inside(f"{folder}/{found.name}")
+                yield from self.names_inside(f"{folder}/{found.name}")
 
     def space(self) -> Space:
         """What room is left."""

@@ -7,6 +7,7 @@ from typing import Final
 from ..model.clock import Millis
 from ..model.holds import HoldName
 from ..model.names import Item
+from ..model.stage_names import Chunk, Claim, Publication, StageFolder
 from ..model.transitions import FOLDERS, State
 
 FORMAT: Final = "FORMAT"
@@ -25,6 +26,8 @@ PUBLISHED: Final = "published"
 RESERVED: Final = "reserved"
 KEYS: Final = "keys"
 """The deduplication ids of what was unlinked already."""
+KEYS_LOCK: Final = f"{KEYS}/LOCK"
+"""Held by whoever of several decides about deduplication ids."""
 HISTORY: Final = "history"
 QUARANTINE: Final = FOLDERS[State.QUARANTINED]
 
@@ -75,6 +78,19 @@ def removed(queue: str, item: Item | str) -> str:
     return f"{REMOVE}/{queue}:{item}"
 
 
+def staged(folder: StageFolder) -> str:
+    return f"{STAGED}/{folder}"
+
+
+def chunk_in(folder: str, chunk: Chunk) -> str:
+    """Of a stage whose folder is there now."""
+    return f"{folder}/{chunk}"
+
+
+def published(name: Publication | Claim) -> str:
+    return f"{PUBLISHED}/{name}"
+
+
 def history(queue: str, id: str) -> str:
     return f"{HISTORY}/{queue}:{id}"
 
@@ -90,3 +106,7 @@ def config(queue: str, version: int) -> str:
 
 def owner(owner: str) -> str:
     return f"{OWNERS}/{owner}"
+
+
+def segment(writer: str, number: int) -> str:
+    return f"{KEYS}/{writer}.{number}"

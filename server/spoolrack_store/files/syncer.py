@@ -82,6 +82,10 @@ class Syncer:
         if folder in self._fresh:
             self.begin().sync()
 
+    def has_changed(self, folder: str) -> bool:
+        """Whether something in `folder` itself may not be durable yet."""
+        return folder in self._dirty
+
     @property
     def is_dirty(self) -> bool:
         return bool(self._dirty) or self._files_unsynced

@@ -86,7 +86,9 @@ class Report:
     owners: list[str] = field(default_factory=list)
     """Who says of himself that he writes here; he may be dead."""
     staged: int = 0
+    """Stages that wait for their publication."""
     published: int = 0
+    """Publications that are remembered."""
     reserved: int = 0
     """Files in `reserved/`."""
     histories: int = 0

@@ -16,15 +16,17 @@ from ..files import layout
 from ..files.disk import Disk, Found, Kind
 from ..files.reader import Damaged, Forbidden, Gone, read_message
 from ..model.errors import DiskError
-from ..model.holds import Manifest, Marker, NotWhole, parse_hold
 from ..model.ids import is_id
 from ..model.names import Batch, Entry, NotAName, id_of, is_owner, is_queue_name, moved_out, parse_item
 from ..model.transitions import State
 from .asides import read_asides
 from .doubles import Place, problems_of
 from .findings import Leftover, Problem, Remedy, Report, Tally
+from .holds import look_at_hold
 from .listing import Filed, Seen, count_in, filed_of
 from .registry import Registry
+from .segments import problems_among
+from .stages import StageInspector
 
 ROUNDS: Final = 4
 """How often what has moved on is looked for."""
@@ -128,38 +130,15 @@ class Inspector:
         for found in self._scan(layout.HISTORY):
             report.histories += 1
             self._look_at_history(found)
-        report.staged = len(self._scan(layout.STAGED))
-        report.published = len(self._scan(layout.PUBLISHED))
         for found in self._scan(layout.RESERVED):
             report.reserved += 1
-            self._look_at_hold(found)
+            look_at_hold(self._disk, found, self._problem, self._leave)
+        stages = StageInspector(self._disk, self._scan, self._read, self._problem, self._leave)
+        stages.run()
+        report.staged, report.published = stages.stages, stages.publications
+        for problem in problems_among(self._disk, self._scan(layout.KEYS)):
+            self._problems.setdefault(problem.path, problem)
         report.aside = read_asides(self._disk)
-
-    def _look_at_hold(self, found: Found) -> None:
-        path = f"{layout.RESERVED}/{found.name}"
-        try:
-            name = parse_hold(found.name)
-        except NotAName:
-            self._problem(path, _NOT_OURS)
-            return
-        if found.kind is not Kind.FILE:
-            self._problem(path, "its name is a reservation's, and it is no file")
-            return
-        try:
-            content = self._disk.read(path)
-            if name.due is None:
-                Marker.decode(content)
-            else:
-                Manifest.decode(content)
-        except FileNotFoundError:
-            return  # It was renamed, or is over.
-        except OSError as error:
-            self._problem(path, f"it can't be read: {error.strerror}", Remedy.HAND)
-        except NotWhole as error:
-            if content.endswith(b"\n"):
-                self._problem(path, f"this reservation's file is damaged: {error}")
-            else:
-                self._leave(path, "not written to its end, so nobody was told of it")
 
     def _look_at_history(self, found: Found) -> None:
         path = f"{layout.HISTORY}/{found.name}"

@@ -6,6 +6,7 @@ Pure: what is valid by itself is decided here, what depends on other queues in `
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Final
@@ -23,6 +24,7 @@ MAX_ATTRIBUTES_SIZE: Final = 64 * 1024
 """Bytes of all attribute names and values of a message together, as sent."""
 MAX_COUNT: Final = 1_000_000_000
 MAX_BYTES: Final = 1 << 50
+_SALT: Final = re.compile(r"[0-9a-z]{0,16}")
 MIN_WINDOW: Final = Millis(SECOND)
 MAX_WINDOW: Final = Millis(14 * DAY)
 SPANS: Final = frozenset({"visibility_timeout", "delivery_delay", "retention", "deduplication_window"})
@@ -110,6 +112,9 @@ class Record:
 
     settings: QueueSettings | None
     created_at: Millis
+    salt: str = ""
+    """Tells the queue from another one that was made under the same name: its deduplication ids don't
+    count for the other."""
 
 
 def _of_type(name: str, value: object, kind: type, rule: str) -> None:
@@ -121,6 +126,8 @@ def _of_type(name: str, value: object, kind: type, rule: str) -> None:
 def encode(record: Record) -> bytes:
     """The content of a settings file; without settings it is the tombstone of a deleted queue."""
     content: dict[str, object] = {"created_at": record.created_at}
+    if record.salt:
+        content["salt"] = record.salt
     if record.settings is None:
         content["deleted"] = True
     else:
@@ -143,12 +150,14 @@ def decode(content: bytes, name: str) -> Record:
         _within("created_at", values.get("created_at"), 0, LAST_MOMENT)
     except InvalidSetting as error:
         raise DamagedSettings(file=name, why=str(error)) from error
-    created_at = Millis(values["created_at"])
+    created_at, salt = Millis(values["created_at"]), values.get("salt", "")
+    if not isinstance(salt, str) or not _SALT.fullmatch(salt):
+        raise DamagedSettings(file=name, why="its salt is not up to 16 letters and digits")
     if values.get("deleted") is True:
-        return Record(settings=None, created_at=created_at)
+        return Record(settings=None, created_at=created_at, salt=salt)
     known = {field.name for field in fields(QueueSettings)}
     try:
         settings = QueueSettings(**{key: value for key, value in values.items() if key in known})
     except InvalidSetting as error:
         raise DamagedSettings(file=name, why=str(error)) from error
-    return Record(settings=settings, created_at=created_at)
+    return Record(settings=settings, created_at=created_at, salt=salt)

@@ -1,0 +1,69 @@
+"""The manifests in `published/`, each created once and never changed, and the claims beside them."""
+
+from __future__ import annotations
+
+from ..files import layout
+from ..files.disk import Kind
+from ..files.folders import explained
+from ..files.syncer import SyncFailed
+from ..model.errors import StoreError
+from ..model.manifest import Manifest, NotAManifest, decode, encode
+from ..model.names import NotAName
+from ..model.stage_names import Claim, Publication, parse_published
+from .root import Root
+
+
+class Manifests:
+    """Not thread-safe. With others there, whoever reads or writes one holds the lock."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    def listed(self) -> tuple[list[Publication], list[Claim]]:
+        """The manifests and the claims that there are."""
+        manifests: list[Publication] = []
+        claims: list[Claim] = []
+        for found in self._root.folders.scan(layout.PUBLISHED):
+            try:
+                name = parse_published(found.name)
+            except NotAName:
+                continue
+            if isinstance(name, Publication) and found.kind is Kind.FILE:
+                manifests.append(name)
+            elif isinstance(name, Claim) and found.kind is Kind.FOLDER:
+                claims.append(name)
+        return manifests, claims
+
+    def read(self, name: Publication) -> Manifest | None:
+        """A manifest; None if it isn't there, or isn't whole: then it is put aside.
+
+        Nobody may be writing it. Raises `DiskError` if that can't be told: without it, what was
+        published could be published again.
+        """
+        path = layout.published(name)
+        try:
+            return decode(self._root.disk.read(path))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise explained(error) from error
+        except NotAManifest as error:
+            self._root.folders.quarantine(path, f"no manifest: {error}")
+            return None
+
+    def write(self, name: Publication, manifest: Manifest) -> None:
+        """Create one; its name is durable with the next sync."""
+        path = layout.published(name)
+        try:
+            # By itself: then the folders are all that is left to be synced.
+            self._root.folders.write(path, [encode(manifest)], sync=True)
+        except StoreError as error:
+            # Whoever is told that nothing is published must never find it so.
+            try:
+                self._root.folders.drop(path)
+            except StoreError as worse:
+                raise SyncFailed(f"{path} is refused ({error}), and stays: {worse}") from worse
+            raise
+
+    def drop(self, name: Publication) -> None:
+        self._root.folders.drop(layout.published(name))
