@@ -1,8 +1,8 @@
 """The RPCs about reservations: messages that are leased under a name, and read as often as one likes.
 
-A reservation that was made stays, also if its client has gone before it heard of it: the client knows
-the name, and whoever asks for that again must find it. Only a `Reserve` that still waits is undone with
-its call.
+A reservation whose client has gone before it could hear of it is undone, unless somebody has asked for
+the name again meanwhile and found it. A read holds one page in memory, and asks the store for the next
+when the transport has taken that one.
 """
 
 # ruff: noqa: N802 - the contract names the methods
@@ -10,7 +10,6 @@ its call.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -24,7 +23,8 @@ from spoolrack_store.model.settings import MAX_VISIBILITY
 
 from . import convert
 from .asking import FRAME_BYTES, Asking, page_size, page_token
-from .rpc import Context, put
+from .leases import Leases
+from .rpc import CallIsOver, Context, put, write
 
 MAX_STREAM_NAME: Final = 80
 _FIRST_PAGE: Final = ("", -1)
@@ -34,27 +34,23 @@ _LONGEST_SEQ: Final = len(str(ops.MAX_SEQ))
 class Reserving:
     """Those handlers. Lives in one event loop."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Asking, leases: Leases) -> None:
         self._asking = asking
+        self._leases = leases
         self._draining = False
 
     def drain(self) -> None:
         """Let no read go on beyond the frame under way."""
         self._draining = True
 
-    async def Reserve(self, request: rpc.ReserveRequest, context: Context) -> rpc.ReserveResponse:
-        made = await self._reserve(_asked(request))
-        return rpc.ReserveResponse(reservation=None if made is None else _told(made))
-
-    async def _reserve(self, asked: ops.Reserve) -> ops.Reservation | None:
-        workers = self._asking.workers
-        if workers.is_bounded:
-            async with workers.fetching():
-                made = await self._asking.ask(replace(asked, wait=Millis(0)))
-            if made is not None or asked.wait == 0:
-                return made
-        # Who waits keeps no worker busy.
-        return await self._asking.ask(asked)
+    async def Reserve(self, request: rpc.ReserveRequest, context: Context) -> None:
+        made = await self._leases.reserve(_asked(request))
+        response = rpc.ReserveResponse(reservation=None if made is None else _told(made))
+        try:
+            await write(context, response)
+        except CallIsOver:
+            self._leases.unreserve(made)
+            raise
 
     async def Confirm(self, request: rpc.ConfirmRequest, context: Context) -> rpc.ConfirmResponse:
         held = await self._asking.ask(
@@ -70,7 +66,6 @@ class Reserving:
         pages = self._asking.store.read_reservation(
             _stream(request.stream), _seq(request.seq), begin, end
         )
-        # The next page is read when the transport has taken the last: a slow reader holds but one.
         while (page := await self._asking.look(next, pages, None)) is not None:
             for frame in _frames(page):
                 if self._draining:

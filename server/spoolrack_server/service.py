@@ -34,7 +34,7 @@ from .status import error_of
 from .streams import Streams
 from .workers import Workers
 
-WRITES_ITSELF: Final = frozenset({"Receive"})
+WRITES_ITSELF: Final = frozenset({"Receive", "Reserve"})
 """Unary methods that must know whether their response was taken."""
 
 
@@ -47,7 +47,7 @@ class QueueService:
         self._clock = clock
         self._leases = Leases(store, log, self._workers)
         self._asking = Asking(store, self._workers)
-        self._reserving = Reserving(self._asking)
+        self._reserving = Reserving(self._asking, self._leases)
         self._draining = False
         self._refills: set[Refill] = set()
         self._streams = Streams()

@@ -93,9 +93,7 @@ def _outgoing(place: int, message: pb.OutgoingMessage) -> Outgoing:
     try:
         return convert.outgoing(message)
     except StoreError as error:
-        raise InvalidMessage(
-            why=f"it is number {place} of its chunk, counted from 0, and {error}"
-        ) from error
+        raise InvalidMessage(why=f"number {place}: {error}") from error
 
 
 def _publication(request: rpc.PublishRequest) -> ops.Publish:
