@@ -63,9 +63,14 @@ class Reserving:
         end = convert.place(request.end, "end", most=ops.MAX_RESERVED_MESSAGES)
         if 0 < end < begin:
             raise InvalidRequest(what="end", value=end, rule=f"must not lie before begin, {begin}")
-        pages = self._asking.store.read_reservation(
-            _stream(request.stream), _seq(request.seq), begin, end
+        begin_reading = partial(
+            self._asking.store.read_reservation,
+            _stream(request.stream),
+            _seq(request.seq),
+            begin=begin,
+            end=end,
         )
+        pages = await self._asking.look(begin_reading)
         while (page := await self._asking.look(next, pages, None)) is not None:
             for frame in _frames(page):
                 if self._draining:
