@@ -26,8 +26,9 @@ from spoolrack.v1 import reservation_pb2, staging_pb2
 from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
 
 QUEUE: Final = "exactly"
-HOLD: Final = Duration(seconds=12 * 3600)
-"""Longer than any run: nothing may be lost that way."""
+HOLD: Final = Duration(seconds=10)
+"""What a killed server had leased, and not yet told anybody of, comes back after so long. A set whose
+hold is over is given up, and its messages are read again in another one."""
 WAIT: Final = Duration(nanos=200_000_000)
 PAUSE: Final = 0.02
 """Seconds between two tries."""
@@ -38,6 +39,10 @@ _OPTIONS: Final = (
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.use_local_subchannel_pool", 1),
 )
+
+
+class Lost(Exception):
+    """The hold of a reservation is over."""
 
 
 @dataclass(slots=True)
@@ -54,6 +59,8 @@ class Tally:
     """Sends that were answered as repetitions."""
     repeated: int = 0
     """Chunks, publications and sets that were there already when they were asked for."""
+    lost_sets: int = 0
+    """Sets whose hold was over before they were committed."""
     tries: int = 0
     """Calls that failed and were made again."""
     faults: list[str] = field(default_factory=list)
@@ -70,7 +77,7 @@ class Tally:
     def __str__(self) -> str:
         return (
             f"{self.written.total()} written, {self.read.total()} read, {self.duplicates} duplicates, "
-            f"{self.repeated} repeated, {self.tries} calls failed"
+            f"{self.repeated} repeated, {self.lost_sets} sets lost, {self.tries} calls failed"
         )
 
 
@@ -128,7 +135,7 @@ class Pipeline:
         end = time.monotonic() + SILENCE
         while self.tally.read.total() < self.tally.written.total():
             self._check()
-            assert time.monotonic() < end, f"missing: {self.tally.written - self.tally.read}"
+            assert time.monotonic() < end, self._missing()
             time.sleep(PAUSE)
         self._reading_ends.set()
         self._reader.join(SILENCE)
@@ -140,6 +147,14 @@ class Pipeline:
         if stages:
             self.tally.wrong(f"left of stages: {stages}")
         return self.tally
+
+    def _missing(self) -> str:
+        """What should have been read by now, and where it may be."""
+        names = sorted(body.split()[0].decode() for body in self.tally.written - self.tally.read)
+        stub = self._reader_stub
+        counts = self._ask(stub.GetQueue, queues.GetQueueRequest(name=QUEUE)).queue.counts
+        held = self._ask(stub.ListReservations, reservation_pb2.ListReservationsRequest())
+        return f"{len(names)} are missing, with {counts} and {held}: {names[:20]}"
 
     def _check(self) -> None:
         if self._failed:
@@ -229,28 +244,35 @@ class Pipeline:
             ).HasField("reservation"):
                 if self._reading_ends.is_set():
                     return
-            made = answer.reservation
-            request = reservation_pb2.ReadReservationRequest(stream="r", seq=seq)
-            first = self._ask(
-                lambda asked, **more: _all_of(stub.ReadReservation(asked, **more)), request
-            )
-            self._ask(stub.Confirm, reservation_pb2.ConfirmRequest(stream="r", seq=seq, hold=HOLD))
-            again = self._ask(
-                lambda asked, **more: _all_of(stub.ReadReservation(asked, **more)), request
-            )
-            ids = [message.id for message in first]
-            if ids != [message.id for message in again] or len(ids) != made.messages:
-                self.tally.wrong(f"set {seq} of {made.messages} is {len(ids)} and then {len(again)}")
-            answer = self._ask(
-                stub.CommitReservations,
-                reservation_pb2.CommitReservationsRequest(stream="r", up_to=seq),
-            )
-            if answer.lost or answer.messages not in (0, made.messages):
-                self.tally.wrong(f"commit of set {seq}, {made.messages} messages: {answer}")
-            for message in first:
-                if self.tally.ids.get(message.body, message.id) != message.id:
-                    self.tally.wrong(f"{message.body[:40]!r} was answered with another id")
-            self.tally.read.update(message.body for message in first)
+            self._read_set(stub, answer.reservation)
+
+    def _read_set(self, stub: Any, made: reservation_pb2.Reservation) -> None:
+        """Read it twice, and commit it; one that was lost meanwhile is given up."""
+        seq = made.seq
+        request = reservation_pb2.ReadReservationRequest(stream="r", seq=seq)
+        try:
+            first = self._ask(_reading(stub), request)
+            self._ask(stub.Confirm, reservation_pb2.ConfirmRequest(stream="r", seq=seq))
+            again = self._ask(_reading(stub), request)
+        except Lost:
+            self.tally.add(lost_sets=1)
+            return
+        ids = [message.id for message in first]
+        if ids != [message.id for message in again] or len(ids) != made.messages:
+            self.tally.wrong(f"set {seq} of {made.messages} is {len(ids)} and then {len(again)}")
+        answer = self._ask(
+            stub.CommitReservations,
+            reservation_pb2.CommitReservationsRequest(stream="r", up_to=seq),
+        )
+        if seq in answer.lost:
+            self.tally.add(lost_sets=1)
+            return
+        if answer.messages not in (0, made.messages):
+            self.tally.wrong(f"commit of set {seq}, {made.messages} messages: {answer}")
+        for message in first:
+            if self.tally.ids.get(message.body, message.id) != message.id:
+                self.tally.wrong(f"{message.body[:40]!r} was answered with another id")
+        self.tally.read.update(message.body for message in first)
 
     def _ask(self, call: Callable[..., Any], request: Any) -> Any:
         """The answer, however often it takes."""
@@ -260,6 +282,8 @@ class Pipeline:
                 return call(request, timeout=SILENCE)
             except grpc.RpcError as error:
                 failed = error
+            if _reason(failed) == "RESERVATION_LOST":
+                raise Lost from failed
             told = f"{failed.code()} {_reason(failed)}: {failed.details()}"
             assert failed.code() in AGAIN, told
             assert time.monotonic() < end, told
@@ -288,8 +312,12 @@ def _numbers(until: threading.Event) -> Iterator[int]:
         number += 1
 
 
-def _all_of(frames: Any) -> list[pb.Message]:
-    return [message for frame in frames for message in frame.messages]
+def _reading(stub: Any) -> Callable[..., list[pb.Message]]:
+    def read(request: reservation_pb2.ReadReservationRequest, timeout: float) -> list[pb.Message]:
+        frames = stub.ReadReservation(request, timeout=timeout)
+        return [message for frame in frames for message in frame.messages]
+
+    return read
 
 
 def _reason(error: grpc.RpcError) -> str:
