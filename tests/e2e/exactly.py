@@ -7,10 +7,11 @@ and committed was read once: any other count is a fault.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Self
@@ -84,26 +85,27 @@ class Tally:
 class Pipeline:
     """Writers and one reader at one queue, in threads, until `finish`."""
 
-    def __init__(self, writing: Served, reading: Served, random: Random) -> None:
-        """The two may be one server, or share a root."""
+    def __init__(self, servers: Sequence[Served], random: Random) -> None:
+        """The servers share a root. Each call goes to the next of them, and so does a repetition."""
         self.tally = Tally()
         self._random = random
         self._writing_ends = threading.Event()
         self._reading_ends = threading.Event()
         self._failed: list[BaseException] = []
-        self._channels = [
-            grpc.insecure_channel(served.address, options=_OPTIONS) for served in (writing, reading)
-        ]
-        writer, self._reader_stub = (QueueServiceStub(channel) for channel in self._channels)
-        self._ask(writer.CreateQueue, queues.CreateQueueRequest(name=QUEUE, settings=_settings()))
+        self._channels = [grpc.insecure_channel(served.address, options=_OPTIONS) for served in servers]
+        stubs = [QueueServiceStub(channel) for channel in self._channels]
+        self._stubs: Iterator[Any] = itertools.cycle(stubs)
+        self._ask("CreateQueue", queues.CreateQueueRequest(name=QUEUE, settings=_settings()))
         self._writers = [
-            self._thread(self._publish, writer, name, Random(random.randrange(1 << 32)))
-            for name in ("p1", "p2")
-        ] + [
-            self._thread(self._send, writer, name, Random(random.randrange(1 << 32)))
-            for name in ("s1", "s2")
+            self._thread(write, name, Random(random.randrange(1 << 32)))
+            for write, name in (
+                (self._publish, "p1"),
+                (self._publish, "p2"),
+                (self._send, "s1"),
+                (self._send, "s2"),
+            )
         ]
-        self._reader = self._thread(self._read, self._reader_stub)
+        self._reader = self._thread(self._read)
 
     def __enter__(self) -> Self:
         return self
@@ -140,10 +142,10 @@ class Pipeline:
         self._reading_ends.set()
         self._reader.join(SILENCE)
         self._check()
-        counts = self._ask(self._reader_stub.GetQueue, queues.GetQueueRequest(name=QUEUE)).queue.counts
+        counts = self._ask("GetQueue", queues.GetQueueRequest(name=QUEUE)).queue.counts
         if counts.ready or counts.leased or counts.delayed:
             self.tally.wrong(f"left in the queue: {counts}")
-        stages = self._ask(self._reader_stub.ListStages, staging_pb2.ListStagesRequest()).stages
+        stages = self._ask("ListStages", staging_pb2.ListStagesRequest()).stages
         if stages:
             self.tally.wrong(f"left of stages: {stages}")
         return self.tally
@@ -151,9 +153,8 @@ class Pipeline:
     def _missing(self) -> str:
         """What should have been read by now, and where it may be."""
         names = sorted(body.split()[0].decode() for body in self.tally.written - self.tally.read)
-        stub = self._reader_stub
-        counts = self._ask(stub.GetQueue, queues.GetQueueRequest(name=QUEUE)).queue.counts
-        held = self._ask(stub.ListReservations, reservation_pb2.ListReservationsRequest())
+        counts = self._ask("GetQueue", queues.GetQueueRequest(name=QUEUE)).queue.counts
+        held = self._ask("ListReservations", reservation_pb2.ListReservationsRequest())
         return f"{len(names)} are missing, with {counts} and {held}: {names[:20]}"
 
     def _check(self) -> None:
@@ -168,14 +169,14 @@ class Pipeline:
                 self._failed.append(error)
                 raise
 
-        name = f"{run.__name__} {arguments[1] if len(arguments) > 1 else ''}"
+        name = f"{run.__name__} {''.join(map(str, arguments[:1]))}"
         thread = threading.Thread(target=guarded, name=name, daemon=True)
         thread.start()
         return thread
 
     # Who writes.
 
-    def _publish(self, stub: Any, writer: str, random: Random) -> None:
+    def _publish(self, writer: str, random: Random) -> None:
         for epoch in _numbers(self._writing_ends):
             stages: list[str] = []
             bodies: list[bytes] = []
@@ -190,9 +191,9 @@ class Pipeline:
                         for place, size in enumerate(sizes)
                     ]
                     bodies += made
-                    self._stage(stub, name, chunk, made)
+                    self._stage(name, chunk, made)
             answer = self._ask(
-                stub.Publish, staging_pb2.PublishRequest(writer=writer, epoch=epoch, stages=stages)
+                "Publish", staging_pb2.PublishRequest(writer=writer, epoch=epoch, stages=stages)
             )
             if answer.already:
                 self.tally.add(repeated=1)
@@ -202,17 +203,17 @@ class Pipeline:
                 self.tally.wrong(f"epoch {epoch} of {writer} is {answer.last_epoch}")
             self.tally.written.update(bodies)
 
-    def _stage(self, stub: Any, name: str, chunk: int, bodies: list[bytes]) -> None:
+    def _stage(self, name: str, chunk: int, bodies: list[bytes]) -> None:
         messages = [pb.OutgoingMessage(body=body) for body in bodies]
         answer = self._ask(
-            stub.Stage,
+            "Stage",
             staging_pb2.StageRequest(stage=name, chunk=chunk, queue=QUEUE, messages=messages),
         )
         if answer.messages != len(bodies):
             self.tally.wrong(f"{answer.messages} of {len(bodies)} staged: {name} {chunk}")
         self.tally.add(repeated=answer.repeated)
 
-    def _send(self, stub: Any, sender: str, random: Random) -> None:
+    def _send(self, sender: str, random: Random) -> None:
         for number in _numbers(self._writing_ends):
             bodies = [
                 b"%s:%d:%d " % (sender.encode(), number, place) + bytes(random.choice((0, 100, 1_000)))
@@ -222,7 +223,7 @@ class Pipeline:
                 pb.OutgoingMessage(body=body, deduplication_id=body.split()[0].decode())
                 for body in bodies
             ]
-            answer = self._ask(stub.Send, queues.SendRequest(queue=QUEUE, messages=messages))
+            answer = self._ask("Send", queues.SendRequest(queue=QUEUE, messages=messages))
             for body, result in zip(bodies, answer.results, strict=True):
                 if result.HasField("error"):
                     self.tally.wrong(f"not sent: {result.error}")
@@ -232,11 +233,11 @@ class Pipeline:
 
     # Who reads.
 
-    def _read(self, stub: Any) -> None:
+    def _read(self) -> None:
         for seq in _numbers(self._reading_ends):
             while not (
                 answer := self._ask(
-                    stub.Reserve,
+                    "Reserve",
                     reservation_pb2.ReserveRequest(
                         queue=QUEUE, stream="r", seq=seq, max_messages=500, hold=HOLD, wait=WAIT
                     ),
@@ -244,16 +245,16 @@ class Pipeline:
             ).HasField("reservation"):
                 if self._reading_ends.is_set():
                     return
-            self._read_set(stub, answer.reservation)
+            self._read_set(answer.reservation)
 
-    def _read_set(self, stub: Any, made: reservation_pb2.Reservation) -> None:
+    def _read_set(self, made: reservation_pb2.Reservation) -> None:
         """Read it twice, and commit it; one that was lost meanwhile is given up."""
         seq = made.seq
         request = reservation_pb2.ReadReservationRequest(stream="r", seq=seq)
         try:
-            first = self._ask(_reading(stub), request)
-            self._ask(stub.Confirm, reservation_pb2.ConfirmRequest(stream="r", seq=seq))
-            again = self._ask(_reading(stub), request)
+            first = self._ask("ReadReservation", request)
+            self._ask("Confirm", reservation_pb2.ConfirmRequest(stream="r", seq=seq))
+            again = self._ask("ReadReservation", request)
         except Lost:
             self.tally.add(lost_sets=1)
             return
@@ -261,7 +262,7 @@ class Pipeline:
         if ids != [message.id for message in again] or len(ids) != made.messages:
             self.tally.wrong(f"set {seq} of {made.messages} is {len(ids)} and then {len(again)}")
         answer = self._ask(
-            stub.CommitReservations,
+            "CommitReservations",
             reservation_pb2.CommitReservationsRequest(stream="r", up_to=seq),
         )
         if seq in answer.lost:
@@ -274,12 +275,16 @@ class Pipeline:
                 self.tally.wrong(f"{message.body[:40]!r} was answered with another id")
         self.tally.read.update(message.body for message in first)
 
-    def _ask(self, call: Callable[..., Any], request: Any) -> Any:
-        """The answer, however often it takes."""
+    def _ask(self, method: str, request: Any) -> Any:
+        """The answer, however often it takes; of a read, all messages."""
         end = time.monotonic() + SILENCE
         while True:
+            call = getattr(next(self._stubs), method)
             try:
-                return call(request, timeout=SILENCE)
+                answer = call(request, timeout=SILENCE)
+                if method == "ReadReservation":
+                    return [message for frame in answer for message in frame.messages]
+                return answer
             except grpc.RpcError as error:
                 failed = error
             if _reason(failed) == "RESERVATION_LOST":
@@ -310,14 +315,6 @@ def _numbers(until: threading.Event) -> Iterator[int]:
     while not until.is_set():
         yield number
         number += 1
-
-
-def _reading(stub: Any) -> Callable[..., list[pb.Message]]:
-    def read(request: reservation_pb2.ReadReservationRequest, timeout: float) -> list[pb.Message]:
-        frames = stub.ReadReservation(request, timeout=timeout)
-        return [message for frame in frames for message in frame.messages]
-
-    return read
 
 
 def _reason(error: grpc.RpcError) -> str:
