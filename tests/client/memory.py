@@ -77,9 +77,31 @@ class Box:
     created_ms: int
     version: int = 1
     messages: dict[str, Held] = field(default_factory=dict)
+    sent_before: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Id and time of the first message with each deduplication id."""
 
     def in_order(self) -> list[Held]:
         return sorted(self.messages.values(), key=lambda held: held.id)
+
+
+@dataclass
+class StagedMessages:
+    """A stage: what each chunk holds for which queue, with the delays."""
+
+    due_ms: int
+    chunks: dict[int, list[tuple[str, Held, float | None]]] = field(default_factory=dict)
+
+
+@dataclass
+class Reserved:
+    """A reservation: messages of a queue, with the tokens of their leases."""
+
+    queue: str
+    tokens: dict[str, str]
+    size: int
+    hold_ms: int
+    due_ms: int
+    reads: int = 0
 
 
 class Memory:
@@ -92,9 +114,16 @@ class Memory:
         self.waiting: set[Signal] = set()
         self.failures: deque[SpoolrackError] = deque()
         """Each is raised by one call, in order, before it does anything."""
+        self.lost_answers: deque[SpoolrackError] = deque()
+        """Each is raised by one call about stages, in order, after it did what it should."""
         self.calls: list[tuple[str, int]] = []
         """What was called, and with how many items."""
         self.streams: set[MemoryDeliveries] = set()
+        self.stages: dict[str, StagedMessages] = {}
+        self.epochs: dict[str, int] = {}
+        """The last one of each writer."""
+        self.reserved: dict[tuple[str, int], Reserved] = {}
+        self.committed: dict[str, int] = {}
         self._serial = 0
 
     def advance(self, millis: int) -> None:
@@ -121,6 +150,11 @@ class Memory:
             self.calls.append((name, items))
             if self.failures:
                 raise self.failures.popleft()
+
+    def answered(self) -> None:
+        with self.lock:
+            if self.lost_answers:
+                raise self.lost_answers.popleft()
 
     def box(self, name: str) -> Box:
         if name not in self.boxes:

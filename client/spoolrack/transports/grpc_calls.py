@@ -64,7 +64,11 @@ class Calls(Protocol):
 class Frames(Protocol):
     """The responses of a streaming call."""
 
-    async def next(self) -> Any: ...
+    async def next(self) -> Any:
+        """The next one, of a call that has no end."""
+
+    async def next_or_end(self) -> Any | None:
+        """The next one; None at the end."""
 
     def connected(self) -> bool: ...
 
@@ -111,6 +115,12 @@ class ThreadFrames:
         self._taken_up = False
 
     async def next(self) -> Any:
+        frame = await self.next_or_end()
+        if frame is None:
+            raise ended(self._target)
+        return frame
+
+    async def next_or_end(self) -> Any | None:
         try:
             if not self._taken_up:
                 # The server's first sign: it comes long before a frame if the queue is empty.
@@ -118,7 +128,7 @@ class ThreadFrames:
                 self._taken_up = self._call.is_active()
             return next(self._call)
         except StopIteration:
-            raise ended(self._target) from None
+            return None
         except grpc.RpcError as error:
             raise error_from(error, self._target) from None
 
@@ -165,6 +175,12 @@ class TaskFrames:
         self._cancelled = False
 
     async def next(self) -> Any:
+        frame = await self.next_or_end()
+        if frame is None:
+            raise ended(self._target)
+        return frame
+
+    async def next_or_end(self) -> Any | None:
         try:
             if not self._taken_up:
                 await self._call.initial_metadata()
@@ -177,9 +193,7 @@ class TaskFrames:
                 # gRPC's answer to a cancelled call; nobody has cancelled our task.
                 raise ClientClosed("The stream was closed.") from None
             raise
-        if frame is grpc.aio.EOF:
-            raise ended(self._target)
-        return frame
+        return None if frame is grpc.aio.EOF else frame
 
     def connected(self) -> bool:
         return self._taken_up

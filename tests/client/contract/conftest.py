@@ -89,7 +89,11 @@ def vsqs_world() -> Iterator[World]:
 
 WORLDS = {"memory": memory_world, "grpc": grpc_world, "file": folder_world, "vsqs": vsqs_world}
 LACKS = {
-    "vsqs": {"attributes", "delays", "receive counts", "settings", "several queues"},
+    "memory": {"validation"},
+    "vsqs": {
+        *("attributes", "delays", "receive counts", "settings", "several queues"),
+        *("deduplication", "stages", "reservations", "validation"),
+    },
 }
 
 
