@@ -21,7 +21,7 @@ class FolderPages:
 
     def __init__(self, calls: FolderCalls, stream: str, seq: int, begin: int, end: int) -> None:
         self._calls = calls
-        self._set = (stream, seq, begin, end)
+        self._stream, self._seq, self._begin, self._end = stream, seq, begin, end
         self._pages: Iterator[Sequence[operations.Message]] | None = None
         self._cancelled = False
 
@@ -31,7 +31,9 @@ class FolderPages:
 
     def _next(self, store: Store) -> Sequence[operations.Message]:
         if self._pages is None:
-            self._pages = store.read_reservation(*self._set)
+            self._pages = store.read_reservation(
+                self._stream, self._seq, begin=self._begin, end=self._end
+            )
         return next((page for page in self._pages if page), [])
 
     def cancel(self) -> None:
