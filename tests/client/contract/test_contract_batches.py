@@ -42,6 +42,10 @@ def fill_all(batch: Batch, messages: Iterable[tuple[str, str]]) -> None:
             batch.send_to(queue, body)
 
 
+def names(client: spoolrack.Client) -> list[str]:
+    return [stage.name for stage in client.stages()]
+
+
 def bodies(queue: Queue, most: int = 1_000) -> list[str]:
     return [message.text for message in queue.receive(most)]
 
@@ -240,6 +244,7 @@ def test_what_nobody_publishes_expires(client: spoolrack.Client, jobs: Queue, wo
     world.advance(5)
     client.stage("short", 1, "jobs", ["c"], time_to_live=1_000)  # The first chunk's counts.
     world.advance(5.1)
+    until(lambda: names(client) == ["long"])
     with pytest.raises(StageNotFound):
         client.publish("me", 0, ["short"])
     world.advance(DAY - 11)
@@ -252,8 +257,9 @@ def test_a_batch_that_outlives_its_stage_is_not_published_in_part(
 ) -> None:
     def outlived() -> Iterator[str]:
         yield from map(str, range(1_000))
-        until(lambda: bool(list(client.stages())))
+        until(lambda: names(client) == [batch.stage])
         world.advance(11)
+        until(lambda: names(client) == [])
         yield "in the next chunk"
 
     batch = jobs.batch(time_to_live=10)
