@@ -65,6 +65,7 @@ class Batch:
         self._calling = calling
         self._staging = calling.transport.staging
         self._stage = f"{calling.random.getrandbits(128):032x}"
+        self._in_doubt = False
         self._memory = optional_seconds(options.get("memory"))
         self._time_to_live = optional_seconds(options.get("time_to_live"))
         self._publishes = options.get("publish", True)
@@ -100,6 +101,22 @@ class Batch:
     def published(self) -> Published | None:
         """What came of the publication. None: there was none, or none yet."""
         return self._published
+
+    @property
+    def writer(self) -> str:
+        """Who publishes: the one that was named, or the stage itself."""
+        return self._stage if self._writer is None else self._writer
+
+    @property
+    def epoch(self) -> int:
+        """0, unless one was named."""
+        return self._epoch or 0
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the publication failed, or was interrupted, so that it may have taken place all the
+        same. Then the stage is left, and `client.publish(batch.writer, batch.epoch, [batch.stage])` makes sure."""
+        return self._in_doubt
 
     async def send_to(
         self,
@@ -228,11 +245,12 @@ class Batch:
         if self._writer is None and not stages:
             self._published = Published(messages=0, last_epoch=0)
             return
+        self._in_doubt = True
         try:
             published = await self._calling.ask(
                 lambda left: self._staging.publish(
-                    self._stage if self._writer is None else self._writer,
-                    self._epoch or 0,
+                    self.writer,
+                    self.epoch,
                     stages,
                     memory=OWN_MEMORY if self._writer is None else self._memory,
                     timeout=left,
@@ -240,11 +258,12 @@ class Batch:
                 self._timeout,
             )
         except (Timeout, Unreachable, OutcomeUnknown):
-            # It may have taken place. The stage stays, so that it can be published again to make sure.
             raise
         except SpoolrackError:
+            self._in_doubt = False
             await self._drop()
             raise
+        self._in_doubt = False
         if published.already and self._writer is None:
             # By the first call, whose answer was lost.
             published = Published(messages=self._messages, last_epoch=published.last_epoch)

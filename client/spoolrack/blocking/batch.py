@@ -45,6 +45,22 @@ class Batch:
         """What came of the publication. None: there was none, or none yet."""
         return self._core.published
 
+    @property
+    def writer(self) -> str:
+        """Who publishes: the one that was named, or the stage itself."""
+        return self._core.writer
+
+    @property
+    def epoch(self) -> int:
+        """0, unless one was named."""
+        return self._core.epoch
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the publication failed, or was interrupted, so that it may have taken place all the
+        same. Then the stage is left, and `client.publish(batch.writer, batch.epoch, [batch.stage])` makes sure."""
+        return self._core.in_doubt
+
     def send_to(
         self,
         queue: Queue | str,
