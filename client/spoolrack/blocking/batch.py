@@ -58,7 +58,7 @@ class Batch:
     @property
     def in_doubt(self) -> bool:
         """Whether the publication failed, or was interrupted, so that it may have taken place all the
-        same. Then the stage is left, and a `publish` of it by the batch's writer and epoch makes sure."""
+        same. Then the stage is left, and to publish it by the batch's writer and epoch makes sure."""
         return self._core.in_doubt
 
     def send_to(
