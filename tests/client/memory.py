@@ -114,8 +114,8 @@ class Memory:
         self.waiting: set[Signal] = set()
         self.failures: deque[SpoolrackError] = deque()
         """Each is raised by one call, in order, before it does anything."""
-        self.lost_answers: deque[SpoolrackError] = deque()
-        """Each is raised by one call about stages, in order, after it did what it should."""
+        self._failing: dict[str, deque[Exception]] = {}
+        self._losing: dict[str, deque[Exception]] = {}
         self.calls: list[tuple[str, int]] = []
         """What was called, and with how many items."""
         self.streams: set[MemoryDeliveries] = set()
@@ -150,11 +150,21 @@ class Memory:
             self.calls.append((name, items))
             if self.failures:
                 raise self.failures.popleft()
+            if self._failing.get(name):
+                raise self._failing[name].popleft()
 
-    def answered(self) -> None:
+    def fail(self, name: str, *errors: Exception) -> None:
+        """Let the next calls of this kind raise these errors, before they do anything."""
+        self._failing[name] = deque(errors)
+
+    def lose(self, name: str, *errors: Exception) -> None:
+        """Let them raise these errors after they did all: their answers are lost."""
+        self._losing[name] = deque(errors)
+
+    def answered(self, name: str) -> None:
         with self.lock:
-            if self.lost_answers:
-                raise self.lost_answers.popleft()
+            if self._losing.get(name):
+                raise self._losing[name].popleft()
 
     def box(self, name: str) -> Box:
         if name not in self.boxes:

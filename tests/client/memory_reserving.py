@@ -87,6 +87,7 @@ class MemoryReserving:
                 found = self._find(stream, seq) or self._lease(queue, max_messages, max_bytes, hold)
                 if found is not None:
                     memory.reserved[stream, seq] = found
+                    memory.answered("reserve")
                     return self._told(stream, seq, found)
                 if memory.now_ms >= until:
                     return None

@@ -57,6 +57,7 @@ class MemoryStaging:
             memory.called("stage", len(messages))
             found = self._stage(stage)
             if found is not None and chunk in found.chunks:
+                memory.answered("stage")
                 return StagedChunk(
                     messages=len(found.chunks[chunk]),
                     repeated=True,
@@ -76,7 +77,7 @@ class MemoryStaging:
                 lives = DAY_MS if time_to_live is None else round(time_to_live * 1_000)
                 found = memory.stages[stage] = StagedMessages(memory.now_ms + lives)
             found.chunks[chunk] = chunks
-            memory.answered()
+            memory.answered("stage")
             return StagedChunk(messages=len(chunks), expire_time=moment_of(found.due_ms))
 
     async def publish(
@@ -87,6 +88,7 @@ class MemoryStaging:
             queues.called("publish", len(stages))
             last = queues.epochs.get(writer, -1)
             if epoch <= last:
+                queues.answered("publish")
                 return Published(messages=0, already=True, last_epoch=last)
             found = []
             for name in stages:
@@ -108,7 +110,7 @@ class MemoryStaging:
                 del queues.stages[name]
             queues.epochs[writer] = epoch
             queues.wake()
-            queues.answered()
+            queues.answered("publish")
         return Published(messages=len(found), last_epoch=epoch)
 
     async def abort(self, stage: str, *, timeout: float) -> int:

@@ -136,7 +136,7 @@ def show(reach: Reach, name: str, json: bool) -> None:
         "max bytes": size_text(settings.max_bytes) if settings.max_bytes else _NEVER,
         "max message size": size_text(settings.max_message_size),
         "lease durability": settings.lease_durability,
-        "deduplication window": span_text(settings.deduplication_window),
+        "deduplication": span_text(settings.deduplication_window),
     }
     click.echo(info.name)
     for title, value in shown.items():

@@ -6,7 +6,7 @@ import pytest
 import spoolrack
 from conftest import World
 from spoolrack import Outgoing, Queue, aio
-from spoolrack.errors import InvalidMessage
+from spoolrack.errors import InvalidMessage, InvalidRequest
 
 pytestmark = pytest.mark.needs("deduplication")
 
@@ -80,7 +80,7 @@ def test_a_refused_message_leaves_its_id_free(client: spoolrack.Client) -> None:
 @pytest.mark.needs("validation")
 def test_an_id_has_128_characters_at_most(jobs: Queue) -> None:
     jobs.send("a", deduplication_id="ä" * 128)
-    with pytest.raises(InvalidMessage):
+    with pytest.raises(InvalidRequest):
         jobs.send("a", deduplication_id="x" * 129)
 
 
