@@ -96,13 +96,14 @@ class MemoryStaging:
                 if stage is None:
                     raise StageNotFound(f"There is no stage {name}.")
                 found += [each for chunk in sorted(stage.chunks) for each in stage.chunks[chunk]]
+            boxes = {}
             for queue, count in Counter(queue for queue, _, _ in found).items():
-                box = queues.box(queue)
+                box = boxes[queue] = queues.box(queue)
                 limit = box.settings.max_messages
                 if limit and len(box.messages) + count > limit:
                     raise QueueFull(retry_delay=moment_of(1_000) - moment_of(0))
             for queue, held, delay in found:
-                box = queues.box(queue)
+                box = boxes[queue]
                 waits = box.settings.delivery_delay if delay is None else delay
                 held.due_ms = queues.now_ms + round(waits * 1_000) if waits else None
                 box.messages[held.id] = held
