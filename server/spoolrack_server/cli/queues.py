@@ -47,6 +47,8 @@ def _has_settings(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         option(
             "--deduplication-window",
+            # The usual name would be cut in two in the help.
+            envvar="SPOOLRACK_QUEUES_DEDUPLICATION_WINDOW",
             type=Span(),
             help="How long a deduplication id is remembered after its send.",
         ),

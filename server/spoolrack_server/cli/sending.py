@@ -58,8 +58,8 @@ STDIN = 0
     "order is then kept only roughly.",
 )
 @option("--batch", is_flag=True, help="With --lines: send all of them at once, or nothing.")
-@option("--writer", help="With --batch and --epoch: who sends it; see below.")
-@option("--epoch", type=click.IntRange(0), help="With --batch: its number, which rises.")
+@option("--writer", help="With --batch: the name of who sends it. Goes with --epoch.")
+@option("--epoch", type=click.IntRange(0), help="With --batch: a number, which rises with each batch of the writer.")
 @option(
     "--no-publish",
     is_flag=True,
