@@ -59,7 +59,9 @@ STDIN = 0
 )
 @option("--batch", is_flag=True, help="With --lines: send all of them at once, or nothing.")
 @option("--writer", help="With --batch: the name of who sends it. Goes with --epoch.")
-@option("--epoch", type=click.IntRange(0), help="With --batch: a number, which rises with each batch of the writer.")
+@option(
+    "--epoch", type=click.IntRange(0), help="With --batch: a number that rises with each batch of it."
+)
 @option(
     "--no-publish",
     is_flag=True,
