@@ -84,6 +84,7 @@ class ThreadCalls:
 
     def __init__(self, target: str) -> None:
         self._target = target
+        self.is_closed = False
         self.channel = grpc.insecure_channel(target, options=OPTIONS)
         self.stub: QueueServiceStub = QueueServiceStub(self.channel)
 
@@ -93,26 +94,29 @@ class ThreadCalls:
         try:
             return cast(Answer, method(request, timeout=timeout))
         except grpc.RpcError as error:
-            raise error_from(error, self._target, timeout) from None
+            raise error_from(error, self._target, timeout, is_ours=self.is_closed) from None
         except ValueError as error:
             # gRPC's word for a channel that was closed meanwhile.
             raise ClientClosed() from error
 
     def frames(self, method: Callable[..., Any], request: Any) -> Frames:
         try:
-            return ThreadFrames(method(request), self._target)
+            return ThreadFrames(method(request), self._target, self)
         except ValueError as error:
             raise ClientClosed() from error
 
     async def close(self) -> None:
+        self.is_closed = True
         self.channel.close()
 
 
 class ThreadFrames:
-    def __init__(self, call: Any, target: str) -> None:
+    def __init__(self, call: Any, target: str, calls: ThreadCalls) -> None:
         self._call = call
         self._target = target
+        self._calls = calls
         self._taken_up = False
+        self._cancelled = False
 
     async def next(self) -> Any:
         frame = await self.next_or_end()
@@ -130,12 +134,14 @@ class ThreadFrames:
         except StopIteration:
             return None
         except grpc.RpcError as error:
-            raise error_from(error, self._target) from None
+            is_ours = self._cancelled or self._calls.is_closed
+            raise error_from(error, self._target, is_ours=is_ours) from None
 
     def connected(self) -> bool:
         return self._taken_up
 
     def cancel(self) -> None:
+        self._cancelled = True
         self._call.cancel()
 
 
@@ -144,6 +150,7 @@ class TaskCalls:
 
     def __init__(self, target: str) -> None:
         self._target = target
+        self.is_closed = False
         self._channel = grpc.aio.insecure_channel(target, options=OPTIONS)
         self.stub: QueueServiceStub = QueueServiceStub(self._channel)
 
@@ -153,24 +160,26 @@ class TaskCalls:
         try:
             return await cast(Awaitable[Answer], method(request, timeout=timeout))
         except grpc.aio.AioRpcError as error:
-            raise error_from(error, self._target, timeout) from None
+            raise error_from(error, self._target, timeout, is_ours=self.is_closed) from None
         except grpc.aio.UsageError as error:
             raise ClientClosed() from error
 
     def frames(self, method: Callable[..., Any], request: Any) -> Frames:
         try:
-            return TaskFrames(method(request), self._target)
+            return TaskFrames(method(request), self._target, self)
         except grpc.aio.UsageError as error:
             raise ClientClosed() from error
 
     async def close(self) -> None:
+        self.is_closed = True
         await self._channel.close()
 
 
 class TaskFrames:
-    def __init__(self, call: Any, target: str) -> None:
+    def __init__(self, call: Any, target: str, calls: TaskCalls) -> None:
         self._call = call
         self._target = target
+        self._calls = calls
         self._taken_up = False
         self._cancelled = False
 
@@ -187,7 +196,8 @@ class TaskFrames:
                 self._taken_up = not self._call.done()
             frame = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise error_from(error, self._target) from None
+            is_ours = self._cancelled or self._calls.is_closed
+            raise error_from(error, self._target, is_ours=is_ours) from None
         except asyncio.CancelledError:
             if self._cancelled:
                 # gRPC's answer to a cancelled call; nobody has cancelled our task.
@@ -208,8 +218,11 @@ def ended(target: str) -> SpoolrackError:
     return Unreachable(f"The server at {target} ended the stream.")
 
 
-def error_from(error: Any, target: str, timeout: float | None = None) -> SpoolrackError:
-    """What a failed call means: the server's reason if it gave one, else gRPC's code."""
+def error_from(
+    error: Any, target: str, timeout: float | None = None, *, is_ours: bool = True
+) -> SpoolrackError:
+    """What a failed call means: the server's reason if it gave one, else gRPC's code. `is_ours`: whether
+    a cancelled call may have been cancelled on this side."""
     info, retry_delay = _details(error)
     text = error.details() or ""
     if info is not None and info.domain == DOMAIN:
@@ -221,6 +234,9 @@ def error_from(error: Any, target: str, timeout: float | None = None) -> Spoolra
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             within = "" if timeout is None else f" within {timeout:.3g} s"
             return Timeout(f"No answer from {target}{within}: it may have taken place all the same.")
+        case grpc.StatusCode.CANCELLED if not is_ours:
+            # By a server that stops: it may have done what was asked, or not have looked at it.
+            return Unreachable(f"The server at {target} has ended the call.")
         case grpc.StatusCode.CANCELLED:
             return ClientClosed("The call was cancelled: its client or its stream was closed.")
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
