@@ -221,8 +221,10 @@ def ended(target: str) -> SpoolrackError:
 def error_from(
     error: Any, target: str, timeout: float | None = None, *, is_ours: bool = True
 ) -> SpoolrackError:
-    """What a failed call means: the server's reason if it gave one, else gRPC's code. `is_ours`: whether
-    a cancelled call may have been cancelled on this side."""
+    """What a failed call means: the server's reason if it gave one, else gRPC's code.
+
+    `is_ours`: whether a cancelled call may have been cancelled on this side.
+    """
     info, retry_delay = _details(error)
     text = error.details() or ""
     if info is not None and info.domain == DOMAIN:
