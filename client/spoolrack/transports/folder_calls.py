@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from spoolrack_store.model.errors import Draining, StoreError
 from spoolrack_store.model.operations import GiveBack, Message, Receive, Request
-from spoolrack_store.model.reservations import Reservation, Reserve
+from spoolrack_store.model.reservations import Reservation, Reserve, Unreserve
 from spoolrack_store.store import Store
 
 from ..errors import ClientClosed, RootUnusable, SpoolrackError, Timeout
@@ -95,14 +95,15 @@ class FolderCalls:
         return self._result(future)
 
     async def reserve(self, request: Reserve, timeout: float) -> Reservation | None:
-        """What was reserved. It stays, also if that is told to nobody: its name is known."""
+        """What was reserved; if that is told to nobody, it is not reserved any more."""
         store = await self._store(timeout)
         future = self.begin(store, request)
         try:
             if not await self._landed(future, timeout):
                 raise Timeout(f"No answer from {self.target} within {timeout:.3g} s.")
         except BaseException:
-            future.cancel()
+            if not future.cancel():
+                future.add_done_callback(lambda done: _unreserve(store, done))
             raise
         finally:
             with self._lock:
@@ -168,3 +169,12 @@ def _give_back(store: Store, done: Future[list[Message]]) -> None:
     receipts = [message.receipt for message in messages if message.receipt is not None]
     if receipts:
         store.submit(GiveBack(queue=messages[0].queue, receipts=receipts))
+
+
+def _unreserve(store: Store, done: Future[Reservation | None]) -> None:
+    """Undo a reservation that nobody was told of. If that fails, it is found by its name."""
+    if done.cancelled() or done.exception() is not None:
+        return
+    made = done.result()
+    if made is not None and made.is_new:
+        store.submit(Unreserve(stream=made.stream, seq=made.seq))

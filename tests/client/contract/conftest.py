@@ -89,10 +89,10 @@ def vsqs_world() -> Iterator[World]:
 
 WORLDS = {"memory": memory_world, "grpc": grpc_world, "file": folder_world, "vsqs": vsqs_world}
 LACKS = {
-    "memory": {"validation"},
+    "memory": {"cancelled calls", "validation"},
     "vsqs": {
         *("attributes", "delays", "receive counts", "settings", "several queues"),
-        *("deduplication", "stages", "reservations", "validation"),
+        *("cancelled calls", "deduplication", "stages", "reservations", "validation"),
     },
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 
 import pytest
@@ -270,6 +272,23 @@ def test_a_read_may_be_left_in_the_middle(client: spoolrack.Client, five: Queue)
     assert next(reading).text == "a"
     del reading
     assert texts(client, 0) == "abcde"
+
+
+@pytest.mark.needs("cancelled calls")
+async def test_a_reserve_that_nobody_waits_for_any_more_holds_nothing(
+    aio_client: aio.Client, aio_jobs: aio.Queue
+) -> None:
+    for turns in range(30):
+        await aio_jobs.send("a")
+        asking = asyncio.create_task(aio_jobs.reserve("s", turns))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        asking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            if await asking is not None:
+                await aio_client.release_reservation("s", turns)
+        (message,) = await aio_jobs.receive(wait=60)
+        await message.delete()
 
 
 @pytest.mark.needs("validation")
