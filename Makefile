@@ -20,11 +20,11 @@ serve: ## Serve the queues in ./data: gRPC on 127.0.0.1:50051, HTTP on 127.0.0.1
 	@exec .venv/bin/spoolrack serve --data "$(DATA)" $(ARGS)
 
 test: ## Run every quick test; what was skipped, and why, is listed at the end.
-	@scripts/set-up dev
+	@scripts/set-up spark
 	@exec .venv/bin/python -m pytest $(ARGS)
 
 test-all: ## Run every test, the slow ones too.
-	@scripts/set-up dev
+	@scripts/set-up spark
 	@exec .venv/bin/python -m pytest --slow $(ARGS)
 
 torture: ## Crash, kill and unplug for MINUTES, and count what was lost; as root on real disks, too.

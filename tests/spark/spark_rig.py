@@ -1,0 +1,56 @@
+"""The Spark that tests run: its Java, its settings, and the environment of a program that starts one.
+
+Settings are in conf/; each Spark of a test, in this process or another, gets them by its environment.
+This knows nothing of queues.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+PACKAGES: Final = ("pyspark", "pyarrow", "pandas")
+HERE: Final = Path(__file__).parent
+CHECKOUT: Final = HERE.parents[1]
+
+
+@cache
+def java_home() -> str | None:
+    """Where the Java is that Spark is to run with; None if the machine and the wheels have none."""
+    found = subprocess.run(
+        [sys.executable, CHECKOUT / "scripts" / "find-java"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return found.stdout.strip() if found.returncode == 0 else None
+
+
+@cache
+def missing() -> str | None:
+    """What keeps Spark from running here, or None."""
+    lacks = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if not lacks and java_home() is None:
+        lacks = ["a Java"]
+    return f"needs {', '.join(lacks)}: make test sets it up" if lacks else None
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The variables that make a Spark one of the tests: what it keeps meanwhile is in this folder."""
+    home = java_home()
+    assert home is not None, missing()
+    return {
+        "JAVA_HOME": home,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": sys.executable,
+        # Its workers look up by name what a test gives them to run.
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")])),
+        "SPARK_CONF_DIR": str(HERE / "conf"),
+        "SPARK_LOCAL_DIRS": str(folder / "spark-local"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
