@@ -341,8 +341,12 @@ class _Call:
     def __enter__(self) -> None:
         self._server._changed.acquire()
         self._server.calls[self._method] += 1
-        self._server._expire()
-        self._fail(is_after=False)
+        try:
+            self._server._expire()
+            self._fail(is_after=False)
+        except BaseException:
+            self._server._changed.release()
+            raise
 
     def __exit__(self, kind: object, *_: object) -> None:
         try:
@@ -353,11 +357,15 @@ class _Call:
 
     def _fail(self, *, is_after: bool) -> None:
         for fault in self._server.faults:
-            if fault.method == self._method and fault.is_after == is_after and fault.times > 0:
-                fault.times -= 1
-                if not is_after:
-                    self._server._changed.release()
-                self._context.abort(fault.code, "planted")
+            if fault.method != self._method or fault.is_after != is_after or fault.times <= 0:
+                continue
+            if fault.skip > 0:
+                fault.skip -= 1
+                continue
+            fault.times -= 1
+            if fault.action is not None:
+                fault.action(self._context)
+            self._context.abort(fault.code, "planted")
 
 
 def main() -> None:

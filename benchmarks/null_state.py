@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -44,9 +44,13 @@ class Fault:
     """Makes calls of one method fail, before or after they took effect."""
 
     method: str
-    times: int
+    times: int = 1
+    skip: int = 0
+    """So many calls are let be first."""
     code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE
     is_after: bool = False
+    action: Callable[[grpc.ServicerContext], None] | None = None
+    """What is done before the call fails: such as the end of who made it."""
 
 
 @dataclass(slots=True)

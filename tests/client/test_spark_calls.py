@@ -1,4 +1,4 @@
-"""What tasks and planner of Spark do, without Spark: over a server in memory that fails where it shall."""
+"""What Spark's tasks and planner do, without Spark: over a server in memory that fails as told."""
 
 from __future__ import annotations
 
@@ -218,17 +218,23 @@ def test_with_what_is_there_a_query_ends(
     assert server.deleted["jobs"] == len(BODIES)
 
 
-def test_with_what_is_there_a_forgotten_reservation_is_found(
-    server: NullServer, reading: Callable[..., StreamReading]
+@pytest.mark.parametrize("waiting", [0, 3_000])
+def test_with_what_is_there_a_forgotten_reservation_comes_too(
+    server: NullServer, reading: Callable[..., StreamReading], waiting: int
 ) -> None:
-    server.put("jobs", BODIES[:5_000])
+    server.put("jobs", BODIES[: 5_000 + waiting])
     start = latest(reading(), initial())
-    forgotten = latest(reading(), start)
-    one = reading()
+    forgotten = latest(reading(), start, messages=1_000)
+    one, seen = reading(), 0
     one.only_what_is_there()
 
     assert latest(one, start) == forgotten
-    assert latest(one, forgotten) == forgotten
+    start = forgotten
+    while (end := latest(one, start)) != start:
+        seen += end.n
+        start = end
+
+    assert seen == waiting
 
 
 @pytest.mark.parametrize("method", ["Reserve", "Confirm", "CommitReservations", "ReadReservation"])

@@ -65,11 +65,14 @@ class StreamReading:
         """Delete what the query has done, and reserve the next batch; `start` if there is none."""
         self.commit(start)
         wait = WAIT
+        is_counted = False
         if self._left is not None:
             wait = 0.0
-            max_messages = min(max_messages, self._left)
-            if max_messages == 0 and not self._is_reserved(start):
-                return start
+            is_counted = not self._is_reserved(start)
+            if is_counted:
+                max_messages = min(max_messages, self._left)
+                if max_messages == 0:
+                    return start
         request = reserved.ReserveRequest(
             queue=self._options.place.queue,
             stream=start.gen,
@@ -83,7 +86,7 @@ class StreamReading:
         if not answer.HasField("reservation"):
             return start
         count = answer.reservation.messages
-        if self._left is not None:
+        if self._left is not None and is_counted:
             self._left = max(0, self._left - count)
         end = Offset(gen=start.gen, seq=request.seq, n=count)
         self._keeper.hold(end)
@@ -102,7 +105,8 @@ class StreamReading:
                 request.seq += 1
 
     def _is_reserved(self, start: Offset) -> bool:
-        """Whether a run that died left a reservation that it didn't write down. It is asked once."""
+        """Whether a run that died left a reservation that it didn't write down: its messages were not
+        ready when they were counted. It is asked once."""
         asks, self._may_be_reserved = self._may_be_reserved, False
         if not asks:
             return False
