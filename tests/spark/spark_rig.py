@@ -49,7 +49,9 @@ def environment(folder: Path) -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_PYTHON": sys.executable,
         # Its workers look up by name what a test gives them to run.
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")])),
+        "PYTHONPATH": os.pathsep.join(
+            [str(HERE), str(CHECKOUT), *filter(None, [os.getenv("PYTHONPATH")])]
+        ),
         "SPARK_CONF_DIR": str(HERE / "conf"),
         "SPARK_LOCAL_DIRS": str(folder / "spark-local"),
         "SPARK_LOCAL_IP": "127.0.0.1",
