@@ -40,12 +40,25 @@ def missing() -> str | None:
     return f"needs {', '.join(lacks)}: make test sets it up" if lacks else None
 
 
+def home(folder: Path) -> Path:
+    """A SPARK_HOME in this folder: a cluster's executors write below it, not into the installed one."""
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None, missing()
+    assert spec.origin is not None
+    made = folder / "spark-home"
+    made.mkdir(parents=True, exist_ok=True)
+    for name in ("bin", "sbin", "jars", "python"):
+        if not (made / name).is_symlink():
+            (made / name).symlink_to(Path(spec.origin).with_name(name))
+    return made
+
+
 def environment(folder: Path) -> dict[str, str]:
     """The variables that make a Spark one of the tests: what it keeps meanwhile is in this folder."""
-    home = java_home()
-    assert home is not None, missing()
+    java = java_home()
+    assert java is not None, missing()
     return {
-        "JAVA_HOME": home,
+        "JAVA_HOME": java,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_PYTHON": sys.executable,
         # Its workers look up by name what a test gives them to run.
@@ -53,6 +66,7 @@ def environment(folder: Path) -> dict[str, str]:
             [str(HERE), str(CHECKOUT), *filter(None, [os.getenv("PYTHONPATH")])]
         ),
         "SPARK_CONF_DIR": str(HERE / "conf"),
+        "SPARK_HOME": str(home(folder)),
         "SPARK_LOCAL_DIRS": str(folder / "spark-local"),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
