@@ -5,7 +5,7 @@
 #   make test ARGS="-k lease"             more arguments for pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-all torture mutants bench-setup bench budget system-tools setup format stubs clean
+.PHONY: help serve test test-all torture mutants bench-setup bench budget pipeline system-tools setup format stubs clean
 
 DATA ?= ./data
 ARGS ?=
@@ -47,6 +47,11 @@ budget: ## Count the system calls of each operation, and write them down; a test
 mutants: ## Plant each known bug in a copy of the store, and show which test catches it.
 	@scripts/set-up dev
 	@exec .venv/bin/python tests/mutants/plant.py $(ARGS)
+
+pipeline: ## Run examples/sessions.py in ./pipeline: a log, a queue, Spark, Parquet and a second queue.
+	@scripts/set-up spark
+	@JAVA_HOME="$$(.venv/bin/python scripts/find-java)" PYSPARK_PYTHON="$(CURDIR)/.venv/bin/python" \
+	    .venv/bin/python examples/sessions.py pipeline $(ARGS)
 
 system-tools: ## Install what the tests of real disks need, as root: mkfs, mount, strace, curl.
 	@scripts/install-system-tools
