@@ -1,6 +1,6 @@
-"""What test_spark_archives.py submits: executors send, and say where they found the package.
+"""What test_spark_archives.py submits: executors write, and say where they found the package.
 
-archived_job.py URL QUEUE
+archived_job.py HOST:PORT QUEUE rows|source
 """
 
 from __future__ import annotations
@@ -10,19 +10,27 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from pyspark.sql import SparkSession
+from spoolrack.spark import register, write_partition
 
 
-def send(numbers: Iterable[int]) -> Iterator[str]:
+def where(_: Iterable[object]) -> Iterator[str]:
     import spoolrack
 
-    with spoolrack.connect(url, timeout=60) as client:
-        client.queue(queue).send_many([str(number).encode() for number in numbers])
     yield spoolrack.__file__
 
 
 if __name__ == "__main__":
-    url, queue = sys.argv[1:]
+    endpoint, queue, way = sys.argv[1:]
     spark = SparkSession.builder.getOrCreate()
-    found = spark.sparkContext.parallelize(range(20), 4).mapPartitions(send).collect()
-    print(json.dumps(sorted(set(found))))
+    rows = spark.range(20, numPartitions=4).selectExpr("cast(id AS string) AS body")
+    if way == "rows":
+        rows.foreachPartition(write_partition(endpoint, queue))
+    else:
+        register(spark)
+        writer = rows.write.format("spoolrack").mode("append")
+        writer.option("endpoint", endpoint).option("queue", queue).save()
+        # Planned by a process of the driver's, read by an executor's.
+        read = spark.read.format("spoolrack").option("endpoint", endpoint).option("queue", queue)
+        assert read.load().count() == rows.count()
+    print(json.dumps(sorted(set(rows.rdd.mapPartitions(where).collect()))))
     spark.stop()

@@ -72,12 +72,16 @@ def submit(environment: dict[str, str], master: str, *arguments: object, folder:
     return run.stdout
 
 
+def place(queues: RunningServer) -> str:
+    return queues.url.removeprefix("grpc://")
+
+
 def bodies(client: spoolrack.Client) -> set[bytes]:
     return {message.body for message in client.queue("jobs").peek()}
 
 
 @pytest.mark.parametrize("master", [LOCAL, pytest.param(CLUSTER, marks=pytest.mark.slow)])
-def test_executors_send_with_the_wheel_that_came_by_py_files(
+def test_executors_write_and_read_with_the_wheel_that_came_by_py_files(
     wheel: Path, queues: RunningServer, tmp_path: Path, master: str
 ) -> None:
     # Of what comes by --py-files only a .zip, an .egg or a .jar is put on the path.
@@ -89,7 +93,7 @@ def test_executors_send_with_the_wheel_that_came_by_py_files(
         printed = submit(
             environment,
             master,
-            *("--py-files", archive, HERE / "archived_job.py", queues.url, "jobs"),
+            *("--py-files", archive, HERE / "archived_job.py", place(queues), "jobs", "source"),
             folder=tmp_path,
         )
 
@@ -99,7 +103,7 @@ def test_executors_send_with_the_wheel_that_came_by_py_files(
 
 
 @pytest.mark.slow
-def test_executors_send_with_all_they_need_from_an_archive(
+def test_executors_write_with_all_they_need_from_an_archive(
     wheel: Path, queues: RunningServer, tmp_path: Path
 ) -> None:
     packages = Path(site.getsitepackages()[0])
@@ -112,22 +116,20 @@ def test_executors_send_with_all_they_need_from_an_archive(
             shutil.copy(packages / name, library)
     with tarfile.open(tmp_path / "library.tar.gz", "w:gz", compresslevel=1) as archive:
         archive.add(library, ".")
-    # The driver and the executors have pyspark, which is Spark's own, and nothing else.
-    alone = tmp_path / "alone"
-    alone.mkdir()
-    environment = bare(tmp_path, alone)
+    # The executors have pyspark, which is Spark's own, and nothing else; the driver has the package.
+    environment = bare(tmp_path, library)
     with spoolrack.connect(queues.url) as client:
         client.create_queue("jobs")
 
         printed = submit(
             environment,
             CLUSTER,
-            *("--archives", f"{tmp_path}/library.tar.gz#library"),
-            *("--conf", "spark.executorEnv.PYTHONPATH=library"),
-            *(HERE / "archived_job.py", queues.url, "jobs"),
+            *("--archives", f"{tmp_path}/library.tar.gz#shipped"),
+            *("--conf", "spark.executorEnv.PYTHONPATH=shipped"),
+            *(HERE / "archived_job.py", place(queues), "jobs", "rows"),
             folder=tmp_path,
         )
 
         (found,) = json.loads(printed)
-        assert found.endswith("/library/spoolrack/__init__.py")
+        assert found.endswith("/shipped/spoolrack/__init__.py")
         assert bodies(client) == ROWS
