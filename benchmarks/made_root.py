@@ -11,6 +11,7 @@ from spoolrack_store.files import layout
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.ids import first_id_of
 from spoolrack_store.model.names import Batch, Entry, make_token
+from spoolrack_store.model.stage_names import Chunk
 
 
 class MadeRoot:
@@ -50,6 +51,14 @@ class MadeRoot:
         folder = layout.ready(queue, Batch(id=entries[0].id, count=count, receives=receives))
         (self.path / folder).mkdir()
         return self.put(f"{folder}/{entry}" for entry in entries)
+
+    def staged(self, folder: str, queue: str, sent_at: int, count: int) -> int:
+        """One chunk with so many entries, in a folder of `staged/` or `published/`."""
+        (self.path / folder).mkdir(exist_ok=True)
+        entries = [*self.entries(sent_at, count)]
+        chunk = Chunk(number=0, queue=queue, batch=Batch(id=entries[0].id, count=count))
+        (self.path / folder / str(chunk)).mkdir()
+        return self.put(f"{folder}/{chunk}/{entry}" for entry in entries)
 
     def hidden(self, queue: str, sent_at: int, count: int, *, due: int, leased: bool) -> int:
         receives = 1 if leased else 0

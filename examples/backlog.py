@@ -42,6 +42,7 @@ from spoolrack_store.model.names import (
     parse_filed,
     parse_item,
 )
+from spoolrack_store.model.stage_names import Claim, parse_chunk, parse_published, parse_stage_folder
 
 MINUTES: Final = (5, 10, 20, 40, 80, 160, 320, 640, 1280)
 """Ages that end a column; a last one holds what is older."""
@@ -65,6 +66,8 @@ COLUMNS: Final = (
     "queue string, state string, id string, batch string, sent_at timestamp, due timestamp, "
     "size bigint, receives int, is_dead_letter boolean"
 )
+UNSEEN: Final = ("staged", "publishing")
+"""States of messages that are in no queue yet: their ages are no consumer's doing."""
 UNKNOWN: Final = "not a name"
 """The state of what doesn't parse; its id is what it is called."""
 
@@ -106,6 +109,22 @@ class Slice:
             for name in self._list(folder):
                 if self._is_mine(_item_in(name)):
                     yield from self._rows_of_filed(state, name, f"{folder}/{name}")
+        for name in self._list(layout.STAGED):
+            try:
+                is_dropped = parse_stage_folder(name).is_dropped
+            except NotAName:
+                yield from self._unknown_if_mine(name)
+            else:
+                if not is_dropped:
+                    yield from self._rows_of_stage("staged", f"{layout.STAGED}/{name}")
+        for name in self._list(layout.PUBLISHED):
+            try:
+                is_claim = isinstance(parse_published(name), Claim)
+            except NotAName:
+                yield from self._unknown_if_mine(name)
+            else:
+                if is_claim:
+                    yield from self._rows_of_stage("publishing", f"{layout.PUBLISHED}/{name}")
 
     def _is_mine(self, item: str) -> bool:
         return zlib.crc32(item[:ID_LENGTH].encode(errors="surrogateescape")) % self._of == self._number
@@ -126,6 +145,21 @@ class Slice:
             state = "leased"
         for row in self._rows_in(filed.queue, state, filed.item, path):
             yield row if filed.due is None else replace(row, due=filed.due)
+
+    def _rows_of_stage(self, state: str, folder: str) -> Iterator[Row]:
+        for name in self._list(folder):
+            if not self._is_mine(_item_in(_item_in(name))):
+                continue
+            try:
+                chunk = parse_chunk(name)
+            except NotAName:
+                yield _unknown("", name)
+                continue
+            yield from self._rows_in(chunk.queue, state, chunk.batch, f"{folder}/{name}")
+
+    def _unknown_if_mine(self, name: str) -> Iterator[Row]:
+        if self._is_mine(name):
+            yield _unknown("", name)
 
     def _rows_of(self, queue: str, state: str, name: str, path: str) -> Iterator[Row]:
         try:
@@ -268,7 +302,8 @@ def draw_states(heaps: Sequence[Heap], now: int) -> str:
 
 def report(found: Sequence[Heap], now: int) -> str:
     known = [heap for heap in found if heap.state != UNKNOWN]
-    parts = [draw("By age", known), draw_states(found, now)]
+    seen = [heap for heap in known if heap.state not in UNSEEN]
+    parts = [draw("By age", seen), draw_states(found, now)]
     dead = [heap for heap in known if heap.is_dead_letter]
     parts.append(draw("Dead letters", dead) if dead else "No dead letters.")
     return "\n\n".join(parts)

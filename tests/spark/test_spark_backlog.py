@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 import spoolrack
 from pyspark.sql import SparkSession
+from spoolrack_store.files import layout
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.stage_names import Claim, Publication, StageFolder
 
 from benchmarks.made_root import MadeRoot
 from examples.backlog import UNKNOWN, Slice, heaps, names, report
@@ -79,13 +82,28 @@ def test_the_report_is_the_age_of_each_queue_and_its_dead_letters(
     assert dead[2:] == ["TOTAL 4 0 0 0 0 0 4 0 0 0 0", "letters 4 0 0 0 0 0 4 0 0 0 0"]
 
 
+def test_what_is_staged_is_told_apart_and_what_was_dropped_is_not_told(made: MadeRoot) -> None:
+    open_stage = StageFolder(stage="load", due=Millis(NOW))
+    dropped = StageFolder(stage="older", due=Millis(NOW), is_dropped=True)
+    claim = Claim(by=Publication(writer="query", epoch=7), folder=open_stage)
+    made.staged(layout.staged(open_stage), "jobs", NOW, 3)
+    made.staged(layout.staged(dropped), "jobs", NOW, 4)
+    made.staged(layout.published(claim), "jobs", NOW, 5)
+    made.put([layout.published(claim.by)])
+
+    rows = [row for number in range(2) for row in Slice(str(made.path), number, 2).rows()]
+
+    assert Counter(row.state for row in rows) == {"staged": 3, "publishing": 5}
+    assert {row.queue for row in rows} == {"jobs"}
+
+
 def test_what_is_no_name_is_told_and_stops_nothing(made: MadeRoot) -> None:
     made.ready("jobs", NOW, 2)
-    made.put(["queues/jobs/README", "delay/what is this", "new/jobs:0@soon"])
+    made.put(["queues/jobs/README", "delay/what is this", "new/jobs:0@soon", "staged/?", "published/?"])
 
     rows = [*Slice(str(made.path), 0, 1).rows()]
 
-    assert Counter(row.state for row in rows) == {"ready": 2, UNKNOWN: 3}
+    assert Counter(row.state for row in rows) == {"ready": 2, UNKNOWN: 5}
 
 
 @pytest.mark.parametrize("slices", [1, 2, 7])
