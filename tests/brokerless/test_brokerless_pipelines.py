@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from actor import Actor
-from spoolrack import Client, Queue
+from spoolrack import Client, Queue, aio
 from spoolrack.errors import ReservationLost, StageNotFound
 from spoolrack.testing import running_server
 
@@ -95,6 +97,31 @@ def test_an_expired_reservation_of_a_killed_process_comes_back(
     assert again == ["a", "b"]
     with pytest.raises(ReservationLost):
         client.confirm("s", 0)
+
+
+async def test_a_set_that_nobody_was_told_of_is_not_reserved_any_more(
+    client: Client, jobs: Queue, url: str
+) -> None:
+    async with aio.connect(url) as tasks:
+        await tasks.get_queue("jobs")
+        for seq in range(5):
+            jobs.send(str(seq))
+            asking = asyncio.create_task(tasks.queue("jobs").reserve("s", seq, hold=600))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            # The event loop stands still meanwhile: the task doesn't hear of it.
+            for _ in range(1_000):
+                if list(client.reservations(stream="s")):
+                    break
+            # A later commit is answered: so is the reserve.
+            client.create_queue(f"later{seq}")
+            asking.cancel()
+            with suppress(asyncio.CancelledError):
+                await asking
+            (message,) = jobs.receive(wait=STUCK)
+            assert (message.text, message.receive_count) == (str(seq), 1)
+            message.delete()
+            assert list(client.reservations()) == []
 
 
 def test_a_reserve_that_waits_is_woken_by_another_process(
