@@ -205,6 +205,7 @@ class Engine:
         """Work beside others from now on."""
         self.reaper.knows_histories = False
         self.staging.forget()
+        self.reservations.upkeep.forget()
         self.deduplication.others_came()
         self.peers.attach()
 

@@ -73,6 +73,10 @@ class Upkeep:
             if lock is not None:
                 lock.release()
 
+    def forget(self) -> None:
+        """Somebody has come, and may have gone again: what is known may not be all."""
+        self._knows_all = False
+
     def look(self, stream: str = "") -> None:
         """Know what is in `reserved/` at this moment, and change nothing."""
         lock = self._root.folders.hold(layout.RESERVED) if self._root.folders.is_contended else None
