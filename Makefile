@@ -5,7 +5,7 @@
 #   make test ARGS="-k lease"             more arguments for pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-all torture mutants bench-setup bench budget system-tools setup format stubs clean
+.PHONY: help serve test test-all torture mutants bench-setup bench budget pipeline system-tools setup format stubs clean
 
 DATA ?= ./data
 ARGS ?=
@@ -20,11 +20,11 @@ serve: ## Serve the queues in ./data: gRPC on 127.0.0.1:50051, HTTP on 127.0.0.1
 	@exec .venv/bin/spoolrack serve --data "$(DATA)" $(ARGS)
 
 test: ## Run every quick test; what was skipped, and why, is listed at the end.
-	@scripts/set-up dev
+	@scripts/set-up spark
 	@exec .venv/bin/python -m pytest $(ARGS)
 
 test-all: ## Run every test, the slow ones too.
-	@scripts/set-up dev
+	@scripts/set-up spark
 	@exec .venv/bin/python -m pytest --slow $(ARGS)
 
 torture: ## Crash, kill and unplug for MINUTES, and count what was lost; as root on real disks, too.
@@ -47,6 +47,11 @@ budget: ## Count the system calls of each operation, and write them down; a test
 mutants: ## Plant each known bug in a copy of the store, and show which test catches it.
 	@scripts/set-up dev
 	@exec .venv/bin/python tests/mutants/plant.py $(ARGS)
+
+pipeline: ## Run examples/sessions.py in ./pipeline: a log, a queue, Spark, Parquet and a second queue.
+	@scripts/set-up spark
+	@JAVA_HOME="$$(.venv/bin/python scripts/find-java)" PYSPARK_PYTHON="$(CURDIR)/.venv/bin/python" \
+	    .venv/bin/python examples/sessions.py pipeline $(ARGS)
 
 system-tools: ## Install what the tests of real disks need, as root: mkfs, mount, strace, curl.
 	@scripts/install-system-tools

@@ -15,9 +15,21 @@ server for tests.
 """
 
 from . import errors
-from .blocking import Client, Message, MessageStream, Queue, Worker, connect
+from .blocking import (
+    Batch,
+    Client,
+    Message,
+    MessageStream,
+    Queue,
+    QueueBatch,
+    Worker,
+    connect,
+)
 from .errors import SpoolrackError
+from .message import MessageFacts
+from .reservations import Committed, Reservation, ReservationState
 from .retry import RetryPolicy
+from .stages import Published, StagedChunk, StageInfo
 from .values import (
     BlockingMessage,
     ById,
@@ -32,20 +44,29 @@ from .values import (
 )
 
 __all__ = [
+    "Batch",
     "BlockingMessage",
     "ById",
     "Client",
+    "Committed",
     "DeleteResult",
     "Message",
+    "MessageFacts",
     "MessageStream",
     "Outgoing",
+    "Published",
     "Queue",
+    "QueueBatch",
     "QueueCounts",
     "QueueInfo",
     "QueueSettings",
+    "Reservation",
+    "ReservationState",
     "RetryPolicy",
     "SendResult",
     "SpoolrackError",
+    "StageInfo",
+    "StagedChunk",
     "State",
     "VisibilityResult",
     "Worker",

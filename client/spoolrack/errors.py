@@ -101,6 +101,21 @@ class MessageNotFound(SpoolrackError):
     code = "NOT_FOUND"
 
 
+class StageNotFound(SpoolrackError):
+    """There is no stage of this name: it was published, was aborted, has expired, or was never there.
+    Nothing was published."""
+
+    reason = "STAGE_NOT_FOUND"
+    code = "NOT_FOUND"
+
+
+class ReservationNotFound(SpoolrackError):
+    """There is no reservation of this stream and number: it was never made, or is long over."""
+
+    reason = "RESERVATION_NOT_FOUND"
+    code = "NOT_FOUND"
+
+
 class QueueExists(SpoolrackError):
     """A queue of this name exists with other settings."""
 
@@ -113,6 +128,29 @@ class StaleReceipt(SpoolrackError):
 
     reason = "STALE_RECEIPT"
     code = "FAILED_PRECONDITION"
+
+
+class ReservationLost(SpoolrackError):
+    """The hold on the reservation is over, or was released: its messages may be with others now."""
+
+    reason = "RESERVATION_LOST"
+    code = "FAILED_PRECONDITION"
+
+
+class ReservationCommitted(SpoolrackError):
+    """The stream is committed up to this reservation or beyond: its messages are deleted. Whoever asks
+    for it again has gone back in time, as with an old checkpoint."""
+
+    reason = "RESERVATION_COMMITTED"
+    code = "FAILED_PRECONDITION"
+
+
+class TooManyDeduplicationIds(SpoolrackError):
+    """The queue remembers as many deduplication ids as it can: wait until the oldest leave its
+    deduplication_window, or make that shorter."""
+
+    reason = "TOO_MANY_DEDUPLICATION_IDS"
+    code = "RESOURCE_EXHAUSTED"
 
 
 class QueueFull(SpoolrackError):

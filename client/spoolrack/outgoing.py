@@ -19,10 +19,15 @@ def outgoing_of(message: bytes | str | Outgoing) -> Outgoing:
             raise TypeError(
                 f"the attribute {name!r} must be str or bytes, not {type(value).__name__}: encode it"
             )
+    if not isinstance(message.deduplication_id, str):
+        raise TypeError(
+            f"a deduplication_id must be str, not {type(message.deduplication_id).__name__}: encode it"
+        )
     return Outgoing(
         body=body_of(message.body),
         attributes=message.attributes,
         delay=None if message.delay is None else seconds_of(message.delay),
+        deduplication_id=message.deduplication_id,
     )
 
 

@@ -47,6 +47,7 @@ class Settings(TypedDict, total=False):
     max_bytes: int | None
     max_message_size: int | None
     lease_durability: LeaseDurability | None
+    deduplication_window: Seconds | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,8 @@ class QueueSettings:
     max_message_size: int = 1024 * 1024
     """The largest body, in bytes."""
     lease_durability: LeaseDurability = "strict"
+    deduplication_window: float = 300.0
+    """A deduplication id is remembered for so many seconds after the send that first carried it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +116,9 @@ class Outgoing:
     attributes: Attributes = field(default_factory=dict)
     delay: Seconds | None = None
     """Hidden for so long; None takes the queue's delivery delay."""
+    deduplication_id: str = ""
+    """Up to 128 characters. Within the queue's `deduplication_window` a second message with the same is
+    not stored: the answer is the first one's id. Empty: each send is a message of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +172,8 @@ class SendResult:
     id: str | None = None
     sent_ms: int | None = None
     """Unix time in milliseconds."""
+    duplicate: bool = False
+    """Whether it was sent before: the id is that of the first message with its deduplication id."""
     error: SpoolrackError | None = None
 
     @property

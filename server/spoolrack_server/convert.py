@@ -7,6 +7,7 @@ comments in `protos/spoolrack/v1` say.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
@@ -49,6 +50,10 @@ DEFAULT_RECEIVE_BYTES: Final = 4 * MIB
 MAX_RECEIVE_BYTES: Final = 64 * MIB
 MAX_WAIT: Final = HOUR
 
+MAX_DEDUPLICATION_ID: Final = 128
+"""Characters."""
+
+_WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_SECONDS: Final = 315_576_000_000
 """What a `google.protobuf.Duration` may hold: 10,000 years."""
 
@@ -59,7 +64,7 @@ STATES: Final[Mapping[State, pb.MessageState.ValueType]] = {
 }
 _STATES_BACK: Final = {number: state for state, number in STATES.items()}
 
-_DURATIONS: Final = ("visibility_timeout", "delivery_delay", "retention")
+_DURATIONS: Final = ("visibility_timeout", "delivery_delay", "retention", "deduplication_window")
 _DEFAULTS: Final = QueueSettings()
 
 
@@ -122,6 +127,31 @@ def number(value: int, what: str, *, default: int, most: int) -> int:
     if not 0 <= value <= most:
         raise InvalidRequest(what=what, value=value, rule=f"must be from 1 to {most}")
     return value or default
+
+
+def place(value: int, what: str, *, most: int) -> int:
+    """A field that counts from 0, up to `most`."""
+    if not 0 <= value <= most:
+        raise InvalidRequest(what=what, value=value, rule=f"must be from 0 to {most}")
+    return value
+
+
+def word(name: str, what: str, *, most: int) -> str:
+    """A name that its user has chosen and that becomes part of a file's."""
+    if len(name) > most or not _WORD.fullmatch(name):
+        raise InvalidRequest(
+            what=what, value=name, rule=f"must have 1 to {most} letters, digits, '_' and '-'"
+        )
+    return name
+
+
+def deduplication_id(id: str) -> str:
+    """Empty for none."""
+    if len(id) > MAX_DEDUPLICATION_ID:
+        raise InvalidRequest(
+            what="deduplication_id", value=id, rule=f"must have 1 to {MAX_DEDUPLICATION_ID} characters"
+        )
+    return id
 
 
 def check_count(count: int, what: str) -> None:
@@ -207,6 +237,7 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
             lease_durability=pb.LEASE_DURABILITY_RELAXED
             if held.relaxed_leases
             else pb.LEASE_DURABILITY_STRICT,
+            deduplication_window=duration(held.deduplication_window),
         ),
         counts=pb.QueueCounts(
             ready=counts.ready,
@@ -241,6 +272,7 @@ def outgoing(message: pb.OutgoingMessage) -> Outgoing:
         body=message.body,
         attributes=attributes,
         delay=millis(message.delay, "delay", most=MAX_DELAY) if message.HasField("delay") else None,
+        deduplication_id=deduplication_id(message.deduplication_id),
     )
 
 

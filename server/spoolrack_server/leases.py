@@ -1,26 +1,31 @@
 """Leases between the store and a transport: one that no transport took goes back at once.
 
 A receive whose client is gone before the store answers leases nothing, or gives back what it leased;
-a message that couldn't be written to its client is ready again, and the receive isn't counted. Knows
-nothing of gRPC or HTTP.
+a message that couldn't be written to its client is ready again, and the receive isn't counted. The same
+goes for a reservation, unless somebody was told of it: its name may be asked for again. Knows nothing
+of gRPC or HTTP.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.operations import GiveBack, Message, Receive
+from spoolrack_store.model.operations import GiveBack, Message, Receive, Request
+from spoolrack_store.model.reservations import Reservation, Reserve, Unreserve
 from spoolrack_store.store import Store
 
 from .answers import answer
 from .logs import Log
 from .workers import Workers
+
+T = TypeVar("T")
+Undo = Callable[[T], Coroutine[Any, Any, None]]
 
 
 class Leases:
@@ -34,26 +39,39 @@ class Leases:
 
     async def lease(self, request: Receive) -> list[Message]:
         """What the store leases; when the caller is cancelled before, nothing stays leased."""
-        if self._workers.is_bounded:
-            async with self._workers.fetching():
-                messages = await self._lease(replace(request, wait=Millis(0)))
-            if messages or request.wait == 0:
-                return messages
-        # Who waits keeps no worker busy.
-        return await self._lease(request)
+        at_once = replace(request, wait=Millis(0)) if self._workers.is_bounded else None
+        return await self._take(request, at_once, self._give_back)
 
-    async def _lease(self, request: Receive) -> list[Message]:
+    async def reserve(self, request: Reserve) -> Reservation | None:
+        """What the store reserves; when the caller is cancelled before, nothing new stays reserved."""
+        at_once = replace(request, wait=Millis(0)) if self._workers.is_bounded else None
+        return await self._take(request, at_once, self._unreserve)
+
+    async def _take(self, request: Request[T], at_once: Request[T] | None, undo: Undo[T]) -> T:
+        if at_once is not None:
+            async with self._workers.fetching():
+                taken = await self._answer(at_once, undo)
+            if taken or at_once == request:
+                return taken
+        # Who waits keeps no worker busy.
+        return await self._answer(request, undo)
+
+    async def _answer(self, request: Request[T], undo: Undo[T]) -> T:
         future = self._store.submit(request)
         try:
             return await answer(future)
         except asyncio.CancelledError:
             if not future.cancel():
-                self._run(self._give_back_leased(future))
+                self._run(self._undo(future, undo))
             raise
 
     def give_back(self, messages: Sequence[Message]) -> None:
         """Undo leases that no client ever saw. Returns at once: the call they were for is over."""
         self._run(self._give_back(messages))
+
+    def unreserve(self, reservation: Reservation | None) -> None:
+        """The same for a reservation."""
+        self._run(self._unreserve(reservation))
 
     async def close(self) -> None:
         """Return once every lease that goes back is back. Nobody may lease any more."""
@@ -66,12 +84,12 @@ class Leases:
         self._returns.add(task)
         task.add_done_callback(self._returns.discard)
 
-    async def _give_back_leased(self, future: Future[list[Message]]) -> None:
+    async def _undo(self, future: Future[T], undo: Undo[T]) -> None:
         try:
-            messages = await answer(future)
+            taken = await answer(future)
         except StoreError:
             return  # Nothing was leased.
-        await self._give_back(messages)
+        await undo(taken)
 
     async def _give_back(self, messages: Sequence[Message]) -> None:
         receipts = [message.receipt for message in messages if message.receipt is not None]
@@ -83,3 +101,19 @@ class Leases:
         except StoreError as error:
             # They come back when they are due.
             self._log.warning("leases could not be given back", why=str(error), leases=len(receipts))
+
+    async def _unreserve(self, reservation: Reservation | None) -> None:
+        # One that was there before is its first asker's.
+        if reservation is None or not reservation.is_new:
+            return
+        request = Unreserve(stream=reservation.stream, seq=reservation.seq)
+        try:
+            await answer(self._store.submit(request))
+        except StoreError as error:
+            # It is found by its name, or its hold ends.
+            self._log.warning(
+                "a reservation could not be undone",
+                why=str(error),
+                stream=reservation.stream,
+                seq=reservation.seq,
+            )

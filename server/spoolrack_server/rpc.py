@@ -8,7 +8,7 @@ nobody foresaw is logged with its traceback and answered with `INTERNAL_ERROR`, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import grpc
@@ -75,8 +75,10 @@ class Calls:
         while self._running:
             await asyncio.wait(set(self._running))
 
-    def handlers(self, service: object, writes_itself: frozenset[str]) -> grpc.GenericRpcHandler:
-        """The methods of `service`, each by its name in the contract.
+    def handlers(
+        self, parts: Sequence[object], writes_itself: frozenset[str]
+    ) -> grpc.GenericRpcHandler:
+        """The methods of the service, each by its name in the contract, in the part that has it.
 
         Those in `writes_itself` answer by `write` and return None, also where the contract has a
         single response: on the wire, that is a stream of one. So they learn whether the response was
@@ -84,7 +86,7 @@ class Calls:
         """
         found: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         for method in SERVICE.methods:
-            run = self._guarded(getattr(service, method.name), method.name)
+            run = self._guarded(_method(parts, method.name), method.name)
             parse = _parser(method)
             if method.client_streaming:
                 make = grpc.stream_stream_rpc_method_handler
@@ -180,6 +182,12 @@ class Requests:
         if isinstance(request, _Garbage):
             raise _unreadable()
         return request
+
+
+def _method(parts: Sequence[object], name: str) -> Method:
+    (method,) = (getattr(part, name) for part in parts if hasattr(part, name))
+    found: Method = method
+    return found
 
 
 def _unreadable() -> InvalidRequest:

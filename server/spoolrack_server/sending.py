@@ -63,5 +63,9 @@ def _result(answer: Sent | StoreError) -> rpc.SendResult:
     if isinstance(answer, StoreError):
         return rpc.SendResult(error=error_of(answer))
     return rpc.SendResult(
-        sent=rpc.SentMessage(id=answer.id, send_time=convert.timestamp(answer.sent_at))
+        sent=rpc.SentMessage(
+            id=answer.id,
+            send_time=convert.timestamp(answer.sent_at),
+            duplicate=answer.is_duplicate,
+        )
     )

@@ -194,7 +194,7 @@ class Server:
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
         port = ("grpc.so_reuseport", int(self._shares_ports))
         self._grpc = server = grpc.aio.server(options=(*_OPTIONS, port))
-        server.add_generic_rpc_handlers((self._calls.handlers(self._service, WRITES_ITSELF),))
+        server.add_generic_rpc_handlers((self._calls.handlers(self._service.parts, WRITES_ITSELF),))
         health_pb2_grpc.add_HealthServicer_to_server(HealthService(self._health), server)
         reflection.enable_server_reflection(
             (

@@ -1,8 +1,9 @@
 """`QueueService`: each RPC as a request to the store.
 
-A handler checks what the contract bounds, submits to the store and awaits the answer; it never waits
-for a disk in the event loop. What no transport took, because its client was gone, is given back at
-once. Memory is bounded by call: a stream holds one frame, and asks the store for the next when that
+Here are those about queues and messages; those about stages and reservations are parts of their own. A
+handler checks what the contract bounds, submits to the store and awaits the answer; it never
+waits for a disk in the event loop. What no transport took, because its client was gone, is given back
+at once. Memory is bounded by call: a stream holds one frame, and asks the store for the next when that
 one is taken.
 """
 
@@ -10,11 +11,8 @@ one is taken.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model import operations as ops
@@ -25,26 +23,19 @@ from spoolrack_store.store import Store
 
 from . import convert, deleting, sending
 from .answers import answer
+from .asking import FRAME_BYTES, Asking, page_size, page_token
 from .leases import Leases
 from .logs import Log
 from .refill import Refill
+from .reserving import Reserving
 from .rpc import CallIsOver, Context, Requests, write
+from .staging import Staging
 from .status import error_of
 from .streams import Streams
 from .workers import Workers
 
-S = TypeVar("S")
-T = TypeVar("T")
-
-WRITES_ITSELF: Final = frozenset({"Receive"})
+WRITES_ITSELF: Final = frozenset({"Receive", "Reserve"})
 """Unary methods that must know whether their response was taken."""
-
-FRAME_BYTES: Final = 2 * 1024 * 1024
-"""Of bodies and attributes in one frame of a stream or one page of a list, but always one message.
-Half of what a gRPC client takes unless it is told otherwise."""
-
-READERS: Final = 4
-"""Threads for what only reads, so that it doesn't wait behind a commit."""
 
 
 class QueueService:
@@ -55,10 +46,16 @@ class QueueService:
         self._workers = workers or Workers(None)
         self._clock = clock
         self._leases = Leases(store, log, self._workers)
-        self._readers = ThreadPoolExecutor(READERS, "spoolrack-read")
+        self._asking = Asking(store, self._workers)
+        self._reserving = Reserving(self._asking, self._leases)
         self._draining = False
         self._refills: set[Refill] = set()
         self._streams = Streams()
+
+    @property
+    def parts(self) -> tuple[object, ...]:
+        """What has the handlers, each of them in one."""
+        return self, Staging(self._asking), self._reserving
 
     def drain(self) -> None:
         """End the streams: those of receives now, those of requests when all they took is answered."""
@@ -66,11 +63,12 @@ class QueueService:
         for refill in self._refills:
             refill.stop()
         self._streams.drain()
+        self._reserving.drain()
 
     async def close(self) -> None:
         """Return once every lease that goes back is back. No call may be running any more."""
         await self._leases.close()
-        self._readers.shutdown(wait=False)
+        self._asking.close()
 
     # Queues.
 
@@ -79,19 +77,19 @@ class QueueService:
     ) -> rpc.CreateQueueResponse:
         name = convert.queue_name(request.name)
         settings = convert.settings(request.settings)
-        queue = await self._ask(ops.CreateQueue(name=name, settings=settings))
+        queue = await self._asking.ask(ops.CreateQueue(name=name, settings=settings))
         return rpc.CreateQueueResponse(queue=convert.queue(queue, self._clock.wall()))
 
     async def GetQueue(self, request: rpc.GetQueueRequest, context: Context) -> rpc.GetQueueResponse:
-        queue = await self._read(self._store.queue, convert.queue_name(request.name))
+        queue = await self._asking.look(self._store.queue, convert.queue_name(request.name))
         return rpc.GetQueueResponse(queue=convert.queue(queue, self._clock.wall()))
 
     async def ListQueues(
         self, request: rpc.ListQueuesRequest, context: Context
     ) -> rpc.ListQueuesResponse:
-        size = _page_size(request.page_size)
-        after = request.page_token and _token(convert.queue_name, request.page_token)
-        queues = await self._read(
+        size = page_size(request.page_size)
+        after = page_token(convert.queue_name, request.page_token, "")
+        queues = await self._asking.look(
             partial(self._store.queues, prefix=request.prefix, after=after, limit=size + 1)
         )
         now = self._clock.wall()
@@ -105,19 +103,19 @@ class QueueService:
     ) -> rpc.UpdateQueueResponse:
         name = convert.queue_name(request.name)
         changes = convert.changes(request.settings, request.update_mask)
-        queue = await self._ask(ops.UpdateQueue(name=name, changes=changes))
+        queue = await self._asking.ask(ops.UpdateQueue(name=name, changes=changes))
         return rpc.UpdateQueueResponse(queue=convert.queue(queue, self._clock.wall()))
 
     async def DeleteQueue(
         self, request: rpc.DeleteQueueRequest, context: Context
     ) -> rpc.DeleteQueueResponse:
-        await self._ask(ops.DeleteQueue(name=convert.queue_name(request.name)))
+        await self._asking.ask(ops.DeleteQueue(name=convert.queue_name(request.name)))
         return rpc.DeleteQueueResponse()
 
     async def PurgeQueue(
         self, request: rpc.PurgeQueueRequest, context: Context
     ) -> rpc.PurgeQueueResponse:
-        purged = await self._ask(ops.Purge(queue=convert.queue_name(request.name)))
+        purged = await self._asking.ask(ops.Purge(queue=convert.queue_name(request.name)))
         return rpc.PurgeQueueResponse(purged=purged)
 
     # Sends.
@@ -220,7 +218,7 @@ class QueueService:
         queue = convert.queue_name(request.queue)
         convert.check_count(len(request.changes), "changes")
         refused, valid = convert.each(convert.change, request.changes)
-        answers = iter(await self._ask(ops.ChangeVisibility(queue=queue, changes=valid)))
+        answers = iter(await self._asking.ask(ops.ChangeVisibility(queue=queue, changes=valid)))
         response = rpc.ChangeVisibilityResponse()
         for error in refused:
             answer = next(answers) if error is None else error
@@ -238,18 +236,18 @@ class QueueService:
         self, request: rpc.GetMessageRequest, context: Context
     ) -> rpc.GetMessageResponse:
         queue, id = convert.queue_name(request.queue), convert.message_id(request.id)
-        message = await self._read(self._store.message, queue, id)
+        message = await self._asking.look(self._store.message, queue, id)
         return rpc.GetMessageResponse(message=convert.message(message))
 
     async def ListMessages(
         self, request: rpc.ListMessagesRequest, context: Context
     ) -> rpc.ListMessagesResponse:
-        messages, token = await self._read(
+        messages, token = await self._asking.look(
             self._page,
             convert.queue_name(request.queue),
             convert.states(request.states),
-            request.page_token and _token(convert.message_id, request.page_token),
-            _page_size(request.page_size),
+            page_token(convert.message_id, request.page_token, ""),
+            page_size(request.page_size),
             request.max_body_bytes if request.max_body_bytes >= 0 else None,
         )
         return rpc.ListMessagesResponse(
@@ -276,22 +274,3 @@ class QueueService:
         # The next page begins after what this one shows: what moved or was passed over is seen again.
         more = bool(page) and found[-1].id > page[-1].id
         return page, page[-1].id if more else ""
-
-    async def _read(self, look: Callable[..., T], *of: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._readers, look, *of)
-
-    async def _ask(self, request: ops.Request[T]) -> T:
-        return await answer(self._store.submit(request))
-
-
-def _page_size(size: int) -> int:
-    return convert.number(size, "page_size", default=convert.DEFAULT_PAGE, most=convert.MAX_COUNT)
-
-
-def _token(check: Callable[[str], str], token: str) -> str:
-    try:
-        return check(token)
-    except StoreError as error:
-        raise InvalidRequest(
-            what="page_token", value=token, rule="must be the next_page_token of the page before"
-        ) from error

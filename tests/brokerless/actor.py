@@ -77,9 +77,26 @@ def act(url: str, uid: int, gid: int) -> None:
         "jobs": client.queue("jobs"),
         "spoolrack": spoolrack,
         "os": os,
+        "filled": filled,
+        "staged": staged,
         "act": lambda: obey(at_hand),
     }
     obey(at_hand)
+
+
+def filled(batch: Any, messages: int) -> None:
+    """Begin a batch, and leave it open."""
+    batch.__enter__()
+    for number in range(messages):
+        batch.send(str(number))
+
+
+def staged(batch: Any, messages: int) -> str:
+    """The stage of a batch that is staged and not published."""
+    with batch:
+        for number in range(messages):
+            batch.send(str(number))
+    return str(batch.stage)
 
 
 def obey(at_hand: dict[str, Any]) -> None:

@@ -36,11 +36,13 @@ COMMANDS = list(commands(program))
 def test_the_commands_are_all_there() -> None:
     assert {path[0] for path in COMMANDS} == {
         *("serve", "mover", "reaper", "send", "receive", "delete", "release", "queues", "peek", "top"),
-        *("bench", "fsck", "export", "import"),
+        *("bench", "fsck", "export", "import", "stages", "reservations"),
     }
     assert {path[1] for path in COMMANDS if path[0] == "queues"} == {
         *("create", "list", "show", "set", "delete", "purge")
     }
+    assert {path[1] for path in COMMANDS if path[0] == "stages"} == {"list", "publish", "abort"}
+    assert {path[1] for path in COMMANDS if path[0] == "reservations"} == {"list", "show", "release"}
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

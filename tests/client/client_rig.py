@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from itertools import count
 from random import Random
 
 import spoolrack
@@ -16,6 +17,8 @@ from spoolrack.runtime import Tasks, Threads
 QUICK = RetryPolicy(first=0.0, most=0.0)
 """Repeats at once."""
 LOOKS = 10_000
+_SEEDS = count(1)
+"""Two clients must not choose the same names."""
 
 
 class MemoryTime(Threads):
@@ -38,7 +41,7 @@ def memory_client(
     runtime = Threads() if runtime is None else runtime
     transport = MemoryTransport(memory, runtime)
     return spoolrack.Client(
-        aio.Client(transport, runtime, timeout=timeout, retry=retry, random=Random(1))
+        aio.Client(transport, runtime, timeout=timeout, retry=retry, random=Random(next(_SEEDS)))
     )
 
 
@@ -47,7 +50,7 @@ def memory_aio_client(
 ) -> aio.Client:
     runtime = Tasks()
     transport = MemoryTransport(memory, runtime)
-    return aio.Client(transport, runtime, timeout=timeout, retry=retry, random=Random(1))
+    return aio.Client(transport, runtime, timeout=timeout, retry=retry, random=Random(next(_SEEDS)))
 
 
 def until(what: Callable[[], bool]) -> None:

@@ -77,9 +77,31 @@ class Box:
     created_ms: int
     version: int = 1
     messages: dict[str, Held] = field(default_factory=dict)
+    sent_before: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Id and time of the first message with each deduplication id."""
 
     def in_order(self) -> list[Held]:
         return sorted(self.messages.values(), key=lambda held: held.id)
+
+
+@dataclass
+class StagedMessages:
+    """A stage: what each chunk holds for which queue, with the delays."""
+
+    due_ms: int
+    chunks: dict[int, list[tuple[str, Held, float | None]]] = field(default_factory=dict)
+
+
+@dataclass
+class Reserved:
+    """A reservation: messages of a queue, with the tokens of their leases."""
+
+    queue: str
+    tokens: dict[str, str]
+    size: int
+    hold_ms: int
+    due_ms: int
+    reads: int = 0
 
 
 class Memory:
@@ -92,9 +114,16 @@ class Memory:
         self.waiting: set[Signal] = set()
         self.failures: deque[SpoolrackError] = deque()
         """Each is raised by one call, in order, before it does anything."""
+        self._failing: dict[str, deque[Exception]] = {}
+        self._losing: dict[str, deque[Exception]] = {}
         self.calls: list[tuple[str, int]] = []
         """What was called, and with how many items."""
         self.streams: set[MemoryDeliveries] = set()
+        self.stages: dict[str, StagedMessages] = {}
+        self.epochs: dict[str, int] = {}
+        """The last one of each writer."""
+        self.reserved: dict[tuple[str, int], Reserved] = {}
+        self.committed: dict[str, int] = {}
         self._serial = 0
 
     def advance(self, millis: int) -> None:
@@ -121,6 +150,21 @@ class Memory:
             self.calls.append((name, items))
             if self.failures:
                 raise self.failures.popleft()
+            if self._failing.get(name):
+                raise self._failing[name].popleft()
+
+    def fail(self, name: str, *errors: Exception) -> None:
+        """Let the next calls of this kind raise these errors, before they do anything."""
+        self._failing[name] = deque(errors)
+
+    def lose(self, name: str, *errors: Exception) -> None:
+        """Let them raise these errors after they did all: their answers are lost."""
+        self._losing[name] = deque(errors)
+
+    def answered(self, name: str) -> None:
+        with self.lock:
+            if self._losing.get(name):
+                raise self._losing[name].popleft()
 
     def box(self, name: str) -> Box:
         if name not in self.boxes:

@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from memory import PAGE, Box, Held, Memory, MemoryDeliveries
+from memory_reserving import MemoryReserving
+from memory_staging import MemoryStaging, refusal_of
 from spoolrack.errors import (
-    AttributesTooLarge,
     ClientClosed,
     MessageNotFound,
-    MessageTooLarge,
     QueueExists,
     QueueFull,
     SpoolrackError,
@@ -44,6 +44,8 @@ class MemoryTransport:
     def __init__(self, memory: Memory, runtime: Runtime) -> None:
         self._memory = memory
         self._runtime = runtime
+        self.staging = MemoryStaging(memory)
+        self.reserving = MemoryReserving(memory, runtime)
 
     @property
     def target(self) -> str:
@@ -143,10 +145,13 @@ class MemoryTransport:
         assert isinstance(message.body, bytes)
         settings = box.settings
         held = Held(memory.new_id(), message.body, dict(message.attributes), memory.now_ms)
-        if len(message.body) > settings.max_message_size:
-            return SendResult(error=MessageTooLarge())
-        if held.size - len(held.body) > 64 * 1024:
-            return SendResult(error=AttributesTooLarge())
+        refused = refusal_of(held, settings)
+        if refused is not None:
+            return SendResult(error=refused)
+        key = message.deduplication_id
+        first, first_ms = box.sent_before.get(key, ("", 0))
+        if first and first_ms + settings.deduplication_window * 1_000 > memory.now_ms:
+            return SendResult(id=first, sent_ms=first_ms, duplicate=True)
         total = held.size + sum(other.size for other in box.messages.values())
         if (settings.max_messages and len(box.messages) >= settings.max_messages) or (
             settings.max_bytes and total > settings.max_bytes
@@ -155,6 +160,8 @@ class MemoryTransport:
         delay = settings.delivery_delay if message.delay is None else seconds_of(message.delay)
         held.due_ms = memory.now_ms + round(delay * 1_000) if delay else None
         box.messages[held.id] = held
+        if key:
+            box.sent_before[key] = (held.id, held.sent_ms)
         return SendResult(id=held.id, sent_ms=held.sent_ms)
 
     async def receive(
@@ -267,4 +274,5 @@ class MemoryTransport:
             )
 
     async def close(self) -> None:
+        self.reserving.close()
         self._memory.break_connections(ClientClosed())

@@ -45,6 +45,8 @@ class OddServer:
     def __init__(self, talk: Talk | None = None) -> None:
         self.calls: list[str] = []
         """The methods that were called, a stream once."""
+        self.cancels = 0
+        """So many deletes are ended as by a server that stops."""
         self._talk = talk
         self._server = grpc.server(ThreadPoolExecutor(32))
         self._server.add_generic_rpc_handlers((self._handler(),))
@@ -71,8 +73,11 @@ class OddServer:
         self.calls.append("Send")
         return rpc.SendResponse(results=_ids(request.messages))
 
-    def _delete(self, request: rpc.DeleteRequest, _: grpc.ServicerContext) -> rpc.DeleteResponse:
+    def _delete(self, request: rpc.DeleteRequest, context: grpc.ServicerContext) -> rpc.DeleteResponse:
         self.calls.append("Delete")
+        if self.cancels:
+            self.cancels -= 1
+            context.abort(grpc.StatusCode.CANCELLED, "")
         return rpc.DeleteResponse(results=[rpc.DeleteResult() for _ in request.targets])
 
     def _stream_send(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:

@@ -177,6 +177,13 @@ def test_what_a_broken_stream_carried_is_sent_again(connect: Connect, code: str)
         assert server.calls == ["StreamSend"] * 4
 
 
+def test_a_call_that_a_stopping_server_has_cancelled_is_made_again(connect: Connect) -> None:
+    with odd_server() as server:
+        server.cancels = 2
+        connect(server.url, retry=QUICK).delete("receipt").result(PATIENCE)
+        assert server.calls == ["Delete"] * 3
+
+
 def test_a_server_that_ends_a_stream_as_if_all_was_done_is_asked_again(connect: Connect) -> None:
     ends = [True, False]
 

@@ -209,6 +209,11 @@ class Hearing:
 
     def _staged(self, request: Stage, outcome: object) -> None:
         stages, bodies = self.fates.stages, tuple(each.body for each in request.messages)
+        due = stages.dues.get(request.stage, (0, 0))[0]
+        is_over = bool(due) and stages.may_be_over(request.stage, self._now.wall, self._now.monotonic)
+        if isinstance(outcome, Staged) and outcome.expires_at != due and is_over:
+            # The last one of this name has expired while nobody looked, since the disk failed.
+            stages.staged.pop(request.stage, None)
         chunks = stages.staged.get(request.stage, {})
         if isinstance(outcome, Staged) and not outcome.is_repeated:
             if request.chunk in chunks:

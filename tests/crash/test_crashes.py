@@ -55,6 +55,20 @@ KNOWN = {
     "ids in a purged queue, whose new folder was there and the old one lost": (
         "plot 1 any-subset syncfs strict 2; send-id q 1 5 0; crash 5 none whole; purge q"
     ),
+    "a publication to a queue that was made in the same commit, and is lost": (
+        "plot 1 any-subset fsync strict 2; stage t 2 d 1 0 + send d 7 5 0; delete-queue d; reap; "
+        "stage s 0 q 1 0; crash 5 only=14 whole; publish 0 2 st + create d"
+    ),
+    "a stage that could not be read at first was made a second time": (
+        "plot 459 any-subset syncfs strict 2; delete 0 held 5 3 + stage s 2 q 3 0 + "
+        "change 0 held 0 0 60000; send q 7 0 0 + receive 0 q 2 30000; receive 0 q 2 30000; "
+        "crash 1 only= zeros; later 30000; fail EIO 2 1 some=721055679; later 30000; "
+        "delete 0 held 1 0 + stage s 0 d 1 0; heal"
+    ),
+    "what is published late, and could not be listed after its move": (
+        "plot 1 any-subset syncfs strict 2; stage s 0 q 2 0; publish 0 1 s; stage s 0 q 2 0; "
+        "stage s 1 d 1 10000; stage t 0 q 1 0; fail EIO 9 1 kill; publish 0 1 st; heal"
+    ),
     "settings that were written and not synced, and the older ones dropped for them": (
         "plot 1 any-subset fsync strict 2; crash 0/written kill; update q 60000; crash 0 all empty"
     ),

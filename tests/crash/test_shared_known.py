@@ -7,6 +7,10 @@ from acts import parse_history
 from shrinking import tell_any
 
 KNOWN = {
+    "ids of one that died, whose heir had told of them before another came": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send q 1 5 0; b: apply send-id q 3 5 1; open b; "
+        "a: apply delete-id q 0 1; b: send-id q 2 0 2; a: receive 0 q 1 0; b: send-id q 1 0 2"
+    ),
     "a send to a queue that had been deleted, in one commit with one to another queue": (
         "plot 1 any-subset syncfs strict 2 of 2; b: deafen; a: delete-queue d + update q 10000; "
         "b: send q 2 0 0 + send d 1 5 0; b: create d; open b"

@@ -74,6 +74,39 @@ def litter(root: Path, queue: str, outside: Outside) -> None:
     (root / "owners" / "abc").symlink_to(outside.secret)
 
 
+def litter_pipelines(root: Path, queue: str, outside: Outside) -> None:
+    """The same for the folders of stages, reservations and deduplication ids."""
+    due = "@9999999999999"
+    chunk = f"0:{queue}:{uuid(800)},n1"
+    for where in ("staged", "published", "reserved", "keys"):
+        _nonsense(root / where, outside)
+    staged = root / "staged"
+    (staged / f"linked{due}").symlink_to(outside.folder)
+    (staged / f"file{due}").write_bytes(b"no folder")
+    os.mkfifo(staged / f"pipe{due}")
+    (staged / f"empty{due}").mkdir()
+    (staged / f"within{due}").mkdir()
+    _nonsense(staged / f"within{due}", outside)
+    (staged / f"within{due}" / chunk).symlink_to(outside.batch)
+    (staged / f"deep{due}" / chunk).mkdir(parents=True)
+    (staged / f"deep{due}" / chunk / tagged(801)).symlink_to(outside.secret)
+    published = root / "published"
+    for number, stage in enumerate(("", f".claimed{due}")):
+        (published / f"linked.{number}{stage}").symlink_to(outside.folder if stage else outside.secret)
+        (published / f"text.{number}{stage}").write_bytes(b"{}\n")
+        os.mkfifo(published / f"pipe.{number}{stage}")
+        (published / f"folder.{number}{stage}").mkdir()
+    for end in ("", due):
+        (root / "reserved" / f"linked.0{end}").symlink_to(outside.secret)
+        (root / "reserved" / f"text.0{end}").write_bytes(b"[1, 2")
+        os.mkfifo(root / "reserved" / f"pipe.0{end}")
+        (root / "reserved" / f"folder.0{end}").mkdir()
+    (root / "keys" / "linked.1").symlink_to(outside.secret)
+    (root / "keys" / "text.1").write_bytes(b"\xff" * 1_000_000 + b"\n../../outside:x,k\n\0\n")
+    os.mkfifo(root / "keys" / "pipe.1")
+    (root / "keys" / "folder.1").mkdir()
+
+
 def _names(start: int) -> list[str]:
     return [
         *(tagged(start + 1), uuid(start + 2), f"{uuid(start + 3)},n1", uuid(start + 4)),

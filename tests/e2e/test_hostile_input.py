@@ -305,7 +305,7 @@ def test_a_foreign_file_in_a_folder_does_not_stop_a_start(crew: Crew, tmp_path: 
     outside = Outside(tmp_path / "outside")
     first = Served(crew, tmp_path / "root")
     first.stop()
-    for folder in ("staged", "published", "owners", "config", "quarantine"):
+    for folder in ("staged", "published", "reserved", "keys", "owners", "config", "quarantine"):
         (tmp_path / "root" / folder / tagged(1)).symlink_to(outside.secret)
         (tmp_path / "root" / folder / "folder").mkdir()
     first.restart()

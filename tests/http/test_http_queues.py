@@ -76,6 +76,7 @@ SETTINGS: dict[str, Any] = {
     "max_bytes": 1_000_000,
     "max_message_size": 500,
     "lease_durability": "relaxed",
+    "deduplication_window": 60.5,
 }
 
 

@@ -63,6 +63,8 @@ def test_a_span_that_cannot_be_is_refused_by_the_name_of_its_field(span: Duratio
 def test_a_setting_that_is_no_valid_span_is_refused_by_its_name(span: Duration) -> None:
     with pytest.raises(InvalidSetting, match="retention"):
         convert.settings(pb.QueueSettings(retention=span))
+    with pytest.raises(InvalidSetting, match="deduplication_window"):
+        convert.settings(pb.QueueSettings(deduplication_window=span))
 
 
 def test_settings_that_are_absent_have_their_defaults() -> None:
@@ -80,6 +82,7 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
         max_bytes=6,
         max_message_size=7,
         lease_durability=pb.LEASE_DURABILITY_RELAXED,
+        deduplication_window=Duration(seconds=8),
     )
     assert {field.name for field, _ in given.ListFields()} == {
         field.name for field in pb.QueueSettings.DESCRIPTOR.fields
@@ -95,6 +98,7 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
         max_bytes=6,
         max_message_size=7,
         relaxed_leases=True,
+        deduplication_window=Millis(8_000),
     )
     assert convert.queue(queue_with(held), Millis(0)).settings == given
 
@@ -169,6 +173,34 @@ def test_a_message_to_be_sent_keeps_text_apart_from_bytes() -> None:
         body=b"\0\xff", attributes={"text": "", "binary": b"\xff"}, delay=Millis(0)
     )
     assert convert.outgoing(pb.OutgoingMessage()).delay is None
+
+
+def test_a_deduplication_id_has_up_to_128_characters_of_any_kind() -> None:
+    for id in ("", "x", "\N{SNAKE}" * 128, "../" * 42, "\0"):
+        assert convert.outgoing(pb.OutgoingMessage(deduplication_id=id)).deduplication_id == id
+    with pytest.raises(InvalidRequest, match="deduplication_id"):
+        convert.outgoing(pb.OutgoingMessage(deduplication_id="x" * 129))
+
+
+@pytest.mark.parametrize(
+    "name", ["", "x" * 11, "a/b", "..", ".", "a.b", "a\0", "a\n", "ä", "a@1", "a,b", "a:b", "a~", " a"]
+)
+def test_a_word_that_could_not_be_part_of_a_files_name_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest, match="stage"):
+        convert.word(name, "stage", most=10)
+
+
+@pytest.mark.parametrize("name", ["a", "-", "_", "0", "Stage_1-2", "x" * 10])
+def test_a_word_is_of_letters_digits_underscores_and_dashes(name: str) -> None:
+    assert convert.word(name, "stage", most=10) == name
+
+
+def test_what_counts_from_zero_is_neither_negative_nor_too_large() -> None:
+    assert convert.place(0, "chunk", most=9) == 0
+    assert convert.place(9, "chunk", most=9) == 9
+    for wrong in (-1, 10):
+        with pytest.raises(InvalidRequest, match="chunk"):
+            convert.place(wrong, "chunk", most=9)
 
 
 def test_an_attribute_without_a_value_is_refused() -> None:

@@ -83,7 +83,7 @@ async def test_a_mistake_of_the_server_is_logged_with_its_traceback_and_tells_th
     stream = io.StringIO()
     server = grpc.aio.server()
     server.add_generic_rpc_handlers(
-        (Calls(make_log(stream=stream)).handlers(Service(), frozenset({"Receive"})),)
+        (Calls(make_log(stream=stream)).handlers([Service()], frozenset({"Receive"})),)
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -11,11 +11,14 @@ from typing import Any
 import aiohttp
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from reservation_rig import asked
 from server_rig import LONG, Client, connected
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack.v1.staging_pb2 import StageRequest
 from spoolrack_server.server import Server
 from spoolrack_store.model.operations import Receive, Request, Send
+from spoolrack_store.model.staging import Stage
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 
@@ -28,7 +31,7 @@ class Counted(Store):
 
     def submit(self, request: Request[Any]) -> Future[Any]:
         kind = type(request)
-        if kind is Send or (isinstance(request, Receive) and request.wait == 0):
+        if kind in (Send, Stage) or (isinstance(request, Receive) and request.wait == 0):
             self.at_once[kind] = self.at_once.get(kind, 0) + 1
             self.most[kind] = max(self.most.get(kind, 0), self.at_once[kind])
             future = super().submit(request)
@@ -115,3 +118,27 @@ async def test_a_stream_of_sends_gets_its_turns_and_its_order(
     assert store.most == {Send: 2}
     found = await client.receive(100, wait=Duration())
     assert [int(message.body) for message in found] == [n for n in range(100) if n % 10]
+
+
+async def test_a_reserve_that_waits_keeps_no_worker_busy(
+    bounded: tuple[Server, Client, Counted],
+) -> None:
+    _, client, _ = bounded
+    await client.create()
+    waiting = [client.stub.Reserve(asked(seq, max_messages=1, wait=LONG)) for seq in range(10)]
+    assert await client.receive() == []
+    assert not (await client.stub.Reserve(asked(10))).HasField("reservation")
+    await client.send(*(b"%d" % n for n in range(10)))
+    assert [(await call).reservation.messages for call in waiting] == [1] * 10
+
+
+async def test_chunks_wait_for_a_worker_as_sends_do(bounded: tuple[Server, Client, Counted]) -> None:
+    _, client, store = bounded
+    await client.create()
+    messages = [pb.OutgoingMessage(body=b"x")]
+    calls = [
+        client.stub.Stage(StageRequest(stage="s", chunk=chunk, queue="q", messages=messages))
+        for chunk in range(20)
+    ]
+    assert [(await call).messages for call in calls] == [1] * 20
+    assert store.most == {Stage: 2}

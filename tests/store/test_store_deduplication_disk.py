@@ -9,6 +9,7 @@ from deduplication_rig import WINDOW, a_root, create, names_in, reap, send
 from engine_rig import EngineRig
 from faulty_disk import FaultyDisk
 from memory_disk import MemoryDisk
+from spoolrack_store.engine.beliefs import MARGIN
 from spoolrack_store.files.segments import SEGMENT_BYTES
 from spoolrack_store.model import keys
 from spoolrack_store.model.operations import (
@@ -43,7 +44,7 @@ def test_a_message_carries_its_key_in_its_name_and_a_segment_keeps_it() -> None:
 def test_messages_without_ids_and_those_whose_window_is_over_leave_no_line() -> None:
     rig = a_root()
     ids = [each.id for each in send(rig, "a", "")]
-    rig.clock.advance(WINDOW)
+    rig.clock.advance(WINDOW + MARGIN)
     rig.commit(Delete(queue="q", targets=[ById(id) for id in ids]))
     reap(rig)
 

@@ -266,3 +266,21 @@ def test_segments_of_the_dead_are_unlinked_by_the_living_and_those_of_the_living
     wait()
     assert segments.paths() == []
     assert [each.is_duplicate for each in send(other, "c", "c")] == [False, True]
+
+
+def test_a_reaper_whose_clock_is_fast_forgets_no_id_that_others_may_ask_for(several: Several) -> None:
+    slow = several.join()
+    create(slow)
+    several.clock.step_wall(900)
+    fast_clock, several.clock = several.clock, ManualClock(wall=Millis(1_700_000_000_000))
+    slow.die()
+    slow = several.join()
+    fast = EngineRig(several.disk, seed=99, watch=several.disk.watch, clock=fast_clock)
+    first = send(slow, "a")
+    fast.commit(Delete(queue="q", targets=[ById(first[0].id)]))
+    for clock in (fast_clock, several.clock):
+        clock.advance(300_000 - 1)
+    fast.engine.reaper.reap(100)
+    slow.die()
+
+    assert names(send(several.join(), "a")) == names(first)

@@ -63,6 +63,7 @@ FLOORS = {
         holds=(
             *("spoolrack.transports.over_folder", "spoolrack.transports.folder_calls"),
             *("spoolrack.transports.folder_stores", "spoolrack.transports.folder_values"),
+            *("spoolrack.transports.folder_staging", "spoolrack.transports.folder_reserving"),
         ),
         sees=("client", "store", "files", "model"),
     ),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-FOLDERS = (".ci", "benchmarks", "client", "protos", "scripts", "server", "tests")
+FOLDERS = (".ci", "benchmarks", "client", "examples", "protos", "scripts", "server", "tests")
 GENERATED = CHECKOUT / "client" / "spoolrack" / "v1"
 CODE = {"", ".py", ".pyi", ".proto", ".sh"}
 LONGEST = 400

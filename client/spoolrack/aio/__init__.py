@@ -12,6 +12,7 @@ event loop in which it was made, and, like all of asyncio, to one thread.
 """
 
 from ..stream import EnvelopeStream
+from .batch import Batch, QueueBatch
 from .client import Client, connect
 from .message import (
     Message,
@@ -25,11 +26,13 @@ from .queue import Queue
 from .worker import Worker, WorkerCore
 
 __all__ = [
+    "Batch",
     "Client",
     "EnvelopeStream",
     "Message",
     "MessageStream",
     "Queue",
+    "QueueBatch",
     "Worker",
     "WorkerCore",
     "connect",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import fields
 from datetime import timedelta
 from random import Random
@@ -11,11 +12,25 @@ from typing import Any, Final, Self, Unpack
 
 from ..calling import Calling
 from ..errors import InvalidSetting, QueueNotFound
+from ..message import MessageFacts
+from ..outgoing import outgoing_of
+from ..reading import Reading
+from ..reservations import Committed, Reservation
 from ..retry import RetryPolicy
 from ..runtime import Runtime, Tasks
+from ..stages import BatchOptions, Published, StagedChunk, StageInfo
 from ..transports import Transport
 from ..transports.opening import open_transport
-from ..values import QueueInfo, QueueSettings, Seconds, Settings
+from ..values import (
+    Envelope,
+    Outgoing,
+    QueueInfo,
+    QueueSettings,
+    Seconds,
+    Settings,
+    optional_seconds,
+)
+from .batch import Batch
 from .queue import Queue
 
 _KNOWN: Final = {setting.name: setting.default for setting in fields(QueueSettings)}
@@ -114,6 +129,137 @@ class Client:
         """Delete all messages of a queue, leased and delayed ones too; returns how many."""
         transport = self._calling.transport
         return await self._calling.ask(lambda left: transport.purge_queue(name, timeout=left), timeout)
+
+    def batch(self, **options: Unpack[BatchOptions]) -> Batch:
+        """Messages for several queues that appear together: see `spoolrack.Client.batch`."""
+        return Batch(self._calling, **options)
+
+    async def stage(
+        self,
+        stage: str,
+        chunk: int,
+        queue: str,
+        messages: Iterable[bytes | str | Outgoing],
+        *,
+        time_to_live: Seconds | None = None,
+        timeout: Seconds | None = None,
+    ) -> StagedChunk:
+        """Store one chunk of a stage, all of it or nothing: see `spoolrack.Client.stage`."""
+        outgoing = [outgoing_of(message) for message in messages]
+        staging, lives = self._calling.transport.staging, optional_seconds(time_to_live)
+        return await self._calling.ask(
+            lambda left: staging.stage(stage, chunk, queue, outgoing, time_to_live=lives, timeout=left),
+            timeout,
+        )
+
+    async def publish(
+        self,
+        writer: str,
+        epoch: int,
+        stages: Iterable[str],
+        *,
+        memory: Seconds | None = None,
+        timeout: Seconds | None = None,
+    ) -> Published:
+        """Make all messages of the stages appear, or none: see `spoolrack.Client.publish`."""
+        names, remembered = list(stages), optional_seconds(memory)
+        staging = self._calling.transport.staging
+        return await self._calling.ask(
+            lambda left: staging.publish(writer, epoch, names, memory=remembered, timeout=left), timeout
+        )
+
+    async def abort(self, stage: str, *, timeout: Seconds | None = None) -> int:
+        """Drop a stage; returns how many messages it had. 0: there is none, which is a success."""
+        staging = self._calling.transport.staging
+        return await self._calling.ask(lambda left: staging.abort(stage, timeout=left), timeout)
+
+    async def stages(self, *, timeout: Seconds | None = None) -> AsyncIterator[StageInfo]:
+        """All stages, by name. `timeout` is for each page of them."""
+        staging = self._calling.transport.staging
+        token = ""
+        while True:
+            after = token
+            page = await self._calling.ask(
+                lambda left, after=after: staging.list_stages(  # type: ignore[misc]
+                    token=after, limit=0, timeout=left
+                ),
+                timeout,
+            )
+            for stage in page.stages:
+                yield stage
+            if not page.next_token:
+                return
+            token = page.next_token
+
+    async def confirm(
+        self,
+        stream: str,
+        seq: int,
+        hold: Seconds | None = None,
+        *,
+        timeout: Seconds | None = None,
+    ) -> Reservation:
+        """Hold a reservation for so long from now on: see `spoolrack.Client.confirm`."""
+        reserving, span = self._calling.transport.reserving, optional_seconds(hold)
+        return await self._calling.ask(
+            lambda left: reserving.confirm(stream, seq, hold=span, timeout=left), timeout
+        )
+
+    async def read_reservation(
+        self,
+        stream: str,
+        seq: int,
+        begin: int = 0,
+        end: int | None = None,
+        *,
+        timeout: Seconds | None = None,
+    ) -> AsyncIterator[MessageFacts]:
+        """The messages of a reservation: see `spoolrack.Client.read_reservation`."""
+        async with aclosing(self.read_envelopes(stream, seq, begin, end, timeout=timeout)) as envelopes:
+            async for envelope in envelopes:
+                yield MessageFacts(envelope, "")
+
+    def read_envelopes(
+        self, stream: str, seq: int, begin: int, end: int | None, *, timeout: Seconds | None
+    ) -> AsyncGenerator[Envelope, None]:
+        return Reading(self._calling, stream, seq, begin=begin, end=end, timeout=timeout).envelopes()
+
+    async def commit_reservations(
+        self, stream: str, up_to: int, *, timeout: Seconds | None = None
+    ) -> Committed:
+        """Delete the messages of a stream's sets up to a number: see
+        `spoolrack.Client.commit_reservations`."""
+        reserving = self._calling.transport.reserving
+        return await self._calling.ask(
+            lambda left: reserving.commit(stream, up_to, timeout=left), timeout
+        )
+
+    async def release_reservation(
+        self, stream: str, seq: int, *, timeout: Seconds | None = None
+    ) -> None:
+        """Give the messages of a reservation back: see `spoolrack.Client.release_reservation`."""
+        reserving = self._calling.transport.reserving
+        await self._calling.ask(lambda left: reserving.release(stream, seq, timeout=left), timeout)
+
+    async def reservations(
+        self, queue: str = "", stream: str = "", *, timeout: Seconds | None = None
+    ) -> AsyncIterator[Reservation]:
+        """The reservations of a queue, of a stream, or all. `timeout` is for each page of them."""
+        reserving = self._calling.transport.reserving
+        token = ""
+        while True:
+            after = token
+            page = await self._calling.ask(
+                lambda left, after=after: reserving.list_reservations(  # type: ignore[misc]
+                    queue=queue, stream=stream, token=after, limit=0, timeout=left
+                ),
+                timeout,
+            )
+            for reservation in page.reservations:
+                yield reservation
+            if not page.next_token:
+                return
+            token = page.next_token
 
     async def close(self) -> None:
         """End the streams and what else is under way, and close the connection. Any number of times."""

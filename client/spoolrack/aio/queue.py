@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import datetime
-from typing import cast
+from typing import Unpack, cast
 
 from ..calling import Calling
 from ..coalesce import Coalescer
 from ..errors import MessageNotFound, SpoolrackError, StaleReceipt
 from ..message import MessageFacts
 from ..outgoing import chunks_of, outgoing_of, size_of
+from ..reservations import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
+from ..stages import BatchOptions
 from ..stream import EnvelopeStream
 from ..values import (
-    MAX_BATCH,
     Attributes,
     ById,
     ByReceipt,
     DeleteResult,
     Envelope,
-    MessagePage,
     Outgoing,
     Seconds,
     SendResult,
@@ -30,7 +30,9 @@ from ..values import (
     optional_seconds,
     seconds_of,
 )
+from .batch import QueueBatch
 from .message import Message, MessageStream, receipt_of
+from .peeking import peek_envelopes
 from .worker import Worker, WorkerCore
 
 
@@ -67,10 +69,18 @@ class Queue:
         *,
         attributes: Attributes | None = None,
         delay: Seconds | None = None,
+        deduplication_id: str = "",
         timeout: Seconds | None = None,
     ) -> str:
         """Send a message; returns its id once it is on stable media: see `spoolrack.Queue.send`."""
-        message = outgoing_of(Outgoing(body=body, attributes=attributes or {}, delay=delay))
+        message = outgoing_of(
+            Outgoing(
+                body=body,
+                attributes=attributes or {},
+                delay=delay,
+                deduplication_id=deduplication_id,
+            )
+        )
 
         async def once(deadline: float) -> str:
             result = await self._sends.submit(message, deadline)
@@ -92,6 +102,10 @@ class Queue:
             lambda error: SendResult(error=error),
             timeout,
         )
+
+    def batch(self, **options: Unpack[BatchOptions]) -> QueueBatch:
+        """Messages for this queue that appear together: see `spoolrack.Client.batch`."""
+        return QueueBatch(self, **options)
 
     async def receive(
         self,
@@ -127,6 +141,36 @@ class Queue:
                 max_messages=max_messages,
                 wait=max(0.0, waits_until - calling.runtime.monotonic()),
                 visibility_timeout=visibility,
+                timeout=left,
+            ),
+            patience,
+        )
+
+    async def reserve(
+        self,
+        stream: str,
+        seq: int,
+        *,
+        max_messages: int = DEFAULT_RESERVED,
+        max_bytes: int = DEFAULT_RESERVED_BYTES,
+        hold: Seconds | None = None,
+        wait: Seconds = 0.0,
+        timeout: Seconds | None = None,
+    ) -> Reservation | None:
+        """Lease messages under a name: see `spoolrack.Queue.reserve`."""
+        calling = self._calling
+        waits = seconds_of(wait)
+        patience = waits + (calling.timeout if timeout is None else seconds_of(timeout))
+        waits_until = calling.runtime.monotonic() + waits
+        return await calling.ask(
+            lambda left: calling.transport.reserving.reserve(
+                self._name,
+                stream,
+                seq,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                hold=optional_seconds(hold),
+                wait=max(0.0, waits_until - calling.runtime.monotonic()),
                 timeout=left,
             ),
             patience,
@@ -281,40 +325,15 @@ class Queue:
         limit: int | None,
         timeout: Seconds | None,
     ) -> AsyncIterator[Envelope]:
-        wanted = frozenset(map(State, [states] if isinstance(states, str) else states))
-        token = ""
-        left_over = limit
-        while left_over is None or left_over > 0:
-            page = await self._page(wanted, max_body_bytes, left_over, token, timeout)
-            for envelope in page.messages[:left_over]:
-                yield envelope
-            if left_over is not None:
-                left_over -= len(page.messages)
-            if not page.next_token:
-                return
-            token = page.next_token
-
-    async def _page(
-        self,
-        states: frozenset[State],
-        max_body_bytes: int | None,
-        limit: int | None,
-        token: str,
-        timeout: Seconds | None,
-    ) -> MessagePage:
-        transport = self._calling.transport
-        return await self._calling.ask(
-            lambda left: transport.list_messages(
-                self._name,
-                states=states,
-                token=token,
-                # 0 leaves the page's size to the other side.
-                limit=0 if limit is None else min(limit, MAX_BATCH),
-                max_body_bytes=max_body_bytes,
-                timeout=left,
-            ),
-            timeout,
-        )
+        async for envelope in peek_envelopes(
+            self._calling,
+            self._name,
+            states,
+            max_body_bytes=max_body_bytes,
+            limit=limit,
+            timeout=timeout,
+        ):
+            yield envelope
 
     def worker(
         self,

@@ -7,8 +7,9 @@ Clients, queues and streams may be shared by threads; concurrent sends to a queu
 must not be taken through a fork: the first use in the child raises `ForkedClient`.
 """
 
+from .batch import Batch, QueueBatch
 from .client import Client, connect
 from .message import Message, MessageStream, Worker
 from .queue import Queue
 
-__all__ = ["Client", "Message", "MessageStream", "Queue", "Worker", "connect"]
+__all__ = ["Batch", "Client", "Message", "MessageStream", "Queue", "QueueBatch", "Worker", "connect"]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
+from typing import Unpack
 
 from .. import aio
+from ..reservations import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
 from ..runtime import run
+from ..stages import BatchOptions
 from ..values import (
     Attributes,
     ById,
@@ -17,6 +20,7 @@ from ..values import (
     State,
     VisibilityResult,
 )
+from .batch import QueueBatch
 from .iterating import blocking_iterator
 from .message import Message, MessageStream, Worker
 
@@ -37,14 +41,25 @@ class Queue:
         *,
         attributes: Attributes | None = None,
         delay: Seconds | None = None,
+        deduplication_id: str = "",
         timeout: Seconds | None = None,
     ) -> str:
         """Send a message; returns its id once it is on stable media.
 
         Repeated where that may help: a full queue or disk is waited for, until `timeout`. If the
-        connection breaks in mid-call the message is sent again, and may then be there twice.
+        connection breaks in mid-call the message is sent again, and may then be there twice; not so
+        with a `deduplication_id`: a second message with the same, within the queue's
+        `deduplication_window`, is not stored, and the first one's id is returned.
         """
-        return run(self._core.send(body, attributes=attributes, delay=delay, timeout=timeout))
+        return run(
+            self._core.send(
+                body,
+                attributes=attributes,
+                delay=delay,
+                deduplication_id=deduplication_id,
+                timeout=timeout,
+            )
+        )
 
     def send_many(
         self, messages: Iterable[bytes | str | Outgoing], *, timeout: Seconds | None = None
@@ -58,6 +73,15 @@ class Queue:
         it, which are not sent. `timeout` is for each call.
         """
         return run(self._core.send_many(messages, timeout=timeout))
+
+    def batch(self, **options: Unpack[BatchOptions]) -> QueueBatch:
+        """Messages for this queue that appear together, or not at all: see `Client.batch`.
+
+        with queue.batch() as batch:
+            batch.send("one")
+            batch.send("two")
+        """
+        return QueueBatch(self._core.batch(**options))
 
     def receive(
         self,
@@ -75,6 +99,37 @@ class Queue:
             )
         )
         return [Message(envelope, self) for envelope in envelopes]
+
+    def reserve(
+        self,
+        stream: str,
+        seq: int,
+        *,
+        max_messages: int = DEFAULT_RESERVED,
+        max_bytes: int = DEFAULT_RESERVED_BYTES,
+        hold: Seconds | None = None,
+        wait: Seconds = 0.0,
+        timeout: Seconds | None = None,
+    ) -> Reservation | None:
+        """Lease messages as the set number `seq` of the reader `stream`; None: there was none within
+        `wait`, and nothing is reserved.
+
+        The same name again gives the same messages, whatever else is asked for, also after a restart,
+        until they are committed (`ReservationCommitted`) or the hold is over (`ReservationLost`). They
+        are held for `hold`, or the queue's visibility timeout; `Client.confirm` holds them longer. At
+        most 100,000 messages, and at least one however large it is.
+        """
+        return run(
+            self._core.reserve(
+                stream,
+                seq,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                hold=hold,
+                wait=wait,
+                timeout=timeout,
+            )
+        )
 
     def messages(
         self,

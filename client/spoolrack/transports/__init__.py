@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from ..reservations import Committed, Reservation, ReservationPage
+from ..stages import Published, StagedChunk, StagePage
 from ..values import (
     DeleteResult,
     Envelope,
@@ -41,8 +43,81 @@ class Deliveries(Protocol):
         """End the stream, and with it a `next` that waits. From any thread, any number of times."""
 
 
+class Pages(Protocol):
+    """Messages of a reservation, some at a time. One reader."""
+
+    async def next(self) -> Sequence[Envelope]:
+        """Messages, in order; none once there are no more."""
+
+    def cancel(self) -> None:
+        """End it early. Any number of times, also after its end."""
+
+
+class Staging(Protocol):
+    """The operations on stages."""
+
+    async def stage(
+        self,
+        stage: str,
+        chunk: int,
+        queue: str,
+        messages: Sequence[Outgoing],
+        *,
+        time_to_live: float | None,
+        timeout: float,
+    ) -> StagedChunk:
+        """Store 1 to 1,000 messages as one chunk, all or none. Bodies are bytes, delays are floats."""
+
+    async def publish(
+        self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
+    ) -> Published: ...
+
+    async def abort(self, stage: str, *, timeout: float) -> int:
+        """Drop a stage; answers how many messages it had."""
+
+    async def list_stages(self, *, token: str, limit: int, timeout: float) -> StagePage:
+        """By name; `limit` 0 leaves the page's size to the other side."""
+
+
+class Reserving(Protocol):
+    """The operations on reservations."""
+
+    async def reserve(
+        self,
+        queue: str,
+        stream: str,
+        seq: int,
+        *,
+        max_messages: int,
+        max_bytes: int,
+        hold: float | None,
+        wait: float,
+        timeout: float,
+    ) -> Reservation | None:
+        """Lease messages under a name, or find them so leased; None: there was none in time."""
+
+    async def confirm(
+        self, stream: str, seq: int, *, hold: float | None, timeout: float
+    ) -> Reservation: ...
+
+    def read(self, stream: str, seq: int, *, begin: int, end: int) -> Pages:
+        """The messages from the place `begin` to before `end`; 0 is the end of the set."""
+
+    async def commit(self, stream: str, up_to: int, *, timeout: float) -> Committed: ...
+
+    async def release(self, stream: str, seq: int, *, timeout: float) -> None: ...
+
+    async def list_reservations(
+        self, *, queue: str, stream: str, token: str, limit: int, timeout: float
+    ) -> ReservationPage:
+        """By stream and number; no queue, or no stream, means all."""
+
+
 class Transport(Protocol):
     """The operations of a store. Safe for use from several threads, or several tasks of one loop."""
+
+    staging: Staging
+    reserving: Reserving
 
     @property
     def target(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from spoolrack_store.model.errors import Draining, StoreError
 from spoolrack_store.model.operations import GiveBack, Message, Receive, Request
+from spoolrack_store.model.reservations import Reservation, Reserve, Unreserve
 from spoolrack_store.store import Store
 
 from ..errors import ClientClosed, RootUnusable, SpoolrackError, Timeout
@@ -34,12 +35,12 @@ class FolderCalls:
         self._suspends = isinstance(runtime, Tasks)
         self._beside = Beside(runtime)
         self._lock = threading.Lock()
-        self._receives: set[Future[list[Message]]] = set()
-        """Those that somebody waits for."""
+        self._waiting: set[Future[Any]] = set()
+        """Receives and reserves that somebody waits for."""
         self._closed = False
 
     async def ask(self, request: Request[Answer], timeout: float, *, make: bool = False) -> Answer:
-        """The answer to anything but a receive. `make`: see `Share.store`."""
+        """The answer to what doesn't wait in the store. `make`: see `Share.store`."""
         store = await self._store(timeout, make=make)
         future = store.submit(request)
         try:
@@ -52,7 +53,7 @@ class FolderCalls:
             raise Timeout(f"No answer from {self.target} within {timeout:.3g} s: {done}.")
         return self._result(future)
 
-    async def look(self, question: Callable[[Store], Answer], timeout: float) -> Answer:
+    async def look(self, question: Callable[[Store], Answer], timeout: float | None) -> Answer:
         """The answer to a question that waits for no commit, but perhaps for the disk."""
         store = await self._store(timeout)
         try:
@@ -68,13 +69,13 @@ class FolderCalls:
         """The store, whatever time it takes to open it."""
         return await self._store(None)
 
-    def begin(self, store: Store, request: Receive) -> Future[list[Message]]:
-        """A receive under way, for `leased` to wait for. It can be cancelled."""
+    def begin(self, store: Store, request: Request[Answer]) -> Future[Answer]:
+        """What may wait in the store, under way. It can be cancelled, and is at the end."""
         with self._lock:
             if self._closed:
                 raise ClientClosed()
             future = store.submit(request)
-            self._receives.add(future)
+            self._waiting.add(future)
         return future
 
     async def leased(
@@ -90,14 +91,30 @@ class FolderCalls:
             raise
         finally:
             with self._lock:
-                self._receives.discard(future)
+                self._waiting.discard(future)
+        return self._result(future)
+
+    async def reserve(self, request: Reserve, timeout: float) -> Reservation | None:
+        """What was reserved; if that is told to nobody, it is not reserved any more."""
+        store = await self._store(timeout)
+        future = self.begin(store, request)
+        try:
+            if not await self._landed(future, timeout):
+                raise Timeout(f"No answer from {self.target} within {timeout:.3g} s.")
+        except BaseException:
+            if not future.cancel():
+                future.add_done_callback(lambda done: _unreserve(store, done))
+            raise
+        finally:
+            with self._lock:
+                self._waiting.discard(future)
         return self._result(future)
 
     async def close(self) -> None:
         with self._lock:
             self._closed = True
-            receives = list(self._receives)
-        for future in receives:
+            waiting = list(self._waiting)
+        for future in waiting:
             future.cancel()
         await self._beside.do(self.share.leave)
 
@@ -152,3 +169,12 @@ def _give_back(store: Store, done: Future[list[Message]]) -> None:
     receipts = [message.receipt for message in messages if message.receipt is not None]
     if receipts:
         store.submit(GiveBack(queue=messages[0].queue, receipts=receipts))
+
+
+def _unreserve(store: Store, done: Future[Reservation | None]) -> None:
+    """Undo a reservation that nobody was told of. If that fails, it is found by its name."""
+    if done.cancelled() or done.exception() is not None:
+        return
+    made = done.result()
+    if made is not None and made.is_new:
+        store.submit(Unreserve(stream=made.stream, seq=made.seq))

@@ -166,6 +166,7 @@ def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
             max_bytes=held.max_bytes,
             max_message_size=held.max_message_size,
             lease_durability="relaxed" if held.relaxed_leases else "strict",
+            deduplication_window=held.deduplication_window / 1_000,
         ),
         counts=QueueCounts(
             ready=counts.ready,
@@ -189,7 +190,12 @@ def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
 def outgoing(message: Outgoing) -> ops.Outgoing:
     """A message whose body is bytes and whose delay is seconds."""
     delay = optional_millis(cast("float | None", message.delay))
-    return ops.Outgoing(body=cast(bytes, message.body), attributes=message.attributes, delay=delay)
+    return ops.Outgoing(
+        body=cast(bytes, message.body),
+        attributes=message.attributes,
+        delay=delay,
+        deduplication_id=message.deduplication_id,
+    )
 
 
 def envelope(message: ops.Message) -> Envelope:
@@ -246,7 +252,7 @@ def error(failure: StoreError) -> SpoolrackError:
 def send_result(answer: ops.Sent | StoreError) -> SendResult:
     if isinstance(answer, StoreError):
         return SendResult(error=error(answer))
-    return SendResult(id=answer.id, sent_ms=answer.sent_at)
+    return SendResult(id=answer.id, sent_ms=answer.sent_at, duplicate=answer.is_duplicate)
 
 
 def delete_result(answer: StoreError | None) -> DeleteResult:

@@ -64,7 +64,11 @@ class Calls(Protocol):
 class Frames(Protocol):
     """The responses of a streaming call."""
 
-    async def next(self) -> Any: ...
+    async def next(self) -> Any:
+        """The next one, of a call that has no end."""
+
+    async def next_or_end(self) -> Any | None:
+        """The next one; None at the end."""
 
     def connected(self) -> bool: ...
 
@@ -80,6 +84,7 @@ class ThreadCalls:
 
     def __init__(self, target: str) -> None:
         self._target = target
+        self.is_closed = False
         self.channel = grpc.insecure_channel(target, options=OPTIONS)
         self.stub: QueueServiceStub = QueueServiceStub(self.channel)
 
@@ -89,28 +94,37 @@ class ThreadCalls:
         try:
             return cast(Answer, method(request, timeout=timeout))
         except grpc.RpcError as error:
-            raise error_from(error, self._target, timeout) from None
+            raise error_from(error, self._target, timeout, is_ours=self.is_closed) from None
         except ValueError as error:
             # gRPC's word for a channel that was closed meanwhile.
             raise ClientClosed() from error
 
     def frames(self, method: Callable[..., Any], request: Any) -> Frames:
         try:
-            return ThreadFrames(method(request), self._target)
+            return ThreadFrames(method(request), self._target, self)
         except ValueError as error:
             raise ClientClosed() from error
 
     async def close(self) -> None:
+        self.is_closed = True
         self.channel.close()
 
 
 class ThreadFrames:
-    def __init__(self, call: Any, target: str) -> None:
+    def __init__(self, call: Any, target: str, calls: ThreadCalls) -> None:
         self._call = call
         self._target = target
+        self._calls = calls
         self._taken_up = False
+        self._cancelled = False
 
     async def next(self) -> Any:
+        frame = await self.next_or_end()
+        if frame is None:
+            raise ended(self._target)
+        return frame
+
+    async def next_or_end(self) -> Any | None:
         try:
             if not self._taken_up:
                 # The server's first sign: it comes long before a frame if the queue is empty.
@@ -118,14 +132,16 @@ class ThreadFrames:
                 self._taken_up = self._call.is_active()
             return next(self._call)
         except StopIteration:
-            raise ended(self._target) from None
+            return None
         except grpc.RpcError as error:
-            raise error_from(error, self._target) from None
+            is_ours = self._cancelled or self._calls.is_closed
+            raise error_from(error, self._target, is_ours=is_ours) from None
 
     def connected(self) -> bool:
         return self._taken_up
 
     def cancel(self) -> None:
+        self._cancelled = True
         self._call.cancel()
 
 
@@ -134,6 +150,7 @@ class TaskCalls:
 
     def __init__(self, target: str) -> None:
         self._target = target
+        self.is_closed = False
         self._channel = grpc.aio.insecure_channel(target, options=OPTIONS)
         self.stub: QueueServiceStub = QueueServiceStub(self._channel)
 
@@ -143,43 +160,50 @@ class TaskCalls:
         try:
             return await cast(Awaitable[Answer], method(request, timeout=timeout))
         except grpc.aio.AioRpcError as error:
-            raise error_from(error, self._target, timeout) from None
+            raise error_from(error, self._target, timeout, is_ours=self.is_closed) from None
         except grpc.aio.UsageError as error:
             raise ClientClosed() from error
 
     def frames(self, method: Callable[..., Any], request: Any) -> Frames:
         try:
-            return TaskFrames(method(request), self._target)
+            return TaskFrames(method(request), self._target, self)
         except grpc.aio.UsageError as error:
             raise ClientClosed() from error
 
     async def close(self) -> None:
+        self.is_closed = True
         await self._channel.close()
 
 
 class TaskFrames:
-    def __init__(self, call: Any, target: str) -> None:
+    def __init__(self, call: Any, target: str, calls: TaskCalls) -> None:
         self._call = call
         self._target = target
+        self._calls = calls
         self._taken_up = False
         self._cancelled = False
 
     async def next(self) -> Any:
+        frame = await self.next_or_end()
+        if frame is None:
+            raise ended(self._target)
+        return frame
+
+    async def next_or_end(self) -> Any | None:
         try:
             if not self._taken_up:
                 await self._call.initial_metadata()
                 self._taken_up = not self._call.done()
             frame = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise error_from(error, self._target) from None
+            is_ours = self._cancelled or self._calls.is_closed
+            raise error_from(error, self._target, is_ours=is_ours) from None
         except asyncio.CancelledError:
             if self._cancelled:
                 # gRPC's answer to a cancelled call; nobody has cancelled our task.
                 raise ClientClosed("The stream was closed.") from None
             raise
-        if frame is grpc.aio.EOF:
-            raise ended(self._target)
-        return frame
+        return None if frame is grpc.aio.EOF else frame
 
     def connected(self) -> bool:
         return self._taken_up
@@ -194,8 +218,13 @@ def ended(target: str) -> SpoolrackError:
     return Unreachable(f"The server at {target} ended the stream.")
 
 
-def error_from(error: Any, target: str, timeout: float | None = None) -> SpoolrackError:
-    """What a failed call means: the server's reason if it gave one, else gRPC's code."""
+def error_from(
+    error: Any, target: str, timeout: float | None = None, *, is_ours: bool = True
+) -> SpoolrackError:
+    """What a failed call means: the server's reason if it gave one, else gRPC's code.
+
+    `is_ours`: whether a cancelled call may have been cancelled on this side.
+    """
     info, retry_delay = _details(error)
     text = error.details() or ""
     if info is not None and info.domain == DOMAIN:
@@ -207,6 +236,9 @@ def error_from(error: Any, target: str, timeout: float | None = None) -> Spoolra
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             within = "" if timeout is None else f" within {timeout:.3g} s"
             return Timeout(f"No answer from {target}{within}: it may have taken place all the same.")
+        case grpc.StatusCode.CANCELLED if not is_ours:
+            # By a server that stops: it may have done what was asked, or not have looked at it.
+            return Unreachable(f"The server at {target} has ended the call.")
         case grpc.StatusCode.CANCELLED:
             return ClientClosed("The call was cancelled: its client or its stream was closed.")
         case grpc.StatusCode.RESOURCE_EXHAUSTED:

@@ -31,7 +31,7 @@ from ..values import (
     moment_of,
 )
 
-_SPANS: Final = frozenset({"visibility_timeout", "delivery_delay", "retention"})
+_SPANS: Final = frozenset({"visibility_timeout", "delivery_delay", "retention", "deduplication_window"})
 _DURABILITIES: Final[Mapping[object, pb.LeaseDurability.ValueType]] = {
     "strict": pb.LEASE_DURABILITY_STRICT,
     "relaxed": pb.LEASE_DURABILITY_RELAXED,
@@ -58,7 +58,7 @@ def _seconds(span: Duration) -> float:
     return span.seconds + span.nanos / 1e9
 
 
-def _millis(moment: Timestamp) -> int:
+def millis(moment: Timestamp) -> int:
     return moment.seconds * 1_000 + moment.nanos // 1_000_000
 
 
@@ -102,6 +102,8 @@ def queue_info(queue: pb.Queue) -> QueueInfo:
             max_bytes=held.max_bytes,
             max_message_size=held.max_message_size,
             lease_durability=durability,
+            # 0 of an older server, which has none.
+            deduplication_window=_seconds(held.deduplication_window),
         ),
         counts=QueueCounts(
             ready=counts.ready,
@@ -110,7 +112,7 @@ def queue_info(queue: pb.Queue) -> QueueInfo:
             bytes=counts.bytes,
             oldest_age=_seconds(counts.oldest_age) if counts.HasField("oldest_age") else None,
         ),
-        create_time=moment_of(_millis(queue.create_time)),
+        create_time=moment_of(millis(queue.create_time)),
         version=queue.version,
         blocking_message=BlockingMessage(
             id=blocking.id, receive_count=blocking.receive_count, why=blocking.why
@@ -124,7 +126,7 @@ def queue_info(queue: pb.Queue) -> QueueInfo:
 
 
 def outgoing(message: Outgoing) -> pb.OutgoingMessage:
-    sent = pb.OutgoingMessage(body=cast(bytes, message.body))
+    sent = pb.OutgoingMessage(body=cast(bytes, message.body), deduplication_id=message.deduplication_id)
     for name, value in message.attributes.items():
         if isinstance(value, str):
             sent.attributes[name].string_value = value
@@ -142,12 +144,12 @@ def envelope(message: pb.Message) -> Envelope:
         # Most have none, and to look takes less than to walk through nothing.
         attributes=_attributes(message) if message.attributes else {},
         size=message.size,
-        sent_ms=_millis(message.send_time),
+        sent_ms=millis(message.send_time),
         receive_count=message.receive_count,
-        first_receive_ms=_millis(message.first_receive_time)
+        first_receive_ms=millis(message.first_receive_time)
         if message.HasField("first_receive_time")
         else None,
-        due_ms=_millis(message.due_time) if message.HasField("due_time") else None,
+        due_ms=millis(message.due_time) if message.HasField("due_time") else None,
         receipt=message.receipt,
         state=_STATES_BACK.get(message.state, State.READY),
     )
@@ -196,7 +198,7 @@ def send_result(result: rpc.SendResult) -> SendResult:
     if result.HasField("error"):
         return SendResult(error=error(result.error))
     sent = result.sent
-    return SendResult(id=sent.id, sent_ms=_millis(sent.send_time))
+    return SendResult(id=sent.id, sent_ms=millis(sent.send_time), duplicate=sent.duplicate)
 
 
 def delete_result(result: rpc.DeleteResult) -> DeleteResult:
@@ -205,6 +207,6 @@ def delete_result(result: rpc.DeleteResult) -> DeleteResult:
 
 def visibility_result(result: rpc.ChangeVisibilityResult) -> VisibilityResult:
     return VisibilityResult(
-        lease_end=moment_of(_millis(result.due_time)) if result.HasField("due_time") else None,
+        lease_end=moment_of(millis(result.due_time)) if result.HasField("due_time") else None,
         error=error(result.error) if result.HasField("error") else None,
     )

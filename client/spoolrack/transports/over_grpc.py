@@ -26,9 +26,12 @@ from ..values import (
     VisibilityChange,
     VisibilityResult,
 )
+from . import Reserving, Staging
 from . import grpc_values as convert
 from .grpc_calls import Frames, ThreadCalls, open_calls
 from .grpc_own import OwnStreams, is_usable
+from .grpc_reserving import GrpcReserving
+from .grpc_staging import GrpcStaging
 from .grpc_streams import Asks, NotKnown, RequestStream
 
 LARGE: Final = 1024 * 1024
@@ -60,6 +63,8 @@ class GrpcTransport:
         self._address = address
         self._calls = open_calls(address, runtime)
         self._stub = self._calls.stub
+        self.staging: Staging = GrpcStaging(self._calls)
+        self.reserving: Reserving = GrpcReserving(self._calls)
         self._sends: Asks[rpc.StreamSendResponse]
         self._deletes: Asks[rpc.StreamDeleteResponse]
         if isinstance(self._calls, ThreadCalls) and is_usable(self._calls.channel):

@@ -20,8 +20,10 @@ from ..values import (
     VisibilityResult,
 )
 from ..vsqs.content import Content
+from . import Reserving, Staging
 from .beside import Beside
 from .vsqs_calls import Stop, VsqsCalls
+from .vsqs_lacks import NoReservations, NoStages
 from .vsqs_values import Place
 
 
@@ -77,6 +79,8 @@ class VsqsTransport:
     def __init__(self, place: Place, runtime: Runtime) -> None:
         self._calls = VsqsCalls(place)
         self._beside = Beside(runtime)
+        self.staging: Staging = NoStages()
+        self.reserving: Reserving = NoReservations()
 
     @property
     def target(self) -> str:

@@ -36,7 +36,7 @@ def place_of(url: str) -> Place:
     path = unquote(parts.path).rstrip("/")
     if parts.netloc or not path.startswith("/") or parts.fragment or "\0" in path:
         raise InvalidUrl(f"{url!r} names no folder: use {FORM}, an absolute path.")
-    settings = QueueSettings(max_message_size=0)
+    settings = QueueSettings(max_message_size=0, deduplication_window=0.0)
     for name, text in parse_qsl(parts.query, keep_blank_values=True):
         match name:
             case "capacity" if text.isascii() and text.isdecimal() and int(text) > 0:
@@ -75,6 +75,10 @@ def refusal_of(message: Outgoing) -> SpoolrackError | None:
         return Unsupported("A vsqs message has no attributes: put them into the body.")
     if message.delay is not None and seconds_of(message.delay) > 0:
         return Unsupported("A vsqs message can't be delayed.")
+    if message.deduplication_id:
+        return Unsupported(
+            "A vsqs folder remembers no deduplication_id: a repeated send may be there twice."
+        )
     return None
 
 

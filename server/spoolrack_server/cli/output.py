@@ -16,7 +16,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Final
 
-from spoolrack import Message, QueueInfo
+from spoolrack import MessageFacts, QueueInfo, Reservation, StageInfo
 
 PROGRAM: Final = "spoolrack"
 
@@ -47,9 +47,11 @@ def tell(line: str) -> None:
     sys.stderr.flush()
 
 
-def message_line(message: Message, queue: str) -> bytes:
+def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
     """A message as a line of JSON; bodies and attributes that aren't text are base64."""
-    fields: dict[str, object] = {"id": message.id, "queue": queue}
+    fields: dict[str, object] = {"id": message.id}
+    if queue is not None:
+        fields["queue"] = queue
     try:
         fields["body"] = message.body.decode()
     except UnicodeDecodeError:
@@ -69,7 +71,7 @@ def message_line(message: Message, queue: str) -> bytes:
     return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
 
 
-def binary_attributes(message: Message) -> dict[str, str]:
+def binary_attributes(message: MessageFacts) -> dict[str, str]:
     return {
         name: base64.b64encode(value).decode()
         for name, value in message.attributes.items()
@@ -89,6 +91,25 @@ def queue_json(info: QueueInfo, indent: int | None = None) -> str:
         "blocking_message": None if blocking is None else asdict(blocking),
     }
     return json.dumps(fields, indent=indent)
+
+
+def stage_json(stage: StageInfo) -> str:
+    """A stage as a JSON object."""
+    return json.dumps(
+        {
+            "name": stage.name,
+            "chunks": stage.chunks,
+            "messages": dict(stage.messages),
+            "expires": _moment(stage.expire_time),
+        }
+    )
+
+
+def reservation_json(reservation: Reservation) -> str:
+    """A reservation as a JSON object."""
+    fields = {**asdict(reservation), "expires": _moment(reservation.expire_time)}
+    del fields["expire_time"]
+    return json.dumps(fields)
 
 
 def _moment(moment: datetime | None) -> str | None:

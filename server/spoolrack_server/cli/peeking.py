@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 import click
-from spoolrack import Message, Queue, State
+from spoolrack import Message, MessageFacts, Queue, State
 
 from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK
@@ -58,7 +58,7 @@ def command(
     with reach.quick() as client:
         found = _look(client.queue(queue), ids, max, state, SHOWN * 4 if is_table else None)
         if is_table:
-            return _print_table(list(found))
+            return print_table(list(found))
         output = Output()
         seen = 0
         for message in found:
@@ -75,7 +75,8 @@ def _look(
     return queue.peek(states, max_body_bytes=body_bytes, limit=most or None)
 
 
-def _print_table(messages: list[Message]) -> int:
+def print_table(messages: Sequence[MessageFacts]) -> int:
+    """The messages in columns; answers the exit code."""
     if not messages:
         return NOTHING
     now = datetime.now(UTC)
@@ -99,7 +100,7 @@ def _since(moment: datetime, now: datetime) -> float:
     return max(0.0, (now - moment).total_seconds())
 
 
-def _state(message: Message, now: datetime) -> str:
+def _state(message: MessageFacts, now: datetime) -> str:
     end = message.lease_end
     if message.state is State.READY or end is None:
         return message.state.value

@@ -32,6 +32,8 @@ _COMMANDS: Final = {
     "release": "releasing",
     "queues": "queues",
     "peek": "peeking",
+    "stages": "stages",
+    "reservations": "reservations",
     "top": "top",
     "bench": "benching",
     "export": "exporting",

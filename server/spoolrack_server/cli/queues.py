@@ -45,6 +45,13 @@ def _has_settings(function: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(["strict", "relaxed"]),
             help="Whether a receive is answered only once it is on stable media.",
         ),
+        option(
+            "--deduplication-window",
+            # The usual name would be cut in two in the help.
+            envvar="SPOOLRACK_QUEUES_DEDUPLICATION_WINDOW",
+            type=Span(),
+            help="How long a deduplication id is remembered after its send.",
+        ),
     )
     for each in reversed(options):
         function = each(function)
@@ -131,6 +138,7 @@ def show(reach: Reach, name: str, json: bool) -> None:
         "max bytes": size_text(settings.max_bytes) if settings.max_bytes else _NEVER,
         "max message size": size_text(settings.max_message_size),
         "lease durability": settings.lease_durability,
+        "deduplication": span_text(settings.deduplication_window),
     }
     click.echo(info.name)
     for title, value in shown.items():

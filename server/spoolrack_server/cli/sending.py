@@ -7,11 +7,14 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import click
 from spoolrack import Outgoing
 from spoolrack.errors import QueueExists, QueueNotFound, RootUnusable
+from spoolrack.stages import BatchOptions
 
+from .batching import LineBatch
 from .connecting import Reach, reaches_queues
 from .exits import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
 from .lines import LARGEST, Lines
@@ -39,6 +42,12 @@ STDIN = 0
 )
 @option("--attribute", "-a", metavar="NAME=VALUE", multiple=True, help="May be repeated.")
 @option("--delay", type=Span(), help="Hide the message for so long, such as 30s or 5m.")
+@option(
+    "--deduplication-id",
+    metavar="ID",
+    default="",
+    help="Send it only if no message with this ID was, within the queue's deduplication window.",
+)
 @option("--create", is_flag=True, help="Create the queue if it isn't there.")
 @option(
     "--in-flight",
@@ -47,6 +56,16 @@ STDIN = 0
     show_default=True,
     help="With --lines: calls at one time, each of up to 1,000 lines. More are faster, and the lines' "
     "order is then kept only roughly.",
+)
+@option("--batch", is_flag=True, help="With --lines: send all of them at once, or nothing.")
+@option("--writer", help="With --batch: the name of who sends it. Goes with --epoch.")
+@option(
+    "--epoch", type=click.IntRange(0), help="With --batch: a number that rises with each batch of it."
+)
+@option(
+    "--no-publish",
+    is_flag=True,
+    help="With --batch: leave it in a stage, and print that one's name for 'stages publish'.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither ids, nor counts, nor progress.")
 @reaches_queues
@@ -58,8 +77,13 @@ def command(
     lines: str | None,
     attribute: tuple[str, ...],
     delay: float | None,
+    deduplication_id: str,
     create: bool,
     in_flight: int,
+    batch: bool,
+    writer: str | None,
+    epoch: int | None,
+    no_publish: bool,
     quiet: bool,
 ) -> int:
     """Send BODY to QUEUE, and print the message's id.
@@ -68,26 +92,41 @@ def command(
     media: whatever happens then, it will be delivered.
 
     With --lines, ends with the number of messages that the server has acknowledged; if it is stopped
-    or something fails, it says with which line to go on.
+    or something fails, it says with which line to go on. With --batch, all lines appear at one moment,
+    or none does, whatever happens. A batch with a --writer and an --epoch is sent once: of a writer's
+    epochs each is sent only if it is higher than the last.
     """
     given = [source for source in (body, file, lines) if source is not None]
     if len(given) > 1:
         raise click.UsageError("Choose one of BODY, --file and --lines.")
     message = Outgoing(body=b"", attributes=dict(map(_attribute, attribute)), delay=delay)
+    options = _batch_options(batch, writer, epoch, no_publish, in_flight)
+    if lines is None and options is not None:
+        raise click.UsageError("--batch goes with --lines.")
     if lines is not None:
+        if deduplication_id:
+            raise click.UsageError("--deduplication-id is of one message, and can't go with --lines.")
         if create:
             _ensure(reach, queue)
+        if options is not None:
+            return _send_batch(reach, queue, lines, message, options, quiet)
         return _send_lines(reach, queue, lines, message, in_flight, quiet)
     content = _content(body, file)
     with reach.quick() as client:
-        handle = client.queue(queue)
+        send = partial(
+            client.queue(queue).send,
+            content,
+            attributes=message.attributes,
+            delay=delay,
+            deduplication_id=deduplication_id,
+        )
         try:
-            id = handle.send(content, attributes=message.attributes, delay=delay)
+            id = send()
         except (QueueNotFound, RootUnusable):
             if not create:
                 raise
             _ensure(reach, queue)
-            id = handle.send(content, attributes=message.attributes, delay=delay)
+            id = send()
     if not quiet:
         click.echo(id)
     return OK
@@ -120,6 +159,36 @@ def _content(body: str | None, file: str | None) -> bytes:
     if len(content) > LARGEST:
         raise Failed(f"{name} has more than 64 MiB, and no message may: split it.", BAD_CONTENT)
     return content
+
+
+def _batch_options(
+    batch: bool, writer: str | None, epoch: int | None, no_publish: bool, in_flight: int
+) -> BatchOptions | None:
+    """How the batch is made that was asked for; None if none was."""
+    if not batch:
+        if writer is not None or epoch is not None or no_publish:
+            raise click.UsageError("--writer, --epoch and --no-publish go with --batch.")
+        return None
+    if (writer is None) is not (epoch is None):
+        raise click.UsageError("--writer and --epoch go together.")
+    if no_publish and writer is not None:
+        raise click.UsageError("Without publishing there is no writer: leave --writer out.")
+    return BatchOptions(writer=writer, epoch=epoch, publish=not no_publish, in_flight=in_flight)
+
+
+def _send_batch(
+    reach: Reach, queue: str, name: str, like: Outgoing, options: BatchOptions, quiet: bool
+) -> int:
+    reach.look_at(queue)
+    with (
+        _opened(name) as file,
+        reach.patient() as client,
+        progress_bar(f"Staging for {queue}", _length_of(file), quiet) as advance,
+    ):
+        code, stage = LineBatch(client, queue, like, advance, quiet).send(Lines(file), options)
+    if stage is not None:
+        click.echo(stage)
+    return code
 
 
 def _send_lines(

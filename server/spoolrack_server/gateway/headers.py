@@ -26,13 +26,14 @@ from spoolrack_store.model.names import NotAName, parse_receipt
 from spoolrack_store.model.operations import Message
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 
-from ..convert import MAX_WAIT
+from ..convert import MAX_DEDUPLICATION_ID, MAX_WAIT
 from .errors import RangeNotSatisfiable
 
 TEXT: Final = "x-attribute-"
 BINARY: Final = "x-binary-attribute-"
 KEPT: Final = {"content-type": "Content-Type", "content-encoding": "Content-Encoding"}
 """Attributes that are HTTP's own headers."""
+DEDUPLICATION: Final = "X-Message-Deduplication-Id"
 ANY_BYTES: Final = "application/octet-stream"
 
 _IN_NAMES: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_.")
@@ -167,6 +168,27 @@ def visibility(query: Fields) -> Millis | None:
 def delay(headers: Fields) -> Millis | None:
     """None leaves it to the queue."""
     return _span(headers, "X-Message-Delay", "the header X-Message-Delay", 0, MAX_DELAY)
+
+
+def deduplication_id(headers: Fields) -> str:
+    """Empty for none."""
+    values = headers.getall(DEDUPLICATION, [])
+    if not values:
+        return ""
+    id = _decoded(values[0], DEDUPLICATION)
+    most = MAX_DEDUPLICATION_ID
+    if len(values) > 1 or not 1 <= len(id) <= most or not _is_text(id):
+        raise InvalidRequest(
+            what=f"the header {DEDUPLICATION}",
+            value=", ".join(values),
+            rule=f"must be one id of 1 to {most} characters",
+        )
+    return id
+
+
+def _is_text(text: str) -> bool:
+    # Bytes that are no UTF-8 come as half of a pair of surrogates.
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _span(fields: Fields, name: str, what: str, least: int, most: int) -> Millis | None:

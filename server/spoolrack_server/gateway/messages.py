@@ -43,6 +43,7 @@ class MessageEndpoints:
         queue = name_of(request)
         attributes = headers.attributes_of(request.headers)
         delay = headers.delay(request.headers)
+        deduplication_id = headers.deduplication_id(request.headers)
         limit = SMALL
         if request.content_length is None or request.content_length > SMALL:
             found = await self._asking.look(self._asking.store.queue, queue)
@@ -51,7 +52,12 @@ class MessageEndpoints:
             body = await bodies.read(
                 request, queue=queue, limit=limit, patience=self._asking.patience, share=share
             )
-            message = Outgoing(body=body, attributes=attributes, delay=delay)
+            message = Outgoing(
+                body=body,
+                attributes=attributes,
+                delay=delay,
+                deduplication_id=deduplication_id,
+            )
             async with self._asking.workers.saving():
                 (answer,) = await self._asking.ask(Send(queue=queue, messages=[message]))
         if isinstance(answer, StoreError):
@@ -61,6 +67,8 @@ class MessageEndpoints:
             "X-Message-Send-Time": headers.time_text(answer.sent_at),
             "Location": f"/{queue}/messages/{answer.id}",
         }
+        if answer.is_duplicate:
+            found_at["X-Message-Duplicate"] = "true"
         return web.Response(status=201, headers=found_at)
 
     async def receive(self, request: web.Request) -> web.StreamResponse:

@@ -197,15 +197,19 @@ class Deduplication:
             for path in self._segments.paths():
                 # The news so far are of messages that will be found; or were, before a power cut.
                 self._read_up_to[path] = self._segments.read(path)[1]
-            alive = [
-                (each.filed.queue, each.name)
-                for each in self._arriving.values()
-                # It has written it whole, and may have told nobody: nobody was there.
-                if is_living(self._root.disk, each.filed.item.owner or "")
-            ]
-            learn_beside_others(self.known, self._root, self._segments, alive)
+            learn_beside_others(self.known, self._root, self._segments, self._coming_to_stay())
             self._is_complete = True
         self._read_news()
+
+    def _coming_to_stay(self) -> list[tuple[str, str]]:
+        """The queues and names of what is whole in `new/`: of it others may have been told before."""
+        stays: dict[str, bool] = {}
+        for each in self._arriving.values():
+            if each.path not in stays:
+                owner = each.filed.item.owner or ""
+                # Who lives has written it whole; what the dead have left so, an heir publishes.
+                stays[each.path] = is_living(self._root.disk, owner) or self._is_whole(each)
+        return [(each.filed.queue, each.name) for each in self._arriving.values() if stays[each.path]]
 
     def _look_at_new(self) -> Iterator[tuple[int, _Arriving]]:
         """Those who live have told of what is there; whoever died may not have come to it."""

@@ -84,10 +84,8 @@ class Engine:
         chores: Chores = ALL_CHORES,
         recent_bytes: int = RECENT_BYTES,
     ) -> None:
-        """`watch` tells what others do who have the root open, too; without it, there are none.
-
-        Of what is sent, `recent_bytes` are kept in memory, so that they needn't be read back.
-        """
+        """`watch` tells what others do who have the root open, too; without it, there are none. Of
+        what is sent, `recent_bytes` are kept in memory, so that they needn't be read back."""
         syncer = Syncer(disk)
         ids = IdMaker(clock, random)
         self._root = root = Root(
@@ -298,8 +296,7 @@ class Engine:
         self._finish_own()
         self.staging.tend()
         self.deduplication.tick()
-        if self._root.chores.unlinks:
-            self.reaper.retry()
+        self.reaper.retry()
         try:
             if self._root.chores.adopts:
                 self._adoption.look()

@@ -10,6 +10,7 @@ from ..index.keys import Keys
 from ..model.clock import Millis
 from ..model.keys import first_number_of, id_number, key_in
 from ..model.settings import MAX_WINDOW
+from .beliefs import MARGIN
 from .catalog import Catalog, Live
 from .root import Root
 
@@ -79,11 +80,12 @@ class KnownKeys:
     def is_over(self, queue: str, moment: int) -> bool:
         """Whether nobody asks any more for the key of a message that was sent at this time, and is
         found in this queue. In any thread."""
-        return moment + self.window_of(queue) <= self._root.clock.wall()
+        return moment < self.asked_since(queue)
 
     def asked_since(self, queue: str) -> int:
         """The Unix time of the oldest message in this queue whose key is asked for. In any thread."""
-        return self._root.clock.wall() - self.window_of(queue) + 1
+        # By anybody's clock: what is kept here others may look for.
+        return self._root.clock.wall() - self.window_of(queue) - MARGIN + 1
 
     def window_of(self, queue: str) -> Millis:
         """How long the key of a message is asked for that is found in this queue. In any thread."""

@@ -89,7 +89,11 @@ def vsqs_world() -> Iterator[World]:
 
 WORLDS = {"memory": memory_world, "grpc": grpc_world, "file": folder_world, "vsqs": vsqs_world}
 LACKS = {
-    "vsqs": {"attributes", "delays", "receive counts", "settings", "several queues"},
+    "memory": {"cancelled calls", "validation"},
+    "vsqs": {
+        *("attributes", "delays", "receive counts", "settings", "several queues"),
+        *("cancelled calls", "deduplication", "stages", "reservations", "validation"),
+    },
 }
 
 

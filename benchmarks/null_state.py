@@ -1,0 +1,97 @@
+"""What the null server keeps in memory, and how it is told to a client. Values, and no promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import reservation_pb2 as reserved
+
+
+@dataclass(slots=True)
+class Held:
+    """One message: its id is made when it is first looked at."""
+
+    body: pb.OutgoingMessage
+    sent_at: float
+    id: str
+    receives: int = 0
+
+
+@dataclass(slots=True)
+class Hold:
+    """One reservation."""
+
+    queue: str
+    messages: list[Held]
+    size: int
+    span: float
+    due: float
+    is_lost: bool = False
+    reads: int = 0
+
+
+@dataclass(slots=True)
+class Fault:
+    """Makes calls of one method fail, before or after they took effect."""
+
+    method: str
+    times: int = 1
+    skip: int = 0
+    """So many calls are let be first."""
+    code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE
+    is_after: bool = False
+    action: Callable[[grpc.ServicerContext], None] | None = None
+    """What is done before the call fails: such as the end of who made it."""
+
+
+@dataclass(slots=True)
+class Stage:
+    chunks: dict[int, tuple[str, Sequence[pb.OutgoingMessage]]] = field(default_factory=dict)
+
+
+def message_of(held: Held) -> pb.Message:
+    whole = int(held.sent_at)
+    return pb.Message(
+        id=held.id,
+        body=held.body.body,
+        attributes=held.body.attributes,
+        size=len(held.body.body),
+        send_time=Timestamp(seconds=whole, nanos=int((held.sent_at - whole) * 1e3) * 1_000_000),
+        receive_count=held.receives,
+        state=pb.MESSAGE_STATE_READY,
+    )
+
+
+def reservation_of(name: tuple[str, int], hold: Hold) -> reserved.Reservation:
+    return reserved.Reservation(
+        queue=hold.queue,
+        stream=name[0],
+        seq=name[1],
+        messages=len(hold.messages),
+        bytes=hold.size,
+        expire_time=Timestamp(seconds=int(hold.due)),
+        state=reserved.RESERVATION_STATE_LOST if hold.is_lost else reserved.RESERVATION_STATE_HELD,
+        reads=hold.reads,
+    )
+
+
+def seconds(span: Duration) -> float:
+    return span.seconds + span.nanos / 1e9
+
+
+def refuse(context: grpc.ServicerContext, code: grpc.StatusCode, reason: str, text: str) -> NoReturn:
+    info = AnyMessage()
+    info.Pack(ErrorInfo(reason=reason, domain="spoolrack"))
+    status = Status(code=code.value[0], message=text, details=[info])
+    context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+    context.abort(code, text)
+    raise AssertionError("abort raises")

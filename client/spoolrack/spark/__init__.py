@@ -1,0 +1,36 @@
+"""Spark reads and writes queues: the data source `spoolrack`, and a writer for partitions.
+
+    spark.readStream.format("spoolrack").options(endpoint="queues:50051", queue="jobs").load()
+
+Spark finds the data source by itself where it finds the package `pyspark_spoolrack`; elsewhere
+`register(spark)` tells a session of it. This module loads without pyspark: only what is asked for that
+is Spark's brings it in. `spoolrack` itself never does. docs/spark.md is the way in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .partition import COUNTS, write_batches, write_partition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from .datasource import SpoolrackDataSource
+
+__all__ = ["COUNTS", "SpoolrackDataSource", "register", "write_batches", "write_partition"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("spoolrack")` known to a session that can't find it by itself."""
+    from .datasource import SpoolrackDataSource
+
+    spark.dataSource.register(SpoolrackDataSource)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "SpoolrackDataSource":
+        from .datasource import SpoolrackDataSource
+
+        return SpoolrackDataSource
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

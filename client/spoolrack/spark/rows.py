@@ -1,0 +1,91 @@
+"""From rows to messages. Knows nothing of Spark or Arrow.
+
+What can fail: a row that can't be a message, or columns that are none of ours, are an `InvalidColumn`
+that says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from google.protobuf.duration_pb2 import Duration
+
+from ..errors import InvalidRequest
+from ..v1 import queue_pb2 as pb
+
+WRITTEN: Final = ("body", "attributes", "deduplication_id", "delay_seconds")
+"""The columns of what is written; the first is required."""
+
+Sized: TypeAlias = tuple[pb.OutgoingMessage, int, float | None]
+"""A message, about how many bytes it has, and its delay in seconds where it has one."""
+
+
+class InvalidColumn(InvalidRequest, ValueError):
+    """The rows can't be written as messages."""
+
+
+def check_columns(
+    names: Iterable[str], *, may_deduplicate: bool, must_deduplicate: bool = False
+) -> None:
+    """Raises `InvalidColumn` for columns that nothing can be made of."""
+    given = list(names)
+    if others := [name for name in given if name not in WRITTEN]:
+        raise InvalidColumn(
+            f"The columns {', '.join(others)} can't be written: a queue takes {', '.join(WRITTEN)}. "
+            "Select these, or put the others into the body: to_json(struct(...)) AS body."
+        )
+    if "body" not in given:
+        raise InvalidColumn("The column body is missing: it is what is sent, as binary or string.")
+    if "deduplication_id" in given and not may_deduplicate:
+        raise InvalidColumn(
+            "The column deduplication_id goes with .option('mode', 'direct'), which sends each row by "
+            "itself. Without it all rows of a batch appear together and once, and need no ids."
+        )
+    if "deduplication_id" not in given and must_deduplicate:
+        raise InvalidColumn(
+            "mode 'direct' needs the column deduplication_id, by which a row that comes twice is known."
+        )
+
+
+def message_of(
+    body: Any, attributes: Any, key: Any, delay: Any, *, must_deduplicate: bool = False
+) -> Sized:
+    """One row as a message. `attributes` is a mapping, or pairs as Arrow gives them."""
+    raw = as_bytes(body)
+    message = pb.OutgoingMessage(body=raw)
+    size = len(raw) + 8
+    if attributes:
+        for name, value in attributes.items() if isinstance(attributes, Mapping) else attributes:
+            if isinstance(value, str):
+                message.attributes[name].string_value = value
+            elif isinstance(value, bytes | bytearray):
+                message.attributes[name].binary_value = bytes(value)
+            else:
+                raise InvalidColumn(f"The attribute {name!r} is {value!r}: it must be text or bytes.")
+            size += len(name) + len(value) + 12
+    if key:
+        message.deduplication_id = key
+        size += len(key) + 4
+    elif must_deduplicate:
+        raise InvalidColumn(
+            f"A row has no deduplication_id, and mode 'direct' needs one. Its body: {raw[:80]!r}"
+        )
+    seconds = None if delay is None else float(delay)
+    if seconds is not None:
+        if not 0 <= seconds <= 365 * 86_400:
+            raise InvalidColumn(f"delay_seconds is {delay}: it must be from 0 to 365 days.")
+        whole, nanos = divmod(round(seconds * 1e9), 1_000_000_000)
+        message.delay.CopyFrom(Duration(seconds=whole, nanos=nanos))
+        size += 12
+    return message, size, seconds
+
+
+def as_bytes(body: Any) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, str):
+        return body.encode()
+    if isinstance(body, bytearray | memoryview):
+        return bytes(body)
+    raise InvalidColumn(f"A row's body is {body!r}: it must be binary or a string, and not null.")

@@ -1,0 +1,88 @@
+"""What a vsqs folder has nothing for: stages and reservations are refused, with what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from ..errors import Unsupported
+from ..reservations import Committed, Reservation, ReservationPage
+from ..stages import Published, StagedChunk, StagePage
+from ..values import Outgoing
+
+
+class NoStages:
+    """`transports.Staging` that refuses all."""
+
+    async def stage(
+        self,
+        stage: str,
+        chunk: int,
+        queue: str,
+        messages: Sequence[Outgoing],
+        *,
+        time_to_live: float | None,
+        timeout: float,
+    ) -> StagedChunk:
+        _no_stages()
+
+    async def publish(
+        self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
+    ) -> Published:
+        _no_stages()
+
+    async def abort(self, stage: str, *, timeout: float) -> int:
+        _no_stages()
+
+    async def list_stages(self, *, token: str, limit: int, timeout: float) -> StagePage:
+        _no_stages()
+
+
+class NoReservations:
+    """`transports.Reserving` that refuses all."""
+
+    async def reserve(
+        self,
+        queue: str,
+        stream: str,
+        seq: int,
+        *,
+        max_messages: int,
+        max_bytes: int,
+        hold: float | None,
+        wait: float,
+        timeout: float,
+    ) -> Reservation | None:
+        _no_reservations()
+
+    async def confirm(
+        self, stream: str, seq: int, *, hold: float | None, timeout: float
+    ) -> Reservation:
+        _no_reservations()
+
+    def read(self, stream: str, seq: int, *, begin: int, end: int) -> NoReturn:
+        _no_reservations()
+
+    async def commit(self, stream: str, up_to: int, *, timeout: float) -> Committed:
+        _no_reservations()
+
+    async def release(self, stream: str, seq: int, *, timeout: float) -> None:
+        _no_reservations()
+
+    async def list_reservations(
+        self, *, queue: str, stream: str, token: str, limit: int, timeout: float
+    ) -> ReservationPage:
+        _no_reservations()
+
+
+def _no_stages() -> NoReturn:
+    raise Unsupported(
+        "A vsqs folder has no stages, so a batch can't appear in it all at once: send the messages "
+        "one by one, or use file:///root."
+    )
+
+
+def _no_reservations() -> NoReturn:
+    raise Unsupported(
+        "A vsqs folder has no reservations: receive and delete its messages, or use file:///root."
+    )

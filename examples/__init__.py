@@ -1,0 +1,1 @@
+"""Programs to run, read and copy from: docs/spark.md says how."""

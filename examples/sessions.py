@@ -1,0 +1,400 @@
+"""A log from end to end: a queue, Structured Streaming, Parquet, and back into a second queue.
+
+    python examples/sessions.py OUT
+    python examples/sessions.py OUT --log /var/log/nginx/access.log --format access
+    journalctl -o json >journal; python examples/sessions.py OUT --log journal --format journal
+
+Every record of the log becomes a message of the queue `log`. A query reads it, cuts the records of
+each client (or service, or module) into sessions, which end when nothing came for a while, and writes
+each session once: as a row below OUT/sessions, and as a message of the queue `sessions`. What was read
+is deleted from `log` when its batch is done. Without --log it is a log of Python at work, made on the
+spot.
+
+It starts a server over OUT/root, or uses the one that --endpoint names. The query's state is in
+OUT/checkpoint: kill it at any time, and start it again with --continue, which sends nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import spoolrack
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (as everybody calls it)
+from pyspark.sql.streaming import StreamingQuery
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from spoolrack.spark import register
+
+LOG: Final = "log"
+SESSIONS: Final = "sessions"
+TOGETHER: Final = 1_000
+"""Messages in one send."""
+UNTIL: Final = "until"
+"""The attribute of a message that only says how late it is: see `close`."""
+END: Final = "(end of the log)"
+TRACED: Final = "shlex"
+"""A module whose documentation Python prints, for a log of its own work."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """What a record of a log looks like."""
+
+    begins: str
+    """A line of another kind belongs to the record before it."""
+    gap: timedelta
+    """A session is over when nothing came for so long."""
+    late: timedelta
+    """Records may be so much out of order."""
+    key: Column
+    """Whose session it is, ..."""
+    at: Column
+    """... when the record was made, ..."""
+    what: Column
+    """... and what it is about."""
+
+
+def formats() -> dict[str, Format]:
+    """They are made of Spark's expressions, which need a session."""
+    line = F.col("body").cast("string")
+    access = r'^(\S+) \S+ \S+ \[([^\]]+)\] "\S+ (\S+)'
+    trace = r"^([0-9]+\.[0-9]+) (\S+)\(([0-9]+)\)"
+    seconds = F.regexp_extract(line, trace, 1).try_cast("decimal(12, 6)")
+    entry = F.from_json(
+        line,
+        "__REALTIME_TIMESTAMP string, _SYSTEMD_UNIT string, SYSLOG_IDENTIFIER string, PRIORITY string",
+    )
+    return {
+        "access": Format(
+            begins=access,
+            gap=timedelta(minutes=30),
+            late=timedelta(minutes=1),
+            key=F.regexp_extract(line, access, 1),
+            at=F.try_to_timestamp(F.regexp_extract(line, access, 2), F.lit("dd/MMM/yyyy:HH:mm:ss Z")),
+            what=F.regexp_extract(line, access, 3),
+        ),
+        "journal": Format(
+            begins=r"^\{",
+            gap=timedelta(minutes=5),
+            late=timedelta(minutes=1),
+            key=F.coalesce(entry["_SYSTEMD_UNIT"], entry["SYSLOG_IDENTIFIER"]),
+            at=F.timestamp_micros(entry["__REALTIME_TIMESTAMP"].try_cast("bigint")),
+            what=entry["PRIORITY"],
+        ),
+        "trace": Format(
+            begins=trace,
+            gap=timedelta(milliseconds=50),
+            late=timedelta(seconds=1),
+            key=F.regexp_extract(line, trace, 2),
+            at=F.timestamp_micros((seconds * 1_000_000).cast("bigint")),
+            what=F.regexp_extract(line, trace, 3),
+        ),
+    }
+
+
+def make_log(path: Path) -> None:
+    """Every line that Python runs while it prints documentation, with its time."""
+    with path.open("wb") as log:
+        subprocess.run(
+            [sys.executable, "-m", "trace", "--trace", "--timing", "--module", "pydoc", TRACED],
+            stdout=log,
+            check=True,
+        )
+
+
+def records(path: Path, begins: str) -> Iterator[bytes]:
+    """The log in records: a line that begins one, and those that follow it."""
+    begin = re.compile(begins.encode())
+    held: list[bytes] = []
+    with path.open("rb") as log:
+        for line in log:
+            if begin.search(line):
+                if held:
+                    yield b"".join(held).rstrip(b"\n")
+                held = [line]
+            elif held:
+                held.append(line)
+    if held:
+        yield b"".join(held).rstrip(b"\n")
+
+
+def sessions(messages: DataFrame, format: Format) -> DataFrame:
+    """One row for each session that is over."""
+    read = messages.select(
+        F.coalesce(F.when(_is_record(), format.key), F.lit(END)).alias("key"),
+        F.coalesce(F.to_timestamp(F.col("attributes")[UNTIL]), format.at).alias("at"),
+        format.what.alias("what"),
+        F.octet_length("body").alias("bytes"),
+    )
+    gap = f"{format.gap / timedelta(milliseconds=1):.0f} milliseconds"
+    late = f"{format.late / timedelta(milliseconds=1):.0f} milliseconds"
+    return (
+        read.withWatermark("at", late)
+        .groupBy("key", F.session_window("at", gap))
+        .agg(
+            F.min("at").alias("begins"),
+            F.max("at").alias("ends"),
+            F.count("*").alias("records"),
+            F.approx_count_distinct("what").alias("kinds"),
+            F.sum("bytes").alias("bytes"),
+        )
+        .drop("session_window")
+    )
+
+
+def _is_record() -> Column:
+    return F.col("attributes")[UNTIL].isNull()
+
+
+class Pipeline:
+    """One run: what is sent, and the query over it."""
+
+    def __init__(self, spark: SparkSession, endpoint: str, out: Path, format: Format) -> None:
+        self._spark = spark
+        self._endpoint = endpoint
+        self._out = out
+        self._format = format
+        self.sent = 0
+        self._client = spoolrack.connect(endpoint)
+        known = {queue.name for queue in self._client.queues()}
+        for name in {LOG, SESSIONS} - known:
+            self._client.create_queue(name)
+
+    def send(self, log: Path) -> None:
+        """The whole log, a thousand records at a time."""
+        queue = self._client.queue(LOG)
+        waiting = records(log, self._format.begins)
+        while together := list(islice(waiting, TOGETHER)):
+            queue.send_many(together)
+            self.sent += len(together)
+
+    def start(self, rows: int) -> StreamingQuery:
+        messages = (
+            self._spark.readStream.format("spoolrack")
+            .option("endpoint", self._endpoint)
+            .option("queue", LOG)
+            .option("maxMessagesPerTrigger", rows)
+            .load()
+        )
+        return (
+            sessions(messages, self._format)
+            .writeStream.queryName("sessions")
+            .option("checkpointLocation", str(self._out / "checkpoint"))
+            .outputMode("append")
+            .foreachBatch(self.write)
+            .start()
+        )
+
+    def write(self, found: DataFrame, batch: int) -> None:
+        """Both outputs of one micro-batch. Spark may do a batch again: neither has it twice then."""
+        found = found.where(F.col("key") != END).persist()
+        try:
+            found.write.mode("overwrite").parquet(str(self._out / "sessions" / f"batch={batch}"))
+            id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+            body = F.to_json(F.struct("*")).alias("body")
+            attributes = F.create_map(F.lit("key"), "key").alias("attributes")
+            (
+                found.select(body, attributes)
+                .write.format("spoolrack")
+                .mode("append")
+                .option("endpoint", self._endpoint)
+                .option("queue", SESSIONS)
+                .option("txnId", f"{id}-{batch}")
+                .save()
+            )
+        finally:
+            found.unpersist()
+
+    def close(self, query: StreamingQuery) -> None:
+        """End the sessions that are open: a log that has ended has no later record that would.
+
+        Time goes by with the records only, so a message that says how late it is ends them.
+        """
+        query.processAllAvailable()
+        times = [moment for one in query.recentProgress if (moment := one["eventTime"].get("max"))]
+        if times:
+            last = datetime.fromisoformat(max(times))
+            until = last + self._format.gap + self._format.late + timedelta(seconds=1)
+            self._client.queue(LOG).send(b"", attributes={UNTIL: until.isoformat()})
+            query.processAllAvailable()
+
+    def waiting(self) -> int:
+        counts = self._client.get_queue(LOG).counts
+        return counts.ready + counts.leased
+
+    def in_sessions(self) -> tuple[int, int]:
+        """How many sessions there are in Parquet, and how many records in them."""
+        table = self._spark.read.parquet(str(self._out / "sessions"))
+        row = table.agg(F.count("*"), F.coalesce(F.sum("records"), F.lit(0))).first()
+        assert row is not None
+        return row[0], row[1]
+
+    def in_queue(self) -> tuple[int, int]:
+        """The same of the queue's messages: looked at, and left there."""
+        messages = (
+            self._spark.read.format("spoolrack")
+            .option("endpoint", self._endpoint)
+            .option("queue", SESSIONS)
+            .load()
+        )
+        told = messages.select(
+            F.from_json(F.col("body").cast("string"), "key string, records bigint").alias("one")
+        )
+        row = told.agg(F.count("*"), F.coalesce(F.sum("one.records"), F.lit(0))).first()
+        assert row is not None
+        return row[0], row[1]
+
+    def stop(self) -> None:
+        self._client.close()
+
+
+class Display:
+    """What is going on, as Spark tells it: bars on a terminal, else a line for each batch."""
+
+    def __init__(self, pipeline: Pipeline, query: StreamingQuery, total: int | None) -> None:
+        self.late = 0
+        """Records that came after their session's end: they are in none."""
+        self._batches: dict[int, int] = {}
+        """How many records each has read."""
+        self._console = Console(stderr=True)
+        self._pipeline = pipeline
+        self._query = query
+        self._total = total
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._show, name="display", daemon=True)
+
+    def __enter__(self) -> Display:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _show(self) -> None:
+        with Progress(
+            TextColumn("{task.description:<9}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[words]}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        ) as progress:
+            sent = progress.add_task("sent", total=self._total, words="")
+            read = progress.add_task("read", total=self._total, words="")
+            while True:
+                is_last = self._over.wait(0.5)
+                progress.update(sent, completed=self._pipeline.sent)
+                self._update(progress, read)
+                if is_last:
+                    return
+
+    def _update(self, progress: Progress, read: TaskID) -> None:
+        # Spark keeps the last hundred; two batches in half a second are many.
+        for batch in self._query.recentProgress:
+            if batch["batchId"] in self._batches and not batch["numInputRows"]:
+                continue  # Idle: told again and again.
+            is_new = batch["batchId"] not in self._batches
+            self._batches[batch["batchId"]] = batch["numInputRows"]
+            state = batch["stateOperators"][0] if batch["stateOperators"] else {}
+            rate = batch["processedRowsPerSecond"]
+            words = f"{rate:,.0f}/s, {state.get('numRowsTotal', 0):,} sessions open"
+            progress.update(read, completed=sum(self._batches.values()), words=words)
+            if is_new:
+                self.late += state.get("numRowsDroppedByWatermark", 0)
+                if not self._console.is_terminal:
+                    rows = batch["numInputRows"]
+                    print(f"batch {batch['batchId']}: {rows:,} records, {words}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def server_over(root: Path) -> Iterator[str]:
+    """A server of one's own; its address."""
+    command = [sys.executable, "-m", "spoolrack_server", "serve", "--data", str(root)]
+    with subprocess.Popen(
+        [*command, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        try:
+            for line in server.stdout:
+                if found := re.search(r"gRPC .*?([\w.]+:\d+)", line):
+                    # What it says later is for nobody, and must not fill the pipe.
+                    threading.Thread(target=server.stdout.read, daemon=True).start()
+                    yield found[1]
+                    return
+            raise SystemExit("the server didn't start")
+        finally:
+            server.terminate()
+
+
+def run(pipeline: Pipeline, log: Path | None, total: int | None, rows: int) -> int:
+    """Returns how many records came too late for their session."""
+    sender = threading.Thread(target=pipeline.send, args=(log,), name="sender") if log else None
+    query = pipeline.start(rows)
+    with Display(pipeline, query, total) as display:
+        if sender is not None:
+            sender.start()
+            sender.join()
+        pipeline.close(query)
+        query.stop()
+    return display.late
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description="A log in sessions, by way of two queues.")
+    parser.add_argument("out", type=Path, help="a folder for all that is written")
+    parser.add_argument("--endpoint", help="host:port of a server; one is started if not given")
+    parser.add_argument("--log", type=Path, help="the log; one is made if not given")
+    parser.add_argument("--format", choices=["access", "journal", "trace"], default="trace")
+    parser.add_argument("--rows", type=int, default=20_000, help="messages in one micro-batch")
+    parser.add_argument("--continue", dest="goes_on", action="store_true", help="send nothing")
+    options = parser.parse_args(arguments)
+    out: Path = options.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    log = options.log
+    if log is None and not options.goes_on:
+        log = out / "trace.log"
+        make_log(log)
+    spark = (
+        SparkSession.builder.appName("sessions of a log")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", 4)
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    register(spark)
+    format = formats()[options.format]
+    total = None if log is None else sum(1 for _ in records(log, format.begins))
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        stack.callback(spark.stop)
+        endpoint = options.endpoint or stack.enter_context(server_over(out / "root"))
+        pipeline = Pipeline(spark, endpoint, out, format)
+        stack.callback(pipeline.stop)
+        late = run(pipeline, None if options.goes_on else log, total, options.rows)
+        in_parquet, in_queue = pipeline.in_sessions(), pipeline.in_queue()
+        waiting = pipeline.waiting()
+    print(f"sent      {pipeline.sent:>9} records to the queue {LOG}; {waiting} wait there")
+    print(f"Parquet   {in_parquet[0]:>9} sessions of {in_parquet[1]} records in {out / 'sessions'}")
+    print(f"queue     {in_queue[0]:>9} sessions of {in_queue[1]} records in {SESSIONS}")
+    print(f"late      {late:>9} records, in no session: they came after its end")
+    print(f"seconds   {time.monotonic() - began:>9.1f}")
+    return 0 if in_parquet == in_queue else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

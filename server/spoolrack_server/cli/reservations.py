@@ -1,0 +1,111 @@
+"""`spoolrack reservations`: lists reservations, shows what they hold, and gives it back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import islice
+
+import click
+from spoolrack import Reservation, ReservationState
+
+from .connecting import Reach, reaches_queues
+from .exits import NOTHING, OK
+from .output import Output, columns, message_line, reservation_json, tell
+from .peeking import print_table
+from .plain import option
+from .units import size_text, span_text
+
+
+@click.group()
+def command() -> None:
+    """List, show and release reservations: messages that are leased under a name, for a stream."""
+
+
+@command.command(name="list")
+@option("--queue", default="", help="Only those of this queue.")
+@option("--stream", default="", help="Only those of this stream.")
+@option("--json", is_flag=True, help="Print a line of JSON for each reservation.")
+@reaches_queues
+def list_(reach: Reach, queue: str, stream: str, json: bool) -> int:
+    """List the reservations, by stream and number. Exits with 1 if there is none.
+
+    READS is how often one was read from its beginning: a message that breaks its reader shows there.
+    """
+    with reach.quick() as client:
+        found = list(client.reservations(queue=queue, stream=stream))
+    if json:
+        for reservation in found:
+            click.echo(reservation_json(reservation))
+    elif found:
+        now = datetime.now(UTC)
+        rows = [
+            (
+                each.stream,
+                str(each.seq),
+                each.queue,
+                f"{each.messages:,}",
+                size_text(each.bytes),
+                f"{each.reads:,}",
+                _state(each, now),
+            )
+            for each in found
+        ]
+        headers = ("STREAM", "SEQ", "QUEUE", "MESSAGES", "BYTES", "READS", "STATE")
+        click.echo(columns(headers, rows, right=frozenset({1, 3, 4, 5})))
+    return OK if found else NOTHING
+
+
+def _state(reservation: Reservation, now: datetime) -> str:
+    left = (reservation.expire_time - now).total_seconds()
+    if reservation.state is not ReservationState.HELD or left <= 0:
+        return reservation.state.value
+    return f"{reservation.state.value} {span_text(left)}"
+
+
+@command.command()
+@click.argument("stream")
+@click.argument("seq", type=click.IntRange(0))
+@option(
+    "--max",
+    "-n",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    help="So many messages at most; 0: all.",
+)
+@option("--raw", is_flag=True, help="Print the bodies alone, a line each.")
+@option("--json", is_flag=True, help="Print a line of JSON for each message.")
+@reaches_queues
+def show(reach: Reach, stream: str, seq: int, max: int, raw: bool, json: bool) -> int:
+    """Show the messages that reservation SEQ of STREAM holds. It counts as a read of it.
+
+    Exits with 1 if it holds none, or isn't held any more.
+    """
+    if raw and json:
+        raise click.UsageError("Choose one of --raw and --json.")
+    with reach.quick() as client:
+        found = islice(client.read_reservation(stream, seq), max or None)
+        if not raw and not json:
+            return print_table(list(found))
+        output = Output()
+        seen = 0
+        for message in found:
+            seen += 1
+            output.write(message_line(message) if json else message.body + b"\n")
+    return OK if seen else NOTHING
+
+
+@command.command()
+@click.argument("stream")
+@click.argument("seq", type=click.IntRange(0))
+@option("--quiet", "-q", is_flag=True, help="Don't say what was done.")
+@reaches_queues
+def release(reach: Reach, stream: str, seq: int, quiet: bool) -> None:
+    """Give back what reservation SEQ of STREAM holds: it is ready again, at its old places.
+
+    The reader of STREAM is told that the reservation is lost. Exits with 1 if there is none.
+    """
+    with reach.quick() as client:
+        client.release_reservation(stream, seq)
+    if not quiet:
+        tell(f"released reservation {seq} of {stream}")

@@ -1,0 +1,118 @@
+"""The RPCs about stages: messages that nobody sees before they are published.
+
+A chunk is stored whole or not at all, so one message that can't be one fails the request, which says
+which of them it is.
+"""
+
+# ruff: noqa: N802 - the contract names the methods
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import staging_pb2 as rpc
+from spoolrack_store.model import staging as ops
+from spoolrack_store.model.errors import InvalidMessage, StoreError
+from spoolrack_store.model.operations import Outgoing
+
+from . import convert
+from .asking import Asking, page_size, page_token
+from .rpc import Context
+
+MAX_STAGE_NAME: Final = 64
+MAX_WRITER_NAME: Final = 80
+
+
+class Staging:
+    """Those handlers. Lives in one event loop."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    async def Stage(self, request: rpc.StageRequest, context: Context) -> rpc.StageResponse:
+        chunk = _chunk(request)
+        async with self._asking.workers.saving():
+            staged = await self._asking.ask(chunk)
+        return rpc.StageResponse(
+            messages=staged.messages,
+            repeated=staged.is_repeated,
+            expire_time=convert.timestamp(staged.expires_at),
+        )
+
+    async def Publish(self, request: rpc.PublishRequest, context: Context) -> rpc.PublishResponse:
+        published = await self._asking.ask(_publication(request))
+        return rpc.PublishResponse(
+            messages=published.messages,
+            already=published.is_already,
+            last_epoch=published.last_epoch,
+        )
+
+    async def Abort(self, request: rpc.AbortRequest, context: Context) -> rpc.AbortResponse:
+        dropped = await self._asking.ask(ops.Abort(stage=_stage_name(request.stage)))
+        return rpc.AbortResponse(messages=dropped)
+
+    async def ListStages(
+        self, request: rpc.ListStagesRequest, context: Context
+    ) -> rpc.ListStagesResponse:
+        size = page_size(request.page_size)
+        after = page_token(_stage_name, request.page_token, "")
+        look = partial(self._asking.store.stages, after=after, limit=size + 1)
+        stages = await self._asking.look(look)
+        return rpc.ListStagesResponse(
+            stages=[_told(stage) for stage in stages[:size]],
+            next_page_token=stages[size - 1].name if len(stages) > size else "",
+        )
+
+
+def _stage_name(name: str) -> str:
+    return convert.word(name, "stage", most=MAX_STAGE_NAME)
+
+
+def _chunk(request: rpc.StageRequest) -> ops.Stage:
+    convert.check_count(len(request.messages), "messages")
+    lives = ops.DEFAULT_TIME_TO_LIVE
+    if request.HasField("time_to_live"):
+        lives = convert.millis(
+            request.time_to_live,
+            "time_to_live",
+            least=ops.MIN_TIME_TO_LIVE,
+            most=ops.MAX_TIME_TO_LIVE,
+        )
+    return ops.Stage(
+        stage=_stage_name(request.stage),
+        chunk=convert.place(request.chunk, "chunk", most=ops.MAX_CHUNK),
+        queue=convert.queue_name(request.queue),
+        messages=[_outgoing(place, message) for place, message in enumerate(request.messages)],
+        time_to_live=lives,
+    )
+
+
+def _outgoing(place: int, message: pb.OutgoingMessage) -> Outgoing:
+    try:
+        return convert.outgoing(message)
+    except StoreError as error:
+        raise InvalidMessage(why=f"number {place}: {error}") from error
+
+
+def _publication(request: rpc.PublishRequest) -> ops.Publish:
+    convert.place(len(request.stages), "the number of stages", most=ops.MAX_STAGES)
+    memory = ops.DEFAULT_MEMORY
+    if request.HasField("memory"):
+        memory = convert.millis(request.memory, "memory", least=ops.MIN_MEMORY, most=ops.MAX_MEMORY)
+    return ops.Publish(
+        writer=convert.word(request.writer, "writer", most=MAX_WRITER_NAME),
+        epoch=convert.place(request.epoch, "epoch", most=ops.MAX_EPOCH),
+        stages=[_stage_name(stage) for stage in request.stages],
+        memory=memory,
+    )
+
+
+def _told(stage: ops.StageInfo) -> rpc.Stage:
+    return rpc.Stage(
+        name=stage.name,
+        chunks=stage.chunks,
+        messages=stage.messages,
+        expire_time=convert.timestamp(stage.expires_at),
+    )

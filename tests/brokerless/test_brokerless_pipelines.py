@@ -1,0 +1,184 @@
+"""Stages, reservations and deduplication ids between processes that share a root, with no server."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from actor import Actor
+from spoolrack import Client, Queue, aio
+from spoolrack.errors import ReservationLost, StageNotFound
+from spoolrack.testing import running_server
+
+STUCK = 60.0
+"""Seconds after which something that should have happened never will."""
+
+
+def staged_by(other: Actor, messages: int) -> str:
+    """The stage of a batch that `other` has staged."""
+    return other.does(f"staged(jobs.batch(publish=False), {messages})").strip("'")
+
+
+def test_what_one_process_has_staged_another_publishes(
+    client: Client, jobs: Queue, actor: Callable[[], Actor]
+) -> None:
+    other, third = actor(), actor()
+    stages = [staged_by(other, 1_500), staged_by(third, 2)]
+    other.kill()
+    assert jobs.receive() == []
+    assert sorted(stage.name for stage in client.stages()) == sorted(stages)
+    published = client.publish("driver", 0, stages)
+    assert (published.messages, published.already) == (1_502, False)
+    assert third.does(f"client.publish('driver', 0, {stages!r}).already") == "True"
+    assert len(list(jobs.peek())) == 1_502
+
+
+def test_a_process_that_is_killed_in_mid_batch_has_sent_nothing(
+    client: Client, jobs: Queue, actor: Callable[[], Actor]
+) -> None:
+    other = actor()
+    stage = staged_by(other, 5)
+    assert other.does("filled(jobs.batch(), 2_500)") == "None"
+    other.kill()
+    assert jobs.receive() == []
+    for left in list(client.stages()):
+        client.abort(left.name)
+    assert list(client.stages()) == []
+    with pytest.raises(StageNotFound):
+        client.publish("me", 0, [stage])
+    assert jobs.receive() == []
+
+
+def test_of_two_processes_that_publish_an_epoch_one_does(
+    client: Client, jobs: Queue, actor: Callable[[], Actor]
+) -> None:
+    others = [actor(), actor()]
+    for epoch in range(5):
+        stages = [staged_by(other, 10) for other in others]
+        for other, stage in zip(others, stages, strict=True):
+            other.begin(f"client.publish('driver', {epoch}, [{stage!r}]).already")
+        assert sorted(other.answer() for other in others) == ["False", "True"]
+    # One process hears of what another did a moment later.
+    with jobs.messages(visibility_timeout=600) as stream:
+        found = [next(stream).text for _ in range(50)]
+    assert sorted(found) == sorted(str(number) for number in range(10) for _ in range(5))
+    assert len(list(client.stages())) == 5
+    assert client.get_queue("jobs").counts.ready == 0
+
+
+def test_a_reservation_of_a_killed_process_is_read_confirmed_and_committed_by_another(
+    client: Client, jobs: Queue, actor: Callable[[], Actor]
+) -> None:
+    jobs.send_many(["a", "b", "c"])
+    other = actor()
+    assert other.does("jobs.reserve('s', 0, max_messages=2, hold=600).messages") == "2"
+    other.kill()
+    assert [message.text for message in client.read_reservation("s", 0)] == ["a", "b"]
+    third = actor()
+    assert third.does("client.confirm('s', 0, 900).state.value") == "'held'"
+    assert third.does("jobs.reserve('s', 0).messages") == "2"
+    assert third.does("client.commit_reservations('s', 0).messages") == "2"
+    assert third.does("client.confirm('s', 0)") == "ReservationCommitted"
+    assert [message.text for message in jobs.receive(10)] == ["c"]
+
+
+def test_an_expired_reservation_of_a_killed_process_comes_back(
+    client: Client, jobs: Queue, actor: Callable[[], Actor]
+) -> None:
+    jobs.send_many(["a", "b"])
+    other = actor()
+    assert other.does("jobs.reserve('s', 0, hold=1).messages") == "2"
+    other.kill()
+    again = [message.text for _ in range(2) for message in jobs.receive(1, wait=STUCK)]
+    assert again == ["a", "b"]
+    with pytest.raises(ReservationLost):
+        client.confirm("s", 0)
+
+
+async def test_a_set_that_nobody_was_told_of_is_not_reserved_any_more(
+    client: Client, jobs: Queue, url: str
+) -> None:
+    async with aio.connect(url) as tasks:
+        await tasks.get_queue("jobs")
+        for seq in range(5):
+            jobs.send(str(seq))
+            asking = asyncio.create_task(tasks.queue("jobs").reserve("s", seq, hold=600))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            # The event loop stands still meanwhile: the task doesn't hear of it.
+            for _ in range(1_000):
+                if list(client.reservations(stream="s")):
+                    break
+            # A later commit is answered: so is the reserve.
+            client.create_queue(f"later{seq}")
+            asking.cancel()
+            with suppress(asyncio.CancelledError):
+                await asking
+            (message,) = jobs.receive(wait=STUCK)
+            assert (message.text, message.receive_count) == (str(seq), 1)
+            message.delete()
+            assert list(client.reservations()) == []
+
+
+def test_a_reserve_that_waits_is_woken_by_another_process(
+    jobs: Queue, actor: Callable[[], Actor]
+) -> None:
+    other = actor()
+    other.begin("jobs.reserve('s', 0, wait=3_600).messages")
+    jobs.send("a")
+    assert other.answer() == "1"
+
+
+def test_processes_know_each_other_s_deduplication_ids(
+    client: Client, jobs: Queue, actor: Callable[[], Actor]
+) -> None:
+    others = [actor() for _ in range(3)]
+    first = [other.does("jobs.send('a', deduplication_id='1')") for other in others]
+    assert set(first) == {repr(jobs.send("a", deduplication_id="1"))}
+    for other in others:
+        other.begin("[jobs.send('x', deduplication_id=f'd{n}') for n in range(50)]")
+    assert len({other.answer() for other in others}) == 1
+    with jobs.messages(visibility_timeout=600) as stream:
+        assert len({next(stream).id for _ in range(51)}) == 51
+    for other in others:
+        other.kill()
+    assert repr(jobs.send("a", deduplication_id="1")) == first[0]
+    assert client.get_queue("jobs").counts.ready == 0
+
+
+def test_a_server_and_processes_share_stages_reservations_and_ids(
+    client: Client, jobs: Queue, actor: Callable[[], Actor], root: Path
+) -> None:
+    with running_server(root) as server, server.client() as served:
+        other = actor()
+        stage = staged_by(other, 3)
+        assert served.publish("driver", 0, [stage]).messages == 3
+        assert other.does("client.publish('driver', 0, []).already") == "True"
+        reservation = served.queue("jobs").reserve("s", 0, hold=600)
+        assert reservation is not None
+        assert other.does("[m.text for m in client.read_reservation('s', 0)]") == "['0', '1', '2']"
+        assert served.commit_reservations("s", 0).messages == 3
+        assert other.does("jobs.reserve('s', 0)") == "ReservationCommitted"
+        first = served.queue("jobs").send("a", deduplication_id="1")
+        assert other.does("jobs.send('a', deduplication_id='1')") == repr(first)
+
+
+def test_threads_of_one_process_share_a_client_for_batches(client: Client, jobs: Queue) -> None:
+    def work(name: str) -> None:
+        with jobs.batch(writer=name, epoch=0) as batch:
+            for number in range(1_200):
+                batch.send(f"{name} {number}")
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(STUCK)
+    found = [message.text for message in jobs.peek()]
+    for name in "abcd":
+        mine = [text for text in found if text.startswith(name)]
+        assert mine == [f"{name} {number}" for number in range(1_200)]

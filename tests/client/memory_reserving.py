@@ -1,0 +1,228 @@
+"""The reservations of `memory`: leases under a name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memory import PAGE, Held, Memory, Reserved
+from spoolrack.errors import (
+    ClientClosed,
+    ReservationCommitted,
+    ReservationLost,
+    ReservationNotFound,
+)
+from spoolrack.reservations import Committed, Reservation, ReservationPage, ReservationState
+from spoolrack.runtime import Runtime
+from spoolrack.values import Envelope, State, moment_of
+
+PAGE_OF_A_READ = 3
+
+
+class MemoryPages:
+    """Pages of a reservation, each as it is when it is asked for."""
+
+    def __init__(self, reserving: MemoryReserving, stream: str, seq: int, begin: int, end: int) -> None:
+        self._reserving = reserving
+        self._name = (stream, seq)
+        self._place = begin
+        self._end = end
+
+    async def next(self) -> Sequence[Envelope]:
+        page, self._place = self._reserving.page(*self._name, self._place, self._end)
+        return page
+
+    def cancel(self) -> None:
+        """Nothing is under way between pages."""
+
+
+class MemoryReserving:
+    """`spoolrack.transports.Reserving` to a `Memory`."""
+
+    def __init__(self, memory: Memory, runtime: Runtime) -> None:
+        self._memory = memory
+        self._runtime = runtime
+        self._closed = False
+
+    def close(self) -> None:
+        """End what waits."""
+        self._closed = True
+        self._memory.wake()
+
+    def _find(self, stream: str, seq: int) -> Reserved | None:
+        """A reservation that is held, or None if there never was one. With the lock held."""
+        committed = self._memory.committed.get(stream, -1)
+        if seq <= committed:
+            raise ReservationCommitted(f"The stream {stream} is committed up to {committed}.")
+        found = self._memory.reserved.get((stream, seq))
+        if found is not None and found.due_ms <= self._memory.now_ms:
+            raise ReservationLost(f"The hold on reservation {seq} of the stream {stream} is over.")
+        return found
+
+    def _require(self, stream: str, seq: int) -> Reserved:
+        found = self._find(stream, seq)
+        if found is None:
+            raise ReservationNotFound(f"There is no reservation {seq} of the stream {stream}.")
+        return found
+
+    async def reserve(
+        self,
+        queue: str,
+        stream: str,
+        seq: int,
+        *,
+        max_messages: int,
+        max_bytes: int,
+        hold: float | None,
+        wait: float,
+        timeout: float,
+    ) -> Reservation | None:
+        memory = self._memory
+        until = memory.now_ms + wait * 1_000
+        while True:
+            signal = self._runtime.signal()
+            with memory.lock:
+                memory.called("reserve")
+                if self._closed:
+                    raise ClientClosed
+                found = self._find(stream, seq) or self._lease(queue, max_messages, max_bytes, hold)
+                if found is not None:
+                    memory.reserved[stream, seq] = found
+                    memory.answered("reserve")
+                    return self._told(stream, seq, found)
+                if memory.now_ms >= until:
+                    return None
+                memory.waiting.add(signal)
+            try:
+                await signal.wait()
+            finally:
+                memory.waiting.discard(signal)
+
+    def _lease(
+        self, queue: str, max_messages: int, max_bytes: int, hold: float | None
+    ) -> Reserved | None:
+        box = self._memory.box(queue)
+        size = count = 0
+        for held in box.in_order():
+            if held.state is State.READY:
+                if count == max_messages or (count and size + held.size > max_bytes):
+                    break
+                size += held.size
+                count += 1
+        leased = self._memory.lease(queue, count, hold)
+        if not leased:
+            return None
+        span = box.settings.visibility_timeout if hold is None else hold
+        return Reserved(
+            queue=queue,
+            tokens={each.id: each.receipt.rpartition("/")[2] for each in leased},
+            size=size,
+            hold_ms=round(span * 1_000),
+            due_ms=self._memory.now_ms + round(span * 1_000),
+        )
+
+    def _leased(self, found: Reserved) -> list[Held | None]:
+        """The messages in the set's order; None for one that is gone."""
+        messages = self._memory.box(found.queue).messages
+        held = {id: messages.get(id) for id in found.tokens}
+        return [
+            each if each is not None and each.token == found.tokens[id] else None
+            for id, each in held.items()
+        ]
+
+    async def confirm(
+        self, stream: str, seq: int, *, hold: float | None, timeout: float
+    ) -> Reservation:
+        with self._memory.lock:
+            self._memory.called("confirm")
+            found = self._require(stream, seq)
+            span = found.hold_ms if hold is None else round(hold * 1_000)
+            found.due_ms = self._memory.now_ms + span
+            for held in self._leased(found):
+                if held is not None:
+                    held.due_ms = found.due_ms
+            return self._told(stream, seq, found)
+
+    def read(self, stream: str, seq: int, *, begin: int, end: int) -> MemoryPages:
+        with self._memory.lock:
+            found = self._memory.reserved.get((stream, seq))
+            if found is not None and begin == 0:
+                found.reads += 1
+        return MemoryPages(self, stream, seq, begin, end)
+
+    def page(self, stream: str, seq: int, begin: int, end: int) -> tuple[list[Envelope], int]:
+        """Some messages from a place on, and the place after them."""
+        with self._memory.lock:
+            self._memory.called("read")
+            leased = self._leased(self._require(stream, seq))
+            last = min(end or len(leased), len(leased))
+            page: list[Envelope] = []
+            while begin < last and len(page) < PAGE_OF_A_READ:
+                held = leased[begin]
+                begin += 1
+                if held is not None:
+                    page.append(held.envelope())
+            return page, begin
+
+    async def commit(self, stream: str, up_to: int, *, timeout: float) -> Committed:
+        memory = self._memory
+        with memory.lock:
+            memory.called("commit")
+            deleted = 0
+            lost = []
+            numbers = sorted(seq for of, seq in memory.reserved if of == stream and seq <= up_to)
+            for seq in numbers:
+                found = memory.reserved.pop((stream, seq))
+                if found.due_ms <= memory.now_ms:
+                    lost.append(seq)
+                    continue
+                for held in self._leased(found):
+                    if held is not None:
+                        del memory.box(found.queue).messages[held.id]
+                        deleted += 1
+            memory.committed[stream] = max(up_to, memory.committed.get(stream, -1))
+            return Committed(messages=deleted, lost=tuple(lost))
+
+    async def release(self, stream: str, seq: int, *, timeout: float) -> None:
+        with self._memory.lock:
+            self._memory.called("release")
+            try:
+                found = self._require(stream, seq)
+            except ReservationLost:
+                return
+            for held in self._leased(found):
+                if held is not None:
+                    self._memory.end_lease(found.queue, held)
+            found.due_ms = 0
+        self._memory.wake()
+
+    async def list_reservations(
+        self, *, queue: str, stream: str, token: str, limit: int, timeout: float
+    ) -> ReservationPage:
+        with self._memory.lock:
+            self._memory.called("list_reservations")
+            of, _, seq = token.partition(".")
+            after = (of, int(seq)) if token else ("", -1)
+            found = [
+                self._told(*name, each)
+                for name, each in sorted(self._memory.reserved.items())
+                if name > after and queue in ("", each.queue) and stream in ("", name[0])
+            ]
+            page = found[: limit or PAGE]
+            more = len(found) > len(page)
+            return ReservationPage(
+                reservations=page,
+                next_token=f"{page[-1].stream}.{page[-1].seq}" if more else "",
+            )
+
+    def _told(self, stream: str, seq: int, found: Reserved) -> Reservation:
+        lost = found.due_ms <= self._memory.now_ms
+        return Reservation(
+            queue=found.queue,
+            stream=stream,
+            seq=seq,
+            messages=len(found.tokens),
+            bytes=found.size,
+            expire_time=moment_of(found.due_ms),
+            state=ReservationState.LOST if lost else ReservationState.HELD,
+            reads=found.reads,
+        )

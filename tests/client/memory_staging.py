@@ -1,0 +1,146 @@
+"""The stages of `memory`: chunks of messages, and the epochs that were published."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from memory import PAGE, Held, Memory, StagedMessages
+from spoolrack.errors import (
+    AttributesTooLarge,
+    InvalidMessage,
+    MessageTooLarge,
+    QueueFull,
+    SpoolrackError,
+    StageNotFound,
+)
+from spoolrack.stages import Published, StagedChunk, StageInfo, StagePage
+from spoolrack.values import Outgoing, QueueSettings, moment_of, seconds_of
+
+DAY_MS = 24 * 60 * 60 * 1_000
+
+
+def refusal_of(held: Held, settings: QueueSettings) -> SpoolrackError | None:
+    """Why a queue can't hold a message."""
+    if len(held.body) > settings.max_message_size:
+        return MessageTooLarge()
+    if held.size - len(held.body) > 64 * 1024:
+        return AttributesTooLarge()
+    return None
+
+
+class MemoryStaging:
+    """`spoolrack.transports.Staging` to a `Memory`."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def _stage(self, name: str) -> StagedMessages | None:
+        stage = self._memory.stages.get(name)
+        if stage is not None and stage.due_ms <= self._memory.now_ms:
+            del self._memory.stages[name]
+            return None
+        return stage
+
+    async def stage(
+        self,
+        stage: str,
+        chunk: int,
+        queue: str,
+        messages: Sequence[Outgoing],
+        *,
+        time_to_live: float | None,
+        timeout: float,
+    ) -> StagedChunk:
+        memory = self._memory
+        with memory.lock:
+            memory.called("stage", len(messages))
+            found = self._stage(stage)
+            if found is not None and chunk in found.chunks:
+                memory.answered("stage")
+                return StagedChunk(
+                    messages=len(found.chunks[chunk]),
+                    repeated=True,
+                    expire_time=moment_of(found.due_ms),
+                )
+            settings = memory.box(queue).settings
+            chunks = []
+            for message in messages:
+                assert isinstance(message.body, bytes)
+                held = Held(memory.new_id(), message.body, dict(message.attributes), memory.now_ms)
+                refused = refusal_of(held, settings)
+                if refused is not None:
+                    raise InvalidMessage(str(refused))
+                delay = None if message.delay is None else seconds_of(message.delay)
+                chunks.append((queue, held, delay))
+            if found is None:
+                lives = DAY_MS if time_to_live is None else round(time_to_live * 1_000)
+                found = memory.stages[stage] = StagedMessages(memory.now_ms + lives)
+            found.chunks[chunk] = chunks
+            memory.answered("stage")
+            return StagedChunk(messages=len(chunks), expire_time=moment_of(found.due_ms))
+
+    async def publish(
+        self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
+    ) -> Published:
+        queues = self._memory
+        with queues.lock:
+            queues.called("publish", len(stages))
+            last = queues.epochs.get(writer, -1)
+            if epoch <= last:
+                queues.answered("publish")
+                return Published(messages=0, already=True, last_epoch=last)
+            found = []
+            for name in stages:
+                stage = self._stage(name)
+                if stage is None:
+                    raise StageNotFound(f"There is no stage {name}.")
+                found += [each for chunk in sorted(stage.chunks) for each in stage.chunks[chunk]]
+            boxes = {}
+            for queue, count in Counter(queue for queue, _, _ in found).items():
+                box = boxes[queue] = queues.box(queue)
+                limit = box.settings.max_messages
+                if limit and len(box.messages) + count > limit:
+                    raise QueueFull(retry_delay=moment_of(1_000) - moment_of(0))
+            for queue, held, delay in found:
+                box = boxes[queue]
+                waits = box.settings.delivery_delay if delay is None else delay
+                held.due_ms = queues.now_ms + round(waits * 1_000) if waits else None
+                box.messages[held.id] = held
+            for name in stages:
+                del queues.stages[name]
+            queues.epochs[writer] = epoch
+            queues.wake()
+            queues.answered("publish")
+        return Published(messages=len(found), last_epoch=epoch)
+
+    async def abort(self, stage: str, *, timeout: float) -> int:
+        with self._memory.lock:
+            self._memory.called("abort")
+            found = self._stage(stage)
+            if found is None:
+                return 0
+            del self._memory.stages[stage]
+            return sum(map(len, found.chunks.values()))
+
+    async def list_stages(self, *, token: str, limit: int, timeout: float) -> StagePage:
+        with self._memory.lock:
+            self._memory.called("list_stages")
+            names = [name for name in sorted(self._memory.stages) if name > token]
+            page = names[: limit or PAGE]
+            stages = [self._info(name) for name in page]
+            return StagePage(
+                stages=[stage for stage in stages if stage is not None],
+                next_token=page[-1] if len(names) > len(page) else "",
+            )
+
+    def _info(self, name: str) -> StageInfo | None:
+        stage = self._stage(name)
+        if stage is None:
+            return None
+        return StageInfo(
+            name=name,
+            chunks=len(stage.chunks),
+            messages=Counter(queue for chunk in stage.chunks.values() for queue, _, _ in chunk),
+            expire_time=moment_of(stage.due_ms),
+        )

@@ -1,0 +1,244 @@
+"""Batches when things go wrong, over queues in memory whose calls and answers can be lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spoolrack
+from client_rig import memory_aio_client, memory_client, until_async
+from memory import Memory
+from memory_staging import MemoryStaging
+from spoolrack import Queue, QueueBatch, RetryPolicy, aio
+from spoolrack.aio.batch import CHUNK_BYTES, HELD_BYTES, MESSAGE_BYTES
+from spoolrack.errors import (
+    DiskFull,
+    InvalidMessage,
+    OutcomeUnknown,
+    QueueFull,
+    SpoolrackError,
+    Timeout,
+    Unreachable,
+    Unsupported,
+)
+from spoolrack.stages import StagedChunk
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
+
+
+@pytest.fixture
+def client(memory: Memory) -> spoolrack.Client:
+    client = memory_client(memory)
+    client.create_queue("jobs")
+    return client
+
+
+@pytest.fixture
+def jobs(client: spoolrack.Client) -> Queue:
+    return client.queue("jobs")
+
+
+def fill(batch: QueueBatch, bodies: Iterable[str | bytes]) -> QueueBatch:
+    with batch:
+        for body in bodies:
+            batch.send(body)
+    return batch
+
+
+def calls(memory: Memory, name: str) -> list[int]:
+    return [items for called, items in memory.calls if called == name]
+
+
+def test_a_chunk_whose_answer_was_lost_is_there_once(memory: Memory, jobs: Queue) -> None:
+    memory.lose("stage", Unreachable(), Unreachable())
+    fill(jobs.batch(), map(str, range(1_500)))
+    assert calls(memory, "stage") == [1_000, 1_000, 1_000, 500]
+    assert [m.text for m in jobs.peek()] == [str(number) for number in range(1_500)]
+
+
+def test_a_publication_whose_answer_was_lost_took_place_once(memory: Memory, jobs: Queue) -> None:
+    memory.lose("publish", Unreachable(), Unreachable())
+    batch = fill(jobs.batch(), ["a", "b"])
+    assert batch.published is not None
+    assert (batch.published.messages, batch.published.already) == (2, False)
+    assert len(calls(memory, "publish")) == 3
+    assert [m.text for m in jobs.peek()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("took_place", [False, True])
+@pytest.mark.parametrize("doubt", [Unreachable, Timeout, OutcomeUnknown])
+def test_a_publication_in_doubt_can_be_made_sure_of(
+    memory: Memory, doubt: type[SpoolrackError], took_place: bool
+) -> None:
+    client = memory_client(memory, retry=RetryPolicy(attempts=1))
+    client.create_queue("jobs")
+    (memory.lose if took_place else memory.fail)("publish", doubt())
+    batch = client.queue("jobs").batch(writer="job", epoch=3)
+    with pytest.raises(doubt):
+        fill(batch, ["a"])
+    assert batch.published is None
+    assert batch.in_doubt
+    assert client.publish(batch.writer, batch.epoch, [batch.stage]).already is took_place
+    assert [m.text for m in client.queue("jobs").peek()] == ["a"]
+
+
+def test_a_refused_publication_leaves_no_stage(memory: Memory, client: spoolrack.Client) -> None:
+    client.create_queue("small", max_messages=1)
+    batch = client.queue("small").batch(timeout=0.5)
+    with pytest.raises(QueueFull):
+        fill(batch, ["a", "b"])
+    assert not batch.in_doubt
+    assert memory.stages == {}
+
+
+def test_what_fails_beside_the_caller_is_raised_to_him(memory: Memory, jobs: Queue) -> None:
+    memory.fail("stage", InvalidMessage("no"))
+    with pytest.raises(InvalidMessage):
+        fill(jobs.batch(), map(str, range(5_000)))
+    assert memory.stages == {}
+    assert calls(memory, "publish") == []
+
+
+def test_a_defect_beside_the_caller_is_raised_too(memory: Memory, jobs: Queue) -> None:
+    memory.fail("stage", ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        fill(jobs.batch(), map(str, range(1_500)))
+    assert calls(memory, "publish") == []
+
+
+def test_a_full_disk_is_waited_for(memory: Memory, jobs: Queue) -> None:
+    memory.fail("stage", *[DiskFull(retry_delay=timedelta(0)) for _ in range(3)])
+    fill(jobs.batch(), ["a"])
+    assert [m.text for m in jobs.peek()] == ["a"]
+
+
+def test_a_stage_that_can_not_be_dropped_is_told_of(
+    memory: Memory, jobs: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory.fail("publish", InvalidMessage("no"))
+    memory.fail("abort", OutcomeUnknown("who knows"))
+    with caplog.at_level(logging.WARNING, "spoolrack"), pytest.raises(InvalidMessage):
+        fill(jobs.batch(), ["a"])
+    assert "until it expires" in caplog.text
+
+
+def test_a_batch_of_one_chunk_needs_two_calls(memory: Memory, jobs: Queue) -> None:
+    memory.calls.clear()
+    fill(jobs.batch(), ["a", "b"])
+    assert memory.calls == [("stage", 2), ("publish", 1)]
+
+
+def test_a_batch_ends_with_its_block(jobs: Queue) -> None:
+    batch = fill(jobs.batch(), ["a"])
+    with pytest.raises(ValueError, match="has ended"):
+        batch.send("b")
+
+
+def test_what_can_be_no_batch_is_refused(client: spoolrack.Client, jobs: Queue) -> None:
+    with pytest.raises(ValueError, match="go together"):
+        jobs.batch(writer="job")
+    with pytest.raises(ValueError, match="go together"):
+        client.batch(epoch=1)
+    with pytest.raises(ValueError, match="at least 1"):
+        client.batch(in_flight=0)
+    with pytest.raises(TypeError):
+        fill(jobs.batch(), [5])  # type: ignore[list-item]
+
+
+def test_a_batch_for_many_queues_holds_no_more_than_it_says(memory: Memory) -> None:
+    client = memory_client(memory)
+    body = b"x" * (CHUNK_BYTES // 4)
+    with client.batch() as batch:
+        for number in range(100):
+            client.create_queue(f"jobs{number}")
+            batch.send_to(f"jobs{number}", body)
+            staged = sum(items for items in calls(memory, "stage"))
+            on_its_way = 1
+            held = (number + 1 - staged - on_its_way) * (len(body) + MESSAGE_BYTES)
+            assert held <= HELD_BYTES
+    assert len(calls(memory, "stage")) == 100
+
+
+async def test_a_cancelled_task_drops_its_batch(memory: Memory) -> None:
+    client = memory_aio_client(memory)
+    await client.create_queue("jobs")
+
+    async def work() -> None:
+        async with client.queue("jobs").batch() as batch:
+            for number in range(1_500):
+                await batch.send(str(number))
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await until_async(lambda: bool(memory.stages))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert memory.stages == {}
+    assert memory.boxes["jobs"].messages == {}
+
+
+class Slow(MemoryStaging):
+    """Stages in several turns of the event loop, and counts how many do so at one time."""
+
+    under_way = most = 0
+
+    async def stage(self, *of: Any, **more: Any) -> StagedChunk:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self.under_way -= 1
+        return await super().stage(*of, **more)
+
+
+@pytest.mark.parametrize("in_flight", [1, 3])
+async def test_no_more_chunks_are_on_their_way_than_said(memory: Memory, in_flight: int) -> None:
+    client = memory_aio_client(memory)
+    await client.create_queue("jobs")
+    slow = client.calling.transport.staging = Slow(memory)
+    async with client.queue("jobs").batch(in_flight=in_flight) as batch:
+        for number in range(10_000):
+            await batch.send(str(number))
+    assert slow.most == in_flight
+
+
+def test_a_vsqs_folder_says_that_it_has_no_such_things(tmp_path: Path) -> None:
+    with spoolrack.connect(f"vsqs://{tmp_path}/jobs") as client:
+        client.create_queue("jobs")
+        jobs = client.queue("jobs")
+        for refused in (
+            lambda: fill(jobs.batch(), ["a"]),
+            lambda: client.publish("me", 0, []),
+            lambda: client.abort("s"),
+            lambda: list(client.stages()),
+            lambda: jobs.reserve("s", 0),
+            lambda: client.confirm("s", 0),
+            lambda: list(client.read_reservation("s", 0)),
+            lambda: client.commit_reservations("s", 0),
+            lambda: client.release_reservation("s", 0),
+            lambda: list(client.reservations()),
+            lambda: jobs.send("a", deduplication_id="1"),
+        ):
+            with pytest.raises(Unsupported):
+                refused()
+        assert jobs.receive() == []
+
+
+async def test_tasks_and_threads_share_the_rules(memory: Memory) -> None:
+    client = memory_aio_client(memory)
+    await client.create_queue("jobs")
+    memory.lose("publish", Unreachable())
+    async with client.queue("jobs").batch() as batch:
+        await batch.send("a")
+    assert isinstance(batch, aio.QueueBatch)
+    assert batch.published is not None
+    assert (batch.published.messages, batch.published.already) == (1, False)

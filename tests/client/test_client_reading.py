@@ -1,0 +1,99 @@
+"""Reads of a reservation through broken connections: each message once, none left out."""
+
+from __future__ import annotations
+
+import pytest
+import spoolrack
+from client_rig import memory_client
+from memory import Memory
+from spoolrack import Queue, RetryPolicy
+from spoolrack.errors import Draining, ReservationLost, Unreachable
+
+LETTERS = "abcdefghijklmnopqrst"
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
+
+
+@pytest.fixture
+def client(memory: Memory) -> spoolrack.Client:
+    client = memory_client(memory)
+    client.create_queue("jobs")
+    jobs = client.queue("jobs")
+    jobs.send_many(LETTERS)
+    jobs.reserve("s", 0)
+    return client
+
+
+@pytest.fixture
+def jobs(client: spoolrack.Client) -> Queue:
+    return client.queue("jobs")
+
+
+def test_a_broken_read_goes_on_where_it_was(memory: Memory, client: spoolrack.Client) -> None:
+    found = []
+    for message in client.read_reservation("s", 0):
+        found.append(message.text)
+        memory.fail("read", Unreachable(), Draining())
+    assert "".join(found) == LETTERS
+
+
+def test_what_was_deleted_hides_nothing_from_a_read_that_goes_on(
+    memory: Memory, client: spoolrack.Client, jobs: Queue
+) -> None:
+    ids = {message.text: message.id for message in jobs.peek()}
+    for letter in "acf":
+        jobs.delete_by_id(ids[letter])
+    found = []
+    for message in client.read_reservation("s", 0):
+        found.append(message.text)
+        memory.fail("read", Unreachable())
+        if message.text == "h":
+            for letter in "bhikt":
+                jobs.delete_by_id(ids[letter])
+    assert "".join(letter for letter in found if letter not in "ikt") == "bdeghjlmnopqrs"
+    assert len(found) == len(set(found))
+
+
+def test_a_slice_that_goes_on_ends_where_it_should(
+    memory: Memory, client: spoolrack.Client, jobs: Queue
+) -> None:
+    ids = {message.text: message.id for message in jobs.peek()}
+    jobs.delete_by_id(ids["f"])
+    found = []
+    for message in client.read_reservation("s", 0, 4, 9):
+        found.append(message.text)
+        memory.fail("read", Unreachable())
+    assert "".join(found) == "eghi"
+
+
+def test_a_read_that_is_taken_up_again_counts_once(memory: Memory, client: spoolrack.Client) -> None:
+    for _ in client.read_reservation("s", 0):
+        memory.fail("read", Unreachable())
+    (listed,) = client.reservations()
+    assert listed.reads == 1
+
+
+def test_a_hold_that_ends_in_the_middle_is_told(memory: Memory, client: spoolrack.Client) -> None:
+    reading = client.read_reservation("s", 0)
+    next(reading)
+    memory.advance(60_000)
+    with pytest.raises(ReservationLost):
+        list(reading)
+
+
+def test_a_read_gives_up_as_any_call_does(memory: Memory) -> None:
+    client = memory_client(memory, retry=RetryPolicy(attempts=2, first=0.0))
+    memory.fail("read", Unreachable(), Unreachable(), Unreachable())
+    with pytest.raises(Unreachable):
+        list(client.read_reservation("s", 0))
+
+
+def test_a_reserve_whose_answer_was_lost_is_found(memory: Memory, client: spoolrack.Client) -> None:
+    client.queue("jobs").send("u")
+    memory.lose("reserve", Unreachable())
+    reservation = client.queue("jobs").reserve("s", 1)
+    assert reservation is not None
+    assert [message.text for message in client.read_reservation("s", 1)] == ["u"]

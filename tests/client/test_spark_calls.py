@@ -1,0 +1,387 @@
+"""What Spark's tasks and planner do, without Spark: over a server in memory that fails as told."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from random import Random
+
+import grpc
+import pytest
+import spoolrack
+from spoolrack import SpoolrackError
+from spoolrack.spark import channel, write_partition
+from spoolrack.spark.channel import Caller, Patience
+from spoolrack.spark.offsets import Offset, initial
+from spoolrack.spark.options import Place, ReadOptions
+from spoolrack.spark.reading import BatchLost, CheckpointTooOld, StreamReading, peek, read_slice
+from spoolrack.spark.rows import message_of
+from spoolrack.spark.sending import stage
+
+from benchmarks.null_server import NullServer
+from benchmarks.null_state import Fault
+
+BODIES = [str(number).encode() for number in range(10_000)]
+
+
+class Time:
+    """A clock that waiting moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def server(time: Time) -> Iterator[NullServer]:
+    server = NullServer(["jobs"], now=lambda: time.now)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def reading(server: NullServer, time: Time) -> Callable[..., StreamReading]:
+    made = []
+
+    def make(**options: object) -> StreamReading:
+        values = {"hold_seconds": 60.0, "partitions": 3, **options}
+        made.append(StreamReading(ReadOptions(place=place(server), **values), caller(server, time)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def place(server: NullServer) -> Place:
+    return Place(address=server.endpoint, queue="jobs", retry_seconds=30.0)
+
+
+def patience(time: Time) -> Patience:
+    return Patience(30.0, sleep=time.sleep, monotonic=lambda: time.now, random=Random(1))
+
+
+def caller(server: NullServer, time: Time) -> Caller:
+    return Caller(server.endpoint, patience(time))
+
+
+def latest(one: StreamReading, start: Offset, messages: int = 4_000) -> Offset:
+    return one.latest(start, max_messages=messages, max_bytes=1 << 26)
+
+
+def rows(server: NullServer, one: StreamReading, start: Offset, end: Offset, time: Time) -> list[bytes]:
+    return [
+        message.body
+        for part in one.parts(start, end)
+        for frame in read_slice(place(server), end.gen, end.seq, part, patience(time))
+        for message in frame
+    ]
+
+
+def test_batches_follow_each_other_and_what_is_done_is_deleted(
+    server: NullServer, reading: Callable[..., StreamReading], time: Time
+) -> None:
+    server.put("jobs", BODIES)
+    one, start, read = reading(), initial(), []
+
+    while (end := latest(one, start)) != start:
+        read += rows(server, one, start, end, time)
+        start = end
+
+    assert read == BODIES
+    assert server.deleted["jobs"] == len(BODIES)
+    assert start.seq == 2
+
+
+def test_an_empty_batch_has_no_parts(server: NullServer, reading: Callable[..., StreamReading]) -> None:
+    server.put("jobs", BODIES)
+    one = reading()
+    end = latest(one, initial())
+
+    assert one.parts(end, end) == []
+    assert one.parts(initial(), initial()) == []
+
+
+def test_a_first_batch_is_done_again_from_a_new_beginning(
+    server: NullServer, reading: Callable[..., StreamReading], time: Time
+) -> None:
+    """Spark makes a new initial offset for it, with a stream that nobody knows."""
+    server.put("jobs", BODIES)
+    end = latest(reading(), initial())
+
+    assert rows(server, reading(), initial(), end, time) == BODIES[:4_000]
+
+
+def test_a_reservation_that_was_not_written_down_is_found_again(
+    server: NullServer, reading: Callable[..., StreamReading]
+) -> None:
+    server.put("jobs", BODIES)
+    start = latest(reading(), initial())
+    end = latest(reading(), start)
+
+    assert latest(reading(), start, messages=7) == end
+
+
+def test_one_that_was_not_written_down_and_is_lost_is_passed_over(
+    server: NullServer, reading: Callable[..., StreamReading], time: Time
+) -> None:
+    """Nobody has seen its messages, so that nothing is doubled."""
+    server.put("jobs", BODIES)
+    start = latest(reading(), initial())
+    server.release(start.gen, latest(reading(), start).seq)
+
+    one = reading()
+    end = latest(one, start)
+
+    assert end.seq == start.seq + 2
+    assert rows(server, one, start, end, time) == BODIES[4_000:8_000]
+    assert latest(one, end).seq == end.seq + 1
+
+
+def test_a_lost_batch_fails_and_nothing_is_lost(
+    server: NullServer, reading: Callable[..., StreamReading], time: Time
+) -> None:
+    server.put("jobs", BODIES)
+    end = latest(reading(), initial())
+    time.now += 61
+
+    with pytest.raises(BatchLost, match="redeliver"):
+        reading().parts(initial(), end)
+
+    assert server.bodies("jobs") == BODIES
+
+
+def test_a_lost_batch_is_empty_where_redelivery_is_asked_for(
+    server: NullServer, reading: Callable[..., StreamReading], time: Time
+) -> None:
+    server.put("jobs", BODIES)
+    end = latest(reading(), initial())
+    time.now += 61
+    one = reading(redelivers=True)
+
+    assert one.parts(initial(), end) == []
+    again = latest(one, end)
+    assert rows(server, one, end, again, time) == BODIES[:4_000]
+
+
+def test_a_batch_that_was_done_and_could_not_be_deleted_is_told(
+    server: NullServer, reading: Callable[..., StreamReading], time: Time
+) -> None:
+    server.put("jobs", BODIES)
+    end = latest(reading(), initial())
+    time.now += 61
+
+    one = reading()
+    with pytest.raises(BatchLost, match="could not be deleted"):
+        latest(one, end)
+
+
+def test_an_old_checkpoint_is_told_and_nothing_is_lost(
+    server: NullServer, reading: Callable[..., StreamReading]
+) -> None:
+    server.put("jobs", BODIES)
+    one = reading()
+    first = latest(one, initial())
+    latest(one, latest(one, first))
+
+    with pytest.raises(CheckpointTooOld, match="new checkpointLocation"):
+        latest(reading(), first)
+    with pytest.raises(CheckpointTooOld):
+        reading().parts(initial(), first)
+    assert server.deleted["jobs"] + sum(len(h.messages) for h in server.holds.values()) == len(BODIES)
+
+
+def test_with_what_is_there_a_query_ends(
+    server: NullServer, reading: Callable[..., StreamReading]
+) -> None:
+    server.put("jobs", BODIES)
+    one, start, seen = reading(), initial(), 0
+    one.only_what_is_there()
+    server.put("jobs", BODIES)
+
+    while (end := latest(one, start)) != start:
+        seen += end.n
+        start = end
+
+    assert seen == len(BODIES)
+    assert server.deleted["jobs"] == len(BODIES)
+
+
+@pytest.mark.parametrize("waiting", [0, 3_000])
+def test_with_what_is_there_a_forgotten_reservation_comes_too(
+    server: NullServer, reading: Callable[..., StreamReading], waiting: int
+) -> None:
+    server.put("jobs", BODIES[: 5_000 + waiting])
+    start = latest(reading(), initial())
+    forgotten = latest(reading(), start, messages=1_000)
+    one, seen = reading(), 0
+    one.only_what_is_there()
+
+    assert latest(one, start) == forgotten
+    start = forgotten
+    while (end := latest(one, start)) != start:
+        seen += end.n
+        start = end
+
+    assert seen == waiting
+
+
+@pytest.mark.parametrize("method", ["Reserve", "Confirm", "CommitReservations", "ReadReservation"])
+@pytest.mark.parametrize("is_after", [False, True])
+def test_a_call_that_breaks_is_made_again(
+    server: NullServer,
+    reading: Callable[..., StreamReading],
+    time: Time,
+    method: str,
+    is_after: bool,
+) -> None:
+    server.put("jobs", BODIES)
+    one, start, read = reading(hold_seconds=3600.0), initial(), []
+    server.faults.append(Fault(method=method, times=3, is_after=is_after))
+
+    while (end := latest(one, start)) != start:
+        read += rows(server, one, start, end, time)
+        start = end
+
+    assert read == BODIES
+    assert server.deleted["jobs"] == len(BODIES)
+
+
+def test_a_call_that_stays_broken_is_given_up(
+    server: NullServer, reading: Callable[..., StreamReading], time: Time
+) -> None:
+    server.faults.append(Fault(method="Reserve", times=10_000))
+    began = time.now
+
+    with pytest.raises(SpoolrackError):
+        latest(reading(), initial())
+
+    assert time.now - began <= 31
+    assert server.calls["Reserve"] > 5
+
+
+def test_a_call_that_can_not_succeed_is_not_repeated(server: NullServer, time: Time) -> None:
+    nowhere = Place(address=server.endpoint, queue="nowhere")
+
+    with pytest.raises(spoolrack.errors.QueueNotFound):
+        list(peek(nowhere, patience(time)))
+
+    assert server.calls["ListMessages"] == 1
+
+
+def test_a_read_that_breaks_is_taken_up_where_it_was(server: NullServer, time: Time) -> None:
+    server.put("jobs", BODIES)
+    one = StreamReading(ReadOptions(place=place(server)), caller(server, time))
+    end = latest(one, initial())
+    (part,) = one.parts(initial(), end)
+    one.stop()
+    server.faults.append(Fault(method="frame", times=2))
+
+    read = list(read_slice(place(server), end.gen, end.seq, part, patience(time)))
+
+    assert [message.body for frame in read for message in frame] == BODIES[:4_000]
+    assert server.calls["ReadReservation"] == 3
+
+
+def test_the_keeper_holds_a_batch_for_as_long_as_its_query_lives() -> None:
+    server = NullServer(["jobs"])
+    server.start()
+    server.put("jobs", BODIES)
+    options = ReadOptions(place=place(server), hold_seconds=1.0)
+    one = StreamReading(options, Caller(server.endpoint, Patience(30.0)))
+    end = latest(one, initial())
+    hold = server.holds[end.gen, end.seq]
+    due = hold.due
+
+    assert server.wait_until(lambda: hold.due > due + 1.0 or hold.is_lost)
+    assert not hold.is_lost
+    one.stop()
+    assert server.wait_until(lambda: hold.is_lost)
+    server.stop()
+
+
+def test_a_stage_is_whole_whatever_call_breaks(server: NullServer, time: Time) -> None:
+    server.faults += [
+        Fault(method="Stage", times=2),
+        Fault(method="Stage", times=3, is_after=True),
+        Fault(method="Stage", times=1, code=grpc.StatusCode.DEADLINE_EXCEEDED, is_after=True),
+    ]
+    messages = (message_of(body, None, None, None) for body in BODIES)
+
+    count = stage(caller(server, time), place(server), "s", messages, 60.0)
+
+    assert count == len(BODIES)
+    held = server.stages["s"].chunks
+    assert [m.body for number in sorted(held) for m in held[number][1]] == BODIES
+
+
+def test_a_stage_that_fails_is_dropped(server: NullServer, time: Time) -> None:
+    messages = (message_of(body, None, None, None) for body in [*BODIES, None])
+
+    with pytest.raises(ValueError, match="null"):
+        stage(caller(server, time), place(server), "s", messages, 60.0)
+
+    assert server.calls["Abort"] == 1
+
+
+def test_rows_with_ids_are_sent_once_whatever_call_breaks(server: NullServer) -> None:
+    server.faults += [
+        Fault(method="Send", times=2),
+        Fault(method="Send", times=2, is_after=True),
+    ]
+    write = write_partition(server.endpoint, "jobs")
+
+    (counts,) = write({"body": body, "deduplication_id": body.decode()} for body in BODIES)
+    (again,) = write({"body": body, "deduplication_id": body.decode()} for body in BODIES)
+
+    assert counts.sent + counts.duplicates == len(BODIES)
+    assert (again.sent, again.duplicates) == (0, len(BODIES))
+    assert sorted(server.bodies("jobs")) == sorted(BODIES)
+
+
+def test_a_look_at_a_queue_takes_nothing(server: NullServer, time: Time) -> None:
+    server.put("jobs", BODIES)
+
+    seen = [message.body for page in peek(place(server), patience(time)) for message in page]
+
+    assert seen == BODIES == server.bodies("jobs")
+
+
+FORKS = """
+import os, sys
+from spoolrack.spark import write_partition
+
+child = os.fork()
+write_partition(sys.argv[1], "jobs")(["from the child" if child == 0 else "from the parent"])
+if child:
+    os.waitpid(child, 0)
+"""
+
+
+def test_processes_that_are_forked_make_channels_of_their_own(server: NullServer) -> None:
+    subprocess.run([sys.executable, "-c", FORKS, server.endpoint], check=True, timeout=120)
+
+    assert sorted(server.bodies("jobs")) == [b"from the child", b"from the parent"]
+
+
+def test_a_process_makes_one_channel_when_it_first_calls(server: NullServer) -> None:
+    writer = pickle.loads(pickle.dumps(write_partition(server.endpoint, "jobs")))
+    key = (os.getpid(), server.endpoint)
+    assert key not in channel._channels
+
+    writer(["a"])
+    made = channel._channels[key]
+    writer(["b"])
+
+    assert channel._channels[key] is made

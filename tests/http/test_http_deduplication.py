@@ -1,0 +1,82 @@
+"""Deduplication ids over HTTP: a header of a send, and one of its answer."""
+
+from __future__ import annotations
+
+import pytest
+from http_rig import Http
+from spoolrack_store.testing import ManualClock
+
+ID = "X-Message-Deduplication-Id"
+TWICE = "X-Message-Duplicate"
+
+
+async def test_a_send_that_is_repeated_is_answered_with_the_first_one(http: Http) -> None:
+    await http.create()
+    headers = {ID: "order 17"}
+    first = await http.ask("POST", "/q/messages", b"first", headers)
+    again = await http.ask("POST", "/q/messages", b"again", headers)
+    assert (first.status, again.status) == (201, 201)
+    assert again.id == first.id
+    for name in ("Location", "X-Message-Send-Time"):
+        assert again.headers[name] == first.headers[name]
+    assert TWICE not in first.headers
+    assert again.headers[TWICE] == "true"
+    assert (await http.receive()).body == b"first"
+    assert (await http.receive()).status == 204
+
+
+async def test_a_send_with_another_id_or_with_none_is_one_of_its_own(http: Http) -> None:
+    await http.create()
+    sent = [
+        await http.ask("POST", "/q/messages", b"x", headers)
+        for headers in ({}, {}, {ID: "a"}, {ID: "A"}, {ID: "%61b"}, {ID: "\N{SNAKE}".encode().hex()})
+    ]
+    assert len({answer.id for answer in sent}) == len(sent)
+    assert not any(TWICE in answer.headers for answer in sent)
+
+
+async def test_an_id_is_the_same_however_it_is_encoded(http: Http) -> None:
+    await http.create()
+    first = await http.ask("POST", "/q/messages", b"x", {ID: "%C3%A4/%41"})
+    again = await http.ask("POST", "/q/messages", b"x", {ID: "%c3%a4%2FA"})
+    assert (again.id, again.headers[TWICE]) == (first.id, "true")
+
+
+async def test_after_the_window_the_same_id_is_a_message_of_its_own(
+    http: Http, clock: ManualClock
+) -> None:
+    await http.create(deduplication_window=10)
+    first = await http.ask("POST", "/q/messages", b"x", {ID: "a"})
+    clock.advance(10_001)
+    later = await http.ask("POST", "/q/messages", b"x", {ID: "a"})
+    assert TWICE not in later.headers
+    assert later.id != first.id
+
+
+async def test_an_id_of_128_characters_is_the_longest(http: Http) -> None:
+    await http.create()
+    for id in ("x" * 128, "%F0%9F%90%8D" * 128):
+        assert (await http.ask("POST", "/q/messages", b"x", {ID: id})).status == 201
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [(ID, "")],
+        [(ID, "x" * 129)],
+        [(ID, "%F0%9F%90%8D" * 129)],
+        [(ID, "a"), (ID, "a")],
+        [(ID, "%ff")],
+        [(ID, "%ED%A0%80")],
+        [(ID, "\udcff")],
+    ],
+    ids=["empty", "long", "long when decoded", "two", "no UTF-8", "a surrogate", "raw bytes"],
+)
+async def test_what_cannot_be_an_id_is_refused_and_nothing_is_stored(
+    http: Http, headers: list[tuple[str, str]]
+) -> None:
+    await http.create()
+    no = await http.ask("POST", "/q/messages", b"x", headers)
+    assert (no.status, no.reason) == (400, "INVALID_REQUEST")
+    assert ID in no.json["message"]
+    assert (await http.receive()).status == 204

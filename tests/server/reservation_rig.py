@@ -1,0 +1,59 @@
+"""Short ways to ask for reservations, and to read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+from server_rig import Client
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import reservation_pb2 as rpc
+
+BIG = 2**63 - 1
+
+
+def asked(seq: int = 0, *, stream: str = "r", queue: str = "q", **more: Any) -> rpc.ReserveRequest:
+    return rpc.ReserveRequest(queue=queue, stream=stream, seq=seq, **more)
+
+
+async def reserve(client: Client, seq: int = 0, **more: Any) -> rpc.Reservation:
+    response: rpc.ReserveResponse = await client.stub.Reserve(asked(seq, **more))
+    assert response.HasField("reservation"), "nothing was ready"
+    return response.reservation
+
+
+def reading(client: Client, seq: int = 0, stream: str = "r", **span: int) -> Any:
+    return client.stub.ReadReservation(rpc.ReadReservationRequest(stream=stream, seq=seq, **span))
+
+
+async def read(client: Client, seq: int = 0, **more: Any) -> list[pb.Message]:
+    return [message async for frame in reading(client, seq, **more) for message in frame.messages]
+
+
+async def bodies(client: Client, seq: int = 0, **more: Any) -> list[bytes]:
+    return [message.body for message in await read(client, seq, **more)]
+
+
+async def commit(client: Client, up_to: int, stream: str = "r") -> rpc.CommitReservationsResponse:
+    response: rpc.CommitReservationsResponse = await client.stub.CommitReservations(
+        rpc.CommitReservationsRequest(stream=stream, up_to=up_to)
+    )
+    return response
+
+
+async def release(client: Client, seq: int = 0, stream: str = "r") -> None:
+    await client.stub.ReleaseReservation(rpc.ReleaseReservationRequest(stream=stream, seq=seq))
+
+
+async def listed(client: Client, **more: Any) -> rpc.ListReservationsResponse:
+    response: rpc.ListReservationsResponse = await client.stub.ListReservations(
+        rpc.ListReservationsRequest(**more)
+    )
+    return response
+
+
+async def to_the_end(call: Any) -> list[pb.Message]:
+    found: list[pb.Message] = []
+    while (frame := await call.read()) is not grpc.aio.EOF:
+        found += frame.messages
+    return found

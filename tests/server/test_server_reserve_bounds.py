@@ -1,0 +1,87 @@
+"""What a request about reservations may hold: anything else is refused, and nothing is leased."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from reservation_rig import BIG, asked, reading
+from server_rig import Client, refused
+from spoolrack.v1 import reservation_pb2 as rpc
+
+BEYOND: list[tuple[str, Any]] = [
+    *(
+        ("Reserve", asked(**wrong))
+        for wrong in (
+            {"stream": ""},
+            {"stream": "x" * 81},
+            {"stream": "../x"},
+            {"stream": "a.1"},
+            {"stream": "a@1"},
+            {"seq": -1},
+            {"max_messages": -1},
+            {"max_messages": 100_001},
+            {"max_bytes": -1},
+            {"hold": Duration()},
+            {"hold": Duration(nanos=999_000_000)},
+            {"hold": Duration(seconds=12 * 3600 + 1)},
+            {"hold": Duration(seconds=1, nanos=-1)},
+            {"wait": Duration(seconds=-1)},
+            {"wait": Duration(seconds=3601)},
+        )
+    ),
+    ("Confirm", rpc.ConfirmRequest(stream="a/b")),
+    ("Confirm", rpc.ConfirmRequest(stream="r", seq=-1)),
+    ("Confirm", rpc.ConfirmRequest(stream="r", hold=Duration())),
+    ("CommitReservations", rpc.CommitReservationsRequest(stream="..")),
+    ("CommitReservations", rpc.CommitReservationsRequest(stream="r", up_to=-1)),
+    ("ReleaseReservation", rpc.ReleaseReservationRequest(stream="")),
+    ("ReleaseReservation", rpc.ReleaseReservationRequest(stream="r", seq=-1)),
+    ("ListReservations", rpc.ListReservationsRequest(stream="a b")),
+    ("ListReservations", rpc.ListReservationsRequest(page_size=1_001)),
+    *(
+        ("ListReservations", rpc.ListReservationsRequest(page_token=token))
+        for token in (
+            "r",
+            "r.",
+            ".1",
+            "r.-1",
+            "r.x",
+            "r.\u0661",
+            f"r.{BIG + 1}",
+            "r." + "9" * 5_000,
+            "../x.1",
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "request_"), BEYOND)
+async def test_what_is_beyond_its_bounds_is_refused(client: Client, method: str, request_: Any) -> None:
+    await client.create()
+    await client.send(b"x")
+    no = await refused(getattr(client.stub, method)(request_))
+    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
+    assert (await client.counts()).leased == 0
+
+
+@pytest.mark.parametrize(
+    ("stream", "span"),
+    [("a/b", {}), ("r", {"begin": -1}), ("r", {"end": -1}), ("r", {"begin": 5, "end": 4})],
+)
+async def test_a_read_beyond_its_bounds_is_refused(
+    client: Client, stream: str, span: dict[str, int]
+) -> None:
+    no = await refused(reading(client, stream=stream, **span).read())
+    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
+
+
+async def test_a_bad_name_of_a_queue_is_refused(client: Client) -> None:
+    for call in (
+        client.stub.Reserve(asked(queue="../q")),
+        client.stub.ListReservations(rpc.ListReservationsRequest(queue="../q")),
+    ):
+        no = await refused(call)
+        assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_QUEUE_NAME")

@@ -1,0 +1,82 @@
+"""Reads of reservations of many bytes: frames, a slow reader, a drain, a reader that leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import grpc
+from reservation_rig import BIG, read, reading, reserve, to_the_end
+from server_rig import Client, refused, served
+from spoolrack.v1 import queue_service_pb2 as queues
+from spoolrack_server.asking import FRAME_BYTES
+
+MIB = 1024 * 1024
+
+
+async def test_a_read_comes_in_frames_that_any_client_takes(client: Client) -> None:
+    await client.create(max_message_size=8 * MIB)
+    sizes = [3 * MIB, 10, MIB, MIB, 8 * MIB, *[100 * 1024] * 50]
+    for size in sizes:
+        await client.send(bytes(size))
+    assert (await reserve(client)).bytes == sum(sizes)
+    found: list[int] = []
+    async for frame in reading(client):
+        assert frame.messages
+        # Beside the bodies there are ids, times and the frame's own few bytes.
+        assert len(frame.messages) == 1 or frame.ByteSize() <= FRAME_BYTES * 1.01
+        found += [len(message.body) for message in frame.messages]
+    assert found == sizes
+
+
+async def test_a_read_is_never_far_ahead_of_its_reader(client: Client) -> None:
+    await client.create()
+    count = 64
+    ids = [id for _ in range(count) for id in await client.send(bytes(MIB))]
+    await reserve(client, max_bytes=BIG)
+    call = reading(client)
+    first = await call.read()
+    # Nobody reads on, while others delete: what was read ahead would still come.
+    for _ in range(100):
+        await client.counts()
+    target = queues.DeleteTarget(id=ids[-1])
+    await client.stub.Delete(queues.DeleteRequest(queue="q", targets=[target]))
+    found = [*first.messages, *await to_the_end(call)]
+    assert [message.id for message in found] == ids[:-1]
+
+
+async def test_a_drain_ends_a_read_with_a_status_that_says_try_again(tmp_path: Path) -> None:
+    async with served(tmp_path) as (server, client):
+        await client.create()
+        for _ in range(64):
+            await client.send(bytes(MIB))
+        await reserve(client, max_bytes=BIG)
+        call = reading(client)
+        await call.read()
+        stopping = asyncio.ensure_future(server.stop(grace=100))
+        while not (await client_refusals(client)):
+            pass
+        no = await refused(to_the_end(call))
+        assert (no.code, no.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+        await stopping
+
+
+async def test_a_reader_that_leaves_harms_nobody(client: Client) -> None:
+    await client.create()
+    for _ in range(16):
+        await client.send(bytes(MIB))
+    await reserve(client)
+    for frames in range(20):
+        call = reading(client)
+        for _ in range(frames % 5):
+            await call.read()
+        call.cancel()
+    assert len(await read(client)) == 16
+
+
+async def client_refusals(client: Client) -> bool:
+    try:
+        await client.counts()
+    except grpc.aio.AioRpcError:
+        return True
+    return False

@@ -1,0 +1,148 @@
+"""Reserves that wait, and what stays reserved when the client is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from reservation_rig import asked, bodies, commit, listed, reserve
+from server_rig import LONG, Client, refused, served
+from spoolrack.v1 import queue_service_pb2 as queues
+from spoolrack_server.asking import Asking
+from spoolrack_server.leases import Leases
+from spoolrack_server.logs import make_log
+from spoolrack_server.reserving import Reserving
+from spoolrack_server.workers import Workers
+from spoolrack_store.model.operations import CreateQueue, Outgoing, Receive, Send
+from spoolrack_store.model.reservations import Reserve
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
+from spoolrack_store.testing import ManualClock
+
+NOBODY: Any = None
+"""The context of a call that never gets so far as to use it."""
+
+
+async def test_a_reserve_that_waits_gets_what_is_sent_meanwhile(client: Client) -> None:
+    await client.create()
+    call = client.stub.Reserve(asked(wait=LONG))
+    await client.send(b"here")
+    assert (await call).reservation.messages == 1
+    assert await bodies(client) == [b"here"]
+
+
+async def test_a_reserve_that_waits_in_vain_answers_when_its_time_is_over(
+    client: Client, clock: ManualClock
+) -> None:
+    await client.create()
+    call = client.stub.Reserve(asked(wait=Duration(seconds=20)))
+    for _ in range(1_000):
+        # The call may reach the store after any of these.
+        clock.advance(20_000)
+        await client.counts()
+        if call.done():
+            break
+    assert not (await call).HasField("reservation")
+    assert not (await listed(client)).reservations
+
+
+async def test_a_client_that_leaves_while_it_waits_reserves_nothing_or_finds_it_again(
+    client: Client,
+) -> None:
+    await client.create()
+    for seq in range(200):
+        call = client.stub.Reserve(asked(seq, wait=LONG))
+        # At different moments of its way to the store and back.
+        for _ in range(seq % 20):
+            await client.counts()
+        sending = client.send(b"%d" % seq)
+        call.cancel()
+        await sending
+        # Nobody else can have it for good, or this would wait until the test's own limit.
+        assert (await reserve(client, seq, wait=LONG)).messages == 1
+        assert await bodies(client, seq) == [b"%d" % seq]
+        assert (await commit(client, seq)).messages == 1
+
+
+async def test_a_client_that_left_before_anything_was_ready_leaves_nothing_reserved(
+    client: Client,
+) -> None:
+    await client.create()
+    for seq in range(50):
+        call = client.stub.Reserve(asked(seq, wait=LONG))
+        for _ in range(5):
+            await client.counts()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        # The server hears of a cancellation before it hears of what follows on the same connection.
+        await client.counts()
+    await client.send(b"x")
+    (message,) = await client.receive()
+    assert await client.delete(message.receipt) == []
+    assert not (await listed(client)).reservations
+
+
+@pytest.mark.parametrize("asked_again", [False, True])
+async def test_what_is_reserved_just_when_its_client_leaves_is_undone_unless_it_was_asked_for_again(
+    tmp_path: Path, asked_again: bool
+) -> None:
+    clock = ManualClock()
+    with Store.open(tmp_path, clock=clock) as store:
+        workers = Workers(None)
+        leases = Leases(store, make_log(), workers)
+        reserving = Reserving(Asking(store, workers), leases)
+        for name in ("q", "empty"):
+            store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
+        store.submit(Send(queue="q", messages=[Outgoing(body=b"1")])).result()
+        call = asyncio.ensure_future(reserving.Reserve(asked(), NOBODY))
+        await asyncio.sleep(0)
+        # The loop stands still until the answer has come, and hears of the cancellation first.
+        store.submit(Receive(queue="empty")).result()
+        assert store.queue("q").counts.leased == 1
+        if asked_again:
+            store.submit(Reserve(queue="q", stream="r", seq=0)).result()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await leases.close()
+        received = store.submit(Receive(queue="q")).result()
+        if asked_again:
+            assert [made.seq for made in store.reservations()] == [0]
+            assert received == []
+        else:
+            assert store.reservations() == []
+            assert [message.receives for message in received] == [1]
+
+
+async def test_a_reserve_waits_behind_the_receives_that_came_before_it(client: Client) -> None:
+    await client.create()
+    receiving = client.stub.Receive(queues.ReceiveRequest(queue="q", wait=LONG))
+    for _ in range(20):
+        await client.counts()
+    reserving = client.stub.Reserve(asked(wait=LONG))
+    for _ in range(20):
+        await client.counts()
+    await client.send(b"1")
+    assert [message.body for message in (await receiving).messages] == [b"1"]
+    await client.send(b"2")
+    assert (await reserving).reservation.messages == 1
+    assert await bodies(client) == [b"2"]
+
+
+async def test_a_drain_ends_a_reserve_that_waits_with_a_status_that_says_try_again(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as (server, client):
+        await client.create()
+        call = client.stub.Reserve(asked(wait=LONG))
+        for _ in range(20):
+            await client.counts()
+        await server.stop()
+        no = await refused(call)
+        assert (no.code, no.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+        assert no.retry_millis

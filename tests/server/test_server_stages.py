@@ -1,0 +1,341 @@
+"""The RPCs about stages: what is staged is seen by nobody, and all of it appears at once or never."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from server_rig import MANY_LOOKS, Client, refused, served
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as queues
+from spoolrack.v1 import staging_pb2 as rpc
+from spoolrack_store.testing import ManualClock
+
+DAY = 24 * 3600
+
+
+async def stage(
+    client: Client, *bodies: bytes, name: str = "s", chunk: int = 0, queue: str = "q", **more: Any
+) -> rpc.StageResponse:
+    messages = [pb.OutgoingMessage(body=body) for body in bodies]
+    response: rpc.StageResponse = await client.stub.Stage(
+        rpc.StageRequest(stage=name, chunk=chunk, queue=queue, messages=messages, **more)
+    )
+    return response
+
+
+async def publish(
+    client: Client, *stages: str, writer: str = "w", epoch: int = 0, **more: Any
+) -> rpc.PublishResponse:
+    response: rpc.PublishResponse = await client.stub.Publish(
+        rpc.PublishRequest(writer=writer, epoch=epoch, stages=stages, **more)
+    )
+    return response
+
+
+async def listed(client: Client) -> dict[str, dict[str, int]]:
+    """The stages, and how many messages each has by queue."""
+    response = await client.stub.ListStages(rpc.ListStagesRequest())
+    return {stage.name: dict(stage.messages) for stage in response.stages}
+
+
+async def bodies(client: Client, queue: str = "q") -> list[bytes]:
+    return [message.body for message in await client.receive(1_000, queue=queue)]
+
+
+async def test_what_is_staged_is_seen_by_nobody_and_appears_when_it_is_published(
+    client: Client, clock: ManualClock
+) -> None:
+    await client.create()
+    now = clock.wall()
+    staged = await stage(client, b"1", b"2")
+    assert (staged.messages, staged.repeated) == (2, False)
+    assert staged.expire_time.ToMilliseconds() == now + DAY * 1_000
+    await stage(client, b"3", chunk=1)
+    assert await bodies(client) == []
+    counts = await client.counts()
+    assert (counts.ready, counts.delayed, counts.bytes) == (0, 0, 0)
+    published = await publish(client, "s")
+    assert (published.messages, published.already, published.last_epoch) == (3, False, 0)
+    assert await bodies(client) == [b"1", b"2", b"3"]
+    assert await listed(client) == {}
+
+
+async def test_a_published_message_is_as_it_was_staged(client: Client) -> None:
+    await client.create()
+    message = pb.OutgoingMessage(body=b"\0body\xff")
+    message.attributes["text"].string_value = "ä"
+    message.attributes["binary"].binary_value = b"\xff"
+    await client.stub.Stage(rpc.StageRequest(stage="s", queue="q", messages=[message]))
+    await publish(client, "s")
+    (found,) = await client.receive()
+    assert found.body == message.body
+    assert dict(found.attributes) == dict(message.attributes)
+    assert found.receive_count == 1
+    assert await client.delete(found.receipt) == []
+
+
+async def test_a_chunk_that_is_there_is_answered_and_not_stored_again(client: Client) -> None:
+    await client.create()
+    first = await stage(client, b"1", b"2", chunk=7)
+    again = await stage(client, b"other", chunk=7, time_to_live=Duration(seconds=5))
+    assert (again.messages, again.repeated) == (2, True)
+    assert again.expire_time == first.expire_time
+    assert await listed(client) == {"s": {"q": 2}}
+    await publish(client, "s")
+    assert await bodies(client) == [b"1", b"2"]
+
+
+async def test_stages_appear_together_in_several_queues(client: Client) -> None:
+    for queue in ("a", "b"):
+        await client.create(queue)
+    await stage(client, b"1", name="one", queue="a")
+    await stage(client, b"2", name="one", chunk=1, queue="b")
+    await stage(client, b"3", name="two", queue="b")
+    await stage(client, b"4", name="three", queue="b")
+    assert (await publish(client, "one", "two")).messages == 3
+    assert await bodies(client, "a") == [b"1"]
+    assert await bodies(client, "b") == [b"2", b"3"]
+    assert await listed(client) == {"three": {"b": 1}}
+
+
+async def test_an_epoch_publishes_once_and_an_older_one_never(client: Client) -> None:
+    await client.create()
+    await stage(client, b"1", name="one")
+    assert (await publish(client, "one", epoch=5)).messages == 1
+    await stage(client, b"2", name="two")
+    for epoch in (5, 4, 0):
+        again = await publish(client, "two", epoch=epoch)
+        assert (again.messages, again.already, again.last_epoch) == (0, True, 5)
+    # What was published is gone, and the repetition doesn't ask for it.
+    assert (await publish(client, "one", epoch=5)).already
+    assert (await publish(client, "two", epoch=0, writer="other")).messages == 1
+    assert await bodies(client) == [b"1", b"2"]
+
+
+async def test_a_publication_of_nothing_is_remembered(client: Client) -> None:
+    assert not (await publish(client, epoch=3)).already
+    again = await publish(client, epoch=3)
+    assert (again.already, again.last_epoch) == (True, 3)
+
+
+async def test_if_one_stage_is_missing_nothing_is_published(client: Client) -> None:
+    await client.create()
+    await stage(client, b"1", name="there")
+    request = rpc.PublishRequest(writer="w", stages=["there", "missing"])
+    no = await refused(client.stub.Publish(request))
+    assert (no.code, no.reason) == (grpc.StatusCode.NOT_FOUND, "STAGE_NOT_FOUND")
+    assert no.metadata == {"stage": "missing"}
+    assert await bodies(client) == []
+    assert (await publish(client, "there")).messages == 1
+    assert await bodies(client) == [b"1"]
+
+
+async def test_a_stage_that_is_named_twice_appears_once(client: Client) -> None:
+    await client.create()
+    await stage(client, b"1")
+    assert (await publish(client, "s", "s")).messages == 1
+    assert await bodies(client) == [b"1"]
+
+
+async def test_an_abort_tells_how_many_it_dropped_and_a_repetition_none(client: Client) -> None:
+    await client.create()
+    await stage(client, b"1", b"2")
+    await stage(client, b"3", chunk=1)
+    abort = rpc.AbortRequest(stage="s")
+    assert (await client.stub.Abort(abort)).messages == 3
+    assert (await client.stub.Abort(abort)).messages == 0
+    no = await refused(client.stub.Publish(rpc.PublishRequest(writer="w", stages=["s"])))
+    assert no.reason == "STAGE_NOT_FOUND"
+    # The name is free again.
+    assert not (await stage(client, b"4")).repeated
+    await publish(client, "s")
+    assert await bodies(client) == [b"4"]
+
+
+async def test_what_nobody_publishes_in_time_is_gone(client: Client, clock: ManualClock) -> None:
+    await client.create()
+    await stage(client, b"1", time_to_live=Duration(seconds=10))
+    await stage(client, b"2", name="long")
+    clock.advance(10_001)
+    for _ in range(MANY_LOOKS):
+        if await listed(client) == {"long": {"q": 1}}:
+            break
+    else:
+        raise AssertionError("it never expires")
+    no = await refused(client.stub.Publish(rpc.PublishRequest(writer="w", stages=["s"])))
+    assert no.reason == "STAGE_NOT_FOUND"
+    assert (await publish(client, "long")).messages == 1
+
+
+async def test_a_delay_counts_from_the_publication(client: Client, clock: ManualClock) -> None:
+    await client.create()
+    message = pb.OutgoingMessage(body=b"late", delay=Duration(seconds=10))
+    await client.stub.Stage(rpc.StageRequest(stage="s", queue="q", messages=[message]))
+    clock.advance(60_000)
+    await publish(client, "s")
+    assert (await client.counts()).delayed == 1
+    assert await bodies(client) == []
+    clock.advance(10_001)
+    assert await bodies(client) == [b"late"]
+
+
+async def test_one_message_that_cannot_be_stored_fails_the_chunk_and_is_named(client: Client) -> None:
+    await client.create(max_message_size=10)
+    nameless = pb.OutgoingMessage(body=b"x")
+    nameless.attributes[""].string_value = "x"
+    valueless = pb.OutgoingMessage(body=b"x")
+    valueless.attributes["a"].SetInParent()
+    good = pb.OutgoingMessage(body=b"good")
+    for wrong in (
+        nameless,
+        valueless,
+        pb.OutgoingMessage(body=b"x" * 11),
+        pb.OutgoingMessage(body=b"x", delay=Duration(seconds=-1)),
+        pb.OutgoingMessage(body=b"x", delay=Duration(seconds=7)),
+        pb.OutgoingMessage(body=b"x", deduplication_id="x"),
+        pb.OutgoingMessage(body=b"x", deduplication_id="x" * 129),
+    ):
+        request = rpc.StageRequest(stage="s", queue="q", messages=[good, good, wrong, good])
+        no = await refused(client.stub.Stage(request))
+        assert no.code == grpc.StatusCode.INVALID_ARGUMENT
+        assert "2" in no.message, no
+    assert await listed(client) == {}
+    # The number of the chunk is free for one that can be stored.
+    assert not (await stage(client, b"good")).repeated
+
+
+async def test_a_queue_that_is_not_there_takes_no_stage(client: Client) -> None:
+    message = pb.OutgoingMessage(body=b"x")
+    no = await refused(client.stub.Stage(rpc.StageRequest(stage="s", queue="q", messages=[message])))
+    assert (no.code, no.reason) == (grpc.StatusCode.NOT_FOUND, "QUEUE_NOT_FOUND")
+    assert await listed(client) == {}
+
+
+async def test_a_publication_that_a_queue_has_no_room_for_publishes_nothing(client: Client) -> None:
+    await client.create("full", max_messages=1)
+    await client.create()
+    await stage(client, b"1", queue="q")
+    await stage(client, b"2", b"3", chunk=1, queue="full")
+    no = await refused(client.stub.Publish(rpc.PublishRequest(writer="w", stages=["s"])))
+    assert (no.code, no.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+    assert no.retry_millis
+    assert await bodies(client) == []
+    await client.stub.UpdateQueue(
+        queues.UpdateQueueRequest(name="full", settings=pb.QueueSettings(max_messages=2))
+    )
+    assert (await publish(client, "s")).messages == 3
+
+
+async def test_stages_are_listed_by_name_a_page_at_a_time(client: Client, clock: ManualClock) -> None:
+    await client.create()
+    await client.create("r")
+    for name in ("d", "B", "a-1", "_c", "9"):
+        await stage(client, b"1", b"2", name=name)
+    await stage(client, b"3", name="d", chunk=4, queue="r")
+    found: list[rpc.Stage] = []
+    sizes: list[int] = []
+    token = ""
+    for _ in range(10):
+        page = await client.stub.ListStages(rpc.ListStagesRequest(page_size=2, page_token=token))
+        found += page.stages
+        sizes.append(len(page.stages))
+        token = page.next_page_token
+        if not token:
+            break
+    assert sizes == [2, 2, 1]
+    assert [stage.name for stage in found] == ["9", "B", "_c", "a-1", "d"]
+    assert (found[-1].chunks, dict(found[-1].messages)) == (2, {"q": 2, "r": 1})
+    assert found[-1].expire_time.ToMilliseconds() == clock.wall() + DAY * 1_000
+
+
+async def test_ten_thousand_messages_appear_at_once(client: Client) -> None:
+    await client.create()
+    for chunk in range(10):
+        await stage(client, *[b"%d" % (chunk * 1_000 + n) for n in range(1_000)], chunk=chunk)
+    assert (await publish(client, "s")).messages == 10_000
+    found: list[bytes] = []
+    while more := await bodies(client):
+        found += more
+    assert found == [b"%d" % n for n in range(10_000)]
+
+
+async def test_stages_and_epochs_outlive_a_restart(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with served(tmp_path, clock) as (_, client):
+        await client.create()
+        await stage(client, b"1", name="one")
+        await stage(client, b"2", name="two")
+        await publish(client, "one", epoch=1)
+    async with served(tmp_path, clock) as (_, client):
+        assert await listed(client) == {"two": {"q": 1}}
+        assert (await publish(client, "one", epoch=1)).already
+        assert (await stage(client, b"x", name="two")).repeated
+        assert (await publish(client, "two", epoch=2)).messages == 1
+        assert await bodies(client) == [b"1", b"2"]
+
+
+async def test_a_publication_whose_client_leaves_publishes_all_or_nothing(client: Client) -> None:
+    await client.create()
+    for epoch in range(50):
+        await stage(client, *[b"x"] * 20, name=f"s{epoch}")
+        request = rpc.PublishRequest(writer="w", epoch=epoch, stages=[f"s{epoch}"])
+        call = client.stub.Publish(request)
+        for _ in range(epoch % 10):
+            await asyncio.sleep(0)
+        call.cancel()
+        again = await client.stub.Publish(request)
+        assert again.messages in (0, 20)
+        assert again.already == (again.messages == 0)
+        assert len(await bodies(client)) == 20
+
+
+CHUNK = {"stage": "s", "queue": "q", "messages": [pb.OutgoingMessage(body=b"x")]}
+BEYOND: list[tuple[str, Any]] = [
+    *(
+        ("Stage", rpc.StageRequest(**{**CHUNK, **wrong}))  # type: ignore[arg-type]
+        for wrong in (
+            {"stage": ""},
+            {"stage": "x" * 65},
+            {"stage": "../x"},
+            {"stage": "a@1"},
+            {"chunk": -1},
+            {"chunk": 1_000_000_000},
+            {"messages": []},
+            {"messages": [pb.OutgoingMessage()] * 1_001},
+            {"time_to_live": Duration(nanos=999_000_000)},
+            {"time_to_live": Duration(seconds=14 * DAY + 1)},
+            {"time_to_live": Duration(seconds=1, nanos=-1)},
+        )
+    ),
+    ("Publish", rpc.PublishRequest(writer="", stages=["s"])),
+    ("Publish", rpc.PublishRequest(writer="x" * 81)),
+    ("Publish", rpc.PublishRequest(writer="a.b")),
+    ("Publish", rpc.PublishRequest(writer="w", epoch=-1)),
+    ("Publish", rpc.PublishRequest(writer="w", stages=["s", "a/b"])),
+    ("Publish", rpc.PublishRequest(writer="w", stages=["s"] * 10_001)),
+    ("Publish", rpc.PublishRequest(writer="w", memory=Duration(seconds=59))),
+    ("Publish", rpc.PublishRequest(writer="w", memory=Duration(seconds=365 * DAY + 1))),
+    ("Abort", rpc.AbortRequest()),
+    ("Abort", rpc.AbortRequest(stage="..")),
+    ("ListStages", rpc.ListStagesRequest(page_size=-1)),
+    ("ListStages", rpc.ListStagesRequest(page_size=1_001)),
+    ("ListStages", rpc.ListStagesRequest(page_token="../x")),
+]
+
+
+@pytest.mark.parametrize(("method", "request_"), BEYOND)
+async def test_what_is_beyond_its_bounds_is_refused(client: Client, method: str, request_: Any) -> None:
+    await client.create()
+    no = await refused(getattr(client.stub, method)(request_))
+    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
+
+
+async def test_a_bad_name_of_a_queue_is_refused(client: Client) -> None:
+    request = rpc.StageRequest(stage="s", queue="../q", messages=[pb.OutgoingMessage()])
+    no = await refused(client.stub.Stage(request))
+    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_QUEUE_NAME")

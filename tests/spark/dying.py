@@ -1,0 +1,83 @@
+"""Who made a call, and the end of it. The processes are found by the connection that a call came on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import grpc
+
+
+def caller_of(context: grpc.ServicerContext) -> int:
+    """The process at the other end of a call, on this machine."""
+    port = int(unquote(context.peer()).rpartition(":")[2])
+    # gRPC's sockets are of both kinds of IP.
+    lines = [
+        line
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+    ]
+    (inode,) = [
+        fields[9]
+        for line in lines
+        if int((fields := line.split())[1].rpartition(":")[2], 16) == port and fields[9] != "0"
+    ]
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal() and f"socket:[{inode}]" in set(_files(folder / "fd")):
+            return int(folder.name)
+    raise LookupError(f"nobody here has port {port}")
+
+
+def _files(folder: Path) -> Iterator[str]:
+    try:
+        for file in folder.iterdir():
+            try:
+                yield os.readlink(file)
+            except FileNotFoundError:
+                continue  # closed since
+    except (FileNotFoundError, PermissionError):
+        return  # ended since, or not ours
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def children_of(pid: int) -> list[int]:
+    """All that descend from a process, and itself."""
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            try:
+                parents[int(folder.name)] = parent_of(int(folder.name))
+            except FileNotFoundError:
+                continue
+    family = [pid]
+    for one in family:
+        family += [child for child, parent in parents.items() if parent == one]
+    return family
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+
+
+class Killer:
+    """Ends who made a call with SIGKILL: the process itself, or the Java that it belongs to, which is an
+    executor, or the driver."""
+
+    def __init__(self, *, java: bool = False) -> None:
+        self.killed: list[str] = []
+        """Their command lines."""
+        self._java = java
+
+    def __call__(self, context: grpc.ServicerContext) -> None:
+        pid = caller_of(context)
+        while self._java and "java" not in command_of(pid).partition(" ")[0]:
+            pid = parent_of(pid)
+            assert pid > 1, "there is no Java above the caller"
+        self.killed.append(command_of(pid))
+        os.kill(pid, signal.SIGKILL)

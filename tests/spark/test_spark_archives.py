@@ -1,0 +1,135 @@
+"""Executors that have no Spoolrack get it with the job, from a built archive."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import site
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+import spoolrack
+from spark_rig import CHECKOUT, HERE, environment
+from spoolrack.testing import RunningServer, running_server
+
+LOCAL = "local[2]"
+CLUSTER = "local-cluster[1,2,1024]"
+"""An executor with two cores, in a process and with a folder of its own."""
+BESIDE = ("google", "grpc", "typing_extensions.py")
+"""What the client needs of others."""
+ROWS = {str(number).encode() for number in range(20)}
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as it is published."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder],
+        cwd=CHECKOUT,
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture
+def queues() -> Iterator[RunningServer]:
+    with running_server() as running:
+        yield running
+
+
+def bare(folder: Path, packages: Path) -> dict[str, str]:
+    """The environment of a Spark whose Python knows only these packages, and not this checkout."""
+    python = folder / "python"
+    # Without `site` the file that leads from the environment to this checkout isn't read.
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    python.chmod(0o755)
+    alone = {"PYTHONPATH": str(packages)}
+    alone |= dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), str(python))
+    return os.environ | environment(folder) | alone
+
+
+def submit(environment: dict[str, str], master: str, *arguments: object, folder: Path) -> str:
+    """What the job printed."""
+    run = subprocess.run(
+        [f"{environment['SPARK_HOME']}/bin/spark-submit", "--master", master, *map(str, arguments)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def place(queues: RunningServer) -> str:
+    return queues.url.removeprefix("grpc://")
+
+
+def bodies(client: spoolrack.Client) -> set[bytes]:
+    return {message.body for message in client.queue("jobs").peek()}
+
+
+@pytest.mark.parametrize("master", [LOCAL, pytest.param(CLUSTER, marks=pytest.mark.slow)])
+def test_executors_write_and_read_with_the_wheel_that_came_by_py_files(
+    wheel: Path, queues: RunningServer, tmp_path: Path, master: str
+) -> None:
+    # Of what comes by --py-files only a .zip, an .egg or a .jar is put on the path.
+    archive = shutil.copy(wheel, tmp_path / "spoolrack.zip")
+    environment = bare(tmp_path, Path(site.getsitepackages()[0]))
+    with spoolrack.connect(queues.url) as client:
+        client.create_queue("jobs")
+
+        printed = submit(
+            environment,
+            master,
+            *("--py-files", archive, HERE / "archived_job.py", place(queues), "jobs", "source"),
+            folder=tmp_path,
+        )
+
+        (found,) = json.loads(printed)
+        assert found.endswith("/spoolrack.zip/spoolrack/__init__.py")
+        assert bodies(client) == ROWS
+
+
+@pytest.mark.slow
+def test_executors_write_with_all_they_need_from_an_archive(
+    wheel: Path, queues: RunningServer, tmp_path: Path
+) -> None:
+    packages = Path(site.getsitepackages()[0])
+    library = tmp_path / "library"
+    ZipFile(wheel).extractall(library)
+    for name in BESIDE:
+        if (packages / name).is_dir():
+            shutil.copytree(packages / name, library / name)
+        else:
+            shutil.copy(packages / name, library)
+    with tarfile.open(tmp_path / "library.tar.gz", "w:gz", compresslevel=1) as archive:
+        archive.add(library, ".")
+    # The executors have pyspark, which is Spark's own, and nothing else; the driver has the package.
+    environment = bare(tmp_path, library)
+    with spoolrack.connect(queues.url) as client:
+        client.create_queue("jobs")
+
+        printed = submit(
+            environment,
+            CLUSTER,
+            *("--archives", f"{tmp_path}/library.tar.gz#shipped"),
+            *("--conf", "spark.executorEnv.PYTHONPATH=shipped"),
+            *(HERE / "archived_job.py", place(queues), "jobs", "rows"),
+            folder=tmp_path,
+        )
+
+        (found,) = json.loads(printed)
+        assert found.endswith("/shipped/spoolrack/__init__.py")
+        assert bodies(client) == ROWS

@@ -1,0 +1,63 @@
+"""docs/spark.md keeps its word: its examples run, one after the other, as a reader would run them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from spark_rig import CHECKOUT
+from spoolrack.spark.options import NAMES
+from spoolrack.testing import running_server
+
+PAGE = (CHECKOUT / "docs" / "spark.md").read_text()
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_the_examples_of_the_page_run(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: dict[str, object] = {}
+    with running_server() as server, server.client() as client:
+        for queue in ("orders", "rejects", "invoices"):
+            client.create_queue(queue)
+        for number, example in enumerate(EXAMPLES):
+            code = example.replace("127.0.0.1:50051", server.url.removeprefix("grpc://"))
+            code = code.replace("/srv/", f"{tmp_path}/")
+            if "availableNow" in code:
+                client.queue("orders").send_many(
+                    [b'{"id": 1, "price": ', b"\xff", b'{"id": 7, "price": 2.5}']
+                )
+            exec(compile(code, f"example {number} of docs/spark.md", "exec"), seen)
+            if "lastProgress" in code:
+                # All were read; the last batch is deleted with the next request, or was so just now.
+                assert seen["behind"]["ready"] == 0  # type: ignore[index]
+
+        invoices = [json.loads(message.body) for message in client.queue("invoices").peek()]
+        rejects = sorted(message.body for message in client.queue("rejects").peek())
+
+    assert len(invoices) == sum(id * 1.5 > 1_000 for id in range(1_000))
+    assert rejects == [b'{"id": 1, "price": ', b"\xff"]
+    (good,) = spark.read.parquet(f"{tmp_path}/orders").collect()
+    assert (good.id, good.customer, good.price) == (7, None, 2.5)
+    sums = [line.split("|") for line in capsys.readouterr().out.splitlines() if "|" in line][-1]
+    assert [int(one) for one in sums if one.strip()] == [0, 1_000]
+
+
+def test_the_page_lists_all_options() -> None:
+    listed = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
+    assert listed == set(NAMES) - {"credentials"}
+
+
+@pytest.mark.parametrize("named", sorted(set(re.findall(r"tests/[\w/]+\.py(?:::\w+)?", PAGE))))
+def test_a_test_that_the_page_names_exists(named: str) -> None:
+    path, _, test = named.partition("::")
+    tests = {
+        node.name
+        for node in ast.parse((CHECKOUT / path).read_text()).body
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert not test or test in tests

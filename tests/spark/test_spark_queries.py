@@ -1,0 +1,335 @@
+"""Queries over queues in memory: what Spark is given, and what it is refused. Every row is counted."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import TaskContext
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from spoolrack.spark import COUNTS, register, write_batches, write_partition
+
+from benchmarks.null_server import NullServer
+
+BODIES = [str(number).encode() for number in range(2_000)]
+STUCK = 120
+
+
+@pytest.fixture
+def server() -> Iterator[NullServer]:
+    server = NullServer(["in", "out"])
+    server.start()
+    yield server
+    server.stop()
+
+
+def place(server: NullServer, queue: str) -> dict[str, Any]:
+    return {"endpoint": server.endpoint, "queue": queue}
+
+
+def stream(spark: SparkSession, server: NullServer, **options: Any) -> DataFrame:
+    return spark.readStream.format("spoolrack").options(**place(server, "in"), **options).load()
+
+
+def start(frame: DataFrame, server: NullServer, checkpoint: Path, **trigger: Any) -> StreamingQuery:
+    writer = frame.writeStream.format("spoolrack").options(**place(server, "out"))
+    if trigger:
+        writer = writer.trigger(**trigger)
+    return writer.option("checkpointLocation", str(checkpoint)).start()
+
+
+def drain(frame: DataFrame, server: NullServer, checkpoint: Path) -> StreamingQuery:
+    """Run a query until what is there now is done."""
+    query = start(frame, server, checkpoint, availableNow=True)
+    assert query.awaitTermination(STUCK)
+    return query
+
+
+def write(frame: DataFrame, server: NullServer, **options: Any) -> None:
+    frame.write.format("spoolrack").mode("append").options(**place(server, "out"), **options).save()
+
+
+def numbers(spark: SparkSession, count: int = 2_000, parts: int = 4) -> DataFrame:
+    return spark.range(count, numPartitions=parts).selectExpr("cast(id as string) AS body")
+
+
+def test_a_session_can_be_told_of_the_source(spark: SparkSession, server: NullServer) -> None:
+    register(spark)
+    assert spark.read.format("spoolrack").options(**place(server, "in")).load().count() == 0
+
+
+def test_a_batch_write_appears_whole_and_a_look_takes_nothing(
+    spark: SparkSession, server: NullServer
+) -> None:
+    frame = numbers(spark).selectExpr(
+        "body", "map('kind', 'number', 'half', cast(int(body) / 2 AS string)) AS attributes"
+    )
+    began = datetime.now(UTC)
+
+    write(frame, server)
+
+    seen = spark.read.format("spoolrack").options(**place(server, "out")).load()
+    rows = seen.orderBy("id").collect()
+    assert Counter(bytes(row.body) for row in rows) == Counter(BODIES)
+    assert rows[0].attributes == {"kind": "number", "half": str(int(rows[0].body) / 2)}
+    assert rows[0].receive_count == 0
+    assert abs(rows[0].sent_at.astimezone(UTC) - began).total_seconds() < 3_600
+    assert len(set(row.id for row in rows)) == len(BODIES)
+    assert seen.count() == len(BODIES)
+    assert not server.stages
+
+
+def test_a_query_moves_each_message_once_and_deletes_it(
+    spark: SparkSession, server: NullServer, tmp_path: Path
+) -> None:
+    server.put("in", BODIES)
+    query = start(
+        stream(spark, server, maxMessagesPerTrigger=700, numPartitions=3).select("body"),
+        server,
+        tmp_path,
+    )
+    try:
+        query.processAllAvailable()
+        server.put("in", [b"late"])
+        query.processAllAvailable()
+
+        assert Counter(server.bodies("out")) == Counter([*BODIES, b"late"])
+        assert server.deleted["in"] == len(BODIES) + 1
+        assert not server.holds
+        assert not server.stages
+        progress = query.recentProgress
+        assert [p.numInputRows for p in progress if p.numInputRows] == [700, 700, 600, 1]
+        assert '"ready": 1300' in progress[0].sources[0].latestOffset
+    finally:
+        query.stop()
+
+
+def test_an_idle_query_asks_seldom_and_stops_at_once(
+    spark: SparkSession, server: NullServer, tmp_path: Path
+) -> None:
+    query = start(stream(spark, server).select("body"), server, tmp_path)
+    try:
+        assert server.wait_until(lambda: server.calls["Reserve"] >= 3, STUCK)
+        began = server.calls["Reserve"]
+        query.awaitTermination(3)
+        assert server.calls["Reserve"] - began <= 10
+    finally:
+        query.stop()
+    assert not query.isActive
+
+
+def test_with_available_now_a_query_drains_and_ends(
+    spark: SparkSession, server: NullServer, tmp_path: Path
+) -> None:
+    server.put("in", BODIES)
+    query = drain(stream(spark, server, maxMessagesPerTrigger=900).select("body"), server, tmp_path)
+
+    assert [p.numInputRows for p in query.recentProgress if p.numInputRows] == [900, 900, 200]
+    assert Counter(server.bodies("out")) == Counter(BODIES)
+    assert server.deleted["in"] == len(BODIES)
+
+
+def test_two_queries_on_one_queue_share_its_messages(
+    spark: SparkSession, server: NullServer, tmp_path: Path
+) -> None:
+    server.put("in", BODIES)
+    frame = stream(spark, server, maxMessagesPerTrigger=400).select("body")
+    queries = [start(frame, server, tmp_path / name) for name in ("a", "b")]
+    try:
+        for query in queries:
+            query.processAllAvailable()
+        assert Counter(server.bodies("out")) == Counter(BODIES)
+        assert server.deleted["in"] == len(BODIES)
+    finally:
+        for query in queries:
+            query.stop()
+
+
+def _fails_once(folder: str) -> Any:
+    def shuffle(batches: Iterator[Any]) -> Iterator[Any]:
+        """Rows in another order at each attempt; the first attempts fail after they have written."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        context = TaskContext.get()
+        rows = pa.Table.from_batches(list(batches), schema=pa.schema([("body", pa.binary())]))
+        order = pc.random(rows.num_rows, initializer=1000 * context.stageId() + context.attemptNumber())
+        yield from rows.take(pc.array_sort_indices(order)).to_batches(max_chunksize=100)
+        mark = Path(folder) / f"{context.partitionId()}"
+        if not mark.exists():
+            mark.touch()
+            raise RuntimeError("this attempt dies after it gave all its rows")
+
+    return shuffle
+
+
+def test_a_retry_with_another_order_loses_and_doubles_nothing(
+    spark: SparkSession, server: NullServer, tmp_path: Path
+) -> None:
+    """The whole batch is done again, from the same checkpoint: a local Spark doesn't repeat tasks."""
+    server.put("in", BODIES)
+    (tmp_path / "marks").mkdir()
+    frame = (
+        stream(spark, server, numPartitions=2)
+        .select("body")
+        .mapInArrow(_fails_once(str(tmp_path / "marks")), "body binary")
+    )
+    failures = 0
+    for _ in range(5):
+        try:
+            drain(frame, server, tmp_path / "checkpoint")
+            break
+        except StreamingQueryException:
+            failures += 1
+
+    assert failures
+    assert Counter(server.bodies("out")) == Counter(BODIES)
+    assert server.deleted["in"] == len(BODIES)
+
+
+def test_a_restored_checkpoint_is_told_and_loses_nothing(
+    spark: SparkSession, server: NullServer, tmp_path: Path
+) -> None:
+    now, kept = tmp_path / "now", tmp_path / "kept"
+    frame = stream(spark, server).select("body")
+    server.put("in", BODIES[:500])
+    drain(frame, server, now)
+    shutil.copytree(now, kept)
+    server.put("in", BODIES[500:1_000])
+    drain(frame, server, now)
+    server.put("in", BODIES[1_000:])
+
+    with pytest.raises(StreamingQueryException, match="older than what the query has done"):
+        drain(frame, server, kept)
+
+    drain(frame, server, now)
+    assert Counter(server.bodies("out")) == Counter(BODIES)
+
+
+def test_a_batch_whose_hold_is_over_fails_or_comes_again(
+    spark: SparkSession, server: NullServer, tmp_path: Path
+) -> None:
+    """The query is away for longer than the hold, in the middle of a batch."""
+    server.put("in", BODIES)
+    broken = stream(spark, server).selectExpr("cast(raise_error('broken') AS string) AS body")
+    with pytest.raises(StreamingQueryException, match="broken"):
+        drain(broken, server, tmp_path)
+    ((stream_name, seq),) = server.holds
+    server.release(stream_name, seq)
+
+    with pytest.raises(StreamingQueryException, match="onLostReservation"):
+        drain(stream(spark, server).select("body"), server, tmp_path)
+    assert server.bodies("in") == BODIES
+    drain(stream(spark, server, onLostReservation="redeliver").select("body"), server, tmp_path)
+
+    assert Counter(server.bodies("out")) == Counter(BODIES)
+
+
+def test_a_pause_longer_than_the_hold_doubles_nothing(
+    spark: SparkSession, server: NullServer, tmp_path: Path
+) -> None:
+    """Between two triggers the last batch is done but not deleted: the query keeps holding it."""
+    server.put("in", BODIES)
+    frame = stream(spark, server, holdSeconds=1).select("body")
+    query = start(frame, server, tmp_path, processingTime="3 seconds")
+    try:
+        query.processAllAvailable()
+        server.put("in", [b"late"])
+        query.processAllAvailable()
+        assert Counter(server.bodies("out")) == Counter([*BODIES, b"late"])
+        assert server.deleted["in"] == len(BODIES) + 1
+    finally:
+        query.stop()
+
+
+def test_a_write_that_is_done_again_under_its_name_writes_nothing(
+    spark: SparkSession, server: NullServer
+) -> None:
+    write(numbers(spark), server, txnId="load-2026-11-21")
+    write(numbers(spark), server, txnId="load-2026-11-21")
+    assert Counter(server.bodies("out")) == Counter(BODIES)
+    assert not server.stages
+
+    write(numbers(spark), server)
+    assert len(server.bodies("out")) == 2 * len(BODIES)
+
+
+def test_a_write_that_fails_shows_nothing(spark: SparkSession, server: NullServer) -> None:
+    frame = numbers(spark).selectExpr("if(body = '1999', raise_error('broken'), body) AS body")
+
+    with pytest.raises(Exception, match="broken"):
+        write(frame, server)
+
+    assert server.bodies("out") == []
+    assert server.calls["Publish"] == 0
+
+
+def test_direct_rows_are_sent_once_by_their_ids(spark: SparkSession, server: NullServer) -> None:
+    frame = numbers(spark).selectExpr("body", "body AS deduplication_id")
+    write(frame, server, mode="direct")
+    write(frame.repartition(7), server, mode="direct")
+
+    assert Counter(server.bodies("out")) == Counter(BODIES)
+
+
+def test_partitions_are_written_by_hand(spark: SparkSession, server: NullServer) -> None:
+    numbers(spark).foreachPartition(write_partition(server.endpoint, "out"))
+    assert Counter(server.bodies("out")) == Counter(BODIES)
+
+    frame = numbers(spark).selectExpr("body", "body AS deduplication_id")
+    writer = write_batches(server.endpoint, "in")
+    for sent, duplicates in ((len(BODIES), 0), (0, len(BODIES))):
+        counts = frame.mapInArrow(writer, COUNTS).groupBy().sum().first()
+        assert tuple(counts) == (sent, duplicates)
+    assert Counter(server.bodies("in")) == Counter(BODIES)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "mode", "says"),
+    [
+        (["body", "1 AS x"], {}, "append", "columns x can't be written"),
+        (["1 AS body"], {}, "append", "body is int"),
+        (["body", "'a' AS attributes"], {}, "append", "map<string, string>"),
+        (["body", "body AS deduplication_id"], {}, "append", "'direct'"),
+        (["body"], {"mode": "direct"}, "append", "deduplication_id"),
+        (["body"], {}, "overwrite", "can't be overwritten"),
+        (["body"], {"queue": "a/b"}, "append", "queue's name"),
+        (["body"], {"credentials": "x"}, "append", "later version"),
+    ],
+)
+def test_what_can_not_be_written_is_refused_before_any_row(
+    spark: SparkSession,
+    server: NullServer,
+    columns: list[str],
+    options: dict[str, str],
+    mode: str,
+    says: str,
+) -> None:
+    writer = numbers(spark).selectExpr(*columns).write.format("spoolrack").mode(mode)
+
+    with pytest.raises(AnalysisException, match=says):
+        writer.options(**{**place(server, "out"), **options}).save()
+
+    assert server.calls["Stage"] == server.calls["Send"] == 0
+
+
+def test_complete_mode_and_foreign_schemas_are_refused(
+    spark: SparkSession, server: NullServer, tmp_path: Path
+) -> None:
+    counts = stream(spark, server).groupBy("body").count().select("body")
+    writer = counts.writeStream.outputMode("complete").format("spoolrack")
+    query = writer.options(**place(server, "out"), checkpointLocation=str(tmp_path)).start()
+    with pytest.raises(StreamingQueryException, match="can't be overwritten"):
+        query.processAllAvailable()
+        query.awaitTermination(STUCK)
+
+    reader = spark.read.format("spoolrack").options(**place(server, "in"))
+    with pytest.raises(Exception, match="leave .schema"):
+        reader.schema("value string").load().count()

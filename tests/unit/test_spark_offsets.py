@@ -1,0 +1,54 @@
+"""Offsets name reservations; a batch is cut into even slices that cover it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from spoolrack.spark.offsets import Offset, Slice, from_json, initial, slices
+from spoolrack.spark.options import InvalidOption
+
+
+def test_an_offset_survives_the_checkpoint() -> None:
+    offset = Offset(gen="a", seq=7, n=100)
+
+    assert from_json(json.loads(json.dumps(offset.as_json()))) == offset
+
+
+def test_each_query_begins_in_a_stream_of_its_own() -> None:
+    first, second = initial(), initial()
+
+    assert first.gen != second.gen
+    assert first.is_initial
+    assert first.seq + 1 == 0
+
+
+@pytest.mark.parametrize("given", [{}, {"gen": "a"}, {"gen": 1, "seq": 1, "n": 1}, {"offset": 5}])
+def test_the_checkpoint_of_another_source_is_refused(given: dict[str, object]) -> None:
+    with pytest.raises(InvalidOption, match="checkpointLocation"):
+        from_json(given)
+
+
+@pytest.mark.parametrize("messages", [1, 2, 3, 7, 100, 99_999, 100_000])
+@pytest.mark.parametrize("partitions", [None, 1, 2, 3, 16, 1_000])
+def test_slices_cover_a_batch_and_none_is_empty(messages: int, partitions: int | None) -> None:
+    parts = slices(messages, partitions)
+
+    assert parts[0].begin == 0
+    assert parts[-1].end == messages
+    assert all(left.end == right.begin for left, right in itertools.pairwise(parts))
+    lengths = [part.end - part.begin for part in parts]
+    assert min(lengths) > 0
+    assert max(lengths) - min(lengths) <= 1
+    if partitions is not None:
+        assert len(parts) == min(partitions, messages)
+
+
+def test_an_empty_batch_has_no_slices() -> None:
+    assert slices(0, None) == slices(0, 4) == []
+
+
+def test_a_small_batch_is_one_task_unless_asked_otherwise() -> None:
+    assert slices(100, None) == [Slice(begin=0, end=100)]
+    assert len(slices(100, 4)) == 4
