@@ -11,7 +11,14 @@ from holding import Consumer, id_in, queue_of, token_in
 from holds import Hold
 from promises import Broken, Fate, Kind, Now, Open, Promises
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import DiskError, DiskFull, QueueNotFound, StageNotFound, StoreError
+from spoolrack_store.model.errors import (
+    DiskError,
+    DiskFull,
+    QueueNotFound,
+    ReservationNotFound,
+    StageNotFound,
+    StoreError,
+)
 from spoolrack_store.model.operations import (
     ById,
     ByReceipt,
@@ -68,6 +75,9 @@ Lying = Callable[[str, int], Mapping[str, Fate]]
 
 
 class Hearing:
+    may_lag = False
+    """Whether a set may be held for as long as nobody has noted that its hold is over."""
+
     def __init__(self, fates: Promises, plot: Plot, lying: Lying) -> None:
         self.fates = fates
         self.lying = lying
@@ -171,6 +181,10 @@ class Hearing:
 
     def is_excused(self, error: object) -> bool:
         """Whether the disk may seem to refuse this, though no call of it has failed."""
+        return False
+
+    def is_being_released(self, key: tuple[str, int]) -> bool:
+        """Whether a release of the set is done, and not answered yet."""
         return False
 
     def _sent(self, queue: str, messages: Sequence[Outgoing], outcome: object) -> None:
@@ -324,11 +338,15 @@ class Hearing:
     def _about_set(self, request: Reserve | Confirm | Release, outcome: object) -> None:
         key, fates, holds = (request.stream, request.seq), self.fates, self.fates.reserved
         was, is_held = holds.sets.get(key), holds.is_held(key, self._now.monotonic)
+        if isinstance(request, Release) and isinstance(outcome, ReservationNotFound):
+            return  # It may have been made after that; whether it is there is judged by itself.
+        is_lost = was is not None and not is_held and not (self.may_lag and not was.is_lost)
         if isinstance(outcome, StoreError):
-            if is_held and not self._failed and not isinstance(outcome, QueueNotFound):
+            is_sure = is_held and not self._failed and not self.is_being_released(key)
+            if is_sure and not isinstance(outcome, QueueNotFound):
                 raise Broken(Kind.OTHER, f"{request} of a set that is held: {outcome}")
             return
-        if was is not None and not is_held and not isinstance(request, Release):
+        if is_lost and not isinstance(request, Release):
             raise Broken(Kind.OTHER, f"{request} of a set that isn't held: {outcome}")
         if isinstance(request, Release):
             for id in holds.ids_of(key):
@@ -362,11 +380,12 @@ class Hearing:
             return
         for key in keys:
             is_held = holds.is_held(key, self._now.monotonic)
-            if is_held and key[1] in outcome.lost and not self._failing:
+            is_sure = is_held and not self._failing and not self.is_being_released(key)
+            if is_sure and key[1] in outcome.lost:
                 raise Broken(Kind.OTHER, f"the set {key} is held, and was said to be lost")
             if key[1] in outcome.lost:
                 continue
-            if not is_held:
+            if not is_held and not (self.may_lag and not holds.sets[key].is_lost):
                 raise Broken(Kind.OTHER, f"the set {key} was lost, and is committed")
             for id in holds.ids_of(key):
                 fates.deleted(id)

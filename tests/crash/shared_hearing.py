@@ -53,9 +53,15 @@ class UnderWay:
 
 
 class _Hearing(Hearing):
+    may_lag = True
+
     def is_excused(self, error: object) -> bool:
         """What one that died has left unfinished is in the way until another takes it over."""
         return isinstance(error, NameTaken) or "not in its queue yet" in str(error)
+
+    def is_being_released(self, key: tuple[str, int]) -> bool:
+        assert isinstance(self.fates, SharedPromises)
+        return any(key in opened.releasing for opened in self.fates.sets_under_way.values())
 
 
 class SharedHearing:
