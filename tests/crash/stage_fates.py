@@ -93,7 +93,10 @@ class StageFates:
         """Hold what is there against what was promised; `found` are the bodies in queues."""
         there, epochs = staged_on(disk), epochs_on(disk)
         for stage, chunks in self.staged.items():
-            if stage not in there:
+            is_left = any(there.get(stage, {}).get(number) == kept for number, kept in chunks.items())
+            # Expired and made again, and nobody was told of either.
+            is_another = not is_left and self.may_be_over(stage, wall, monotonic)
+            if stage not in there or is_another:
                 self._judge_gone(stage, wall, monotonic, found, may_be_gone)
                 continue
             for number, kept in chunks.items():
@@ -142,6 +145,8 @@ class StageFates:
     def accept(self, disk: PowerDisk) -> None:
         """How it was found is how it is from now on."""
         self.staged, self.epochs = staged_on(disk), epochs_on(disk)
+        # Another one of the same name expires by itself.
+        self.dues = {stage: due for stage, due in self.dues.items() if stage in self.staged}
         self.writing, self.publishing, self.aborting = [], [], set()
 
 
