@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from .engine.reservations import Reservations
+from .engine.reserving.reservations import Reservations
 from .engine.views import Sight
 from .files.disk import Disk
 from .files.reader import Damaged, Forbidden, Gone, read_message

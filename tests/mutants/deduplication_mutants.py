@@ -59,7 +59,7 @@ DEDUPLICATION_MUTANTS: Final = (
         name="a-start-forgets-the-ids-in-remove",
         breaks="the id of a deleted message is refused after a restart, too",
         edits=edit(
-            "engine/census.py",
+            "engine/deduplicating/census.py",
             "    for queue, name in removed:\n        known.learn_name(queue, name)\n",
             "",
         ),
@@ -69,7 +69,7 @@ DEDUPLICATION_MUTANTS: Final = (
         name="a-start-forgets-the-segments",
         breaks="the id of an unlinked message is refused after a restart, too",
         edits=edit(
-            "engine/census.py",
+            "engine/deduplicating/census.py",
             "                if not line.is_news:\n",
             "                if line.is_news:\n",
         ),
@@ -111,7 +111,7 @@ DEDUPLICATION_MUTANTS: Final = (
         name="a-window-never-ends",
         breaks="an id may be sent again when its window is over",
         edits=edit(
-            "engine/known_keys.py",
+            "engine/deduplicating/known_keys.py",
             "self._root.clock.wall() - live.settings.deduplication_window + 1",
             "0 * live.settings.deduplication_window",
         ),
@@ -121,7 +121,7 @@ DEDUPLICATION_MUTANTS: Final = (
         name="peers-do-not-look",
         breaks="an id that another process has stored is refused",
         edits=edit(
-            "engine/deduplication.py",
+            "engine/deduplicating/deduplication.py",
             "        if is_contended or self._has_company or not self._is_complete:\n",
             "        if not self._is_complete:\n",
         ),
@@ -131,7 +131,7 @@ DEDUPLICATION_MUTANTS: Final = (
         name="peers-do-not-look-at-new",
         breaks="what a dead process has written whole is refused to be stored again",
         edits=edit(
-            "engine/deduplication.py",
+            "engine/deduplicating/deduplication.py",
             "        if arriving is None or id",
             "        if arriving is not None or id",
         ),
@@ -141,7 +141,7 @@ DEDUPLICATION_MUTANTS: Final = (
         name="what-a-peer-wrote-is-believed-to-be-durable",
         breaks="a repetition is refused only once the first message is on stable media",
         edits=edit(
-            "engine/deduplication.py",
+            "engine/deduplicating/deduplication.py",
             "                self._root.everything_changed()\n",
             "                pass\n",
         ),
@@ -151,7 +151,7 @@ DEDUPLICATION_MUTANTS: Final = (
         name="news-outlive-a-power-cut",
         breaks="news of messages that a power cut took are believed by nobody",
         edits=edit(
-            "engine/deduplication.py",
+            "engine/deduplicating/deduplication.py",
             "                self._read_up_to[path] = self._segments.read(path)[1]\n",
             "                self._read_up_to[path] = 0\n",
         ),

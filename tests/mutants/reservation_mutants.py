@@ -18,7 +18,7 @@ RESERVATION_MUTANTS: Final = (
         name="a-manifest-after-the-answer",
         breaks="a reservation that was answered is found again after a crash",
         edits=edit(
-            "engine/holdings.py",
+            "engine/reserving/holdings.py",
             "        self._write(layout.reserved(name), manifest.encode(), urgent=False)\n",
             "        self._root.after_sync.append(\n"
             "            lambda: self._write(layout.reserved(name), manifest.encode(), urgent=False)\n"
@@ -30,7 +30,7 @@ RESERVATION_MUTANTS: Final = (
         name="a-reserve-half-durable-is-believed",
         breaks="a set of which nobody was told is there whole after a crash, or not at all",
         edits=edit(
-            "engine/upkeep.py",
+            "engine/reserving/upkeep.py",
             "        elif leases.have_slipped(held.manifest):\n            if held.due > wall:",
             "        elif False:\n            if held.due > wall:",
         ),
@@ -40,7 +40,7 @@ RESERVATION_MUTANTS: Final = (
         name="a-commit-is-not-finished",
         breaks="a stream that is committed has no messages left, wherever the process died",
         edits=edit(
-            "engine/upkeep.py",
+            "engine/reserving/upkeep.py",
             "        self._finish_commits()\n        self._knows_all = True\n",
             "        self._unfinished.clear()\n        self._knows_all = True\n",
         ),
@@ -50,7 +50,7 @@ RESERVATION_MUTANTS: Final = (
         name="a-marker-after-the-sync",
         breaks="how far a stream is committed is durable when it is answered",
         edits=edit(
-            "engine/holdings.py",
+            "engine/reserving/holdings.py",
             "        self._write(path, marker.encode(), urgent=True)\n",
             "        self._root.after_sync.append(\n"
             "            lambda: self._write(path, marker.encode(), urgent=True)\n"
@@ -62,7 +62,7 @@ RESERVATION_MUTANTS: Final = (
         name="a-lost-set-is-held-again",
         breaks="a set that is lost is never held again",
         edits=edit(
-            "engine/holdings.py",
+            "engine/reserving/holdings.py",
             "        return self.name.is_lost or self.ends <= now",
             "        return self.ends <= now",
         ),
@@ -72,7 +72,7 @@ RESERVATION_MUTANTS: Final = (
         name="a-hold-that-is-over-is-not-noted",
         breaks="a set that is lost is not held again after a start, whatever the clock says",
         edits=edit(
-            "engine/upkeep.py",
+            "engine/reserving/upkeep.py",
             "                self._holdings.lose(held)\n        self._settle()\n",
             "                held.name = held.name\n",
         ),
@@ -82,7 +82,7 @@ RESERVATION_MUTANTS: Final = (
         name="a-confirmation-of-the-manifest-alone",
         breaks="a manifest never promises longer than its leases hold",
         edits=edit(
-            "engine/reservations.py",
+            "engine/reserving/reservations.py",
             "            self._leases.end_at(held.manifest, due, ends)\n",
             "",
         ),
@@ -93,12 +93,12 @@ RESERVATION_MUTANTS: Final = (
         breaks="after a crash a manifest promises no longer than its leases hold",
         edits=(
             Edit(
-                file="engine/upkeep.py",
+                file="engine/reserving/upkeep.py",
                 old="            due = min(held.due, *dues) if dues else held.due\n",
                 new="            due = max(held.due, *dues) if dues else held.due\n",
             ),
             Edit(
-                file="engine/upkeep.py",
+                file="engine/reserving/upkeep.py",
                 old="            leases.end_at(held.manifest, due, ends)\n",
                 new="",
             ),
@@ -109,7 +109,7 @@ RESERVATION_MUTANTS: Final = (
         name="a-release-before-it-is-durable",
         breaks="a message that others may have is never shown as held, wherever the process died",
         edits=edit(
-            "engine/upkeep.py",
+            "engine/reserving/upkeep.py",
             "        self._root.after_sync.append(partial(self._leases.give_back, held.manifest,"
             " undo=False))\n",
             "        self._leases.give_back(held.manifest, undo=False)\n",
@@ -120,7 +120,7 @@ RESERVATION_MUTANTS: Final = (
         name="a-commit-deletes-what-is-lost",
         breaks="a commit leaves the messages of lost sets alone",
         edits=edit(
-            "engine/reservations.py",
+            "engine/reserving/reservations.py",
             "                done = [held for held in mine if held not in lost]",
             "                done = mine",
         ),
@@ -130,7 +130,7 @@ RESERVATION_MUTANTS: Final = (
         name="a-refused-reservation-keeps-its-leases",
         breaks="a reservation that fails has leased nothing",
         edits=edit(
-            "engine/reservations.py",
+            "engine/reserving/reservations.py",
             "            self._leases.give_back(manifest, undo=True)\n",
             "",
         ),
@@ -140,7 +140,7 @@ RESERVATION_MUTANTS: Final = (
         name="the-others-sets-are-not-looked-at",
         breaks="what one process has reserved another one knows",
         edits=edit(
-            "engine/upkeep.py",
+            "engine/reserving/upkeep.py",
             "        return self._root.folders.is_contended or not known",
             "        return not known",
         ),

@@ -19,7 +19,7 @@ STAGING_MUTANTS: Final = (
         name="the-manifest-is-written-before-the-stages-are-claimed",
         breaks="a publication that is refused has published nothing",
         edits=edit(
-            "engine/publications.py",
+            "engine/staging/publications.py",
             "            self._require_room(draft)\n",
             "            self.manifests.write(draft.name, self._manifest(draft, request.memory))\n"
             "            self._require_room(draft)\n"
@@ -31,7 +31,7 @@ STAGING_MUTANTS: Final = (
         name="what-was-published-is-not-moved-by-a-start",
         breaks="what is published is moved to its queues, whoever died over it",
         edits=edit(
-            "engine/stage_recovery.py",
+            "engine/staging/recovery.py",
             "        self._publications.redo(unfinished)\n",
             "        assert unfinished is not None\n",
         ),
@@ -41,7 +41,7 @@ STAGING_MUTANTS: Final = (
         name="a-claim-without-a-manifest-is-left-alone",
         breaks="a stage whose publication came to nothing can be published again",
         edits=edit(
-            "engine/stage_recovery.py",
+            "engine/staging/recovery.py",
             "                self._root.folders.shift(path, layout.staged(folder))\n",
             "                assert path\n",
         ),
@@ -51,7 +51,7 @@ STAGING_MUTANTS: Final = (
         name="a-stage-that-a-manifest-names-is-left-staged",
         breaks="a manifest publishes also what it had claimed and a crash has given back",
         edits=edit(
-            "engine/stage_recovery.py",
+            "engine/staging/recovery.py",
             "            if by is not None:\n",
             "            if by is not None and folder.is_dropped:\n",
         ),
@@ -61,7 +61,7 @@ STAGING_MUTANTS: Final = (
         name="a-torn-manifest-is-believed",
         breaks="a manifest that isn't whole publishes nothing, and remembers nothing",
         edits=edit(
-            "engine/manifests.py",
+            "engine/staging/manifests.py",
             "        except NotAManifest as error:\n"
             '            self._root.folders.quarantine(path, f"no manifest: {error}")\n'
             "            return None\n",
@@ -77,7 +77,7 @@ STAGING_MUTANTS: Final = (
         name="a-chunk-is-stored-as-often-as-it-comes",
         breaks="a chunk that is there already is not stored again",
         edits=edit(
-            "engine/stager.py",
+            "engine/staging/stager.py",
             "        if there is None:\n            self._write(held, request)\n",
             "        if there is None or request.chunk:\n            self._write(held, request)\n",
         ),
@@ -87,7 +87,7 @@ STAGING_MUTANTS: Final = (
         name="an-older-epoch-is-published-again",
         breaks="an epoch that is not above the writer's last publishes nothing",
         edits=edit(
-            "engine/publications.py",
+            "engine/staging/publications.py",
             "            if last is not None and request.epoch <= last:\n",
             "            if last is not None and request.epoch == last:\n",
         ),
@@ -97,7 +97,7 @@ STAGING_MUTANTS: Final = (
         name="an-expired-stage-is-emptied-while-it-can-be-published",
         breaks="a stage is published whole, or dropped whole",
         edits=edit(
-            "engine/stages.py",
+            "engine/staging/stages.py",
             "        self.leave(held)\n"
             "        self._ends.pop(held.folder, None)\n"
             "        self._root.after_sync.append(partial(self.empty, target))\n",
@@ -111,7 +111,7 @@ STAGING_MUTANTS: Final = (
         name="a-torn-chunk-is-kept",
         breaks="a chunk is stored whole or not at all",
         edits=edit(
-            "engine/stages.py",
+            "engine/staging/stages.py",
             "            if chunk.number not in held.chunks and self.is_whole(held.path, chunk):\n",
             "            if chunk.number not in held.chunks:\n",
         ),
@@ -121,7 +121,7 @@ STAGING_MUTANTS: Final = (
         name="the-memory-of-an-epoch-goes-before-its-moves-are-durable",
         breaks="a claim that a crash brings back finds its manifest",
         edits=edit(
-            "engine/publications.py",
+            "engine/staging/publications.py",
             "        self._root.after_sync.append(partial(self._drop_all, names))\n",
             "        self._drop_all(names)\n",
         ),
@@ -131,7 +131,7 @@ STAGING_MUTANTS: Final = (
         name="what-others-staged-is-published-undurable",
         breaks="a manifest is written only once all that it publishes is durable",
         edits=edit(
-            "engine/publications.py",
+            "engine/staging/publications.py",
             "            must_sync = self._root.folders.is_contended\n",
             "            must_sync = False\n",
         ),
@@ -141,7 +141,7 @@ STAGING_MUTANTS: Final = (
         name="a-manifest-names-queues-that-a-crash-takes",
         breaks="a manifest is written only once all that it publishes to is durable",
         edits=edit(
-            "engine/publications.py",
+            "engine/staging/publications.py",
             "            must_sync |= self._root.syncer.has_changed(layout.CONFIG)\n",
             "            assert self._root.syncer\n",
         ),
@@ -151,7 +151,7 @@ STAGING_MUTANTS: Final = (
         name="what-the-dead-had-published-is-stranded",
         breaks="what a dead process had published is moved by the living",
         edits=edit(
-            "engine/publications.py",
+            "engine/staging/publications.py",
             "        self.redo({name: manifest for name, manifest in redone.items() "
             "if manifest is not None})\n",
             "        assert redone is not None\n",

@@ -208,7 +208,7 @@ def test_a_window_that_is_set_counts_from_the_send() -> None:
 def test_a_queue_with_too_many_ids_takes_no_new_one_until_the_oldest_leave(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("spoolrack_store.engine.deduplication.MAX_KEYS", 3)
+    monkeypatch.setattr("spoolrack_store.engine.deduplicating.deduplication.MAX_KEYS", 3)
     rig = a_root()
     first = send(rig, "a")[0]
     rig.clock.advance(10_000)

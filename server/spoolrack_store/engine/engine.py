@@ -45,7 +45,7 @@ from ..model.reservations import Reserve
 from .adoption import Adoption
 from .catalog import Catalog
 from .clearance import Clearance
-from .deduplication import Deduplication
+from .deduplicating.deduplication import Deduplication
 from .leaser import Leaser
 from .letters import Letters
 from .order import Outcome, Turn, Work, run_in
@@ -56,10 +56,10 @@ from .recent import RECENT_BYTES, Recent
 from .recovery import Recovery
 from .remover import Remover
 from .requeuer import Requeuer
-from .reservations import Reservations
+from .reserving.reservations import Reservations
 from .root import Root
 from .sender import Sender
-from .staging import Staging
+from .staging.staging import Staging
 from .succession import Succession
 from .sweep import Sweep
 from .views import Views

@@ -34,7 +34,7 @@ from ..model.operations import Outgoing, Send, Sent
 from ..model.settings import MAX_DELAY
 from ..model.transitions import Move, State
 from .catalog import Catalog, Live
-from .deduplication import Deduplication
+from .deduplicating.deduplication import Deduplication
 from .groups import Group, Pending, merge
 from .root import Root, path_in
 

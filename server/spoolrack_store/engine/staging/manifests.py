@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ..files import layout
-from ..files.disk import Kind
-from ..files.folders import explained
-from ..files.syncer import SyncFailed
-from ..model.errors import StoreError
-from ..model.manifest import Manifest, NotAManifest, decode, encode
-from ..model.names import NotAName
-from ..model.stage_names import Claim, Publication, parse_published
-from .root import Root
+from ...files import layout
+from ...files.disk import Kind
+from ...files.folders import explained
+from ...files.syncer import SyncFailed
+from ...model.errors import StoreError
+from ...model.manifest import Manifest, NotAManifest, decode, encode
+from ...model.names import NotAName
+from ...model.stage_names import Claim, Publication, parse_published
+from ..root import Root
 
 
 class Manifests:

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from ..files import layout
-from ..files.disk import Kind
-from ..index.ready import BatchFolder
-from ..model.clock import Millis
-from ..model.errors import StoreError
-from ..model.manifest import Manifest
-from ..model.names import Batch, NotAName
-from ..model.stage_names import (
+from ...files import layout
+from ...files.disk import Kind
+from ...index.ready import BatchFolder
+from ...model.clock import Millis
+from ...model.errors import StoreError
+from ...model.manifest import Manifest
+from ...model.names import Batch, NotAName
+from ...model.stage_names import (
     Claim,
     Publication,
     StageFolder,
@@ -27,8 +27,8 @@ from ..model.stage_names import (
     parse_published,
     parse_stage_folder,
 )
+from ..root import Root, path_in
 from .publications import Publications
-from .root import Root, path_in
 from .stages import Held, Stages
 
 log = logging.getLogger(__name__)

@@ -10,16 +10,16 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from ..files import layout
-from ..index.hidden import Hidden
-from ..index.ready import BatchFolder
-from ..model.errors import StoreError
-from ..model.manifest import Manifest
-from ..model.names import NotAName, length_of, parse_entry
-from ..model.stage_names import Chunk, Claim, Publication, parse_chunk, parse_stage_folder
-from ..model.transitions import Move, State
-from .catalog import Catalog, Live
-from .root import Root
+from ...files import layout
+from ...index.hidden import Hidden
+from ...index.ready import BatchFolder
+from ...model.errors import StoreError
+from ...model.manifest import Manifest
+from ...model.names import NotAName, length_of, parse_entry
+from ...model.stage_names import Chunk, Claim, Publication, parse_chunk, parse_stage_folder
+from ...model.transitions import Move, State
+from ..catalog import Catalog, Live
+from ..root import Root
 
 log = logging.getLogger(__name__)
 

@@ -15,20 +15,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ..files import layout
-from ..files.disk import Kind, Lock
-from ..files.folders import NameTaken, explained
-from ..files.owners import is_living
-from ..files.reader import Damaged, Forbidden, Gone, read_message
-from ..files.segments import Segments
-from ..model.clock import SECOND, Millis
-from ..model.errors import DiskError, QueueNotFound, TooManyDeduplicationIds
-from ..model.keys import MAX_KEYS, Line, first_number_of, id_number, id_text, key_in
-from ..model.names import Batch, Filed, NotAName, parse_entry, parse_filed
-from .catalog import Catalog, Live
+from ...files import layout
+from ...files.disk import Kind, Lock
+from ...files.folders import NameTaken, explained
+from ...files.owners import is_living
+from ...files.reader import Damaged, Forbidden, Gone, read_message
+from ...files.segments import Segments
+from ...model.clock import SECOND, Millis
+from ...model.errors import DiskError, QueueNotFound, TooManyDeduplicationIds
+from ...model.keys import MAX_KEYS, Line, first_number_of, id_number, id_text, key_in
+from ...model.names import Batch, Filed, NotAName, parse_entry, parse_filed
+from ..catalog import Catalog, Live
+from ..root import Root, path_in
 from .census import learn_at_start, learn_beside_others
 from .known_keys import KnownKeys
-from .root import Root, path_in
 
 log = logging.getLogger(__name__)
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from ..files import layout
-from ..model import content
-from ..model.clock import Millis
-from ..model.errors import DiskError, DiskFull, InvalidMessage, InvalidRequest, StoreError
-from ..model.names import Batch, name_of_new
-from ..model.operations import Outgoing
-from ..model.settings import MAX_DELAY
-from ..model.stage_names import Chunk, is_stage_name
-from ..model.staging import (
+from ...files import layout
+from ...model import content
+from ...model.clock import Millis
+from ...model.errors import DiskError, DiskFull, InvalidMessage, InvalidRequest, StoreError
+from ...model.names import Batch, name_of_new
+from ...model.operations import Outgoing
+from ...model.settings import MAX_DELAY
+from ...model.stage_names import Chunk, is_stage_name
+from ...model.staging import (
     MAX_CHUNK,
     MAX_TIME_TO_LIVE,
     MIN_TIME_TO_LIVE,
@@ -29,9 +29,9 @@ from ..model.staging import (
     Staged,
     StageInfo,
 )
-from .catalog import Catalog, Live
-from .root import Root, path_in
-from .sender import RESERVED_BYTES, RESERVED_FILES
+from ..catalog import Catalog, Live
+from ..root import Root, path_in
+from ..sender import RESERVED_BYTES, RESERVED_FILES
 from .stages import Held, Stages
 
 log = logging.getLogger(__name__)

@@ -6,13 +6,13 @@ queue is known for all queues that lead there. Keys are salted: in the wrong que
 
 from __future__ import annotations
 
-from ..index.keys import Keys
-from ..model.clock import Millis
-from ..model.keys import first_number_of, id_number, key_in
-from ..model.settings import MAX_WINDOW
-from .beliefs import MARGIN
-from .catalog import Catalog, Live
-from .root import Root
+from ...index.keys import Keys
+from ...model.clock import Millis
+from ...model.keys import first_number_of, id_number, key_in
+from ...model.settings import MAX_WINDOW
+from ..beliefs import MARGIN
+from ..catalog import Catalog, Live
+from ..root import Root
 
 
 class KnownKeys:

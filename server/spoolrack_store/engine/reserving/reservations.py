@@ -11,17 +11,17 @@ With others there, each request keeps them out of `reserved/` while it looks and
 
 from __future__ import annotations
 
-from ..model.clock import Millis
-from ..model.errors import (
+from ...model.clock import Millis
+from ...model.errors import (
     InvalidRequest,
     ReservationCommitted,
     ReservationLost,
     ReservationNotFound,
     StoreError,
 )
-from ..model.holds import HoldName, Manifest, Marker, is_stream
-from ..model.names import id_of, length_of
-from ..model.reservations import (
+from ...model.holds import HoldName, Manifest, Marker, is_stream
+from ...model.names import id_of, length_of
+from ...model.reservations import (
     MAX_RESERVED_MESSAGES,
     MAX_SEQ,
     MIN_HOLD,
@@ -34,18 +34,18 @@ from ..model.reservations import (
     Reserve,
     Unreserve,
 )
-from ..model.settings import MAX_VISIBILITY
-from .catalog import Catalog, Live
+from ...model.settings import MAX_VISIBILITY
+from ..catalog import Catalog, Live
+from ..leaser import Leaser
+from ..order import Turn
+from ..peers import Peers
+from ..remover import Remover
+from ..requeuer import Requeuer
+from ..root import Root
+from ..views import Sight, Views
 from .holdings import HeldSet, Holdings
-from .leaser import Leaser
-from .order import Turn
-from .peers import Peers
-from .remover import Remover
-from .requeuer import Requeuer
-from .root import Root
 from .set_leases import SetLeases
 from .upkeep import Upkeep
-from .views import Sight, Views
 
 
 class Reservations:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ..files import layout
-from ..files.disk import Found, Kind
-from ..files.folders import Folders, explained
-from ..files.segments import Segments
-from ..index.hidden import QueueIndex
-from ..model.names import NotAName, is_unsent, parse_filed
+from ...files import layout
+from ...files.disk import Found, Kind
+from ...files.folders import Folders, explained
+from ...files.segments import Segments
+from ...index.hidden import QueueIndex
+from ...model.names import NotAName, is_unsent, parse_filed
+from ..root import Root, path_in
 from .known_keys import KnownKeys
-from .root import Root, path_in
 
 _PASSES: Final = 4
 """A listing may miss what moves meanwhile, more than once."""

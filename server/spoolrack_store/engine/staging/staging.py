@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ..model.errors import StoreError
-from ..model.staging import Abort, Publish, Stage, StageInfo
-from .catalog import Catalog
-from .order import Turn
+from ...model.errors import StoreError
+from ...model.staging import Abort, Publish, Stage, StageInfo
+from ..catalog import Catalog
+from ..order import Turn
+from ..root import Root
 from .postman import Postman
 from .publications import Publications
-from .root import Root
-from .stage_recovery import Left, StageRecovery
+from .recovery import Left, StageRecovery
 from .stager import Stager
 from .stages import Stages
 

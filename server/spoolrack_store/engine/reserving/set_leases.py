@@ -10,18 +10,18 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from ..index.hidden import Hidden
-from ..model.clock import Millis
-from ..model.errors import DiskError, StoreError
-from ..model.holds import Manifest
-from ..model.names import id_of
-from .catalog import Catalog
-from .leaser import Leaser
-from .peers import Peers
-from .remover import Remover
-from .requeuer import RETRY_AFTER, Requeuer
-from .root import Root
-from .views import Sight, Views
+from ...index.hidden import Hidden
+from ...model.clock import Millis
+from ...model.errors import DiskError, StoreError
+from ...model.holds import Manifest
+from ...model.names import id_of
+from ..catalog import Catalog
+from ..leaser import Leaser
+from ..peers import Peers
+from ..remover import Remover
+from ..requeuer import RETRY_AFTER, Requeuer
+from ..root import Root
+from ..views import Sight, Views
 
 log = logging.getLogger(__name__)
 

@@ -12,17 +12,17 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from ..files import layout
-from ..files.disk import Kind
-from ..files.reader import Damaged, Forbidden, Gone, read_message
-from ..files.syncer import SyncFailed
-from ..model.clock import Millis
-from ..model.errors import DiskError, StoreError
-from ..model.names import NotAName, parse_entry
-from ..model.stage_names import Chunk, StageFolder, parse_chunk, parse_stage_folder
-from ..model.staging import MAX_TIME_TO_LIVE
-from ..model.transitions import Move, State
-from .root import Root, path_in
+from ...files import layout
+from ...files.disk import Kind
+from ...files.reader import Damaged, Forbidden, Gone, read_message
+from ...files.syncer import SyncFailed
+from ...model.clock import Millis
+from ...model.errors import DiskError, StoreError
+from ...model.names import NotAName, parse_entry
+from ...model.stage_names import Chunk, StageFolder, parse_chunk, parse_stage_folder
+from ...model.staging import MAX_TIME_TO_LIVE
+from ...model.transitions import Move, State
+from ..root import Root, path_in
 
 log = logging.getLogger(__name__)
 

@@ -15,22 +15,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from ..files import layout
-from ..model.clock import Millis
-from ..model.errors import DiskError, InvalidRequest, QueueFull, StageNotFound, StoreError
-from ..model.manifest import Manifest
-from ..model.names import length_of
-from ..model.stage_names import (
+from ...files import layout
+from ...model.clock import Millis
+from ...model.errors import DiskError, InvalidRequest, QueueFull, StageNotFound, StoreError
+from ...model.manifest import Manifest
+from ...model.names import length_of
+from ...model.stage_names import (
     Claim,
     Publication,
     is_stage_name,
     is_writer_name,
 )
-from ..model.staging import MAX_EPOCH, MAX_MEMORY, MAX_STAGES, MIN_MEMORY, Publish, Published
-from .catalog import Catalog, Live
+from ...model.staging import MAX_EPOCH, MAX_MEMORY, MAX_STAGES, MIN_MEMORY, Publish, Published
+from ..catalog import Catalog, Live
+from ..root import Root
 from .manifests import Manifests
 from .postman import Postman
-from .root import Root
 from .stages import Held, Stages
 
 log = logging.getLogger(__name__)

@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from ..files import layout
-from ..model.clock import MINUTE, Millis
-from ..model.errors import DiskError, StoreError
-from ..model.reservations import MEMORY
-from ..model.settings import MAX_VISIBILITY
+from ...files import layout
+from ...model.clock import MINUTE, Millis
+from ...model.errors import DiskError, StoreError
+from ...model.reservations import MEMORY
+from ...model.settings import MAX_VISIBILITY
+from ..peers import Peers
+from ..root import Root
 from .holdings import HeldSet, Holdings, Key
-from .peers import Peers
-from .root import Root
 from .set_leases import SetLeases
 
 log = logging.getLogger(__name__)

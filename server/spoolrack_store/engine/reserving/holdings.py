@@ -10,18 +10,18 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from ..files import layout
-from ..files.disk import Found, Kind
-from ..files.folders import NameTaken, explained
-from ..files.syncer import SyncFailed
-from ..model.clock import Millis
-from ..model.errors import StoreError
-from ..model.holds import HoldName, Manifest, Marker, NotWhole, parse_hold
-from ..model.names import NotAName
-from ..model.reservations import Reservation
-from ..model.settings import MAX_VISIBILITY
-from .beliefs import MARGIN
-from .root import Root, path_in
+from ...files import layout
+from ...files.disk import Found, Kind
+from ...files.folders import NameTaken, explained
+from ...files.syncer import SyncFailed
+from ...model.clock import Millis
+from ...model.errors import StoreError
+from ...model.holds import HoldName, Manifest, Marker, NotWhole, parse_hold
+from ...model.names import NotAName
+from ...model.reservations import Reservation
+from ...model.settings import MAX_VISIBILITY
+from ..beliefs import MARGIN
+from ..root import Root, path_in
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""Which deduplication ids are taken."""

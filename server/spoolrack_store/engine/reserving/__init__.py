@@ -1,0 +1,1 @@
+"""Sets of leases under a name."""

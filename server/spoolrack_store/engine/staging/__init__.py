@@ -1,0 +1,1 @@
+"""Stages, and their publication at one commit point."""
