@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from acts import Plot
 from asking import TIME_TO_LIVE
+from heard_order import heard_at
 from holding import Consumer, id_in, queue_of, token_in
 from holds import Hold
 from promises import Broken, Fate, Kind, Now, Open, Promises
@@ -51,25 +52,6 @@ from spoolrack_store.model.staging import Abort, Publish, Published, Stage, Stag
 from stage_fates import Kept
 from step_disk import Failing, Fault
 
-_ORDER = (
-    CreateQueue,
-    UpdateQueue,
-    DeleteQueue,
-    Purge,
-    Send,
-    Stage,
-    Publish,
-    Abort,
-    Delete,
-    ChangeVisibility,
-    GiveBack,
-    Release,
-    Confirm,
-    CommitReservations,
-    Receive,
-    Reserve,
-)
-
 Lying = Callable[[str, int], Mapping[str, Fate]]
 """Says how the messages of a set lie."""
 
@@ -110,7 +92,7 @@ class Hearing:
         """
         asked, self.fates.open = self.fates.open, before
         self._now, self._failed, self._failing = now, failed, failing
-        for request, who, outcome in sorted(told, key=_heard_at):
+        for request, who, outcome in sorted(told, key=heard_at):
             self._check_error(request, outcome)
             self._hear(request, who, outcome)
         if failed:
@@ -398,9 +380,3 @@ class Hearing:
             raise Broken(Kind.OTHER, f"the queue {queue} is new, and messages of it are owed")
         self.fates.queues[queue] = settings
         self.fates.ids.are(self.fates.queues)
-
-
-def _heard_at(told: tuple[Request[object], Consumer | None, object]) -> int:
-    """Answers are heard in the order in which the engine does things: what one consumer has released,
-    another may hold."""
-    return next(at for at, kind in enumerate(_ORDER) if isinstance(told[0], kind))
