@@ -42,20 +42,25 @@ def test_every_message_is_a_row_with_its_queue_and_its_state(
         jobs.delete_by_id(jobs.send(b"deleted"))
         own = client.queue("letters").send(b"written to the dead-letter queue itself")
         ready = together - leased
+        with jobs.batch(publish=False) as batch:
+            batch.send(b"not published")
 
         rows = names(spark, str(root), 3).collect()
 
     seen = {row.id: (row.queue, row.state, row.is_dead_letter, row.receives) for row in rows}
     assert len(rows) == len(seen)
+    staged = {row.id for row in rows if row.state == "staged"}
+    assert len(staged) == 1
     assert seen == {
         poisonous: ("letters", "ready", True, 0),
         own: ("letters", "ready", False, 0),
         late: ("jobs", "delayed", False, 0),
+        **dict.fromkeys(staged, ("jobs", "staged", False, 0)),
         **dict.fromkeys(leased, ("jobs", "leased", False, 1)),
         **dict.fromkeys(ready, ("jobs", "ready", False, 0)),
     }
-    assert all((row.due is None) == (row.state == "ready") for row in rows)
-    assert Counter(row.size for row in rows) == Counter([9, 39, 5, 3, 3, 5])
+    assert all((row.due is None) == (row.state in ("ready", "staged")) for row in rows)
+    assert Counter(row.size for row in rows) == Counter([9, 39, 5, 13, 3, 3, 5])
 
 
 def test_the_report_is_the_age_of_each_queue_and_its_dead_letters(
