@@ -50,7 +50,7 @@ mutants: ## Plant each known bug in a copy of the store, and show which test cat
 
 pipeline: ## Run examples/sessions.py in ./pipeline: a log, a queue, Spark, Parquet and a second queue.
 	@scripts/set-up spark
-	@JAVA_HOME="$$(.venv/bin/python scripts/find-java)" PYSPARK_PYTHON="$(CURDIR)/.venv/bin/python" \
+	@JAVA_HOME="$$(.venv/bin/python scripts/find-java)" SPARK_LOCAL_IP=127.0.0.1 PYSPARK_PYTHON="$(CURDIR)/.venv/bin/python" \
 	    .venv/bin/python examples/sessions.py pipeline $(ARGS)
 
 system-tools: ## Install what the tests of real disks need, as root: mkfs, mount, strace, curl.

@@ -133,9 +133,10 @@ def records(path: Path, begins: str) -> Iterator[bytes]:
 
 def sessions(messages: DataFrame, format: Format) -> DataFrame:
     """One row for each session that is over."""
+    until = F.col("attributes")[UNTIL]
     read = messages.select(
-        F.coalesce(F.when(_is_record(), format.key), F.lit(END)).alias("key"),
-        F.coalesce(F.to_timestamp(F.col("attributes")[UNTIL]), format.at).alias("at"),
+        F.when(until.isNull(), F.coalesce(format.key, F.lit("?"))).otherwise(END).alias("key"),
+        F.coalesce(F.to_timestamp(until), format.at).alias("at"),
         format.what.alias("what"),
         F.octet_length("body").alias("bytes"),
     )
@@ -153,10 +154,6 @@ def sessions(messages: DataFrame, format: Format) -> DataFrame:
         )
         .drop("session_window")
     )
-
-
-def _is_record() -> Column:
-    return F.col("attributes")[UNTIL].isNull()
 
 
 class Pipeline:
@@ -376,6 +373,7 @@ def main(arguments: Sequence[str]) -> int:
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
+    spark.sparkContext.setLogLevel("ERROR")  # The terminal is the display's.
     register(spark)
     format = formats()[options.format]
     total = None if log is None else sum(1 for _ in records(log, format.begins))

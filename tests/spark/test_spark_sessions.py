@@ -19,7 +19,7 @@ from spark_rig import CHECKOUT, environment
 from spoolrack.spark import register
 from spoolrack.testing import RunningServer, running_server
 
-from examples.sessions import LOG, SESSIONS, Pipeline, formats, make_log, records, run
+from examples.sessions import LOG, SESSIONS, Pipeline, formats, make_log, records, run, sessions
 
 LINES = 6_000
 TRACE = re.compile(rb"^([0-9]+\.[0-9]+) (\S+)\(([0-9]+)\)")
@@ -93,6 +93,40 @@ def test_every_record_of_a_real_log_is_in_one_session_in_both_outputs(
     assert in_parquet(spark, tmp_path) == expected
     with queues.client() as client:
         assert in_queue(client) == expected
+
+
+ACCESS = [
+    b'10.0.0.7 - - [21/Nov/2026:13:00:00 +0000] "GET /a HTTP/1.1" 200 5 "-" "\xff"',
+    b'10.0.0.7 - - [21/Nov/2026:14:29:59 +0100] "GET /b HTTP/1.1" 200 5 "-" "x"',
+    b'10.0.0.7 - - [21/Nov/2026:14:00:00 +0000] "GET /a HTTP/1.1" 200 5 "-" "x"',
+    b"what is this",
+]
+JOURNAL = [
+    b'{"__REALTIME_TIMESTAMP": "1795266000000000", "_SYSTEMD_UNIT": "cron.service", "PRIORITY": "6"}',
+    b'{"__REALTIME_TIMESTAMP": "1795266060000000", "_SYSTEMD_UNIT": "cron.service", "PRIORITY": "3"}',
+    b'{"__REALTIME_TIMESTAMP": "1795266060000000", "SYSLOG_IDENTIFIER": "kernel", "MESSAGE": [255]}',
+    b'{"__REALTIME_TIMESTAMP": "1795270000000000"}',
+    b'{"__REALTIME_TIMESTAMP": ',
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "expected"),
+    [
+        ("access", ACCESS, [("10.0.0.7", 1, 1), ("10.0.0.7", 2, 2)]),
+        ("journal", JOURNAL, [("?", 1, 0), ("cron.service", 2, 2), ("kernel", 1, 0)]),
+    ],
+)
+def test_other_logs_are_understood_and_what_is_no_record_is_left_out(
+    spark: SparkSession, name: str, lines: list[bytes], expected: list[Session]
+) -> None:
+    messages = spark.createDataFrame(
+        [(bytearray(line), {}) for line in lines], "body binary, attributes map<string, string>"
+    )
+
+    found = sessions(messages, formats()[name]).collect()
+
+    assert sorted((row.key, row.records, row.kinds) for row in found) == expected
 
 
 @pytest.mark.slow
