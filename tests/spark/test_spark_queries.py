@@ -81,7 +81,7 @@ def test_a_batch_write_appears_whole_and_a_look_takes_nothing(
     assert rows[0].attributes == {"kind": "number", "half": str(int(rows[0].body) / 2)}
     assert rows[0].receive_count == 0
     assert abs(rows[0].sent_at.astimezone(UTC) - began).total_seconds() < 3_600
-    assert len(set(row.id for row in rows)) == len(BODIES)
+    assert len({row.id for row in rows}) == len(BODIES)
     assert seen.count() == len(BODIES)
     assert not server.stages
 
@@ -327,9 +327,8 @@ def test_complete_mode_and_foreign_schemas_are_refused(
     writer = counts.writeStream.outputMode("complete").format("spoolrack")
     query = writer.options(**place(server, "out"), checkpointLocation=str(tmp_path)).start()
     with pytest.raises(StreamingQueryException, match="can't be overwritten"):
-        query.processAllAvailable()
         query.awaitTermination(STUCK)
 
     reader = spark.read.format("spoolrack").options(**place(server, "in"))
-    with pytest.raises(Exception, match="leave .schema"):
+    with pytest.raises(Exception, match="leave it out"):
         reader.schema("value string").load().count()
