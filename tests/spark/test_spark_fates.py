@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from dying import Killer, session_of
 from spark_rig import environment
@@ -49,10 +51,13 @@ Move = Callable[..., int]
 def move(server: NullServer, tmp_path: Path) -> Iterator[Move]:
     """Runs the program until it ends well; answers how often it didn't."""
     (tmp_path / "marks").mkdir()
+    # Where a local cluster keeps the executors' logs, and nobody can say otherwise.
+    work = Path(pyspark.__file__).parent / "work"
+    before = set(work.iterdir()) if work.exists() else set()
     log = tmp_path / "log"
     programs: list[subprocess.Popen[bytes]] = []
 
-    variables = {**os.environ, **environment(tmp_path), "SPARK_WORKER_DIR": str(tmp_path / "work")}
+    variables = {**os.environ, **environment(tmp_path)}
     # Executors work in folders of their own.
     roads = variables["PYTHONPATH"].split(os.pathsep)
     variables["PYTHONPATH"] = os.pathsep.join(str(Path(road).absolute()) for road in roads)
@@ -91,6 +96,10 @@ def move(server: NullServer, tmp_path: Path) -> Iterator[Move]:
     for program in programs:
         end_session(program.pid)
         program.wait(STUCK)
+    for left in set(work.iterdir()) - before if work.exists() else ():
+        shutil.rmtree(left)
+    if work.exists() and not any(work.iterdir()):
+        work.rmdir()
 
 
 def end_session(leader: int) -> None:
@@ -180,8 +189,6 @@ def test_a_driver_that_dies_is_started_again(
 def two_hosts(tmp_path: Path) -> Iterator[str]:
     """A standalone master with a worker on each of two addresses: a second attempt of a task runs only
     on another host than the first."""
-    import pyspark
-
     spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -9,12 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from spoolrack.spark import COUNTS, register, write_batches, write_partition
+from spoolrack.spark.options import write_options
+from spoolrack.spark.reading import CheckpointTooOld
+from spoolrack.spark.sink import publish, write_rows
 
 from benchmarks.null_server import NullServer
 
@@ -259,6 +263,23 @@ def test_a_write_that_is_done_again_under_its_name_writes_nothing(
 
     write(numbers(spark), server)
     assert len(server.bodies("out")) == 2 * len(BODIES)
+
+
+def test_a_batch_is_published_once_and_none_behind_a_later_one(server: NullServer) -> None:
+    options = write_options({**place(server, "out"), "retrySeconds": "10"})
+
+    def batch(number: int, body: bytes) -> None:
+        rows = pyarrow.RecordBatch.from_pydict({"body": [body]})
+        publish(options, [write_rows(options, iter([rows]), "query"), None], "query", number)
+
+    batch(3, b"first")
+    batch(3, b"the same batch, done again")
+    with pytest.raises(CheckpointTooOld, match="Nothing of this batch was written"):
+        batch(2, b"from an old checkpoint")
+    batch(4, b"second")
+
+    assert server.bodies("out") == [b"first", b"second"]
+    assert not server.stages
 
 
 def test_a_write_that_fails_shows_nothing(spark: SparkSession, server: NullServer) -> None:
