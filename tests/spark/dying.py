@@ -46,19 +46,18 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def children_of(pid: int) -> list[int]:
-    """All that descend from a process, and itself."""
-    parents: dict[int, int] = {}
+def session_of(leader: int) -> list[int]:
+    """All processes in the session that a process has begun. Who is orphaned stays in it."""
+    found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             try:
-                parents[int(folder.name)] = parent_of(int(folder.name))
-            except FileNotFoundError:
-                continue
-    family = [pid]
-    for one in family:
-        family += [child for child, parent in parents.items() if parent == one]
-    return family
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # ended since
+            if int(fields[3]) == leader and fields[0] != "Z":
+                found.append(int(folder.name))
+    return found
 
 
 def command_of(pid: int) -> str:
@@ -66,8 +65,8 @@ def command_of(pid: int) -> str:
 
 
 class Killer:
-    """Ends who made a call with SIGKILL: the process itself, or the Java that it belongs to, which is an
-    executor, or the driver."""
+    """Ends who made a call with SIGKILL: the process itself, or the Java that it belongs to, which is
+    an executor, or the driver."""
 
     def __init__(self, *, java: bool = False) -> None:
         self.killed: list[str] = []

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from .columns import READ
+from .columns import READ, READ_SCHEMA
 from .options import InvalidOption, read_options, write_options
 from .rows import InvalidColumn, check_columns
 from .sink import QueueStreamWriter, QueueWriter
@@ -75,11 +75,8 @@ class SpoolrackDataSource(DataSource):
 
 
 def _check_read(schema: StructType) -> None:
-    names = [field.strip().split(" ")[0] for field in READ.replace("string, string", "").split(",")]
-    if schema.fieldNames() != names:
-        raise InvalidColumn(
-            f"A queue has the columns {READ}: leave .schema(...) out, and select from them."
-        )
+    if schema.fieldNames() != READ_SCHEMA.names:
+        raise InvalidColumn(f"A queue has the columns {READ}: .schema(...) has others, leave it out.")
 
 
 def _check_written(schema: StructType, *, is_direct: bool) -> None:
