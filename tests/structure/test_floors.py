@@ -67,6 +67,12 @@ FLOORS = {
         ),
         sees=("client", "store", "files", "model"),
     ),
+    # The client's errors and stubs, inside Spark's own processes.
+    "spark": Floor(
+        holds=("spoolrack.spark.*", "pyspark_spoolrack"),
+        sees=("client", "stubs"),
+        third_party=("pyspark", "pyarrow", "grpc", "google.protobuf"),
+    ),
     "vsqs": Floor(
         holds=(
             "spoolrack.vsqs.*",
