@@ -1,7 +1,8 @@
 """Who dies in the middle of a batch, and when: each row is counted, none is lost and none doubled.
 
 The queries of the shared session are started again from their checkpoint, as an orchestrator would.
-What repeats tasks by itself, or dies with its driver, is in test_spark_fates.
+What repeats tasks by itself, or dies with its driver, is in test_spark_fates. Each death takes seconds:
+some are for every run, the others are slow.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from benchmarks.null_state import Fault
 
 BODIES = [str(number).encode() for number in range(6_000)]
 STUCK = 120
+SLOW = pytest.mark.slow
 
 
 @pytest.fixture
@@ -66,12 +68,12 @@ def counted(server: NullServer) -> None:
     ("method", "skip", "is_after"),
     [
         pytest.param("Stage", 1, True, id="a writer that has staged"),
-        pytest.param("frame", 1, False, id="a reader in the middle of its slice"),
-        pytest.param("Reserve", 1, True, id="the planner after it has reserved"),
-        pytest.param("Confirm", 1, False, id="the planner before it has confirmed"),
+        pytest.param("frame", 1, False, id="a reader in the middle of its slice", marks=SLOW),
+        pytest.param("Reserve", 1, True, id="the planner after it has reserved", marks=SLOW),
+        pytest.param("Confirm", 1, False, id="the planner before it has confirmed", marks=SLOW),
         pytest.param("CommitReservations", 1, False, id="the planner before it has deleted"),
-        pytest.param("CommitReservations", 1, True, id="the planner after it has deleted"),
-        pytest.param("Publish", 1, False, id="the committer before it has published"),
+        pytest.param("CommitReservations", 1, True, id="the planner after it has deleted", marks=SLOW),
+        pytest.param("Publish", 1, False, id="the committer before it has published", marks=SLOW),
         pytest.param("Publish", 1, True, id="the committer after it has published"),
     ],
 )
@@ -93,7 +95,16 @@ def test_the_death_of_a_python_process_loses_and_doubles_nothing(
     counted(server)
 
 
-@pytest.mark.parametrize("method", ["Stage", "frame", "Reserve", "Publish", "CommitReservations"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "Stage",
+        *(
+            pytest.param(one, marks=SLOW)
+            for one in ("frame", "Reserve", "Publish", "CommitReservations")
+        ),
+    ],
+)
 def test_a_server_that_is_away_for_a_moment_is_waited_for(
     spark: SparkSession, server: NullServer, tmp_path: Path, method: str
 ) -> None:

@@ -1,0 +1,102 @@
+"""Queries over a real server and its folders: every row is counted, also when the server dies."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from spoolrack import Client
+from spoolrack.spark import COUNTS, write_batches
+from spoolrack.testing import RunningServer, running_server
+
+ROWS = 6_000
+BODIES = Counter(str(number).encode() for number in range(ROWS))
+STUCK = 240
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RunningServer]:
+    with running_server(tmp_path / "root") as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Iterator[Client]:
+    with server.client(timeout=120) as client:
+        client.create_queue("in")
+        client.create_queue("out", deduplication_window=3_600)
+        yield client
+
+
+def write(spark: SparkSession, server: RunningServer, queue: str, **options: Any) -> None:
+    rows = spark.range(ROWS, numPartitions=3).selectExpr("cast(id as string) AS body")
+    writer = rows.write.format("spoolrack").mode("append")
+    writer.options(endpoint=server.url, queue=queue, **options).save()
+
+
+def bodies(spark: SparkSession, server: RunningServer, queue: str) -> Counter[bytes]:
+    frame = spark.read.format("spoolrack").options(endpoint=server.url, queue=queue).load()
+    return Counter(bytes(row.body) for row in frame.select("body").collect())
+
+
+def drain(spark: SparkSession, server: RunningServer, checkpoint: Path) -> StreamingQuery:
+    read = {"queue": "in", "maxMessagesPerTrigger": 2_500, "numPartitions": 2}
+    return (
+        spark.readStream.format("spoolrack")
+        .options(endpoint=server.url, **read)
+        .load()
+        .select("body")
+        .writeStream.format("spoolrack")
+        .options(endpoint=server.url, queue="out", checkpointLocation=str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def test_a_query_moves_each_message_once_and_deletes_it(
+    spark: SparkSession, server: RunningServer, client: Client, tmp_path: Path
+) -> None:
+    write(spark, server, "in", txnId="load")
+    write(spark, server, "in", txnId="load")
+    assert bodies(spark, server, "in") == BODIES
+
+    query = drain(spark, server, tmp_path / "checkpoint")
+
+    assert query.awaitTermination(STUCK)
+    assert [p.numInputRows for p in query.recentProgress if p.numInputRows] == [2_500, 2_500, 1_000]
+    assert bodies(spark, server, "out") == BODIES
+    counts = client.get_queue("in").counts
+    assert (counts.ready, counts.leased) == (0, 0)
+
+
+def test_a_server_that_is_restarted_in_mid_batch_is_waited_for(
+    spark: SparkSession, server: RunningServer, client: Client, tmp_path: Path
+) -> None:
+    write(spark, server, "in")
+    query = drain(spark, server, tmp_path / "checkpoint")
+    for _ in range(3):
+        threading.Event().wait(0.7)  # anywhere: what is promised holds at each moment
+        server.restart()
+
+    assert query.awaitTermination(STUCK)
+    assert bodies(spark, server, "out") == BODIES
+    assert bodies(spark, server, "in") == Counter()
+
+
+def test_rows_with_ids_are_sent_once(
+    spark: SparkSession, server: RunningServer, client: Client
+) -> None:
+    frame = spark.range(ROWS, numPartitions=3).selectExpr(
+        "cast(id as string) AS body", "cast(id as string) AS deduplication_id"
+    )
+    for sent in (ROWS, 0):
+        counts = frame.mapInArrow(write_batches(server.url, "out"), COUNTS).groupBy().sum().first()
+        assert tuple(counts) == (sent, ROWS - sent)
+
+    assert bodies(spark, server, "out") == BODIES
