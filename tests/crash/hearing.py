@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from acts import Plot
-from asking import TIME_TO_LIVE
 from heard_order import heard_at
 from holding import Consumer, id_in, queue_of, token_in
 from holds import Hold
@@ -17,7 +16,6 @@ from spoolrack_store.model.errors import (
     DiskFull,
     QueueNotFound,
     ReservationNotFound,
-    StageNotFound,
     StoreError,
 )
 from spoolrack_store.model.operations import (
@@ -48,8 +46,8 @@ from spoolrack_store.model.reservations import (
     Reserve,
 )
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.model.staging import Abort, Publish, Published, Stage, Staged
-from stage_fates import Kept
+from spoolrack_store.model.staging import Abort, Publish, Stage
+from stage_hearing import StageHearing
 from step_disk import Failing, Fault
 
 Lying = Callable[[str, int], Mapping[str, Fate]]
@@ -70,8 +68,7 @@ class Hearing:
         self._failing: Failing | None = None
         self.messages = 0
         """Acknowledged sends."""
-        self.find_ids: Callable[[], Mapping[bytes, str]] = dict
-        """Tells the ids of what lies on the disk, by the bodies: no publication answers with them."""
+        self.stages = StageHearing(fates)
         self.ended: set[str] = set()
         """Queues that were deleted since what is answered was done."""
         self.is_deaf = False
@@ -131,13 +128,13 @@ class Hearing:
                 if isinstance(outcome, Queue):
                     self._set(queue, outcome.settings, request)
             case Stage():
-                self._staged(request, outcome)
+                self.stages.staged(request, outcome, self._now)
             case Publish():
-                self._published(request, outcome)
+                is_failing = self._failing is not None
+                sent = self.stages.published(request, outcome, self._now, is_failing=is_failing)
+                self.messages += sent
             case Abort(stage=stage):
-                if not isinstance(outcome, StoreError):
-                    self.fates.refused.update(self.fates.stages.bodies_of(stage))
-                    self.fates.stages.staged.pop(stage, None)
+                self.stages.aborted(stage, outcome)
             case DeleteQueue(name=queue):
                 if not isinstance(outcome, StoreError):
                     self.fates.emptied(queue)
@@ -188,58 +185,6 @@ class Hearing:
                 ends = self._now.monotonic + message.delay
                 fate = replace(fate, due=self._now.wall + message.delay, ends=ends)
             self.fates.sent(result.id, fate)
-
-    def _staged(self, request: Stage, outcome: object) -> None:
-        stages, bodies = self.fates.stages, tuple(each.body for each in request.messages)
-        due = stages.dues.get(request.stage, (0, 0))[0]
-        is_over = bool(due) and stages.may_be_over(request.stage, self._now.wall, self._now.monotonic)
-        if isinstance(outcome, Staged) and outcome.expires_at != due and is_over:
-            # The last one of this name has expired while nobody looked, since the disk failed.
-            stages.staged.pop(request.stage, None)
-        chunks = stages.staged.get(request.stage, {})
-        if isinstance(outcome, Staged) and not outcome.is_repeated:
-            if request.chunk in chunks:
-                raise Broken(Kind.DOUBLED, f"chunk {request.chunk} of {request.stage} once more")
-            kept = Kept(request.queue, bodies, request.messages[0].delay or 0)
-            stages.staged.setdefault(request.stage, {})[request.chunk] = kept
-            ends = self._now.monotonic + TIME_TO_LIVE
-            if not chunks:
-                stages.dues[request.stage] = outcome.expires_at, ends
-            return
-        if isinstance(outcome, Staged) and request.chunk not in chunks:
-            raise Broken(Kind.OTHER, f"chunk {request.chunk} of {request.stage} is there: since when?")
-        self.fates.refused.update(bodies)
-
-    def _published(self, request: Publish, outcome: object) -> None:
-        stages, last = self.fates.stages, self.fates.stages.epochs.get(request.writer, -1)
-        known = all(stage in stages.staged for stage in request.stages)
-        may_be_over = self._failing is not None or any(
-            stages.may_be_over(stage, self._now.wall, self._now.monotonic) for stage in request.stages
-        )
-        if isinstance(outcome, StageNotFound) and known and not may_be_over:
-            raise Broken(Kind.LOST, f"{outcome}")
-        if not isinstance(outcome, Published):
-            return
-        if outcome.is_already != (request.epoch <= last):
-            raise Broken(Kind.OTHER, f"{request} is answered {outcome}, and the last was {last}")
-        if outcome.is_already:
-            return
-        stages.epochs[request.writer] = request.epoch
-        ids = self.find_ids()
-        for stage in request.stages:
-            for kept in stages.staged.pop(stage, {}).values():
-                for body in kept.bodies:
-                    self.messages += 1
-                    fate = Fate(body=body, queue=kept.queue)
-                    if kept.delay:
-                        ends = self._now.monotonic + kept.delay
-                        fate = replace(fate, due=self._now.wall + kept.delay, ends=ends)
-                    if body not in ids:
-                        raise Broken(Kind.LOST, f"published, and nowhere: {body!r}")
-                    self.fates.sent(ids[body], fate)
-                    if self._failing is not None:
-                        # It may get to its queue only later, and its delay begins then.
-                        self.fates.open.changing.add(ids[body])
 
     def _received(self, message: Message, who: Consumer) -> None:
         assert message.receipt is not None

@@ -61,7 +61,7 @@ class Story:
 
     def _new_hearing(self) -> Hearing:
         hearing = Hearing(self.fates, self.plot, self._lying)
-        hearing.find_ids = lambda: ids_on(self.power)
+        hearing.stages.find_ids = lambda: ids_on(self.power)
         return hearing
 
     @property

@@ -52,6 +52,14 @@ def test_what_was_acknowledged_survives_every_crash_of_a_random_story(seeds: ran
 
 
 KNOWN = {
+    "a publication that was gone on with, and whose manifest was written and not synced": (
+        "plot 1 any-subset fsync strict 2; stage t 2 q 1 0; stage t 1 d 1 0; "
+        "crash 1/written kill & 27 all half; publish 0 1 t"
+    ),
+    "the ids of a set whose commit was finished at the start": (
+        "plot 1 any-subset syncfs strict 2; send-id r 3 60 0; reserve t r 3 10 30000; crash 2 kill; "
+        "commit t 3 + send-id r 3 5 2"
+    ),
     "ids in a purged queue, whose new folder was there and the old one lost": (
         "plot 1 any-subset syncfs strict 2; send-id q 1 5 0; crash 5 none whole; purge q"
     ),

@@ -146,9 +146,10 @@ class Engine:
         """Read the folders, and finish or undo what a crash left; durable at return."""
         recovery = Recovery(self._root, self.catalog, self._sender)
         recovery.run()
+        # Before anything that was found is deleted: its ids are taken all the same.
+        self.deduplication.load(recovery.removed_keys)
         self.reservations.upkeep.recover()
         self.staging.recover(recovery.left_of)
-        self.deduplication.load(recovery.removed_keys)
         # What a former process did, and was just read, may never have been synced.
         self._root.everything_changed()
         for name in list(self.catalog.doomed):

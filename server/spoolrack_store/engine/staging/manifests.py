@@ -37,12 +37,13 @@ class Manifests:
     def read(self, name: Publication) -> Manifest | None:
         """A manifest; None if it isn't there, or isn't whole: then it is put aside.
 
-        Nobody may be writing it. Raises `DiskError` if that can't be told: without it, what was
-        published could be published again.
+        Nobody may be writing it. Its content is durable with the next sync of everything, if not at
+        return: whoever wrote it may have died before that. Raises `DiskError` if it can't be told:
+        without it, what was published could be published again.
         """
         path = layout.published(name)
         try:
-            return decode(self._root.disk.read(path))
+            manifest = decode(self._root.disk.read(path))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -50,6 +51,14 @@ class Manifests:
         except NotAManifest as error:
             self._root.folders.quarantine(path, f"no manifest: {error}")
             return None
+        if not self._root.disk.can_sync_all:
+            try:
+                self._root.disk.sync_file(path)
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                raise SyncFailed(str(error)) from error
+        return manifest
 
     def write(self, name: Publication, manifest: Manifest) -> None:
         """Create one; its name is durable with the next sync."""
