@@ -14,8 +14,9 @@ from broken import Broken, Kind
 from memory_disk import File, Folder, Node
 from power_disk import PowerDisk
 from spoolrack_store.files import layout
-from spoolrack_store.model.manifest import NotAManifest, decode
+from spoolrack_store.model.manifest import decode
 from spoolrack_store.model.names import id_of, parse_entry
+from spoolrack_store.model.sealed import NotWhole
 from spoolrack_store.model.stage_names import (
     Publication,
     parse_chunk,
@@ -167,7 +168,7 @@ def manifests_on(disk: PowerDisk) -> list[Publication]:
         if isinstance(parsed, Publication) and isinstance(node, File):
             try:
                 decode(node.content)
-            except NotAManifest:
+            except NotWhole:
                 continue
             found.append(parsed)
     return found

@@ -62,10 +62,10 @@ STAGING_MUTANTS: Final = (
         breaks="a manifest that isn't whole publishes nothing, and remembers nothing",
         edits=edit(
             "engine/staging/manifests.py",
-            "        except NotAManifest as error:\n"
+            "        except NotWhole as error:\n"
             '            self._root.folders.quarantine(path, f"no manifest: {error}")\n'
             "            return None\n",
-            "        except NotAManifest:\n"
+            "        except NotWhole:\n"
             "            return Manifest(\n"
             "                stages={}, queues={}, messages=0, published_at=self._root.clock.wall(),\n"
             "                memory=10**10,\n"

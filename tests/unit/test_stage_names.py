@@ -6,8 +6,9 @@ import zlib
 
 import pytest
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.manifest import Manifest, NotAManifest, decode, encode
+from spoolrack_store.model.manifest import Manifest, decode, encode
 from spoolrack_store.model.names import MAX_NAME_BYTES, Batch, NotAName
+from spoolrack_store.model.sealed import NotWhole
 from spoolrack_store.model.settings import MAX_DELAY
 from spoolrack_store.model.stage_names import (
     Chunk,
@@ -124,11 +125,11 @@ def test_a_manifest_comes_back_from_its_content() -> None:
 def test_a_manifest_that_is_not_whole_is_none() -> None:
     content = encode(MANIFEST)
     for torn in (*(content[:at] for at in range(len(content))), bytes(len(content)), content + b"\n"):
-        with pytest.raises(NotAManifest):
+        with pytest.raises(NotWhole):
             decode(torn)
 
 
 @pytest.mark.parametrize("line", [b"[]\n", b"{}\n", b'{"stages":1}\n', b"\xff\n"])
 def test_what_has_a_checksum_and_says_nothing_is_no_manifest(line: bytes) -> None:
-    with pytest.raises(NotAManifest):
+    with pytest.raises(NotWhole):
         decode(line + f"{zlib.crc32(line):08x}\n".encode())

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from ..files import layout
 from ..files.disk import Disk, Found, Kind
-from ..model.holds import Manifest, Marker, NotWhole, parse_hold
+from ..model.holds import Manifest, Marker, parse_hold
 from ..model.names import NotAName
+from ..model.sealed import NotWhole
 from .findings import Remedy
 
 

@@ -13,8 +13,9 @@ from ..files import layout
 from ..files.disk import Disk, Found, Kind
 from ..files.reader import Damaged, Forbidden, Gone
 from ..model.errors import DiskError
-from ..model.manifest import Manifest, NotAManifest, decode
+from ..model.manifest import Manifest, decode
 from ..model.names import Entry, NotAName, parse_entry
+from ..model.sealed import NotWhole
 from ..model.stage_names import (
     Chunk,
     Claim,
@@ -109,7 +110,7 @@ class StageInspector:
             except OSError as error:
                 self._complain(path, f"it can't be read: {error.strerror}", Remedy.HAND)
                 return None
-            except NotAManifest as error:
+            except NotWhole as error:
                 why = str(error)
         self._complain(path, f"no manifest: {why}")
         return None

@@ -4,34 +4,28 @@
     lost   = stream "." seq "@" ended "~lost"  the same, once the hold is over
     marker = stream "." seq                    the stream is committed up to this number
 
-A file is a line of JSON and a line with the JSON's CRC-32, so that one that a crash has torn is told
-from one that is whole. Pure: it knows text, not folders. What it doesn't recognise raises `NotAName`
-or `NotWhole`, and the caller decides what becomes of the file.
+The files are sealed, as `sealed` says. Pure: it knows text, not folders. What it doesn't recognise
+raises `NotAName` or `NotWhole`, and the caller decides what becomes of the file.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-from zlib import crc32
 
 from .clock import Millis
 from .ids import is_id
 from .names import NotAName, is_queue_name, is_token
 from .reservations import MAX_SEQ
+from .sealed import NotWhole, seal, unseal
 
 _STREAM: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _NAME: Final = re.compile(
     rf"(?P<stream>{_STREAM.pattern})\.(?P<seq>0|[1-9][0-9]{{0,18}})"
     r"(?:@(?P<due>[0-9]{13})(?P<lost>~lost)?)?"
 )
-
-
-class NotWhole(ValueError):
-    """The content is not that of a file of ours, as it was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +63,7 @@ class Manifest:
     """Of its messages, in order."""
 
     def encode(self) -> bytes:
-        return _sealed(
+        return seal(
             {
                 "queue": self.queue,
                 "token": self.token,
@@ -84,7 +78,7 @@ class Manifest:
     @classmethod
     def decode(cls, content: bytes) -> Manifest:
         """The manifest in `content`; raises `NotWhole`."""
-        values = _unsealed(content)
+        values = unseal(content)
         queue, token, ids = values.get("queue"), values.get("token"), values.get("ids")
         if not isinstance(queue, str) or not is_queue_name(queue):
             raise NotWhole("it names no queue")
@@ -112,12 +106,12 @@ class Marker:
     """Unix time."""
 
     def encode(self) -> bytes:
-        return _sealed({"sets": self.sets, "made_at": self.made_at})
+        return seal({"sets": self.sets, "made_at": self.made_at})
 
     @classmethod
     def decode(cls, content: bytes) -> Marker:
         """The marker in `content`; raises `NotWhole`."""
-        values = _unsealed(content)
+        values = unseal(content)
         sets = values.get("sets")
         if not isinstance(sets, list) or not all(type(seq) is int for seq in sets):
             raise NotWhole("it doesn't say which sets are committed")
@@ -139,24 +133,6 @@ def parse_hold(text: str) -> HoldName:
         due=None if due is None else Millis(int(due)),
         is_lost=match["lost"] is not None,
     )
-
-
-def _sealed(values: Mapping[str, object]) -> bytes:
-    line = json.dumps(values, separators=(",", ":")).encode() + b"\n"
-    return line + f"{crc32(line):08x}\n".encode()
-
-
-def _unsealed(content: bytes) -> dict[str, object]:
-    line, seal = content[:-9], content[-9:]
-    if seal != f"{crc32(line):08x}\n".encode():
-        raise NotWhole("its checksum is not that of its content")
-    try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise NotWhole(str(error)) from error
-    if not isinstance(values, dict):
-        raise NotWhole("not a JSON object")
-    return values
 
 
 def _number(values: Mapping[str, object], name: str) -> int:

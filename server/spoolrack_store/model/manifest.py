@@ -1,4 +1,4 @@
-"""The manifest of a publication: a line of JSON, and a line with its checksum.
+"""The manifest of a publication: a sealed file, as `sealed` says.
 
 Once it is durable, what it names is published, whatever has been moved so far; and it remembers the
 writer's epoch. One that isn't whole is none. Pure.
@@ -6,16 +6,12 @@ writer's epoch. One that isn't whole is none. Pure.
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from .clock import Millis
-
-
-class NotAManifest(ValueError):
-    """These bytes are not a whole manifest."""
+from .sealed import NotWhole, seal, unseal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,24 +32,22 @@ class Manifest:
 
 
 def encode(manifest: Manifest) -> bytes:
-    parts = {
-        "stages": dict(manifest.stages),
-        "queues": {queue: list(made) for queue, made in manifest.queues.items()},
-        "messages": manifest.messages,
-        "published_at": manifest.published_at,
-        "memory": manifest.memory,
-    }
-    line = json.dumps(parts, separators=(",", ":")).encode() + b"\n"
-    return line + f"{zlib.crc32(line):08x}\n".encode()
+    return seal(
+        {
+            "stages": dict(manifest.stages),
+            "queues": {queue: list(made) for queue, made in manifest.queues.items()},
+            "messages": manifest.messages,
+            "published_at": manifest.published_at,
+            "memory": manifest.memory,
+        }
+    )
 
 
 def decode(content: bytes) -> Manifest:
-    """Raises `NotAManifest`."""
-    line, end, checksum = content.partition(b"\n")
-    if checksum != f"{zlib.crc32(line + end):08x}\n".encode():
-        raise NotAManifest("it isn't whole")
+    """Raises `NotWhole`."""
+    # Any: the conversions refuse what isn't what it should be.
+    parts: dict[str, Any] = unseal(content)
     try:
-        parts = json.loads(line)
         return Manifest(
             stages={str(folder): str(first) for folder, first in parts["stages"].items()},
             queues={
@@ -64,5 +58,5 @@ def decode(content: bytes) -> Manifest:
             published_at=Millis(int(parts["published_at"])),
             memory=Millis(int(parts["memory"])),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise NotAManifest(f"it can't be read: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NotWhole(f"it can't be read: {error}") from error

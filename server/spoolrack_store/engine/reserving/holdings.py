@@ -16,9 +16,10 @@ from ...files.folders import NameTaken, explained
 from ...files.syncer import SyncFailed
 from ...model.clock import Millis
 from ...model.errors import StoreError
-from ...model.holds import HoldName, Manifest, Marker, NotWhole, parse_hold
+from ...model.holds import HoldName, Manifest, Marker, parse_hold
 from ...model.names import NotAName
 from ...model.reservations import Reservation
+from ...model.sealed import NotWhole
 from ...model.settings import MAX_VISIBILITY
 from ..beliefs import MARGIN
 from ..root import Root, path_in

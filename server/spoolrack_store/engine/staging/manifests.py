@@ -7,8 +7,9 @@ from ...files.disk import Kind
 from ...files.folders import explained
 from ...files.syncer import SyncFailed
 from ...model.errors import StoreError
-from ...model.manifest import Manifest, NotAManifest, decode, encode
+from ...model.manifest import Manifest, decode, encode
 from ...model.names import NotAName
+from ...model.sealed import NotWhole
 from ...model.stage_names import Claim, Publication, parse_published
 from ..root import Root
 
@@ -48,7 +49,7 @@ class Manifests:
             return None
         except OSError as error:
             raise explained(error) from error
-        except NotAManifest as error:
+        except NotWhole as error:
             self._root.folders.quarantine(path, f"no manifest: {error}")
             return None
         if not self._root.disk.can_sync_all:

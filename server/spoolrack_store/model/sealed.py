@@ -1,0 +1,38 @@
+"""A small file that says of itself whether it is whole: a line of JSON, and a line with its CRC-32.
+
+So one that a crash has torn is told from one that was written. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from zlib import crc32
+
+
+class NotWhole(ValueError):
+    """The content is not that of such a file, as it was written."""
+
+
+def seal(values: Mapping[str, object]) -> bytes:
+    line = json.dumps(values, separators=(",", ":")).encode() + b"\n"
+    return line + _checksum(line)
+
+
+def unseal(content: bytes) -> dict[str, object]:
+    """The values that were sealed; raises `NotWhole`."""
+    line, end, checksum = content.partition(b"\n")
+    line += end
+    if checksum != _checksum(line):
+        raise NotWhole("its checksum is not that of its content")
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise NotWhole(str(error)) from error
+    if not isinstance(values, dict):
+        raise NotWhole("not a JSON object")
+    return values
+
+
+def _checksum(line: bytes) -> bytes:
+    return f"{crc32(line):08x}\n".encode()
