@@ -88,9 +88,14 @@ class Holds:
     sets: dict[Key, Hold] = field(default_factory=dict)
     committed: dict[str, int] = field(default_factory=dict)
     open: OpenHolds = field(default_factory=OpenHolds)
+    uncertain: OpenHolds = field(default_factory=OpenHolds)
+    """Of commits whose sync failed: a power cut may take what they wrote, whatever was seen before."""
 
     def copy(self) -> Holds:
-        return Holds(dict(self.sets), dict(self.committed), self.open.copy())
+        return Holds(dict(self.sets), dict(self.committed), self.open.copy(), self.uncertain)
+
+    def sync_failed(self) -> None:
+        self.uncertain = all_of((self.uncertain, self.open))
 
     # What is asked and answered.
 
@@ -134,6 +139,8 @@ class Holds:
         for stream in self.committed.keys() | committed.keys():
             least = self.committed.get(stream, -1)
             most = max(least, self.open.committing.get(stream, -1))
+            if stream in self.uncertain.committing:
+                least = -1
             if not least <= committed.get(stream, -1) <= most:
                 what = f"{stream} is committed up to {committed.get(stream, -1)}"
                 raise broken(f"{what}, not {least} to {most}")
@@ -146,6 +153,8 @@ class Holds:
                     raise broken(f"the set {key} is committed, and has left {sorted(left)}")
                 continue
             if shown.state is Is.NOWHERE:
+                if key in self.uncertain.reserving:
+                    continue
                 raise broken(f"the set {key} is nowhere")
             if shown.state is Is.LOST:
                 may_be = self.open.releasing | self.open.confirming

@@ -59,6 +59,9 @@ class StageFates:
     """Chunks that may be there."""
     publishing: list[Attempt] = field(default_factory=list)
     aborting: set[str] = field(default_factory=set)
+    uncertain: set[str] = field(default_factory=set)
+    """Writers whose publication could not be synced: a power cut may take its manifest, whatever was
+    seen before."""
 
     def copy(self) -> StageFates:
         return StageFates(
@@ -68,7 +71,11 @@ class StageFates:
             list(self.writing),
             list(self.publishing),
             set(self.aborting),
+            self.uncertain,
         )
+
+    def sync_failed(self) -> None:
+        self.uncertain = self.uncertain | {attempt.writer for attempt in self.publishing}
 
     def bodies_of(self, stage: str) -> list[bytes]:
         return [body for kept in self.staged.get(stage, {}).values() for body in kept.bodies]
@@ -133,6 +140,8 @@ class StageFates:
     def _judge_epochs(self, epochs: dict[str, int], there: Staged, found: Collection[bytes]) -> None:
         for writer in self.epochs.keys() | epochs.keys():
             attempts = [each for each in self.publishing if each.writer == writer]
+            if writer in self.uncertain and writer not in epochs:
+                continue
             if epochs.get(writer) not in [self.epochs.get(writer), *(a.epoch for a in attempts)]:
                 what = f"{writer} is at {epochs.get(writer)}, and was at {self.epochs.get(writer)}"
                 raise Broken(Kind.OTHER, what)

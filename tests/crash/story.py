@@ -224,6 +224,8 @@ class Story:
             self.fates.uncertain.update(call)
         for _, _, kept in self.fates.stages.writing:
             self.fates.uncertain.update(kept.bodies)
+        self.fates.reserved.sync_failed()
+        self.fates.stages.sync_failed()
         self.fates.uncertain |= self.power.given_up & self.fates.by_hand
 
     def fork(self) -> Story:

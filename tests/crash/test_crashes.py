@@ -52,6 +52,14 @@ def test_what_was_acknowledged_survives_every_crash_of_a_random_story(seeds: ran
 
 
 KNOWN = {
+    "a set whose manifest could not be synced, was seen, and is lost": (
+        "plot 1 any-subset syncfs strict 2; send-id d 1 60 0; send q 1 5 0; send-id d 1 60 2; "
+        "fail EIO 4 1 kill; reserve t d 1 3 30000 + receive 0 q 1 0; crash 0 all zeros"
+    ),
+    "ids in a purged queue, whose new folder was made at a start that died, and the old one lost": (
+        "plot 1 any-subset fsync strict 2; send-id r 3 60 1; stage t 0 d 3 0; "
+        "crash 2 kill & 8 none whole; delete-queue d + purge r"
+    ),
     "a publication that was gone on with, and whose manifest was written and not synced": (
         "plot 1 any-subset fsync strict 2; stage t 2 q 1 0; stage t 1 d 1 0; "
         "crash 1/written kill & 27 all half; publish 0 1 t"

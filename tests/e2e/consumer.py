@@ -23,7 +23,18 @@ from random import Random
 from typing import Final
 
 import spoolrack
-from ledger import Deleted, Deleting, Kept, Ledger, Received, Releasing, delivery_of, now_ms
+from ledger import (
+    COPY,
+    Deleted,
+    Deleting,
+    Kept,
+    Ledger,
+    Received,
+    Releasing,
+    Seen,
+    delivery_of,
+    now_ms,
+)
 from sender import PATIENCE, tell
 from spoolrack.errors import OutcomeUnknown, SpoolrackError, StaleReceipt
 
@@ -161,6 +172,7 @@ class Consumer:
         self._despite_outages(
             lambda: seen.extend(self.queue.peek(["ready"], max_body_bytes=0, limit=20))
         )
+        self._ledger.write(Seen({message.id: str(message.attributes[COPY]) for message in seen[::7]}))
         self._delete({message.id: spoolrack.ById(message.id) for message in seen[::7]})
 
     def _despite_outages(self, call: Callable[[], object]) -> None:

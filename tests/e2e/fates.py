@@ -19,7 +19,20 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from ledger import Deleted, Deleting, Delivery, Fact, Kept, Received, Refused, Releasing, Sending, Sent
+from ledger import (
+    Deleted,
+    Deleting,
+    Delivery,
+    Fact,
+    Kept,
+    Published,
+    Received,
+    Refused,
+    Releasing,
+    Seen,
+    Sending,
+    Sent,
+)
 
 FAULTS: Final = ("lost", "resurrected", "doubled", "invented", "copied", "altered")
 _SHOWN: Final = 5
@@ -76,7 +89,12 @@ class _Known:
 
     def __init__(self) -> None:
         self.digests: dict[str, str] = {}
-        self.ids: dict[str, str] = {}
+        self.ids: dict[str, set[str]] = defaultdict(set)
+        """Of each copy, acknowledged or seen. Of one that was sent again under a deduplication id, too,
+        there is one."""
+        self.acknowledged: set[str] = set()
+        self.published: set[str] = set()
+        """Copies."""
         self.refused: set[str] = set()
         self.deliveries: dict[str, list[Delivery]] = defaultdict(list)
         self.released: set[str] = set()
@@ -90,7 +108,14 @@ class _Known:
             case Sending(digests):
                 self.digests.update(digests)
             case Sent(ids):
-                self.ids.update(ids)
+                self.acknowledged.update(ids.values())
+                for copy, id in ids.items():
+                    self.ids[copy].add(id)
+            case Published(copies):
+                self.published.update(copies)
+            case Seen(copies_of):
+                for id, copy in copies_of.items():
+                    self.ids[copy].add(id)
             case Refused(copies):
                 self.refused.update(copies)
             case Received(deliveries):
@@ -107,14 +132,14 @@ class _Known:
                     self.deleted_at[id] = min(at_ms, self.deleted_at.get(id, at_ms))
 
     def verdict(self, left: frozenset[str]) -> Verdict:
-        acknowledged = frozenset(self.ids.values())
         delivered = frozenset(self.deliveries)
         all_deliveries = [one for each in self.deliveries.values() for one in each]
-        ids_of_copies: dict[str, set[str]] = defaultdict(set)
-        for copy, id in self.ids.items():
-            ids_of_copies[copy].add(id)
+        ids_of_copies = defaultdict(set, {copy: set(ids) for copy, ids in self.ids.items()})
         for delivery in all_deliveries:
             ids_of_copies[delivery.copy].add(delivery.id)
+        # What was published and never seen has no id; it counts, and is lost, by its copy's name.
+        published = {id for copy in self.published for id in ids_of_copies.get(copy, {copy})}
+        acknowledged = frozenset(self.acknowledged | published)
         return Verdict(
             acknowledged=acknowledged,
             delivered=delivered,
@@ -151,8 +176,9 @@ class _Known:
     def _altered(self, deliveries: Iterable[Delivery]) -> set[str]:
         copies_of_ids: dict[str, set[str]] = defaultdict(set)
         altered = set()
-        for copy, id in self.ids.items():
-            copies_of_ids[id].add(copy)
+        for copy, ids in self.ids.items():
+            for id in ids:
+                copies_of_ids[id].add(copy)
         for one in deliveries:
             copies_of_ids[one.id].add(one.copy)
             if one.digest != self.digests.get(one.copy, one.digest):

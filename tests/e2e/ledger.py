@@ -38,8 +38,23 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
+class Published:
+    """The server has acknowledged these copies together, under ids that it doesn't tell."""
+
+    copies: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """These messages were looked at, without a lease: which copies they are."""
+
+    copies: Mapping[str, str]
+    """By id."""
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
-    """The server has said that it did not store these copies."""
+    """The server has said that it did not store these copies, or has dropped them unpublished."""
 
     copies: Sequence[str]
 
@@ -93,10 +108,10 @@ class Kept:
     ids: Sequence[str]
 
 
-Fact = Sending | Sent | Refused | Received | Releasing | Deleting | Deleted | Kept
+Fact = Sending | Sent | Published | Seen | Refused | Received | Releasing | Deleting | Deleted | Kept
 KINDS: Final = {
     kind.__name__: kind
-    for kind in (Sending, Sent, Refused, Received, Releasing, Deleting, Deleted, Kept)
+    for kind in (Sending, Sent, Published, Seen, Refused, Received, Releasing, Deleting, Deleted, Kept)
 }
 
 

@@ -40,8 +40,15 @@ class Load:
     """All that is done to one queue, and what came of it."""
 
     def __init__(
-        self, crew: Crew, served: Served, random: Random, *, visibility: float = VISIBILITY
+        self,
+        crew: Crew,
+        served: Served,
+        random: Random,
+        *,
+        visibility: float = VISIBILITY,
+        in_sets: bool = False,
     ) -> None:
+        """With `in_sets` also sends that are deduplicated, publications and reservations."""
         self._crew = crew
         self._random = random
         self._where = (served.address, QUEUE, crew.ledgers)
@@ -55,6 +62,9 @@ class Load:
             Role(manner, "consumer.py", ("--manner", manner, "--mischief", MISCHIEF))
             for manner in ("batches", "contexts", "calls")
         ]
+        if in_sets:
+            self.senders += [Role("once", "sender.py", ("--once",)), Role("staged", "stager.py", ())]
+            self.consumers.append(Role("reserved", "reserver.py", ()))
         for role in (*self.senders, *self.consumers):
             self._start(role)
 

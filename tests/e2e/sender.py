@@ -1,9 +1,11 @@
 """A program that sends: each line of a file as a message, or messages of its own without end.
 
     sender.py URL QUEUE LEDGERS NAME --file LOG [--batch N]
-    sender.py URL QUEUE LEDGERS NAME --seed N [--threads N] [--size BYTES]
+    sender.py URL QUEUE LEDGERS NAME --seed N [--threads N] [--size BYTES] [--once]
 
-What was not acknowledged is sent again, as another copy. It ends at the end of its file, or on SIGTERM.
+What was not acknowledged is sent again, as another copy. With `--once` each message has a deduplication
+id, and is sent again as the same copy; some of those that are acknowledged are sent again, too. It ends
+at the end of its file, or on SIGTERM.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,15 +31,18 @@ PATIENCE = 120.0
 TRIES = 100
 PAUSE = 0.05
 """Seconds between two of them."""
+REPEATED = 500
+"""So many acknowledged messages may be sent again."""
 
 
 class Sender:
-    def __init__(self, url: str, queue: str, ledger: Ledger) -> None:
+    def __init__(self, url: str, queue: str, ledger: Ledger, *, once: bool = False) -> None:
         # One call for each try, or a copy that the client itself sends again would be nobody's fault.
         self._client = spoolrack.connect(url, retry=spoolrack.RetryPolicy(attempts=1))
         self._patient = spoolrack.connect(url, timeout=PATIENCE)
         self._queue = self._client.queue(queue)
         self._ledger = ledger
+        self.sends_once = once
 
     def send(self, numbered: Sequence[tuple[int, bytes]]) -> None:
         """Return once each body is acknowledged. They fit in one call."""
@@ -53,18 +59,26 @@ class Sender:
 
     def _try(self, numbered: Sequence[tuple[int, bytes]], attempt: int) -> list[tuple[int, bytes]]:
         """What is not acknowledged after this attempt."""
-        copies = [f"{self._ledger.name}:{number}:{attempt}" for number, _ in numbered]
+        names = [f"{self._ledger.name}:{number}" for number, _ in numbered]
+        copies = [f"{name}:{0 if self.sends_once else attempt}" for name in names]
         self._ledger.write(
             Sending({copy: digest_of(body) for copy, (_, body) in zip(copies, numbered, strict=True)})
         )
         messages = [
-            spoolrack.Outgoing(body=body, attributes={COPY: copy})
-            for copy, (_, body) in zip(copies, numbered, strict=True)
+            spoolrack.Outgoing(
+                body=body,
+                attributes={COPY: copy},
+                deduplication_id=name if self.sends_once else "",
+            )
+            for name, copy, (_, body) in zip(names, copies, numbered, strict=True)
         ]
         try:
             if len(messages) == 1:
+                (one,) = messages
                 ids: list[str | None] = [
-                    self._queue.send(messages[0].body, attributes=messages[0].attributes)
+                    self._queue.send(
+                        one.body, attributes=one.attributes, deduplication_id=one.deduplication_id
+                    )
                 ]
             else:
                 ids = [result.id for result in self._queue.send_many(messages)]
@@ -73,7 +87,7 @@ class Sender:
             return list(numbered)
         self._ledger.write(Sent({copy: id for copy, id in zip(copies, ids, strict=True) if id}))
         refused = [copy for copy, id in zip(copies, ids, strict=True) if not id]
-        if refused:
+        if refused and not self.sends_once:
             self._ledger.write(Refused(refused))
         return [each for each, id in zip(numbered, ids, strict=True) if not id]
 
@@ -121,11 +135,16 @@ def send_on(
 
     def go_on(thread: int) -> None:
         random = Random(f"{seed} {thread}")
+        acknowledged: deque[tuple[int, bytes]] = deque(maxlen=REPEATED)
         made = bodies(random) if size_of_all is None else bodies_of(size_of_all, random)
         numbered = zip(itertools.count(thread, threads), made, strict=False)
         while not stopping.is_set():
             size = 1 if threads > 1 else random.choice((1, 2, 10, 50, 200))
-            sender.send(list(itertools.islice(numbered, size)))
+            batch = list(itertools.islice(numbered, size))
+            sender.send(batch)
+            if sender.sends_once:
+                acknowledged += batch
+                sender.send(random.sample(list(acknowledged), min(len(acknowledged), size)))
 
     with ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(go_on, thread) for thread in range(threads)]:
@@ -160,9 +179,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--size", type=int, help="of every body; without it, of all sizes")
+    parser.add_argument("--once", action="store_true", help="each with a deduplication id")
     asked = parser.parse_args()
     stopping = told_to_stop()
-    sender = Sender(asked.url, asked.queue, Ledger(asked.ledgers, asked.name))
+    ledger = Ledger(asked.ledgers, asked.name)
+    sender = Sender(asked.url, asked.queue, ledger, once=asked.once)
     tell("started")
     if asked.file is not None:
         send_file(sender, asked.file, asked.batch)

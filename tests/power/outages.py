@@ -37,7 +37,9 @@ _STRETCHES: Final = 2
 _LONGEST_STRETCH: Final = 0.25
 """Seconds of load with some of the clients standing still: a round has two stretches, then the cut."""
 _LONGEST_RECOVERY: Final = 0.6
-_UNWRITTEN: Final = r"'new/.*': its checksum differs"
+_UNWRITTEN: Final = (
+    r"'new/.*': its checksum differs|'published/[^/]*': no manifest: it isn't whole"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +49,9 @@ class Report:
     verdict: Verdict
     survey: Survey
     unwritten: Sequence[str]
-    """The notes about sends that nobody was told of, and whose files have their length and not their
-    content: what ext4 leaves of them. Recovery can't tell them from rot, and puts them aside."""
+    """The notes about sends and publications that nobody was told of, and whose files have their length
+    and not their content: what ext4 leaves of them. Recovery can't tell them from rot, and puts them
+    aside."""
     quarantined: Sequence[str]
     """The notes about all else in quarantine: nothing is damaged or foreign, so there may be none."""
     inspection: str
@@ -84,7 +87,7 @@ class Outages:
             self._served = Served(self._crew, self._disk.mount_point / "root")
             if bug is not None:
                 self._replace_server(bug)
-            self._load = Load(self._crew, self._served, random)
+            self._load = Load(self._crew, self._served, random, in_sets=True)
             self._witness = self._new_witness()
         except BaseException:
             self._close()

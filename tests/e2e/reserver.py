@@ -1,0 +1,137 @@
+"""A program that reserves sets of messages, reads them, and commits them, until it is killed.
+
+    reserver.py URL QUEUE LEDGERS NAME --seed N
+
+Every call is made until it is answered, as the same call. Some sets are read twice, and some are
+released or forgotten instead of committed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TypeVar
+
+import spoolrack
+from ledger import (
+    COPY,
+    Deleted,
+    Deleting,
+    Delivery,
+    Kept,
+    Ledger,
+    Received,
+    Releasing,
+    digest_of,
+    now_ms,
+)
+from sender import PATIENCE, PAUSE, TRIES, tell
+from spoolrack.errors import ReservationLost, SpoolrackError
+
+HOLD = 2.0
+AT_ONCE = 200
+WAIT = 10.0
+READ_TWICE = 0.3
+Answer = TypeVar("Answer")
+
+
+class Reserver:
+    def __init__(self, url: str, queue: str, ledger: Ledger, seed: int) -> None:
+        self._client = spoolrack.connect(url, retry=spoolrack.RetryPolicy(attempts=1))
+        self._patient = spoolrack.connect(url, timeout=PATIENCE)
+        self._queue = self._client.queue(queue)
+        self._ledger = ledger
+        self._random = Random(seed)
+        self._open: dict[int, list[str]] = {}
+        """The ids in sets that were read and not committed: a later commit is about them, too."""
+
+    def take(self, seq: int) -> None:
+        """Reserve the set of this number, and be done with it."""
+        stream, most = self._ledger.name, self._random.randint(1, AT_ONCE)
+        try:
+            held = None
+            while held is None:
+                held = self._until_answered(
+                    lambda: self._queue.reserve(stream, seq, max_messages=most, hold=HOLD, wait=WAIT)
+                )
+            due_ms = round(held.expire_time.timestamp() * 1_000)
+            deliveries = self._read(seq, due_ms)
+            self._ledger.write(Received(deliveries))
+            self._open[seq] = [one.id for one in deliveries]
+            if self._random.random() < READ_TWICE:
+                again = self._read(seq, due_ms)
+                # Others may have deleted some of them by their ids.
+                if [one for one in deliveries if one in again] != again:
+                    raise AssertionError(f"another set was read the second time: {stream} {seq}")
+        except ReservationLost:
+            return
+        self._settle(seq)
+
+    def _read(self, seq: int, due_ms: int) -> list[Delivery]:
+        stream = self._ledger.name
+        messages = self._until_answered(lambda: list(self._client.read_reservation(stream, seq)))
+        return [
+            Delivery(
+                id=message.id,
+                copy=str(message.attributes.get(COPY, "")),
+                digest=digest_of(message.body),
+                receipt=f"{stream}.{seq}",
+                began_ms=due_ms - round(HOLD * 1_000),
+                due_ms=due_ms,
+            )
+            for message in messages
+        ]
+
+    def _settle(self, seq: int) -> None:
+        stream, chance = self._ledger.name, self._random.random()
+        if chance < 0.05:
+            return  # Forgotten: it comes back when the hold is over, unless the next commit is faster.
+        if chance < 0.15:
+            self._ledger.write(Releasing([f"{stream}.{seq}"]))
+            self._until_answered(lambda: self._client.release_reservation(stream, seq))
+            return
+        calls = {f"{stream}:{each}:{seq}": each for each in self._open}
+        for call, each in calls.items():
+            self._ledger.write(Deleting(call, self._open[each]))
+        done = self._until_answered(lambda: self._client.commit_reservations(stream, seq))
+        for call, each in calls.items():
+            ids = self._open.pop(each)
+            if each in done.lost:
+                self._ledger.write(Kept(call, ids))
+            else:
+                self._ledger.write(Deleted(call, ids, now_ms()))
+                tell(f"deleted {len(ids)}")
+
+    def _until_answered(self, call: Callable[[], Answer]) -> Answer:
+        for _ in range(TRIES):
+            try:
+                return call()
+            except ReservationLost:
+                raise
+            except SpoolrackError as error:
+                tell(f"unanswered {error.reason}")
+            self._patient.get_queue(self._queue.name)
+            time.sleep(PAUSE)
+        raise RuntimeError(f"not answered after {TRIES} tries")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("queue")
+    parser.add_argument("ledgers", type=Path)
+    parser.add_argument("name")
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    reserver = Reserver(asked.url, asked.queue, Ledger(asked.ledgers, asked.name), asked.seed)
+    tell("started")
+    for seq in itertools.count():
+        reserver.take(seq)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""A program that stages messages, and publishes them or drops them, until it gets SIGTERM.
+
+    stager.py URL QUEUE LEDGERS NAME --seed N
+
+Every call is made until it is answered, as the same call. What is published is there, all of it, though
+nobody is told its ids; what is dropped was never there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TypeVar
+
+import spoolrack
+from ledger import COPY, Ledger, Published, Refused, Sending, digest_of
+from sender import PATIENCE, PAUSE, TRIES, bodies, tell, told_to_stop
+from spoolrack.errors import SpoolrackError, StageNotFound
+
+DROPPED = 0.2
+"""So many of the epochs come to nothing."""
+REPEATED = 0.2
+"""So many publications are made once more."""
+Answer = TypeVar("Answer")
+
+
+class Stager:
+    def __init__(self, url: str, queue: str, ledger: Ledger, seed: int) -> None:
+        self._client = spoolrack.connect(url, retry=spoolrack.RetryPolicy(attempts=1))
+        self._patient = spoolrack.connect(url, timeout=PATIENCE)
+        self._queue = queue
+        self._ledger = ledger
+        self._random = Random(seed)
+        self._bodies = bodies(self._random)
+        self._copies = itertools.count()
+
+    def publish(self, epoch: int) -> None:
+        """Return once the epoch is published, or dropped."""
+        random, writer = self._random, self._ledger.name
+        stages = [f"{writer}-{epoch}-{number}" for number in range(random.randint(1, 3))]
+        copies = [copy for stage in stages for copy in self._stage(stage)]
+        if random.random() < DROPPED:
+            for stage in stages:
+                self._until_answered(lambda stage=stage: self._client.abort(stage))
+            self._ledger.write(Refused(copies))
+            return
+        for _ in range(2 if random.random() < REPEATED else 1):
+            done = self._until_answered(lambda: self._client.publish(writer, epoch, stages))
+            if done.last_epoch != epoch or done.messages != (0 if done.already else len(copies)):
+                raise AssertionError(f"{len(copies)} messages of {stages} are published: {done}")
+        self._ledger.write(Published(copies))
+        tell(f"sent {len(copies)}")
+
+    def _stage(self, stage: str) -> list[str]:
+        """The copies in it."""
+        random, copies = self._random, []
+        for chunk in range(random.randint(1, 3)):
+            messages = []
+            for body in itertools.islice(self._bodies, random.choice((1, 3, 20))):
+                copy = f"{self._ledger.name}:{next(self._copies)}:0"
+                copies.append(copy)
+                messages.append(spoolrack.Outgoing(body=body, attributes={COPY: copy}))
+            self._ledger.write(
+                Sending({str(one.attributes[COPY]): digest_of(one.body) for one in messages})
+            )
+            self._until_answered(
+                lambda chunk=chunk, messages=messages: self._client.stage(
+                    stage, chunk, self._queue, messages
+                )
+            )
+        return copies
+
+    def _until_answered(self, call: Callable[[], Answer]) -> Answer:
+        for _ in range(TRIES):
+            try:
+                return call()
+            except StageNotFound:
+                raise
+            except SpoolrackError as error:
+                tell(f"unsent 1 {error.reason}")
+            self._patient.get_queue(self._queue)
+            time.sleep(PAUSE)
+        raise RuntimeError(f"not answered after {TRIES} tries")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("queue")
+    parser.add_argument("ledgers", type=Path)
+    parser.add_argument("name")
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    stopping = told_to_stop()
+    stager = Stager(asked.url, asked.queue, Ledger(asked.ledgers, asked.name), asked.seed)
+    tell("started")
+    for epoch in itertools.count():
+        if stopping.is_set():
+            return
+        stager.publish(epoch)
+
+
+if __name__ == "__main__":
+    main()
