@@ -19,8 +19,10 @@ from typing import Final, cast
 from . import account, load
 from .load import OVER, Board, Done, Job
 
-STUCK: Final = 30.0
+SILENCE: Final = 30.0
 """Seconds without a message deleted, after which the rest counts as lost."""
+_STUCK: Final = 60.0
+"""Seconds after which a client process that doesn't say what it should won't any more."""
 LONGEST: Final = 3_600.0
 """Seconds that a sender may take for a number of messages."""
 _HEADSTART: Final = 0.05
@@ -103,7 +105,7 @@ def perform(
 
 
 def _hear_ready(member: _Member) -> None:
-    if not member.pipe.poll(STUCK):
+    if not member.pipe.poll(_STUCK):
         raise LoadFailed(f"a client process isn't ready: {member.job}")
     word = member.pipe.recv()
     if isinstance(word, Done):
@@ -143,7 +145,7 @@ def _follow(
         outcome.seconds = max(outcome.seconds, seconds)
         outcome.client_processor += done.processor
         member.pipe.send("end")
-        member.process.join(STUCK)
+        member.process.join(_STUCK)
     outcome.deleted = len(outcome.received)
     if consumers:
         outcome.faults = account.faults(sent_by, outcome.received, all_of_it=enough is None)
@@ -153,7 +155,7 @@ def _follow(
 def _hear_done(member: _Member) -> Done:
     try:
         seconds = member.job.seconds if member.job.sends else 0.0
-        if not member.pipe.poll(min(seconds, LONGEST) + STUCK):
+        if not member.pipe.poll(min(seconds, LONGEST) + _STUCK):
             raise LoadFailed(f"a client process hasn't come to an end: {member.job}")
         done = member.pipe.recv()
     except EOFError:
@@ -170,7 +172,7 @@ def _wait_for(board: Board, consumers: int, total: int, members: list[_Member]) 
     while (now := sum(board[1 + at] for at in range(consumers))) < total:
         if now != deleted:
             deleted, since = now, time.monotonic()
-        elif time.monotonic() - since > STUCK:
+        elif time.monotonic() - since > SILENCE:
             return
         if any(not member.job.sends and member.pipe.poll() for member in members):
             return
