@@ -148,8 +148,8 @@ def word(name: str, what: str, *, most: int) -> str:
 def deduplication_id(id: str) -> str:
     """Empty for none."""
     if len(id) > MAX_DEDUPLICATION_ID:
-        raise InvalidRequest(
-            what="deduplication_id", value=id, rule=f"must have 1 to {MAX_DEDUPLICATION_ID} characters"
+        raise InvalidMessage(
+            why=f"its deduplication id has {len(id)} characters, not 1 to {MAX_DEDUPLICATION_ID}"
         )
     return id
 

@@ -178,7 +178,7 @@ def test_a_message_to_be_sent_keeps_text_apart_from_bytes() -> None:
 def test_a_deduplication_id_has_up_to_128_characters_of_any_kind() -> None:
     for id in ("", "x", "\N{SNAKE}" * 128, "../" * 42, "\0"):
         assert convert.outgoing(pb.OutgoingMessage(deduplication_id=id)).deduplication_id == id
-    with pytest.raises(InvalidRequest, match="deduplication_id"):
+    with pytest.raises(InvalidMessage, match="deduplication id has 129"):
         convert.outgoing(pb.OutgoingMessage(deduplication_id="x" * 129))
 
 

@@ -122,7 +122,7 @@ async def test_an_id_that_is_too_long_is_refused_alone(client: Client) -> None:
     assert path.sent.id
     assert (long.error.code, long.error.reason) == (
         grpc.StatusCode.INVALID_ARGUMENT.value[0],
-        "INVALID_REQUEST",
+        "INVALID_MESSAGE",
     )
     assert (await client.counts()).ready == 2
 

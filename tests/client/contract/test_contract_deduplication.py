@@ -6,7 +6,7 @@ import pytest
 import spoolrack
 from conftest import World
 from spoolrack import Outgoing, Queue, aio
-from spoolrack.errors import InvalidMessage, InvalidRequest
+from spoolrack.errors import InvalidMessage
 
 pytestmark = pytest.mark.needs("deduplication")
 
@@ -80,8 +80,17 @@ def test_a_refused_message_leaves_its_id_free(client: spoolrack.Client) -> None:
 @pytest.mark.needs("validation")
 def test_an_id_has_128_characters_at_most(jobs: Queue) -> None:
     jobs.send("a", deduplication_id="ä" * 128)
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(InvalidMessage):
         jobs.send("a", deduplication_id="x" * 129)
+
+
+@pytest.mark.needs("validation")
+def test_an_id_that_is_too_long_is_refused_alone(jobs: Queue) -> None:
+    ids = ("a", "x" * 129, "b")
+    results = jobs.send_many([Outgoing(body="a", deduplication_id=id) for id in ids])
+    assert [result.ok for result in results] == [True, False, True]
+    assert isinstance(results[1].error, InvalidMessage)
+    assert len(jobs.receive(10)) == 2
 
 
 def test_an_id_is_text(jobs: Queue) -> None:
