@@ -103,6 +103,10 @@ class Holds:
         hold = self.sets.get(key)
         return () if hold is None or hold.is_lost else hold.ids
 
+    def uncertain_ids(self) -> set[str]:
+        """Of sets that a power cut may take."""
+        return {id for key in self.uncertain.reserving if key in self.sets for id in self.sets[key].ids}
+
     def up_to(self, stream: str, up_to: int) -> list[Key]:
         """Those that a commit would delete."""
         before = self.committed.get(stream, -1)

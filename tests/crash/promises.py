@@ -252,8 +252,10 @@ class Promises:
 
     def judge_states(self, found: Mapping[str, Found], now: Now, *, crashed: bool) -> None:
         """The same for where each message is, under which lease, and how often it was received."""
+        # Their leases may be durable, and the manifest that named them not: then they are undone.
+        unnamed = self.reserved.uncertain_ids() if crashed else set()
         for id, fate in self.alive.items():
-            if id not in found or self._is_blurred(id, fate):
+            if id not in found or id in unnamed or self._is_blurred(id, fate):
                 continue
             name = found[id].name
             possible: Fate | None = fate

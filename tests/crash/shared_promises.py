@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from holds import Holds, Key, OpenHolds, Shown, all_of
 from promises import Broken, Fate, Kind, Now, Open, Promises, fate_of
 from seen import Found
+from spoolrack_store.model.names import is_set_token
 from spoolrack_store.model.settings import QueueSettings
 
 _GONE = None
@@ -82,6 +83,17 @@ class SharedPromises(Promises):
         keys = self.sets_under_way.get(who, OpenHolds()).releasing
         return {id for key in keys for id in self.reserved.ids_of(key)}
 
+    def _being_reserved(self, who: str) -> set[str]:
+        """Ids that others give back, if `who` has died before it wrote down for which set they are."""
+        if not self.sets_under_way.get(who, OpenHolds()).reserving:
+            return set()
+        known = {id for key in self.reserved.sets for id in self.reserved.ids_of(key)}
+        return {
+            id
+            for id, fate in self.alive.items()
+            if fate.token is not None and is_set_token(fate.token) and id not in known
+        }
+
     def _being_committed(self, who: str) -> set[str]:
         """Ids that others delete if `who` has died before it did."""
         up_to = self.sets_under_way.get(who, OpenHolds()).committing
@@ -143,7 +155,7 @@ class SharedPromises(Promises):
             self.under_way[who] = Open(
                 calls=own.calls,
                 dying=self._being_committed(who),
-                changing=self._being_released(who),
+                changing=self._being_released(who) | self._being_reserved(who),
                 emptied=own.emptied,
                 settings=own.settings,
             )

@@ -7,7 +7,7 @@ from typing import Final
 from mutant import Edit, Mutant, edit
 
 _RESERVATIONS: Final = "tests/store/test_store_reservations.py"
-_FAULTS: Final = "tests/store/test_store_reservation_faults.py"
+_CRASHES: Final = "tests/store/test_store_reservation_crashes.py"
 _EVERY: Final = (
     "tests/crash/test_every_crash.py::test_no_operation_breaks_a_promise_wherever_the_process_dies"
 )
@@ -41,8 +41,8 @@ RESERVATION_MUTANTS: Final = (
         breaks="a stream that is committed has no messages left, wherever the process died",
         edits=edit(
             "engine/reserving/upkeep.py",
-            "        self._finish_commits()\n        self._knows_all = True\n",
-            "        self._unfinished.clear()\n        self._knows_all = True\n",
+            "        self._finish_commits()\n        self._undo_all_unnamed()\n",
+            "        self._unfinished.clear()\n        self._undo_all_unnamed()\n",
         ),
         caught_by=(_EVERY,),
     ),
@@ -135,6 +135,48 @@ RESERVATION_MUTANTS: Final = (
             "",
         ),
         caught_by=(_RESERVATIONS,),
+    ),
+    Mutant(
+        name="a-lease-that-no-set-names-waits-until-it-is-due",
+        breaks="what was leased for a reservation that nobody was told of is ready after a start",
+        edits=edit(
+            "engine/reserving/upkeep.py",
+            "        self._undo_all_unnamed()\n        self._knows_all = True\n",
+            "        self._next_undo = None\n        self._knows_all = True\n",
+        ),
+        caught_by=(_CRASHES,),
+    ),
+    Mutant(
+        name="nobody-undoes-what-the-dead-have-leased",
+        breaks="what a process that died has leased for a set never made, the others give back",
+        edits=edit("engine/succession.py", "            self._died()\n", ""),
+        caught_by=(_CRASHES,),
+    ),
+    Mutant(
+        name="a-set-that-is-being-made-is-undone",
+        breaks="a set that somebody is just making isn't taken for what the dead have left",
+        edits=edit(
+            "engine/reserving/upkeep.py",
+            "                if are_out:\n                    self._undo",
+            "                if True:\n                    self._undo",
+        ),
+        caught_by=(_CRASHES,),
+    ),
+    Mutant(
+        name="what-cannot-be-read-names-nothing",
+        breaks="leases of a set whose manifest can't be read for now stay",
+        edits=edit("engine/reserving/upkeep.py", "if holdings.unread:", "if False:"),
+        caught_by=(_CRASHES,),
+    ),
+    Mutant(
+        name="a-lost-set-is-forgotten-with-its-leases",
+        breaks="leases of a lost set are counted",
+        edits=edit(
+            "engine/reserving/upkeep.py",
+            "[held for held in lost if not self._leases.of(held.manifest)]",
+            "list(lost)",
+        ),
+        caught_by=(_CRASHES,),
     ),
     Mutant(
         name="the-others-sets-are-not-looked-at",

@@ -19,8 +19,10 @@ from spoolrack_store.model.names import (
     NotAName,
     Receipt,
     forgotten,
+    is_set_token,
     leased,
     length_of_plain,
+    make_set_token,
     make_token,
     moved_out,
     parse_entry,
@@ -306,6 +308,16 @@ def test_a_token_holds_all_of_its_64_bits(bits: int) -> None:
     token = make_token(Bits(bits))
     assert int(token, 32) == bits
     assert len(token) == 13
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_a_sets_token_holds_them_too_and_says_whose_it_is(bits: int) -> None:
+    token = make_set_token(Bits(bits))
+    assert int(token, 32) == bits + 2**64
+    assert len(token) == 13
+    assert parse_filed(f"q:{ID}@0000000000000~{token}").token == token
+    assert is_set_token(token)
+    assert not is_set_token(make_token(Bits(bits)))
 
 
 # What a lease does to a name.

@@ -113,7 +113,6 @@ class Engine:
         self._clearance = Clearance(root, self.catalog)
         self._requeuer = Requeuer(root, self.catalog, self._letters)
         self._may_be_shared = watch is not None
-        self._succession = Succession(root, self.catalog, self._sender)
         self._leaser = Leaser(
             root, self.catalog, self._letters, self._remover, self._requeuer, self.peers
         )
@@ -123,6 +122,8 @@ class Engine:
         self.reservations = Reservations(
             root, self.catalog, self._leaser, self._remover, self._requeuer, self.peers, self.views
         )
+        died = self.reservations.upkeep.somebody_died
+        self._succession = Succession(root, self.catalog, self._sender, died)
         self.reaper = Reaper(disk, root.histories, self._segments, self.deduplication.known.asked_since)
         self._sweep = Sweep(root, self.reaper)
         root.folders.is_queue = self._is_queue

@@ -17,7 +17,7 @@ from ..index.ready import BatchFolder, Place, Ready
 from ..model.clock import Millis
 from ..model.credits import Credits
 from ..model.errors import InvalidRequest, StaleReceipt, StoreError
-from ..model.names import id_of, leased, length_of, make_token, moved_out, parse_entry
+from ..model.names import id_of, leased, length_of, make_set_token, make_token, moved_out, parse_entry
 from ..model.operations import ChangeVisibility, GiveBack, Message, Receive
 from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import Move, State
@@ -321,8 +321,8 @@ class Leaser:
         return hidden
 
     def terms(self, hold: Millis) -> Terms:
-        """Those of leases that share one token and end together."""
-        return Terms(self._root, hold, None, make_token(self._root.random))
+        """Those of a set: its leases share one token, and end together."""
+        return Terms(self._root, hold, None, make_set_token(self._root.random))
 
     def _terms(self, visibility: Millis, credits: Credits | None) -> Terms:
         return Terms(self._root, visibility, credits, None)

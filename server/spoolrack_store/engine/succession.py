@@ -2,13 +2,14 @@
 
 A process writes into `new/` under its own name, and nobody touches that as long as it lives. Whether
 it does, its lock in `owners/` says; behind the gate nobody can be about to take that lock. Then what it
-left in `new/` is delivered or undone, what it did last is made durable, and what it had deleted is
-given to the reaper.
+left in `new/` is delivered or undone, what it did last is made durable, what it had deleted is given
+to the reaper, and who has to know of its death is told.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from ..files import layout
 from ..files.disk import Found, Kind
@@ -27,10 +28,12 @@ log = logging.getLogger(__name__)
 class Succession:
     """Not thread-safe."""
 
-    def __init__(self, root: Root, catalog: Catalog, sender: Sender) -> None:
+    def __init__(self, root: Root, catalog: Catalog, sender: Sender, died: Callable[[], None]) -> None:
+        """Whenever somebody is found dead, `died` is called."""
         self._root = root
         self._catalog = catalog
         self._sender = sender
+        self._died = died
 
     def look(self) -> bool:
         """Take over what the dead have left; whether anybody else lives.
@@ -85,6 +88,7 @@ class Succession:
             if item is not None:
                 heir.take_over(path, filed, item)
         if gone:
+            self._died()
             # What they deleted may be unlinked when it is, but not what others delete in the meantime.
             removed = root.folders.scan(layout.REMOVE)
             root.after_sync.append(lambda: self._bury(gone, removed))

@@ -37,6 +37,8 @@ MAX_RECEIVES = 999_999_999
 
 TOKEN_LENGTH = 13
 _TOKEN_DIGITS = "0123456789abcdefghijklmnopqrstuv"
+_FIRST_OF_A_SET = "g"
+"""A digit of 16: the bit above the 64 random ones."""
 _TOKEN = re.compile(rf"[{_TOKEN_DIGITS}]{{{TOKEN_LENGTH}}}")
 _OWNER = re.compile(r"[a-z0-9]{1,16}")
 _DUE = re.compile(r"[0-9]{13}")
@@ -197,7 +199,20 @@ def is_token(text: str) -> bool:
 
 def make_token(random: Random) -> str:
     """64 random bits: no two leases share one, not even in the same millisecond."""
-    bits = random.getrandbits(64)
+    return _token(random.getrandbits(64))
+
+
+def make_set_token(random: Random) -> str:
+    """The same for the leases of a reserved set, which share it, and are known as a set's by it."""
+    return _token(random.getrandbits(64) | 1 << 64)
+
+
+def is_set_token(token: str) -> bool:
+    """Whether leases with this `token` are those of a reserved set."""
+    return token[0] >= _FIRST_OF_A_SET
+
+
+def _token(bits: int) -> str:
     return "".join(_TOKEN_DIGITS[(bits >> shift) & 31] for shift in range(60, -1, -5))
 
 

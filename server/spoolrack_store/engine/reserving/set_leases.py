@@ -7,15 +7,15 @@ any time; who else takes one has had to wait until the hold was over. Nothing he
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from ...index.hidden import Hidden
 from ...model.clock import Millis
 from ...model.errors import DiskError, StoreError
 from ...model.holds import Manifest
-from ...model.names import id_of
-from ..catalog import Catalog
+from ...model.names import id_of, is_set_token
+from ..catalog import Catalog, Live
 from ..leaser import Leaser
 from ..peers import Peers
 from ..remover import Remover
@@ -120,14 +120,39 @@ class SetLeases:
         What can't be moved comes back when it is due.
         """
         live = self._catalog.queues.get(manifest.queue)
-        if live is None:
-            return
-        for hidden in self.of(manifest):
+        if live is not None:
+            self._give_back(live, self.of(manifest), undo=undo)
+
+    def undo_all_but(self, tokens: Collection[str]) -> bool:
+        """Undo the leases of sets that have none of these `tokens`; False if some stay hidden."""
+        is_done = True
+        for live in list(self._catalog.queues.values()):
+            leases = [
+                hidden
+                for hidden in self._root.index.queues[live.name].hidden()
+                if hidden.token and is_set_token(hidden.token) and hidden.token not in tokens
+            ]
+            if leases:
+                count = sum(len(hidden.names) for hidden in leases)
+                log.info("%d messages of %s: leased for a set that was never made", count, live.name)
+                is_done &= self._give_back(live, leases, undo=True)
+        return is_done
+
+    def look_for_leases(self) -> None:
+        """Know all leases that are there at this moment, where nobody tells of them."""
+        for queue in list(self._root.index.queues):
+            self._peers.look_through(queue)
+
+    def _give_back(self, live: Live, leases: Sequence[Hidden], *, undo: bool) -> bool:
+        is_done = True
+        for hidden in leases:
             try:
                 self._requeuer.requeue(live, hidden, hidden.names, undo=undo)
             except StoreError as error:
                 path = self._root.path_of(live.name, hidden)
                 log.error("%s stays hidden until it is due: %s", path, error)
+                is_done = False
+        return is_done
 
     def delete(self, manifest: Manifest) -> int:
         """Delete its messages; how many. Raises `StoreError` if some are still there."""

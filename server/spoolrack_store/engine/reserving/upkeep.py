@@ -2,7 +2,8 @@
 
 A set is noted as lost before a message of it is brought back, so that a message which others may have
 is never shown as held. A commit that was begun is finished by whoever finds it. A start finishes or
-undoes what a crash left.
+undoes what a crash left; of a process that died while others lived they do. Leases of a set that no
+manifest names were never answered for, because the manifest comes last: they are undone.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from ...model.errors import DiskError, StoreError
 from ...model.reservations import MEMORY
 from ...model.settings import MAX_VISIBILITY
 from ..peers import Peers
+from ..requeuer import RETRY_AFTER
 from ..root import Root
 from .holdings import HeldSet, Holdings, Key
 from .set_leases import SetLeases
 
 log = logging.getLogger(__name__)
 
-_FORGET_EVERY: Final = MINUTE
+_SELDOM: Final = MINUTE
+"""So often is looked for what nobody waits for."""
 
 
 class Upkeep:
@@ -43,23 +46,26 @@ class Upkeep:
         self._leaving: set[Key] = set()
         """Committed sets whose manifests go after the next sync."""
         self._next_forget = Millis(0)
+        self._next_undo: Millis | None = None
+        """When to look for leases that no manifest names; None: nobody can have left any."""
 
     # Who may look.
 
     @contextmanager
-    def inside(self, stream: str = "", *, relies: bool = True) -> Iterator[None]:
-        """Know what is in `reserved/`, and keep others out of it.
+    def inside(self, stream: str = "", *, relies: bool = True) -> Iterator[bool]:
+        """Know what is in `reserved/`, and keep others out of it, as far as the disk has locks.
 
-        Whoever `relies` on what is found, or tells it, has it made durable by his commit. Raises
-        `StoreError` if it can't be known, or not all that is of the `stream`.
+        Yields whether they are out. Whoever `relies` on what is found, or tells it, has it made durable
+        by his commit. Raises `StoreError` if it can't be known, or not all that is of the `stream`.
         """
         root, holdings = self._root, self._holdings
         is_contended = root.folders.is_contended
         lock = root.folders.hold(layout.RESERVED) if is_contended else None
+        are_out = lock is not None or not is_contended
         try:
             if self._must_look(stream):
                 doesnt_count = self._take_in()
-                if lock is not None or not is_contended:
+                if are_out:
                     # Whoever was writing these is dead, or was refused.
                     holdings.drop_paths(doesnt_count)
                 doomed = {key for key, held in holdings.sets.items() if holdings.is_doomed(held)}
@@ -68,7 +74,7 @@ class Upkeep:
                     root.everything_changed()
                 self._finish_commits()
             self._require_known(stream)
-            yield
+            yield are_out
         finally:
             if lock is not None:
                 lock.release()
@@ -113,6 +119,8 @@ class Upkeep:
         """Note which holds are over, before what they held is brought back."""
         if self._unfinished:
             self._finish_commits()
+        if self._next_undo is not None and self._next_undo <= self._root.clock.monotonic():
+            self._undo_unnamed()
         next_end = self._holdings.next_end()
         if next_end is None or next_end > self._root.clock.monotonic():
             return
@@ -179,12 +187,20 @@ class Upkeep:
             try:
                 for seq in markers:
                     self._holdings.drop_marker(stream, seq)
-                for held in lost:
-                    self._holdings.drop(held)
+                self._forget_lost(lost)
             except StoreError as error:
                 log.warning("what is older than the commit of %s stays for now: %s", stream, error)
 
         self._root.after_sync.append(forget)
+
+    def _forget_lost(self, lost: Sequence[HeldSet]) -> None:
+        """Unlink the manifests of those that have no leases any more: without, these would be undone,
+        and must be counted."""
+        over = [held for held in lost if not self._leases.of(held.manifest)]
+        if over:
+            self._root.folders.settle(layout.DELAY)
+        for held in over:
+            self._holdings.drop(held)
 
     def _finish_commits(self) -> None:
         """Delete what committed sets have left."""
@@ -209,16 +225,15 @@ class Upkeep:
                 with self.inside(relies=False):
                     pass
             if now >= self._next_forget:
-                self._next_forget = Millis(now + _FORGET_EVERY)
+                self._next_forget = Millis(now + _SELDOM)
                 self._forget_old(Millis(root.clock.wall() - MEMORY))
         except StoreError as error:
             log.warning("reservations have to wait: %s", error)
 
     def _forget_old(self, before: Millis) -> None:
         holdings = self._holdings
-        for held in list(holdings.sets.values()):
-            if held.name.is_lost and held.due < before:
-                holdings.drop(held)
+        sets = holdings.sets.values()
+        self._forget_lost([held for held in sets if held.name.is_lost and held.due < before])
         for stream, markers in list(holdings.markers.items()):
             if any(key[0] == stream for key in holdings.sets):
                 continue
@@ -226,11 +241,44 @@ class Upkeep:
                 if marker.made_at < before:
                     holdings.drop_marker(stream, seq)
 
+    # The dead.
+
+    def somebody_died(self) -> None:
+        """Another process may have left leases, and not come to write the manifest that names them."""
+        self._knows_all = False
+        self._next_undo = Millis(0)
+
+    def _undo_unnamed(self) -> None:
+        """Undo what a process that died has leased for a set, if no manifest names it."""
+        self._next_undo = Millis(self._root.clock.monotonic() + RETRY_AFTER)
+        try:
+            # Before others are kept out, because it may take long: what the dead have leased is there.
+            self._leases.look_for_leases()
+            with self.inside(relies=False) as are_out:
+                if are_out:
+                    self._undo_all_unnamed()
+                else:
+                    # Somebody may be about to write the manifest: mostly until nobody else is there.
+                    self._next_undo = Millis(self._root.clock.monotonic() + _SELDOM)
+        except StoreError as error:
+            log.warning("what was leased for no reservation stays so for now: %s", error)
+
+    def _undo_all_unnamed(self) -> None:
+        holdings = self._holdings
+        if holdings.unread:
+            return  # What can't be read may name them.
+        tokens = {held.manifest.token for held in holdings.sets.values()}
+        if self._leases.undo_all_but(tokens):
+            self._next_undo = None
+        self._root.commit_soon()
+
     # A start.
 
     def recover(self) -> None:
-        """Finish commits that a crash has left; nothing was brought back yet. `mend` follows."""
+        """Finish commits that a crash has left, and undo sets that it left without their manifests;
+        nothing was brought back yet. `mend` follows."""
         holdings = self._holdings
+        self._next_undo = Millis(self._root.clock.monotonic() + RETRY_AFTER)
         try:
             seen = holdings.look()
             for path in seen.foreign:
@@ -245,6 +293,7 @@ class Upkeep:
                 self.forget_after_sync(stream, older, ())
         self._unfinished.update(held.key for held in holdings.sets.values() if holdings.is_doomed(held))
         self._finish_commits()
+        self._undo_all_unnamed()
         self._knows_all = True
 
     def mend(self) -> None:
