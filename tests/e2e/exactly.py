@@ -27,9 +27,9 @@ from spoolrack.v1 import reservation_pb2, staging_pb2
 from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
 
 QUEUE: Final = "exactly"
-HOLD: Final = Duration(seconds=10)
-"""What a killed server had leased, and not yet told anybody of, comes back after so long. A set whose
-hold is over is given up, and its messages are read again in another one."""
+HOLD: Final = Duration(seconds=12 * 3600)
+"""Longer than any run: nothing may be lost that way, and what a killed server had leased for a set that
+it never made must come back without."""
 WAIT: Final = Duration(nanos=200_000_000)
 PAUSE: Final = 0.02
 """Seconds between two tries."""
@@ -40,10 +40,6 @@ _OPTIONS: Final = (
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.use_local_subchannel_pool", 1),
 )
-
-
-class Lost(Exception):
-    """The hold of a reservation is over."""
 
 
 @dataclass(slots=True)
@@ -60,8 +56,6 @@ class Tally:
     """Sends that were answered as repetitions."""
     repeated: int = 0
     """Chunks, publications and sets that were there already when they were asked for."""
-    lost_sets: int = 0
-    """Sets whose hold was over before they were committed."""
     tries: int = 0
     """Calls that failed and were made again."""
     faults: list[str] = field(default_factory=list)
@@ -78,7 +72,7 @@ class Tally:
     def __str__(self) -> str:
         return (
             f"{self.written.total()} written, {self.read.total()} read, {self.duplicates} duplicates, "
-            f"{self.repeated} repeated, {self.lost_sets} sets lost, {self.tries} calls failed"
+            f"{self.repeated} repeated, {self.tries} calls failed"
         )
 
 
@@ -248,16 +242,12 @@ class Pipeline:
             self._read_set(answer.reservation)
 
     def _read_set(self, made: reservation_pb2.Reservation) -> None:
-        """Read it twice, and commit it; one that was lost meanwhile is given up."""
+        """Read it twice, and commit it."""
         seq = made.seq
         request = reservation_pb2.ReadReservationRequest(stream="r", seq=seq)
-        try:
-            first = self._ask("ReadReservation", request)
-            self._ask("Confirm", reservation_pb2.ConfirmRequest(stream="r", seq=seq))
-            again = self._ask("ReadReservation", request)
-        except Lost:
-            self.tally.add(lost_sets=1)
-            return
+        first = self._ask("ReadReservation", request)
+        self._ask("Confirm", reservation_pb2.ConfirmRequest(stream="r", seq=seq))
+        again = self._ask("ReadReservation", request)
         ids = [message.id for message in first]
         if ids != [message.id for message in again] or len(ids) != made.messages:
             self.tally.wrong(f"set {seq} of {made.messages} is {len(ids)} and then {len(again)}")
@@ -265,10 +255,7 @@ class Pipeline:
             "CommitReservations",
             reservation_pb2.CommitReservationsRequest(stream="r", up_to=seq),
         )
-        if seq in answer.lost:
-            self.tally.add(lost_sets=1)
-            return
-        if answer.messages not in (0, made.messages):
+        if answer.lost or answer.messages not in (0, made.messages):
             self.tally.wrong(f"commit of set {seq}, {made.messages} messages: {answer}")
         for message in first:
             if self.tally.ids.get(message.body, message.id) != message.id:
@@ -287,8 +274,6 @@ class Pipeline:
                 return answer
             except grpc.RpcError as error:
                 failed = error
-            if _reason(failed) == "RESERVATION_LOST":
-                raise Lost from failed
             told = f"{failed.code()} {_reason(failed)}: {failed.details()}"
             assert failed.code() in AGAIN, told
             assert time.monotonic() < end, told
