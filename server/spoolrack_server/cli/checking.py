@@ -193,6 +193,7 @@ def _as_json(root: str, report: Report, mended: Sequence[Mended], left: Sequence
             ],
             "staged": report.staged,
             "published": report.published,
+            "reserved": report.reserved,
             "histories": report.histories,
             "owners": report.owners,
             "checked": report.checked,

@@ -90,7 +90,7 @@ class Report:
     published: int = 0
     """Publications that are remembered."""
     reserved: int = 0
-    """Files in `reserved/`."""
+    """Sets that are reserved, without those that are known to be lost."""
     histories: int = 0
     checked: int = 0
     """Messages looked at."""

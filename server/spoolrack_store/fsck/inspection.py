@@ -22,7 +22,7 @@ from ..model.transitions import State
 from .asides import read_asides
 from .doubles import Place, problems_of
 from .findings import Leftover, Problem, Remedy, Report, Tally
-from .holds import look_at_hold
+from .holds import HoldInspector
 from .listing import Filed, Seen, count_in, filed_of
 from .registry import Registry
 from .segments import problems_among
@@ -130,9 +130,9 @@ class Inspector:
         for found in self._scan(layout.HISTORY):
             report.histories += 1
             self._look_at_history(found)
-        for found in self._scan(layout.RESERVED):
-            report.reserved += 1
-            look_at_hold(self._disk, found, self._problem, self._leave)
+        holds = HoldInspector(self._disk, self._scan, self._problem, self._leave)
+        holds.run()
+        report.reserved = holds.reserved
         stages = StageInspector(self._disk, self._scan, self._read, self._problem, self._leave)
         stages.run()
         report.staged, report.published = stages.stages, stages.publications
