@@ -294,6 +294,37 @@ def test_a_read_that_breaks_is_taken_up_where_it_was(server: NullServer, time: T
     assert server.calls["ReadReservation"] == 3
 
 
+def test_a_slice_whose_hold_is_over_fails_its_task(
+    server: NullServer, reading: Callable[..., StreamReading], time: Time
+) -> None:
+    """Before it reads, and in the middle: a part of a batch is never taken for all of it."""
+    server.put("jobs", BODIES)
+    one = reading(partitions=1)
+    end = latest(one, initial())
+    (part,) = one.parts(initial(), end)
+    one.stop()
+
+    def lose(_: grpc.ServicerContext) -> None:
+        time.now += 61
+
+    server.faults.append(Fault(method="frame", skip=1, action=lose))
+    patient = Patience(600.0, sleep=time.sleep, monotonic=lambda: time.now, random=Random(1))
+    read: list[bytes] = []
+
+    def read_on() -> None:
+        for frame in read_slice(place(server), end.gen, end.seq, part, patient):
+            read.extend(message.body for message in frame)
+
+    for _ in range(2):
+        with pytest.raises(SpoolrackError) as lost:
+            read_on()
+        assert lost.value.reason == "RESERVATION_LOST"
+
+    assert read == BODIES[: len(read)]
+    assert 0 < len(read) < 4_000
+    assert server.bodies("jobs") == BODIES
+
+
 def test_the_keeper_holds_a_batch_for_as_long_as_its_query_lives() -> None:
     server = NullServer(["jobs"])
     server.start()
