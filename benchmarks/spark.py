@@ -228,6 +228,10 @@ class Run:
         for place in self._places:
             spark.sink(place, self._plan.small)
             spark.source(place, self._plan.small)
+            if is_most:
+                for warm in (spark.writer, spark.arrow_writer):
+                    warm(place, self._plan.small)
+                    spark.source(place, self._plan.small)
         for round in range(self._plan.rounds):
             if round and time.monotonic() - self._begun > until:
                 say("no more rounds with these cores: their time is over")

@@ -70,7 +70,8 @@ def text_of(found: Found) -> str:
         "",
         f"Measured {found.began} on {found.cores} cores, which Spark, clients and server share: "
         f"rows/s, the median of up to {rounds} rounds, and ratios within a round. Bodies of "
-        f"{found.body} bytes, {found.middle:,} rows where nothing else is said. The disk is {found.disk}.",
+        f"{found.body} bytes, {found.middle:,} rows where nothing else is said. "
+        f"The disk is {found.disk}.",
         "",
         *_cores(found),
         *_sizes(found),

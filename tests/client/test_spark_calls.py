@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from random import Random
 
@@ -13,7 +9,7 @@ import grpc
 import pytest
 import spoolrack
 from spoolrack import SpoolrackError
-from spoolrack.spark import channel, write_partition
+from spoolrack.spark import write_partition
 from spoolrack.spark.channel import Caller, Patience
 from spoolrack.spark.offsets import Offset, initial
 from spoolrack.spark.options import Place, ReadOptions
@@ -387,32 +383,3 @@ def test_a_look_at_a_queue_takes_nothing(server: NullServer, time: Time) -> None
     seen = [message.body for page in peek(place(server), patience(time)) for message in page]
 
     assert seen == BODIES == server.bodies("jobs")
-
-
-FORKS = """
-import os, sys
-from spoolrack.spark import write_partition
-
-child = os.fork()
-write_partition(sys.argv[1], "jobs")(["from the child" if child == 0 else "from the parent"])
-if child:
-    os.waitpid(child, 0)
-"""
-
-
-def test_processes_that_are_forked_make_channels_of_their_own(server: NullServer) -> None:
-    subprocess.run([sys.executable, "-c", FORKS, server.endpoint], check=True, timeout=120)
-
-    assert sorted(server.bodies("jobs")) == [b"from the child", b"from the parent"]
-
-
-def test_a_process_makes_one_channel_when_it_first_calls(server: NullServer) -> None:
-    writer = pickle.loads(pickle.dumps(write_partition(server.endpoint, "jobs")))
-    key = (os.getpid(), server.endpoint)
-    assert key not in channel._channels
-
-    writer(["a"])
-    made = channel._channels[key]
-    writer(["b"])
-
-    assert channel._channels[key] is made
