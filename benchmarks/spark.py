@@ -17,6 +17,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -200,9 +201,12 @@ def expect(found: int, wanted: int) -> None:
 class Run:
     """All measurements of a plan. What was found so far is in `found`."""
 
-    def __init__(self, plan: Plan, folder: Path, places: Sequence[Place], minutes: float) -> None:
+    def __init__(
+        self, plan: Plan, disk: Path, scratch: Path, places: Sequence[Place], minutes: float
+    ) -> None:
         self._plan = plan
-        self._folder = folder
+        self._disk = disk
+        self._scratch = scratch
         self._places = places
         self._begun = time.monotonic()
         self._seconds = 60 * minutes
@@ -216,7 +220,7 @@ class Run:
     def run(self) -> None:
         with Direct(max(self._plan.cores)) as direct:
             for number, cores in enumerate(self._plan.cores):
-                spark = Spark(cores, self._folder)
+                spark = Spark(cores, self._scratch)
                 try:
                     self._with(spark, direct, self._seconds * (number + 1) / len(self._plan.cores))
                 finally:
@@ -243,7 +247,7 @@ class Run:
                     if place.kind != "null":
                         self._writers(spark, place, round)
                 self._directly(direct, spark.cores, place, round)
-            for what, seconds in store_rates(self._folder, self._plan.middle).items():
+            for what, seconds in store_rates(self._disk, self._plan.middle).items():
                 self._note(what, "store", 1, self._plan.middle, round, seconds)
         if is_most:
             self._batches(spark)
@@ -333,10 +337,12 @@ def main() -> int:
     plan = QUICK if asked.quick else FULL
     with (
         own_disk(asked.folder, 0 if asked.no_own_disk else plan.gibibytes * _GIBIBYTE) as disk,
+        # Spark's Java has files of its own open until we end.
+        tempfile.TemporaryDirectory(prefix="spark-", dir=asked.folder) as scratch,
         places(disk.folder) as made,
     ):
         say(f"on {disk.described}")
-        run = Run(plan, disk.folder, made, asked.minutes)
+        run = Run(plan, disk.folder, Path(scratch), made, asked.minutes)
         run.found.disk = disk.described
         try:
             run.run()

@@ -36,12 +36,12 @@ SPARK_MUTANTS: Final = (
         caught_by=(f"{_CALLS}::test_a_first_batch_is_done_again_from_a_new_beginning",),
     ),
     Mutant(
-        name="a-reservation-that-was-not-written-down-is-passed-over",
-        breaks="the successor of a planner that died finds what it had reserved",
+        name="a-forgotten-reservation-is-left-behind",
+        breaks="a query that drains a queue also does what a planner that died had reserved",
         edits=edit(
-            "reading.py", "            seq=start.seq + 1,\n", "            seq=start.seq + 2,\n"
+            "reading.py", "            one.seq > start.seq and", "            one.seq < start.seq and"
         ),
-        caught_by=(f"{_CALLS}::test_a_reservation_that_was_not_written_down_is_found_again",),
+        caught_by=(f"{_CALLS}::test_with_what_is_there_a_forgotten_reservation_comes_too",),
     ),
     Mutant(
         name="a-fresh-writer-each-time",
