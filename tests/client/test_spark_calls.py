@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from random import Random
 
@@ -13,7 +9,7 @@ import grpc
 import pytest
 import spoolrack
 from spoolrack import SpoolrackError
-from spoolrack.spark import channel, write_partition
+from spoolrack.spark import write_partition
 from spoolrack.spark.channel import Caller, Patience
 from spoolrack.spark.offsets import Offset, initial
 from spoolrack.spark.options import Place, ReadOptions
@@ -294,6 +290,37 @@ def test_a_read_that_breaks_is_taken_up_where_it_was(server: NullServer, time: T
     assert server.calls["ReadReservation"] == 3
 
 
+def test_a_slice_whose_hold_is_over_fails_its_task(
+    server: NullServer, reading: Callable[..., StreamReading], time: Time
+) -> None:
+    """Before it reads, and in the middle: a part of a batch is never taken for all of it."""
+    server.put("jobs", BODIES)
+    one = reading(partitions=1)
+    end = latest(one, initial())
+    (part,) = one.parts(initial(), end)
+    one.stop()
+
+    def lose(_: grpc.ServicerContext) -> None:
+        time.now += 61
+
+    server.faults.append(Fault(method="frame", skip=1, action=lose))
+    patient = Patience(600.0, sleep=time.sleep, monotonic=lambda: time.now, random=Random(1))
+    read: list[bytes] = []
+
+    def read_on() -> None:
+        for frame in read_slice(place(server), end.gen, end.seq, part, patient):
+            read.extend(message.body for message in frame)
+
+    for _ in range(2):
+        with pytest.raises(SpoolrackError) as lost:
+            read_on()
+        assert lost.value.reason == "RESERVATION_LOST"
+
+    assert read == BODIES[: len(read)]
+    assert 0 < len(read) < 4_000
+    assert server.bodies("jobs") == BODIES
+
+
 def test_the_keeper_holds_a_batch_for_as_long_as_its_query_lives() -> None:
     server = NullServer(["jobs"])
     server.start()
@@ -356,32 +383,3 @@ def test_a_look_at_a_queue_takes_nothing(server: NullServer, time: Time) -> None
     seen = [message.body for page in peek(place(server), patience(time)) for message in page]
 
     assert seen == BODIES == server.bodies("jobs")
-
-
-FORKS = """
-import os, sys
-from spoolrack.spark import write_partition
-
-child = os.fork()
-write_partition(sys.argv[1], "jobs")(["from the child" if child == 0 else "from the parent"])
-if child:
-    os.waitpid(child, 0)
-"""
-
-
-def test_processes_that_are_forked_make_channels_of_their_own(server: NullServer) -> None:
-    subprocess.run([sys.executable, "-c", FORKS, server.endpoint], check=True, timeout=120)
-
-    assert sorted(server.bodies("jobs")) == [b"from the child", b"from the parent"]
-
-
-def test_a_process_makes_one_channel_when_it_first_calls(server: NullServer) -> None:
-    writer = pickle.loads(pickle.dumps(write_partition(server.endpoint, "jobs")))
-    key = (os.getpid(), server.endpoint)
-    assert key not in channel._channels
-
-    writer(["a"])
-    made = channel._channels[key]
-    writer(["b"])
-
-    assert channel._channels[key] is made

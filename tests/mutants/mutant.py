@@ -1,4 +1,5 @@
-"""What a planted bug is, and how it gets into a copy of the store. It never touches the checkout."""
+"""What a planted bug is, and how it gets into a copy of the store, or of what Spark runs. It never
+touches the checkout."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Final
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 STORE: Final = Path("server") / "spoolrack_store"
 """From a checkout, or a copy of one."""
-
+SPARK: Final = Path("client") / "spoolrack" / "spark"
 
 AUDIT: Final = (
     "tests/audit/test_audit_server.py"
@@ -25,10 +26,11 @@ class DoesNotApply(ValueError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
     file: str
-    """In the store's package."""
+    """In the package."""
     old: str
     """Occurs in the file exactly once."""
     new: str
+    package: Path = STORE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class Mutant:
         """The files as they are with the bug in them, by their paths; raises `DoesNotApply`."""
         texts: dict[Path, str] = {}
         for edit in self.edits:
-            path = checkout / STORE / edit.file
+            path = checkout / edit.package / edit.file
             text = texts[path] if path in texts else path.read_text()
             if text.count(edit.old) != 1:
                 raise DoesNotApply(
@@ -56,6 +58,6 @@ class Mutant:
         return texts
 
 
-def edit(file: str, old: str, new: str) -> tuple[Edit, ...]:
+def edit(file: str, old: str, new: str, *, package: Path = STORE) -> tuple[Edit, ...]:
     """The edits of a mutant that has one."""
-    return (Edit(file=file, old=old, new=new),)
+    return (Edit(file=file, old=old, new=new, package=package),)

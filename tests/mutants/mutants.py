@@ -10,6 +10,7 @@ from message_mutants import MESSAGE_MUTANTS
 from mutant import Mutant
 from peer_mutants import PEER_MUTANTS
 from reservation_mutants import RESERVATION_MUTANTS
+from spark_mutants import SPARK_MUTANTS
 from staging_mutants import STAGING_MUTANTS
 from sync_mutants import SYNC_MUTANTS
 
@@ -21,6 +22,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *STAGING_MUTANTS,
     *DEDUPLICATION_MUTANTS,
     *RESERVATION_MUTANTS,
+    *SPARK_MUTANTS,
 )
 
 

@@ -61,7 +61,8 @@ class Copy:
         shutil.copytree(CHECKOUT, folder, ignore=shutil.ignore_patterns(*_NOT_COPIED))
         # By their content: two bugs may come and go within one tick of a file's time.
         by_hash = py_compile.PycInvalidationMode.CHECKED_HASH
-        compileall.compile_dir(folder / "server", quiet=1, invalidation_mode=by_hash)
+        for part in ("server", "client"):
+            compileall.compile_dir(folder / part, quiet=1, invalidation_mode=by_hash)
         found = self._run("-c", "import spoolrack_store as s; print(s.__file__)").stdout
         if not found.startswith(str(folder)):
             raise RuntimeError(f"the tests would run on {found.strip()} in place of {folder}")

@@ -7,30 +7,23 @@ Each row is counted: none is lost and none doubled.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import shutil
-import signal
 import socket
 import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyspark
 import pytest
-from dying import Killer, session_of
+from dying import Killer
+from programs import STUCK, Move, end_session, moving
 from spark_rig import environment
 
 from benchmarks.null_server import NullServer
 from benchmarks.null_state import Fault
 
 BODIES = [str(number).encode() for number in range(20_000)]
-STUCK = 240
-NO_CONF: Mapping[str, str] = {}
-HERE = Path(__file__).parent
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -44,69 +37,11 @@ def server() -> Iterator[NullServer]:
     server.stop()
 
 
-Move = Callable[..., int]
-
-
 @pytest.fixture
 def move(server: NullServer, tmp_path: Path) -> Iterator[Move]:
     """Runs the program until it ends well; answers how often it didn't."""
-    (tmp_path / "marks").mkdir()
-    # Where a local cluster keeps the executors' logs, and nobody can say otherwise.
-    work = Path(pyspark.__file__).parent / "work"
-    before = set(work.iterdir()) if work.exists() else set()
-    log = tmp_path / "log"
-    programs: list[subprocess.Popen[bytes]] = []
-
-    variables = {**os.environ, **environment(tmp_path)}
-    # Executors work in folders of their own.
-    roads = variables["PYTHONPATH"].split(os.pathsep)
-    variables["PYTHONPATH"] = os.pathsep.join(str(Path(road).absolute()) for road in roads)
-
-    def run(
-        master: str, *, read: dict[str, Any], through: str = "", conf: Mapping[str, str] = NO_CONF
-    ) -> int:
-        given = {
-            "master": master,
-            "endpoint": server.endpoint,
-            "checkpoint": str(tmp_path / "checkpoint"),
-            "marks": str(tmp_path / "marks"),
-            "through": through,
-            "read": read,
-            # Executors of their own don't take over the driver's environment.
-            "conf": {"spark.executorEnv.PYTHONPATH": variables["PYTHONPATH"], **conf},
-        }
-        command = [sys.executable, str(HERE / "moving.py"), json.dumps(given)]
-        for failures in range(6):
-            with log.open("ab") as out:
-                program = subprocess.Popen(
-                    command,
-                    env=variables,
-                    stdout=out,
-                    stderr=out,
-                    start_new_session=True,
-                )
-            programs.append(program)
-            code = program.wait(STUCK)
-            end_session(program.pid)
-            if code == 0:
-                return failures
-        raise AssertionError("it failed six times:\n" + log.read_text(errors="replace")[-4_000:])
-
-    yield run
-    for program in programs:
-        end_session(program.pid)
-        program.wait(STUCK)
-    for left in set(work.iterdir()) - before if work.exists() else ():
-        shutil.rmtree(left)
-    if work.exists() and not any(work.iterdir()):
-        work.rmdir()
-
-
-def end_session(leader: int) -> None:
-    """End all that a program of ours has started, and it."""
-    for pid in session_of(leader):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    with moving(tmp_path, server.endpoint) as run:
+        yield run
 
 
 def counted(server: NullServer) -> None:

@@ -282,6 +282,22 @@ def test_a_batch_is_published_once_and_none_behind_a_later_one(server: NullServe
     assert not server.stages
 
 
+def test_attempts_of_a_task_have_stages_of_their_own(server: NullServer) -> None:
+    """The loser may have staged everything before the winner did, and neither is stopped."""
+    options = write_options({**place(server, "out"), "retrySeconds": "10"})
+
+    def attempt(*bodies: bytes) -> Any:
+        rows = [pyarrow.RecordBatch.from_pydict({"body": [body]}) for body in bodies]
+        return write_rows(options, iter(rows), "query")
+
+    attempt(b"a", b"b")
+    winner = attempt(b"b", b"a")
+    attempt(b"a", b"b")
+    publish(options, [winner], "query", 0)
+
+    assert server.bodies("out") == [b"b", b"a"]
+
+
 def test_a_write_that_fails_shows_nothing(spark: SparkSession, server: NullServer) -> None:
     frame = numbers(spark).selectExpr("if(body = '1999', raise_error('broken'), body) AS body")
 

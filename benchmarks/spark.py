@@ -1,0 +1,361 @@
+"""How fast Spark writes and reads a queue: sink, source and partition writers, as ratios in one run.
+
+    python -m benchmarks.spark --json spark.json --page docs/spark.md
+    python -m benchmarks.spark --quick
+
+Each is measured over a server without a disk (benchmarks/null_server.py) and over a real one, beside as
+many processes of the ordinary client that send and receive in thousands, and beside the store in a
+process of its own. It needs pyspark and a Java (`scripts/find-java`). Rounds are interleaved, every row
+is counted, and nothing begins before the server has come to rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+from spoolrack import connect
+from spoolrack.spark import COUNTS, write_batches, write_partition
+
+from .disk import own_disk
+from .figures import short
+from .marks import put_between
+from .running import PATIENCE, Server, free_port
+from .spark_direct import BODY, Direct, send_one_by_one, store_rates
+from .spark_page import BEGIN, END, Found, Measured, text_of
+from .spark_plan import FULL, QUICK, Plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHECKOUT: Final = Path(__file__).parents[1]
+QUEUE: Final = "rows"
+OUT: Final = "out"
+STUCK: Final = 600
+TOGETHER: Final = 50_000
+"""Messages in a micro-batch, at most: the default."""
+_GIBIBYTE: Final = 1 << 30
+ROWS_BODY: Final = f"cast(rpad(cast(id AS string), {len(BODY)}, 'x') AS binary) AS body"
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class Place:
+    """One server as a process, with its queues."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.kind = kind
+        self._root = folder / "root"
+        port = free_port()
+        self.endpoint = f"127.0.0.1:{port}"
+        command = [sys.executable, "-m"]
+        if kind == "null":
+            command += ["benchmarks.null_server", "--port", str(port), QUEUE, OUT]
+        else:
+            command += ["spoolrack_server", "serve", "--data", str(self._root)]
+            command += ["--grpc", self.endpoint, "--http", "127.0.0.1:0"]
+        self.server = Server(command, folder / f"{kind}.log")
+        self.server.wait_for_port(port)
+        with connect(self.endpoint) as client:
+            for name in (QUEUE, OUT):
+                client.create_queue(name)
+
+    def rest(self) -> None:
+        """Return when the server has unlinked what was deleted."""
+        removed = self._root / "remove"
+        end = time.monotonic() + PATIENCE
+        while removed.exists() and any(removed.iterdir()):
+            if time.monotonic() > end:
+                raise RuntimeError("what was deleted is not unlinked")
+            time.sleep(0.02)
+
+
+class Spark:
+    """A session with so many cores, and what is measured in it. All answer seconds."""
+
+    def __init__(self, cores: int, folder: Path) -> None:
+        from pyspark.sql import SparkSession
+
+        self.cores = cores
+        self._folder = folder
+        self._checkpoints = 0
+        self.session: SparkSession = (
+            SparkSession.builder.master(f"local[{cores}]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.memory", "2g")
+            .config("spark.local.dir", str(folder))
+            .config("spark.sql.shuffle.partitions", str(cores))
+            .config("spark.log.level", "ERROR")
+            .getOrCreate()
+        )
+
+    def _rows(self, rows: int) -> Any:
+        return self.session.range(rows, numPartitions=self.cores).selectExpr(ROWS_BODY)
+
+    def sink(self, place: Place, rows: int) -> float:
+        writer = self._rows(rows).write.format("spoolrack").mode("append")
+        return timed(writer.options(endpoint=place.endpoint, queue=QUEUE).save)
+
+    def writer(self, place: Place, rows: int) -> float:
+        send = write_partition(place.endpoint, QUEUE)
+        return timed(lambda: self._rows(rows).foreachPartition(send))
+
+    def arrow_writer(self, place: Place, rows: int) -> float:
+        sent = self._rows(rows).mapInArrow(write_batches(place.endpoint, QUEUE), COUNTS).groupBy().sum()
+        return timed(lambda: expect(sent.first()[0], rows))
+
+    def one_by_one(self, place: Place, rows: int) -> float:
+        send = send_one_by_one(place.endpoint, QUEUE)
+        return timed(lambda: self._rows(rows).foreachPartition(send))
+
+    def source(self, place: Place, rows: int) -> float:
+        """Drain the queue, into nothing, from the first micro-batch on."""
+        query = self._drain(place, TOGETHER, self.cores).format("noop").start()
+        assert query.awaitTermination(STUCK)
+        ended = datetime.now(UTC)
+        progress = query.recentProgress
+        expect(sum(one.numInputRows for one in progress), rows)
+        # What a query takes to start is not the rows'.
+        return (ended - datetime.fromisoformat(progress[0].timestamp)).total_seconds()
+
+    def _drain(self, place: Place, batch: int, tasks: int) -> Any:
+        return (
+            self.session.readStream.format("spoolrack")
+            .options(endpoint=place.endpoint, queue=QUEUE, maxBytesPerTrigger=1 << 30)
+            .options(maxMessagesPerTrigger=batch, numPartitions=tasks)
+            .load()
+            .select("body")
+            .writeStream.option("checkpointLocation", self._checkpoint())
+            .trigger(availableNow=True)
+        )
+
+    def _checkpoint(self) -> str:
+        self._checkpoints += 1
+        return str(self._folder / f"checkpoint-{self.cores}-{self._checkpoints}")
+
+    # What a micro-batch of one row costs: the median of many.
+
+    def batch_through(self, place: Place, batches: int) -> float:
+        """From a queue into another."""
+        writer = self._drain(place, 1, 1).format("spoolrack")
+        return self._each(writer.options(endpoint=place.endpoint, queue=OUT).start(), batches)
+
+    def batch_read(self, place: Place, batches: int) -> float:
+        return self._each(self._drain(place, 1, 1).format("noop").start(), batches)
+
+    def _each(self, query: Any, batches: int) -> float:
+        assert query.awaitTermination(STUCK)
+        return middle(query.recentProgress, batches)
+
+    def batch_of_spark(self, batches: int) -> float:
+        """Spark's own source into nothing: no queue, and no Python."""
+        rows = self.session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1)
+        writer = rows.option("numPartitions", 1).load().writeStream.format("noop")
+        query = writer.option("checkpointLocation", self._checkpoint()).start()
+        end = time.monotonic() + PATIENCE
+        while len(query.recentProgress) < batches:
+            if time.monotonic() > end or query.awaitTermination(0.2):
+                raise RuntimeError("Spark's own source has stopped")
+        query.stop()
+        return middle(query.recentProgress[:batches], batches)
+
+    def close(self) -> None:
+        self.session.stop()
+
+
+def middle(progress: Sequence[Any], batches: int) -> float:
+    spans = [one.durationMs["triggerExecution"] / 1_000 for one in progress if one.numInputRows]
+    expect(len(spans), batches)
+    return float(median(spans))
+
+
+def timed(act: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    act()
+    return time.perf_counter() - begun
+
+
+def expect(found: int, wanted: int) -> None:
+    if found != wanted:
+        raise RuntimeError(f"{found} of {wanted} rows came through")
+
+
+class Run:
+    """All measurements of a plan. What was found so far is in `found`."""
+
+    def __init__(
+        self, plan: Plan, disk: Path, scratch: Path, places: Sequence[Place], minutes: float
+    ) -> None:
+        self._plan = plan
+        self._disk = disk
+        self._scratch = scratch
+        self._places = places
+        self._begun = time.monotonic()
+        self._seconds = 60 * minutes
+        self.found = Found(
+            began=time.strftime("%Y-%m-%d %H:%M %z"),
+            cores=os.cpu_count() or 1,
+            middle=plan.middle,
+            body=len(BODY),
+        )
+
+    def run(self) -> None:
+        with Direct(max(self._plan.cores)) as direct:
+            for number, cores in enumerate(self._plan.cores):
+                spark = Spark(cores, self._scratch)
+                try:
+                    self._with(spark, direct, self._seconds * (number + 1) / len(self._plan.cores))
+                finally:
+                    spark.close()
+
+    def _with(self, spark: Spark, direct: Direct, until: float) -> None:
+        """Begin no second round so many seconds after the run's beginning."""
+        is_most = spark.cores == max(self._plan.cores)
+        for place in self._places:
+            spark.sink(place, self._plan.small)
+            spark.source(place, self._plan.small)
+            if is_most:
+                for warm in (spark.writer, spark.arrow_writer):
+                    warm(place, self._plan.small)
+                    spark.source(place, self._plan.small)
+        for round in range(self._plan.rounds):
+            if round and time.monotonic() - self._begun > until:
+                say("no more rounds with these cores: their time is over")
+                break
+            for place in self._places:
+                self._pair(spark, place, self._plan.middle, round)
+                if is_most:
+                    self._pair(spark, place, self._plan.small, round)
+                    if place.kind != "null":
+                        self._writers(spark, place, round)
+                self._directly(direct, spark.cores, place, round)
+            for what, seconds in store_rates(self._disk, self._plan.middle).items():
+                self._note(what, "store", 1, self._plan.middle, round, seconds)
+        if is_most:
+            self._batches(spark)
+            for place in self._places:
+                self._pair(spark, place, self._plan.large, 0)
+
+    def _pair(self, spark: Spark, place: Place, rows: int, round: int) -> None:
+        """Fill the queue by the sink, and drain it by the source."""
+        for what in (spark.sink, spark.source):
+            place.rest()
+            seconds = what(place, rows)
+            self._note(what.__name__, place.kind, spark.cores, rows, round, seconds)
+
+    def _directly(self, direct: Direct, processes: int, place: Place, round: int) -> None:
+        if place.kind == "null":
+            return  # It has no leases by receipt.
+        for what in (direct.sends, direct.receives):
+            place.rest()
+            seconds = what(place.endpoint, QUEUE, processes, self._plan.middle)
+            self._note(what.__name__, place.kind, processes, self._plan.middle, round, seconds)
+
+    def _writers(self, spark: Spark, place: Place, round: int) -> None:
+        for what in (spark.writer, spark.arrow_writer, spark.one_by_one):
+            rows = self._plan.single if what == spark.one_by_one else self._plan.middle
+            place.rest()
+            seconds = what(place, rows)
+            self._note(what.__name__, place.kind, spark.cores, rows, round, seconds)
+            spark.source(place, rows)
+
+    def _batches(self, spark: Spark) -> None:
+        count = self._plan.batches
+        self._note("batch_of_spark", "spark", 1, 1, 0, spark.batch_of_spark(count))
+        for place in self._places:
+            for what in (spark.batch_read, spark.batch_through):
+                spark.sink(place, count)
+                self._note(what.__name__, place.kind, 1, 1, 0, what(place, count))
+
+    def _note(self, what: str, over: str, cores: int, rows: int, round: int, seconds: float) -> None:
+        one = Measured(what=what, over=over, cores=cores, rows=rows, round=round, seconds=seconds)
+        self.found.rounds.append(one)
+        say(
+            f"{round + 1}. {what:15} over {over:6} cores {cores} rows {rows:>9,}"
+            f" {seconds:8.3f} s {short(rows / seconds):>7}/s"
+        )
+
+
+@contextmanager
+def places(folder: Path) -> Iterator[list[Place]]:
+    with ExitStack() as stack:
+        made = []
+        for kind in ("null", "server"):
+            place = Place(kind, folder)
+            stack.callback(place.server.kill)
+            made.append(place)
+        yield made
+
+
+def prepare() -> None:
+    """What Spark, its workers and the servers find in the environment."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    roads = [str(CHECKOUT), *(str(Path(road).absolute()) for road in _roads())]
+    os.environ["PYTHONPATH"] = os.pathsep.join(roads)
+    os.environ["JAVA_HOME"] = subprocess.run(
+        [sys.executable, CHECKOUT / "scripts" / "find-java"],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout.strip()
+
+
+def _roads() -> list[str]:
+    return [road for road in os.environ.get("PYTHONPATH", "").split(os.pathsep) if road]
+
+
+def main() -> int:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="spark", description=__doc__, formatter_class=form)
+    parser.add_argument("--quick", action="store_true", help="a hundredth of it, to see that it works")
+    parser.add_argument("--minutes", type=float, default=5.0, help="no new round then (%(default)s)")
+    parser.add_argument("--folder", type=Path, default=Path("/var/tmp"), help="(%(default)s)")
+    parser.add_argument("--no-own-disk", action="store_true", help="work in the folder as it is")
+    parser.add_argument("--json", type=Path, help="write what was found there")
+    parser.add_argument("--page", type=Path, help="put the tables into that page, between their marks")
+    asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    prepare()
+    plan = QUICK if asked.quick else FULL
+    with (
+        own_disk(asked.folder, 0 if asked.no_own_disk else plan.gibibytes * _GIBIBYTE) as disk,
+        # Spark's Java has files of its own open until we end.
+        tempfile.TemporaryDirectory(prefix="spark-", dir=asked.folder) as scratch,
+        places(disk.folder) as made,
+    ):
+        say(f"on {disk.described}")
+        run = Run(plan, disk.folder, Path(scratch), made, asked.minutes)
+        run.found.disk = disk.described
+        try:
+            run.run()
+        finally:
+            if asked.json:
+                asked.json.write_text(json.dumps(asdict(run.found), indent=1) + "\n")
+    text = text_of(run.found)
+    print(text)
+    if asked.page:
+        page = asked.page.read_text() if asked.page.exists() else "# Spark\n"
+        asked.page.write_text(put_between(BEGIN, END, text, page))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""What Spark's rates are compared with: the ordinary client in its own processes, and the store alone.
+
+Knows nothing of Spark but that it calls a function with the rows of a partition. What can fail: a
+message that doesn't come back.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import AbstractContextManager
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from spoolrack import Client, connect
+from spoolrack_store.model.operations import CreateQueue, Outgoing, Send
+from spoolrack_store.model.reservations import CommitReservations, Reserve
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
+
+BODY: Final = b"x" * 256
+IN_A_CALL: Final = 1_000
+DEPTH: Final = 4
+"""Requests under way in the store, as with Spark's writers."""
+TOGETHER: Final = 100_000
+PATIENCE: Final = 300.0
+
+
+@cache
+def client_of(endpoint: str) -> Client:
+    return connect(endpoint, timeout=PATIENCE)
+
+
+def _send(endpoint: str, queue: str, rows: int) -> None:
+    for result in client_of(endpoint).queue(queue).send_many([BODY] * rows):
+        if result.error is not None:
+            raise result.error
+
+
+def _receive(endpoint: str, queue: str, rows: int) -> None:
+    """Lease and delete so many, in thousands."""
+    here = client_of(endpoint).queue(queue)
+    while rows:
+        messages = here.receive(min(IN_A_CALL, rows), wait=20.0, visibility_timeout=600.0)
+        if not messages:
+            raise RuntimeError(f"{rows} messages are missing")
+        here.delete_many(messages)
+        rows -= len(messages)
+
+
+def _ready(endpoint: str, queue: str) -> None:
+    client_of(endpoint).get_queue(queue)
+
+
+class Direct(AbstractContextManager["Direct"]):
+    """So many processes with a client each; they are connected before anything is measured."""
+
+    def __init__(self, processes: int) -> None:
+        # gRPC doesn't survive a fork.
+        spawn = multiprocessing.get_context("spawn")
+        self._pools = [ProcessPoolExecutor(1, mp_context=spawn) for _ in range(processes)]
+
+    def __exit__(self, *_: object) -> None:
+        for pool in self._pools:
+            pool.shutdown()
+
+    def sends(self, endpoint: str, queue: str, processes: int, rows: int) -> float:
+        """Seconds for all rows, divided among so many processes."""
+        return self._together(_send, endpoint, queue, processes, rows)
+
+    def receives(self, endpoint: str, queue: str, processes: int, rows: int) -> float:
+        return self._together(_receive, endpoint, queue, processes, rows)
+
+    def _together(
+        self, act: Callable[..., None], endpoint: str, queue: str, processes: int, rows: int
+    ) -> float:
+        pools = self._pools[:processes]
+        for ready in [pool.submit(_ready, endpoint, queue) for pool in pools]:
+            ready.result(PATIENCE)
+        begun = time.perf_counter()
+        shares = [rows * (at + 1) // processes - rows * at // processes for at in range(processes)]
+        for done in [
+            pool.submit(act, endpoint, queue, share) for pool, share in zip(pools, shares, strict=True)
+        ]:
+            done.result(PATIENCE)
+        return time.perf_counter() - begun
+
+
+def send_one_by_one(endpoint: str, queue: str) -> Callable[[Iterable[Any]], None]:
+    """For `foreachPartition`: what one writes without a writer, a call for each row."""
+
+    def send(rows: Iterable[Any]) -> None:
+        with connect(endpoint) as client:
+            here = client.queue(queue)
+            for row in rows:
+                here.send(bytes(row.body))
+
+    return send
+
+
+def store_rates(folder: Path, rows: int) -> dict[str, float]:
+    """Seconds in which the store alone sends so many rows, in thousands, and reads and deletes them by
+    reservations."""
+    root = Path(tempfile.mkdtemp(prefix="store-", dir=folder))
+    try:
+        with Store.open(root) as store:
+            store.submit(CreateQueue(name="q", settings=QueueSettings())).result(PATIENCE)
+            begun = time.perf_counter()
+            _fill(store, rows)
+            filled = time.perf_counter()
+            _drain(store, rows)
+            return {"store_sends": filled - begun, "store_reads": time.perf_counter() - filled}
+    finally:
+        shutil.rmtree(root)
+
+
+def _fill(store: Store, rows: int) -> None:
+    under_way: deque[Future[Any]] = deque()
+    for at in range(0, rows, IN_A_CALL):
+        if len(under_way) == DEPTH:
+            under_way.popleft().result(PATIENCE)
+        messages = [Outgoing(body=BODY)] * min(IN_A_CALL, rows - at)
+        under_way.append(store.submit(Send(queue="q", messages=messages)))
+    for sent in under_way:
+        sent.result(PATIENCE)
+
+
+def _drain(store: Store, rows: int) -> None:
+    for seq, at in enumerate(range(0, rows, TOGETHER)):
+        count = min(TOGETHER, rows - at)
+        reserve = Reserve(queue="q", stream="s", seq=seq, max_messages=count, max_bytes=1 << 40)
+        store.submit(reserve).result(PATIENCE)
+        found = sum(map(len, store.read_reservation("s", seq)))
+        if found != count:
+            raise RuntimeError(f"{found} of {count} messages were read")
+        store.submit(CommitReservations(stream="s", up_to=seq)).result(PATIENCE)

@@ -1,0 +1,201 @@
+"""What a run of `benchmarks.spark` has found, and how a page says it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+from .figures import short, summary
+
+BEGIN: Final = "<!-- rates: made by benchmarks/spark.py -->"
+END: Final = "<!-- end of the rates -->"
+UNKNOWN: Final = "?"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    what: str
+    over: str
+    """`null`, `server`, `store`, or `spark` alone."""
+    cores: int
+    """Of the session, or processes of the client."""
+    rows: int
+    round: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        return self.rows / self.seconds
+
+
+@dataclass(kw_only=True, slots=True)
+class Found:
+    began: str
+    cores: int
+    """Of the machine."""
+    middle: int
+    """Rows of most measurements."""
+    body: int
+    """Bytes of a message."""
+    disk: str = ""
+    """What the server and the store work on."""
+    rounds: list[Measured] = field(default_factory=list)
+
+    def rates(self, what: str, over: str, cores: int, rows: int) -> dict[int, float]:
+        """By round."""
+        wanted = (what, over, cores, rows)
+        return {
+            one.round: one.rate
+            for one in self.rounds
+            if (one.what, one.over, one.cores, one.rows) == wanted
+        }
+
+    def sizes(self) -> list[int]:
+        return sorted({one.rows for one in self.rounds if one.what == "sink"})
+
+    def by_cores(self) -> list[int]:
+        return sorted({one.cores for one in self.rounds if one.what == "sink"})
+
+
+Rates = dict[int, float]
+
+
+def text_of(found: Found) -> str:
+    """The tables, as the page shows them, between their marks."""
+    rounds = 1 + max((one.round for one in found.rounds), default=0)
+    lines = [
+        BEGIN,
+        "",
+        f"Measured {found.began} on {found.cores} cores, which Spark, clients and server share: "
+        f"rows/s, the median of up to {rounds} rounds, and ratios within a round. Bodies of "
+        f"{found.body} bytes, {found.middle:,} rows where nothing else is said. "
+        f"The disk is {found.disk}.",
+        "",
+        *_cores(found),
+        *_sizes(found),
+        *_writers(found),
+        *_batches(found),
+        f"Rounds differ by ± {_noise(found):.0%} around the median: what differs by less is the same.",
+        "",
+        END,
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _cores(found: Found) -> list[str]:
+    """Sink and source by cores, beside what they can be compared with."""
+    lines = [
+        "| cores | sink | of direct sends | of a null server | of the store "
+        "| source | of direct receives | of a null server | of the store |",
+        "|---:" * 9 + "|",
+    ]
+    for cores in found.by_cores():
+        cells = [str(cores)]
+        for what, direct, store in (
+            ("sink", "sends", "store_sends"),
+            ("source", "receives", "store_reads"),
+        ):
+            ours = found.rates(what, "server", cores, found.middle)
+            cells += [
+                _rate(ours),
+                _ratio(ours, found.rates(direct, "server", cores, found.middle)),
+                _ratio(ours, found.rates(what, "null", cores, found.middle)),
+                _ratio(ours, found.rates(store, "store", 1, found.middle)),
+            ]
+        lines.append(f"| {' | '.join(cells)} |")
+    sends, reads = (
+        _rate(_all(found, what, lambda one: one.over == "store"))
+        for what in ("store_sends", "store_reads")
+    )
+    return [
+        *lines,
+        "",
+        "A source is measured from its first micro-batch on. Direct: as many processes as cores, each "
+        "with the ordinary client, `send_many` and "
+        "`receive(1000)` with `delete_many`. The null server keeps all in memory. The store: in a "
+        f"process of its own without gRPC, {sends} rows/s sent in thousands, {reads} reserved, read "
+        "and deleted.",
+        "",
+    ]
+
+
+def _sizes(found: Found) -> list[str]:
+    most = max(found.by_cores(), default=0)
+    lines = [
+        f"| rows, {most} cores | sink | over a null server | source | over a null server |",
+        "|---:" * 5 + "|",
+    ]
+    for rows in found.sizes():
+        cells = [
+            _rate(found.rates(what, over, most, rows))
+            for what in ("sink", "source")
+            for over in ("server", "null")
+        ]
+        if any(cell != UNKNOWN for cell in cells):
+            lines.append(f"| {rows:,} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def _writers(found: Found) -> list[str]:
+    most = max(found.by_cores(), default=0)
+    lines = [
+        f"| by hand, {most} cores | rows/s | of one call a row |",
+        "|---|---:|---:|",
+    ]
+    single = _all(found, "one_by_one", lambda one: one.over == "server")
+    for name, what in (
+        ("`write_batches`", "arrow_writer"),
+        ("`write_partition`", "writer"),
+        ("a call of the client for each row", "one_by_one"),
+    ):
+        ours = _all(found, what, lambda one: one.over == "server")
+        lines.append(f"| {name} | {_rate(ours)} | {_ratio(ours, single)} |")
+    return [*lines, ""]
+
+
+def _batches(found: Found) -> list[str]:
+    lines = ["| a micro-batch of one row | ms |", "|---|---:|"]
+    for name, what, over in (
+        ("from Spark's own source into nothing, without Python", "batch_of_spark", "spark"),
+        ("from a queue into nothing", "batch_read", "server"),
+        ("the same over a null server", "batch_read", "null"),
+        ("from a queue into another", "batch_through", "server"),
+        ("the same over a null server", "batch_through", "null"),
+    ):
+        spans = [one.seconds for one in found.rounds if (one.what, one.over) == (what, over)]
+        lines.append(f"| {name} | {f'{median(spans) * 1_000:.0f}' if spans else UNKNOWN} |")
+    return [*lines, ""]
+
+
+def _all(found: Found, what: str, which: Callable[[Measured], bool]) -> Rates:
+    """By round, the median where there are several."""
+    rates: dict[int, list[float]] = {}
+    for one in found.rounds:
+        if one.what == what and which(one):
+            rates.setdefault(one.round, []).append(one.rate)
+    return {round: median(values) for round, values in rates.items()}
+
+
+def _rate(rates: Rates) -> str:
+    return short(median(rates.values())) if rates else UNKNOWN
+
+
+def _ratio(ours: Rates, theirs: Rates) -> str:
+    """The median of the rounds' ratios."""
+    both = [ours[round] / theirs[round] for round in ours if round in theirs]
+    return f"{median(both):.2f}" if both else UNKNOWN
+
+
+def _noise(found: Found) -> float:
+    kinds: dict[tuple[str, str, int, int], list[float]] = {}
+    for one in found.rounds:
+        kinds.setdefault((one.what, one.over, one.cores, one.rows), []).append(one.rate)
+    return _middle(summary(rates).noise for rates in kinds.values() if len(rates) > 1)
+
+
+def _middle(values: Iterable[float]) -> float:
+    known = list(values)
+    return median(known) if known else 0.0

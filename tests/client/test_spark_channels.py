@@ -1,0 +1,51 @@
+"""Channels belong to one process each: Spark forks its workers, and pickles what they run."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from spoolrack.spark import channel, write_partition
+
+from benchmarks.null_server import NullServer
+
+
+@pytest.fixture
+def server() -> Iterator[NullServer]:
+    server = NullServer(["jobs"])
+    server.start()
+    yield server
+    server.stop()
+
+
+FORKS = """
+import os, sys
+from spoolrack.spark import write_partition
+
+child = os.fork()
+write_partition(sys.argv[1], "jobs")(["from the child" if child == 0 else "from the parent"])
+if child:
+    os.waitpid(child, 0)
+"""
+
+
+def test_processes_that_are_forked_make_channels_of_their_own(server: NullServer) -> None:
+    subprocess.run([sys.executable, "-c", FORKS, server.endpoint], check=True, timeout=120)
+
+    assert sorted(server.bodies("jobs")) == [b"from the child", b"from the parent"]
+
+
+def test_a_process_makes_one_channel_when_it_first_calls(server: NullServer) -> None:
+    writer = pickle.loads(pickle.dumps(write_partition(server.endpoint, "jobs")))
+    key = (os.getpid(), server.endpoint)
+    assert key not in channel._channels
+
+    writer(["a"])
+    made = channel._channels[key]
+    writer(["b"])
+
+    assert channel._channels[key] is made

@@ -1,0 +1,109 @@
+"""Planted bugs in what Spark's side promises: each row is read once and written once."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import mutant
+from mutant import SPARK, Mutant
+
+edit = partial(mutant.edit, package=SPARK)
+
+_CALLS: Final = "tests/client/test_spark_calls.py"
+_QUERIES: Final = "tests/spark/test_spark_queries.py"
+_DEATHS: Final = (
+    "tests/spark/test_spark_deaths.py::test_the_death_of_a_python_process_loses_and_doubles_nothing"
+)
+
+SPARK_MUTANTS: Final = (
+    Mutant(
+        name="a-batch-that-is-done-is-not-deleted",
+        breaks="the messages of a batch are deleted when the query asks for the next one",
+        edits=edit(
+            "reading.py", "        self.commit(start)\n        wait = WAIT\n", "        wait = WAIT\n"
+        ),
+        caught_by=(f"{_CALLS}::test_batches_follow_each_other_and_what_is_done_is_deleted",),
+    ),
+    Mutant(
+        name="a-batch-is-deleted-when-it-is-planned",
+        breaks="a batch is deleted only when Spark has written down that it is done",
+        edits=edit(
+            "reading.py",
+            "        self._keeper.hold(end)\n        return end\n",
+            "        self.commit(end)\n        return end\n",
+        ),
+        caught_by=(f"{_CALLS}::test_a_first_batch_is_done_again_from_a_new_beginning",),
+    ),
+    Mutant(
+        name="a-forgotten-reservation-is-left-behind",
+        breaks="a query that drains a queue also does what a planner that died had reserved",
+        edits=edit(
+            "reading.py", "            one.seq > start.seq and", "            one.seq < start.seq and"
+        ),
+        caught_by=(f"{_CALLS}::test_with_what_is_there_a_forgotten_reservation_comes_too",),
+    ),
+    Mutant(
+        name="a-fresh-writer-each-time",
+        breaks="a batch that is done again publishes nothing",
+        edits=edit(
+            "sink.py",
+            "publish(self._options, written, written[0].query, batchId)",
+            "publish(self._options, written, secrets.token_hex(16), batchId)",
+        ),
+        caught_by=(_DEATHS,),
+    ),
+    Mutant(
+        name="attempts-share-a-stage",
+        breaks="attempts of one task don't mix what they write",
+        edits=edit("sink.py", "name = secrets.token_hex(16)\n", "name = query\n"),
+        caught_by=(f"{_QUERIES}::test_attempts_of_a_task_have_stages_of_their_own",),
+    ),
+    Mutant(
+        name="a-lost-hold-ends-a-slice",
+        breaks="a task whose messages are with others fails, and is not done with a part of them",
+        edits=edit(
+            "reading.py",
+            "            error = error_from(broken, place.address)\n        failed += 1\n",
+            "            error = error_from(broken, place.address)\n"
+            "            if error.reason in GONE:\n"
+            "                return\n"
+            "        failed += 1\n",
+        ),
+        caught_by=(f"{_CALLS}::test_a_slice_whose_hold_is_over_fails_its_task",),
+    ),
+    Mutant(
+        name="a-broken-read-begins-anew",
+        breaks="a read that breaks is taken up where it was",
+        edits=edit("reading.py", "                seen.update(one.id for one in messages)\n", ""),
+        caught_by=(f"{_CALLS}::test_a_read_that_breaks_is_taken_up_where_it_was",),
+    ),
+    Mutant(
+        name="nobody-keeps-a-batch",
+        breaks="a query that runs holds its batch, however long that takes",
+        edits=edit(
+            "keeper.py",
+            "if held is not None and not self._confirm(held):",
+            "if held is not None and self._is_over and not self._confirm(held):",
+        ),
+        caught_by=(f"{_CALLS}::test_the_keeper_holds_a_batch_for_as_long_as_its_query_lives",),
+    ),
+    Mutant(
+        name="an-old-checkpoint-goes-unnoticed",
+        breaks="a batch from a checkpoint that was put back fails and isn't passed over",
+        edits=edit("sink.py", "    if answer.last_epoch > epoch:\n", "    if False:\n"),
+        caught_by=(f"{_QUERIES}::test_a_batch_is_published_once_and_none_behind_a_later_one",),
+    ),
+    Mutant(
+        name="a-chunk-is-renumbered-when-it-is-repeated",
+        breaks="a chunk whose answer was lost is staged once",
+        edits=edit(
+            "window.py",
+            "                response = self._caller.once(self._method, sent[0])\n",
+            '                if hasattr(sent[0], "chunk"):\n'
+            "                    sent[0].chunk += 1_000_000\n"
+            "                response = self._caller.once(self._method, sent[0])\n",
+        ),
+        caught_by=(f"{_CALLS}::test_a_stage_is_whole_whatever_call_breaks",),
+    ),
+)
