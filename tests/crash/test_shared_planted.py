@@ -14,7 +14,7 @@ from spoolrack_store.engine.root import Root
 from spoolrack_store.engine.sender import Sender
 from spoolrack_store.files.disk import Disk
 
-STORIES = 60
+STORIES = 300
 """One of so many must find what was planted."""
 SHOWN_IN = 8
 """So many lines are enough to show it."""
