@@ -37,9 +37,7 @@ _STRETCHES: Final = 2
 _LONGEST_STRETCH: Final = 0.25
 """Seconds of load with some of the clients standing still: a round has two stretches, then the cut."""
 _LONGEST_RECOVERY: Final = 0.6
-_UNWRITTEN: Final = (
-    r"'new/.*': its checksum differs|'published/[^/]*': no manifest: it isn't whole"
-)
+_UNWRITTEN: Final = r"'new/.*': its checksum differs|'published/[^/]*': no manifest: it isn't whole"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
