@@ -104,10 +104,11 @@ class SharedPromises(Promises):
     def seal_sets(self, who: str, *, is_durable: bool) -> None:
         """All that `who` has done with reservations is answered, and so is what it has relied on.
 
-        Who has reserved nothing, since nothing was ready, has made nothing durable.
+        Who has reserved nothing, since nothing was ready, has made nothing durable: nor what one who
+        died under this name has left.
         """
-        self.sets_under_way.pop(who, None)
         if is_durable:
+            self.sets_under_way.pop(who, None)
             self.sealed = self.reserved.copy()
 
     def judge_sets(

@@ -149,6 +149,14 @@ KNOWN = {
         "a: reserve s q 0 4 0; b: reserve s q 1 9 60000; a: tick; die a 1 kill; a: apply commit s 0; "
         "b: apply confirm s 0 90000"
     ),
+    "a purge by one that died, and the folder it made not durable, unheard, without syncfs": (
+        "plot 1 any-subset fsync strict 2 of 2; a: send q 1 5 0; b: send q 1 5 0; b: deafen; "
+        "die a 8 kill; a: purge q; b: send-id q 1 5 0; die b 2 none whole; b: tick"
+    ),
+    "a commit of one that died, beside another of its name that found nothing to reserve": (
+        "plot 1 any-subset syncfs strict 2 of 2; die b 1 kill; b: commit t 3; open b; "
+        "die a 0 all whole; b: reserve t q 0 1 60000"
+    ),
 }
 
 
