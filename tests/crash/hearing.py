@@ -162,8 +162,8 @@ class Hearing:
         """Whether the disk may seem to refuse this, though no call of it has failed."""
         return False
 
-    def is_being_released(self, key: tuple[str, int]) -> bool:
-        """Whether a release of the set is done, and not answered yet."""
+    def is_being_ended(self, key: tuple[str, int]) -> bool:
+        """Whether a release or a commit of the set is done, and not answered yet."""
         return False
 
     def _sent(self, queue: str, messages: Sequence[Outgoing], outcome: object) -> None:
@@ -269,7 +269,7 @@ class Hearing:
             return  # It may have been made after that; whether it is there is judged by itself.
         is_lost = was is not None and not is_held and not (self.may_lag and not was.is_lost)
         if isinstance(outcome, StoreError):
-            is_sure = is_held and not self._failed and not self.is_being_released(key)
+            is_sure = is_held and not self._failed and not self.is_being_ended(key)
             if is_sure and not isinstance(outcome, QueueNotFound):
                 raise Broken(Kind.OTHER, f"{request} of a set that is held: {outcome}")
             return
@@ -307,7 +307,7 @@ class Hearing:
             return
         for key in keys:
             is_held = holds.is_held(key, self._now.monotonic)
-            is_sure = is_held and not self._failing and not self.is_being_released(key)
+            is_sure = is_held and not self._failing and not self.is_being_ended(key)
             if is_sure and key[1] in outcome.lost:
                 raise Broken(Kind.OTHER, f"the set {key} is held, and was said to be lost")
             if key[1] in outcome.lost:

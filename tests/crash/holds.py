@@ -133,11 +133,12 @@ class Holds:
         monotonic: int,
         crashed: bool,
         broken: Break,
+        ahead: int = 0,
     ) -> None:
         """Hold what the engine shows against what was promised.
 
         `there` are the ids of all messages that there are; `monotonic` is the time in the process
-        that made the promises, when it died or now.
+        that made the promises, when it died or now; somebody's clock may be `ahead` of it.
         """
         ids = set(there)
         for stream in self.committed.keys() | committed.keys():
@@ -178,7 +179,7 @@ class Holds:
         for key, shown in engine.items():
             if key in self.sets:
                 continue
-            if shown.state is Is.LOST and crashed and shown.due > wall:
+            if shown.state is Is.LOST and crashed and shown.due > wall + ahead:
                 raise broken(f"the set {key} is lost, and nobody was told that it was held")
             if shown.state is not Is.HELD:
                 continue

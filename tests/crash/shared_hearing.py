@@ -59,9 +59,13 @@ class _Hearing(Hearing):
         """What one that died has left unfinished is in the way until another takes it over."""
         return isinstance(error, NameTaken) or "not in its queue yet" in str(error)
 
-    def is_being_released(self, key: tuple[str, int]) -> bool:
+    def is_being_ended(self, key: tuple[str, int]) -> bool:
         assert isinstance(self.fates, SharedPromises)
-        return any(key in opened.releasing for opened in self.fates.sets_under_way.values())
+        stream, seq = key
+        return any(
+            key in opened.releasing or seq <= opened.committing.get(stream, -1)
+            for opened in self.fates.sets_under_way.values()
+        )
 
 
 class SharedHearing:
@@ -185,7 +189,7 @@ class SharedHearing:
                 self._forget_if_ended(request.queue, commit, outcome)
         fates.seal(fates.touched)
         if any(isinstance(request, _SETS) for request, _ in commit.asked):
-            fates.seal_sets(name)
+            fates.seal_sets(name, is_durable=commit.work.commit is not None)
         # Of what was just becoming a dead letter in a deleted queue, the next look tells.
         fates.under_way[name].dying |= fates.open.dying
         fates.under_way[name].calls = []

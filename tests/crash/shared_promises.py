@@ -101,15 +101,28 @@ class SharedPromises(Promises):
         keys = [key for key in sets if key[1] <= up_to.get(key[0], -1)]
         return {id for key in keys for id in self.reserved.ids_of(key)}
 
-    def seal_sets(self, who: str) -> None:
-        """All that `who` has done with reservations is answered, and so is what it has relied on."""
-        self.sets_under_way.pop(who, None)
-        self.sealed = self.reserved.copy()
+    def seal_sets(self, who: str, *, is_durable: bool) -> None:
+        """All that `who` has done with reservations is answered, and so is what it has relied on.
+
+        Who has reserved nothing, since nothing was ready, has made nothing durable: nor what one who
+        died under this name has left.
+        """
+        if is_durable:
+            self.sets_under_way.pop(who, None)
+            self.sealed = self.reserved.copy()
 
     def judge_sets(
-        self, shown: Mapping[Key, Shown], committed: Mapping[str, int], there: Iterable[str], now: Now
+        self,
+        shown: Mapping[Key, Shown],
+        committed: Mapping[str, int],
+        there: Iterable[str],
+        now: Now,
+        ahead: int,
     ) -> None:
-        """Hold what a start after a death shows against what was answered."""
+        """Hold what a start after a death shows against what was answered.
+
+        `now` is the time of who has started; the clock of another may be `ahead` of it.
+        """
         self.sealed.open = all_of(self.sets_under_way.values())
         # Whoever does something goes on from what there is, answered or not.
         self.sealed.open.reserving |= self.reserved.sets.keys()
@@ -121,6 +134,7 @@ class SharedPromises(Promises):
             monotonic=now.monotonic,
             crashed=True,
             broken=lambda what: Broken(Kind.OTHER, what),
+            ahead=ahead,
         )
         for holds in (self.reserved, self.sealed):
             holds.accept(shown, committed, wall=now.wall, monotonic=now.monotonic, crashed=True)

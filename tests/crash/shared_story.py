@@ -216,7 +216,9 @@ class SharedStory:
             raise Broken(Kind.RESURRECTED, f"deleted, and back after a kill: {sorted(back)}")
         states = not after_cut or not self.plot.relaxed
         fates.judge_after_cut(found, settings_on(self.power), self.now_of(name), states=states)
-        fates.judge_sets(*shown_by(self.ones[name].rig), found, self.now_of(name))
+        now = self.now_of(name)
+        ahead = self.latest.wall - now.wall
+        fates.judge_sets(*shown_by(self.ones[name].rig), found, now, ahead)
         fates.reopen()
 
     def _note_torn_by_hand(self) -> None:

@@ -52,6 +52,10 @@ def test_what_was_acknowledged_survives_every_crash_of_a_random_story(seeds: ran
 
 
 KNOWN = {
+    "a set that is confirmed and committed at once": (
+        "plot 1 any-subset syncfs strict 2; put d 5; later 2000; reserve s d 2 1 0; "
+        "commit s 2 + confirm s 2 90000"
+    ),
     "a set whose manifest could not be synced, was seen, and is lost": (
         "plot 1 any-subset syncfs strict 2; send-id d 1 60 0; send q 1 5 0; send-id d 1 60 2; "
         "fail EIO 4 1 kill; reserve t d 1 3 30000 + receive 0 q 1 0; crash 0 all zeros"

@@ -132,6 +132,31 @@ KNOWN = {
         "b: later 30000; b: receive 0 q 1 0; a: change 0 held 0 1 0; b: deafen; "
         "b: delete 0 held 0 1"
     ),
+    "a send by one that was not told that another has purged the queue, without syncfs": (
+        "plot 1 any-subset fsync strict 2 of 2; a: send-id q 3 5 1; a: deafen; b: apply purge q; "
+        "die a 4 only=2 whole; a: send q 1 5 0"
+    ),
+    "a set of one that died, and was lost by a clock that is fast": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send-id d 1 0 0; a: apply reserve s d 3 10 0; "
+        "pass 29999; die a 0 kill; a: sync; die b 1 kill; b: later 2000"
+    ),
+    "a commit that is not answered, beside one that found nothing to reserve": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: apply commit s 0; die b 0 all half; "
+        "a: reserve s r 2 3 30000"
+    ),
+    "a set that another has just committed": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send q 3 5 0; b: send q 3 5 0; "
+        "a: reserve s q 0 4 0; b: reserve s q 1 9 60000; a: tick; die a 1 kill; a: apply commit s 0; "
+        "b: apply confirm s 0 90000"
+    ),
+    "a purge by one that died, and the folder it made not durable, unheard, without syncfs": (
+        "plot 1 any-subset fsync strict 2 of 2; a: send q 1 5 0; b: send q 1 5 0; b: deafen; "
+        "die a 8 kill; a: purge q; b: send-id q 1 5 0; die b 2 none whole; b: tick"
+    ),
+    "a commit of one that died, beside another of its name that found nothing to reserve": (
+        "plot 1 any-subset syncfs strict 2 of 2; die b 1 kill; b: commit t 3; open b; "
+        "die a 0 all whole; b: reserve t q 0 1 60000"
+    ),
 }
 
 

@@ -33,4 +33,4 @@ def random() -> Random:
 
 @pytest.fixture
 def load(crew: Crew, served: Served, random: Random) -> Load:
-    return Load(crew, served, random)
+    return Load(crew, served, random, in_sets=True)

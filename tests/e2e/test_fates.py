@@ -13,9 +13,11 @@ from ledger import (
     Fact,
     Kept,
     Ledger,
+    Published,
     Received,
     Refused,
     Releasing,
+    Seen,
     Sending,
     Sent,
     read_ledgers,
@@ -91,6 +93,38 @@ def test_an_unacknowledged_message_may_be_there_or_not() -> None:
 
 def test_an_unacknowledged_message_that_was_delivered_must_not_vanish() -> None:
     assert faults(Sending({"copy of x": "digest of x"}), Received([delivery("x")])) == {"lost": ["x"]}
+
+
+# What is published, or sent under a deduplication id.
+
+
+def published(*ids: str) -> list[Fact]:
+    copies = [f"copy of {id}" for id in ids]
+    return [Sending({f"copy of {id}": f"digest of {id}" for id in ids}), Published(copies)]
+
+
+def test_a_published_message_is_known_by_its_copy_until_it_is_seen() -> None:
+    assert faults(*published("x")) == {"lost": ["copy of x"]}
+    seen = [*published("x"), Received([delivery("x")])]
+    assert faults(*seen) == {"lost": ["x"]}
+    assert faults(*seen, *deleted("x")) == {}
+    assert judge([*GOOD, *seen, *deleted("x")]).recovered == set()
+
+
+def test_a_published_message_that_was_deleted_by_its_id_alone_is_not_lost() -> None:
+    assert faults(*published("x"), Seen({"x": "copy of x"})) == {"lost": ["x"]}
+    assert faults(*published("x"), Seen({"x": "copy of x"}), *deleted("x")) == {}
+
+
+def test_what_was_dropped_unpublished_must_not_appear() -> None:
+    dropped = [Sending({"copy of x": "digest of x"}), Refused(["copy of x"])]
+    assert faults(*dropped, Received([delivery("x")]), *deleted("x")) == {"invented": ["x"]}
+
+
+def test_a_copy_that_was_sent_again_under_its_deduplication_id_has_one_id() -> None:
+    again: list[Fact] = [*sent("x"), Sent({"copy of x": "x"}), *deleted("x")]
+    assert faults(*again) == {}
+    assert faults(*again, Sent({"copy of x": "y"}), *deleted("y")) == {"copied": ["x", "y"]}
 
 
 # Deletions.

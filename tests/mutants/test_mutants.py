@@ -23,6 +23,13 @@ def test_there_are_many_bugs_and_both_ancestors_are_among_them() -> None:
     assert sum("vsqs" in ancestor for ancestor in ancestors) >= 4
 
 
+def test_the_docs_say_how_many_bugs_there_are() -> None:
+    said = (CHECKOUT / "docs" / "durability.md").read_text()
+
+    assert f"make mutants             # plants {len(MUTANTS)} bugs" in said
+    assert f"plants each of {len(MUTANTS)} in a copy" in said
+
+
 @EVERY
 def test_a_bug_applies_to_the_store_as_it_is_and_leaves_it_python(mutant: Mutant) -> None:
     mutated = mutant.mutated(CHECKOUT)

@@ -350,15 +350,9 @@ class Catalog:
             self.doomed[name] = version
             return
         self.queues[name] = _living(name, version, record, self._versions.noted_ns(name, version))
-        root, folder = self._root, layout.queue_folder(name)
-        root.index.queues[name] = QueueIndex()
+        self._root.index.queues[name] = QueueIndex()
         try:
-            if not root.folders.is_there(folder):
-                # A purge may have taken it away: a crash must not keep another in its place, and forget
-                # where it went, with the deduplication ids in it.
-                root.everything_changed()
-                root.syncer.begin().sync()
-                root.folders.make(folder)
+            self._root.make_again(layout.queue_folder(name))
         except StoreError as error:
             log.warning("the folder of %s is made with its next message: %s", name, error)
 

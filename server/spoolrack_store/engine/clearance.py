@@ -47,6 +47,10 @@ class Clearance:
             root.folders.make(layout.queue_folder(queue))
         except StoreError as error:
             log.warning("the folder of %s is made with its next message: %s", queue, error)
+        if root.is_shared:
+            # Others may not hear of it, and move what they have promised into a folder that a crash
+            # could still take.
+            root.folders.settle(layout.QUEUES)
         return count
 
     def empty(self, queue: str) -> None:

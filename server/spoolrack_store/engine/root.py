@@ -79,6 +79,17 @@ class Root:
             for batch in self._folders_in(folder):
                 self.syncer.folder_changed(path_in(folder, batch.name))
 
+    def make_again(self, folder: str) -> None:
+        """Make a queue's folder at a start, if it is missing.
+
+        A purge may have taken it away: a crash must not keep another in its place, and forget where it
+        went, with the deduplication ids in it.
+        """
+        if not self.folders.is_there(folder):
+            self.everything_changed()
+            self.syncer.begin().sync()
+            self.folders.make(folder)
+
     def _folders_in(self, folder: str) -> list[Found]:
         return [found for found in self.folders.scan(folder) if found.kind is Kind.FOLDER]
 

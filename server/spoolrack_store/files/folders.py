@@ -103,6 +103,9 @@ class Folders:
                 return False
         self._syncer.folder_changed(layout.folder_of(source))
         self._syncer.folder_changed(layout.folder_of(target))
+        if self.is_contended and target_state is State.READY and not self._disk.can_sync_all:
+            # The queue's folder may be another one's, who has purged the queue and died, unheard.
+            self._syncer.folder_changed(layout.QUEUES)
         if is_folder:
             self._syncer.folder_moved(source, target)
             if source_state is State.SENT:

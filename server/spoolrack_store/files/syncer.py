@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from . import layout
 from .disk import FORBIDDEN, OUT_OF_HANDLES, Disk, Kind
 
 FEW_FOLDERS: Final = 8
@@ -104,7 +105,8 @@ class Syncer:
             if whole or (len(folders) > FEW_FOLDERS and self._disk.can_sync_all):
                 self._disk.sync_all()
                 return
-            for folder in folders:
+            # First: what is in a queue's folder that isn't durable isn't, either.
+            for folder in sorted(folders, key=lambda folder: folder != layout.QUEUES):
                 self._sync_folder(folder)
         except OSError as error:
             raise SyncFailed(str(error)) from error
