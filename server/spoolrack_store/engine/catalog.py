@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -29,6 +29,7 @@ from ..model.errors import (
 )
 from ..model.names import is_queue_name
 from ..model.settings import QueueSettings, Record, decode
+from .live import Live, living
 from .root import Root
 from .versions import SETTINGS_FILE, Versions
 
@@ -40,31 +41,6 @@ _RIVALS: Final = 3
 """So many times somebody else may be faster with the next version of a queue's settings."""
 _WRITTEN_BY_NOW: Final = Millis(2 * SECOND)
 """Settings that aren't whole for so long were being written by somebody who has died."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
-    """A queue that exists."""
-
-    name: str
-    settings: QueueSettings
-    version: int
-    created_at: Millis
-    salt: str
-    """Another queue that is made under this name has another: see `model.keys`."""
-    written_ns: int
-    """When the file of this version was written, as the file system says: it tells a queue from one
-    that was made again."""
-
-    def record(self, settings: QueueSettings | None) -> Record:
-        return Record(settings=settings, created_at=self.created_at, salt=self.salt)
-
-    def goes_on_as(self, version: int, created_at: Millis) -> bool:
-        """Whether another version, which isn't this one, is a later one of the same queue.
-
-        A queue that is made again may begin in the same millisecond, but not above this version.
-        """
-        return version > self.version and created_at == self.created_at
 
 
 class Catalog:
@@ -128,7 +104,7 @@ class Catalog:
             if made:
                 self._root.folders.drop_folder(layout.queue_folder(name))
             raise
-        live = _living(name, version, record, written_ns)
+        live = living(name, version, record, written_ns)
         self._root.index.queues[name] = QueueIndex()
         self.queues[name] = live
         return live
@@ -343,13 +319,13 @@ class Catalog:
             root.after_sync.append(lambda: self.doubtful.discard(name))
             return
         self.doomed.pop(name, None)
-        self.queues[name] = _living(name, version, record, written_ns)
+        self.queues[name] = living(name, version, record, written_ns)
 
     def _take(self, name: str, version: int, record: Record) -> None:
         if record.settings is None:
             self.doomed[name] = version
             return
-        self.queues[name] = _living(name, version, record, self._versions.noted_ns(name, version))
+        self.queues[name] = living(name, version, record, self._versions.noted_ns(name, version))
         self._root.index.queues[name] = QueueIndex()
         try:
             self._root.make_again(layout.queue_folder(name))
@@ -387,14 +363,3 @@ class Catalog:
             seen.add(target)
             live = self.queues.get(target)
             target = live.settings.dead_letter_queue if live is not None else ""
-
-
-def _living(name: str, version: int, record: Record, written_ns: int) -> Live:
-    return Live(
-        name=name,
-        settings=record.settings or QueueSettings(),
-        version=version,
-        created_at=record.created_at,
-        salt=record.salt,
-        written_ns=written_ns,
-    )

@@ -17,7 +17,7 @@ from ..model.ids import sent_at
 from ..model.names import Batch, id_of, is_as_sent, leases_of, moved_out, parse_entry
 from ..model.operations import Message
 from ..model.transitions import State
-from .catalog import Live
+from .live import Live
 from .requeuer import Requeuer
 from .root import Root, path_in
 

@@ -22,9 +22,10 @@ from ..model.operations import ChangeVisibility, GiveBack, Message, Receive
 from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import Move, State
 from . import receipts
-from .catalog import Catalog, Live
+from .catalog import Catalog
 from .delivery import Delivery
 from .letters import Letters
+from .live import Live
 from .peers import Peers
 from .remover import Remover
 from .requeuer import Requeuer

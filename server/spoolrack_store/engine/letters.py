@@ -16,7 +16,8 @@ from ..model.errors import StoreError
 from ..model.ids import sent_at
 from ..model.names import forgotten, moved_out, parse_entry
 from ..model.transitions import Move, State
-from .catalog import Catalog, Live
+from .catalog import Catalog
+from .live import Live
 from .root import Root, place_of_ready
 
 log = logging.getLogger(__name__)

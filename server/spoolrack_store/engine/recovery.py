@@ -33,8 +33,9 @@ from ..model.names import (
     parse_item,
 )
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
-from .catalog import Catalog, Live
+from .catalog import Catalog
 from .heir import Heir
+from .live import Live
 from .root import Root, path_in
 from .sender import Sender
 

@@ -18,8 +18,9 @@ from ..model.names import NotAName, id_of, parse_filed, parse_receipt
 from ..model.operations import ByReceipt, Delete, Target
 from ..model.transitions import Move, State
 from . import receipts
-from .catalog import Catalog, Live
+from .catalog import Catalog
 from .letters import Letters
+from .live import Live
 from .root import Root, path_in, place_of_ready
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,9 @@ from ..model.clock import SECOND
 from ..model.errors import StoreError
 from ..model.names import moved_out, parse_entry, unleased
 from ..model.transitions import Move, State
-from .catalog import Catalog, Live
+from .catalog import Catalog
 from .letters import Letters
+from .live import Live
 from .root import Root, path_in
 
 log = logging.getLogger(__name__)

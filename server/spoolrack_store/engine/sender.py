@@ -20,22 +20,17 @@ from ..index.ready import BatchFolder
 from ..model import content
 from ..model.clock import Millis
 from ..model.content import Content
-from ..model.errors import (
-    DiskFull,
-    InvalidMessage,
-    QueueFull,
-    QueueNotFound,
-    StoreError,
-)
+from ..model.errors import DiskFull, InvalidMessage, QueueFull, QueueNotFound, StoreError
 from ..model.ids import sent_at
 from ..model.keys import key_of, key_text
 from ..model.names import Batch, Entry, id_of, name_of_new, parse_entry, unsent
 from ..model.operations import Outgoing, Send, Sent
 from ..model.settings import MAX_DELAY
 from ..model.transitions import Move, State
-from .catalog import Catalog, Live
+from .catalog import Catalog
 from .deduplicating.deduplication import Deduplication
 from .groups import Group, Pending, merge
+from .live import Live
 from .root import Root, path_in
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,8 @@ from ..model.ids import is_id, sent_at
 from ..model.names import Entry, id_of, moved_out, parse_entry
 from ..model.operations import Blocking, Counts, Message, Queue
 from ..model.transitions import State
-from .catalog import Catalog, Live
+from .catalog import Catalog
+from .live import Live
 from .root import Root, path_in, place_of_ready
 
 MANY_RECEIVES: Final = 3

@@ -25,7 +25,8 @@ from ...model.clock import SECOND, Millis
 from ...model.errors import DiskError, QueueNotFound, TooManyDeduplicationIds
 from ...model.keys import MAX_KEYS, Line, first_number_of, id_number, id_text, key_in
 from ...model.names import Batch, Filed, NotAName, parse_entry, parse_filed
-from ..catalog import Catalog, Live
+from ..catalog import Catalog
+from ..live import Live
 from ..root import Root, path_in
 from .census import learn_at_start, learn_beside_others
 from .known_keys import KnownKeys

@@ -11,7 +11,8 @@ from ...model.clock import Millis
 from ...model.keys import first_number_of, id_number, key_in
 from ...model.settings import MAX_WINDOW
 from ..beliefs import MARGIN
-from ..catalog import Catalog, Live
+from ..catalog import Catalog
+from ..live import Live
 from ..root import Root
 
 

@@ -35,8 +35,9 @@ from ...model.reservations import (
     Unreserve,
 )
 from ...model.settings import MAX_VISIBILITY
-from ..catalog import Catalog, Live
+from ..catalog import Catalog
 from ..leaser import Leaser
+from ..live import Live
 from ..order import Turn
 from ..peers import Peers
 from ..remover import Remover

@@ -15,8 +15,9 @@ from ...model.clock import Millis
 from ...model.errors import DiskError, StoreError
 from ...model.holds import Manifest
 from ...model.names import id_of, is_set_token
-from ..catalog import Catalog, Live
+from ..catalog import Catalog
 from ..leaser import Leaser
+from ..live import Live
 from ..peers import Peers
 from ..remover import Remover
 from ..requeuer import RETRY_AFTER, Requeuer

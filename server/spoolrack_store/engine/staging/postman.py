@@ -18,7 +18,8 @@ from ...model.manifest import Manifest
 from ...model.names import NotAName, length_of, parse_entry
 from ...model.stage_names import Chunk, Claim, Publication, parse_chunk, parse_stage_folder
 from ...model.transitions import Move, State
-from ..catalog import Catalog, Live
+from ..catalog import Catalog
+from ..live import Live
 from ..root import Root
 
 log = logging.getLogger(__name__)

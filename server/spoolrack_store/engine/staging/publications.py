@@ -27,7 +27,8 @@ from ...model.stage_names import (
     is_writer_name,
 )
 from ...model.staging import MAX_EPOCH, MAX_MEMORY, MAX_STAGES, MIN_MEMORY, Publish, Published
-from ..catalog import Catalog, Live
+from ..catalog import Catalog
+from ..live import Live
 from ..root import Root
 from .manifests import Manifests
 from .postman import Postman

@@ -29,7 +29,8 @@ from ...model.staging import (
     Staged,
     StageInfo,
 )
-from ..catalog import Catalog, Live
+from ..catalog import Catalog
+from ..live import Live
 from ..root import Root, path_in
 from ..sender import RESERVED_BYTES, RESERVED_FILES
 from .stages import Held, Stages
