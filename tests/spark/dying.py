@@ -15,20 +15,24 @@ def caller_of(context: grpc.ServicerContext) -> int:
     """The process at the other end of a call, on this machine."""
     port = int(unquote(context.peer()).rpartition(":")[2])
     # gRPC's sockets are of both kinds of IP.
-    lines = [
-        line
+    found = [
+        (_port(fields[1]), _port(fields[2]), f"socket:[{fields[9]}]")
         for table in ("tcp", "tcp6")
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+        if (fields := line.split())[9] != "0"
     ]
-    (inode,) = [
-        fields[9]
-        for line in lines
-        if int((fields := line.split())[1].rpartition(":")[2], 16) == port and fields[9] != "0"
-    ]
+    # Two connections to different servers may begin at one port: it is the one that ends with us.
+    ours = set(_files(Path("/proc/self/fd")))
+    here = {local for local, remote, socket in found if remote == port and socket in ours}
+    (caller,) = {socket for local, remote, socket in found if local == port and remote in here}
     for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal() and f"socket:[{inode}]" in set(_files(folder / "fd")):
+        if folder.name.isdecimal() and caller in set(_files(folder / "fd")):
             return int(folder.name)
     raise LookupError(f"nobody here has port {port}")
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2], 16)
 
 
 def _files(folder: Path) -> Iterator[str]:
