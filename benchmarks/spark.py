@@ -34,7 +34,7 @@ from .disk import own_disk
 from .figures import short
 from .marks import put_between
 from .running import PATIENCE, Server, free_port
-from .spark_direct import BODY, Direct, send_one_by_one, store_rates
+from .spark_direct import BODY, Direct, send_one_by_one
 from .spark_page import BEGIN, END, Found, Measured, text_of
 from .spark_plan import FULL, QUICK, Plan
 
@@ -247,7 +247,7 @@ class Run:
                     if place.kind != "null":
                         self._writers(spark, place, round)
                 self._directly(direct, spark.cores, place, round)
-            for what, seconds in store_rates(self._disk, self._plan.middle).items():
+            for what, seconds in direct.stores(self._disk, self._plan.middle).items():
                 self._note(what, "store", 1, self._plan.middle, round, seconds)
         if is_most:
             self._batches(spark)

@@ -77,6 +77,10 @@ class Direct(AbstractContextManager["Direct"]):
     def receives(self, endpoint: str, queue: str, processes: int, rows: int) -> float:
         return self._together(_receive, endpoint, queue, processes, rows)
 
+    def stores(self, folder: Path, rows: int) -> dict[str, float]:
+        """`store_rates` in a process of its own, which has no file there open when all is over."""
+        return self._pools[0].submit(store_rates, folder, rows).result(PATIENCE)
+
     def _together(
         self, act: Callable[..., None], endpoint: str, queue: str, processes: int, rows: int
     ) -> float:
