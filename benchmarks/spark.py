@@ -326,7 +326,7 @@ def main() -> int:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="spark", description=__doc__, formatter_class=form)
     parser.add_argument("--quick", action="store_true", help="a hundredth of it, to see that it works")
-    parser.add_argument("--minutes", type=float, default=5.0, help="no new round then (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=4.0, help="no new round then (%(default)s)")
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp"), help="(%(default)s)")
     parser.add_argument("--no-own-disk", action="store_true", help="work in the folder as it is")
     parser.add_argument("--json", type=Path, help="write what was found there")
