@@ -48,10 +48,12 @@ class Stager:
                 self._until_answered(lambda stage=stage: self._client.abort(stage))
             self._ledger.write(Refused(copies))
             return
-        for _ in range(2 if random.random() < REPEATED else 1):
-            done = self._until_answered(lambda: self._client.publish(writer, epoch, stages))
-            if done.last_epoch != epoch or done.messages != (0 if done.already else len(copies)):
-                raise AssertionError(f"{len(copies)} messages of {stages} are published: {done}")
+        try:
+            for _ in range(2 if random.random() < REPEATED else 1):
+                self._until_answered(lambda: self._client.publish(writer, epoch, stages))
+        except StageNotFound as error:
+            # They were promised to be there until they are published: so they are missed all the same.
+            tell(f"gone {error}")
         self._ledger.write(Published(copies))
         tell(f"sent {len(copies)}")
 
