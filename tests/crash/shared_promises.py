@@ -153,6 +153,14 @@ class SharedPromises(Promises):
     def reopen(self) -> None:
         self.open = self.without("")
 
+    def died(self, who: str, once: str) -> None:
+        """What `who` has left unanswered stays open under the name `once`."""
+        if who in self.under_way:
+            self.under_way[once] = self.under_way.pop(who)
+        if who in self.sets_under_way:
+            self.sets_under_way[once] = self.sets_under_way.pop(who)
+        self.reopen()
+
     def expect_dues(self, who: str, now: Now) -> None:
         """Who starts alone has only its own wall clock to tell which leases are over."""
         due = {id for id, fate in self.alive.items() if fate.due and fate.due <= now.wall}

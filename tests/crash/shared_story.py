@@ -150,11 +150,8 @@ class SharedStory:
             one.disk.die()
         self._look_at_interrupted(name)
         # Whoever starts under this name is another one.
-        left = self.fates.under_way.pop(name, None)
-        if left is not None:
-            self.deaths += 1
-            self.fates.under_way[f"{name} {self.deaths}"] = left
-        self.fates.reopen()
+        self.deaths += 1
+        self.fates.died(name, f"{name} {self.deaths}")
 
     def fail(self, name: str) -> None:
         """A sync of its has failed: it promises nothing more, and what it did isn't known."""

@@ -157,6 +157,15 @@ KNOWN = {
         "plot 1 any-subset syncfs strict 2 of 2; die b 1 kill; b: commit t 3; open b; "
         "die a 0 all whole; b: reserve t q 0 1 60000"
     ),
+    "a release by one that died, beside another of its name that has committed something": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: send q 1 5 0; a: reserve t q 3 10 60000; "
+        "a: apply release t 3; open a; a: commit s 0; die a 0 all whole"
+    ),
+    "a commit by one that died, beside another of its name that is told of it": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: send q 1 5 0; die a 1 kill; "
+        "a: commit t 1 + receive 0 q 1 0; open a; die b 0 all whole; "
+        "a: reserve t d 1 3 60000 + create q"
+    ),
 }
 
 
