@@ -185,6 +185,11 @@ RESERVATION_MUTANTS: Final = (
             "engine/reserving/upkeep.py",
             "        return self._root.folders.is_contended or not known",
             "        return not known",
+        )
+        + edit(
+            "engine/reserving/upkeep.py",
+            "        self._knows_all = not self._root.folders.is_contended",
+            "        self._knows_all = True",
         ),
         caught_by=(_SHARED,),
     ),
