@@ -1,13 +1,15 @@
 """Reads the messages of a reserved set, a page at a time, as often as it is asked.
 
 Where each message is, is asked again for each page: a hold may end, be lengthened, or be committed
-while it is read. A message that isn't what its name says costs itself only: it is put aside.
+while it is read. A message that isn't what its name says costs itself only: it is left out once it is
+put aside, durably, where no commit of the set reaches it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -35,7 +37,7 @@ class Rereading:
         reservations: Reservations,
         disk: Disk,
         changing: AbstractContextManager[Any],
-        submit: Callable[[Request[None]], object],
+        submit: Callable[[Request[None]], Future[None]],
     ) -> None:
         """`changing` is held while it is asked where messages are."""
         self._reservations = reservations
@@ -89,6 +91,9 @@ class Rereading:
                 raise DiskError(detail=str(error)) from error
             except Damaged as error:
                 log.error("message %s of %s.%d is damaged: %s", sight.entry.id, stream, seq, error)
-                self._submit(PutAside(stream=stream, seq=seq, id=sight.entry.id, why=str(error)))
+                # Only once it is: whoever reads what is left commits the whole set, and a disk that
+                # reads nothing any more must not have its messages deleted by that.
+                why = str(error)
+                self._submit(PutAside(stream=stream, seq=seq, id=sight.entry.id, why=why)).result()
                 return None
         raise DiskError(detail=f"message {sight.entry.id} moves whenever it is to be read")

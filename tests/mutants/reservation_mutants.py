@@ -193,4 +193,14 @@ RESERVATION_MUTANTS: Final = (
         ),
         caught_by=(_SHARED,),
     ),
+    Mutant(
+        name="a-read-leaves-out-what-is-not-put-aside",
+        breaks="a reader commits no message that it could have been given",
+        edits=edit(
+            "rereading.py",
+            "id=sight.entry.id, why=why)).result()",
+            "id=sight.entry.id, why=why))",
+        ),
+        caught_by=("tests/store/test_store_reservation_reads.py",),
+    ),
 )

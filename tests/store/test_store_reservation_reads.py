@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from errno import EIO
 from pathlib import Path
 
 import pytest
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
+    DiskError,
     Draining,
     InvalidRequest,
     ReservationCommitted,
@@ -125,6 +127,20 @@ def test_a_damaged_message_is_put_aside_and_costs_itself_only(rig: StoreRig) -> 
     assert rig.store.quarantined == 1
     assert rig.ask(CommitReservations(stream="s", up_to=0)).messages == 2
     assert len(list(rig.path.glob(f"quarantine/*/{ids[1]}*[!y]"))) == 1
+
+
+def test_what_can_neither_be_read_nor_put_aside_ends_the_read(rig: StoreRig) -> None:
+    ids = rig.send(b"1", b"2", b"3")
+    rig.ask(asked())
+    rig.disk.fail(EIO, "read", "rename", "create", "make_folder")
+
+    # A read without them would have its reader commit, and so delete, what is whole.
+    with pytest.raises(DiskError):
+        read(rig)
+    rig.disk.heal()
+
+    assert [m.id for m in read(rig)] == ids
+    assert rig.store.quarantined == 0
 
 
 def test_a_reserve_waits_until_something_is_ready(rig: StoreRig) -> None:
