@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from engine_rig import EngineRig
-from promises import Broken, Kind, Promises
+from promises import Broken, Promises
+from promises import Kind as BrokenKind
+from spoolrack_store.files import layout
+from spoolrack_store.files.disk import Kind
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.keys import id_text
+from spoolrack_store.model.names import id_of
 from spoolrack_store.model.operations import Outgoing, Send, Sent
 
 
@@ -24,17 +28,36 @@ def repeat_taken_ids(rig: EngineRig, fates: Promises) -> None:
         messages = [Outgoing(body=b"repeated", deduplication_id=name) for name, _ in taken]
         (results,) = rig.commit(Send(queue=queue, messages=messages))
         if isinstance(results, StoreError):
-            raise Broken(Kind.OTHER, f"ids of {queue} can't be sent again: {results}")
+            raise Broken(BrokenKind.OTHER, f"ids of {queue} can't be sent again: {results}")
         for (name, id), result in zip(taken, results, strict=True):
             if not isinstance(result, Sent) or (result.id, result.is_duplicate) != (id, True):
-                raise Broken(Kind.DOUBLED, f"{name} of {queue} was stored as {id}, and now {result}")
+                raise Broken(
+                    BrokenKind.DOUBLED, f"{name} of {queue} was stored as {id}, and now {result}"
+                )
 
 
 def check_known_ids(rig: EngineRig, fates: Promises) -> None:
-    """Raise `Broken` if an id would be refused of which no message was ever stored."""
+    """Raise `Broken` if an id would be refused of which no message was ever stored.
+
+    What is deleted from a dead-letter queue is known for the queues that lead there, too; if it was
+    sent to itself, its key means nothing for them.
+    """
     known = rig.engine.deduplication.known
     for queue in fates.queues:
+        others = _removed_from(rig, fates.graves.get(queue, ""))
         for number in known.of(queue)._ids.values():
             id = id_text(number)
-            if id not in fates.alive and id not in fates.dead and id not in fates.aside:
-                raise Broken(Kind.LOST, f"{id} would be told to be stored, and never was")
+            is_known = id in fates.alive or id in fates.dead or id in fates.aside
+            if not is_known and id not in others:
+                raise Broken(BrokenKind.LOST, f"{id} would be told to be stored, and never was")
+
+
+def _removed_from(rig: EngineRig, queue: str) -> set[str]:
+    folders, prefix = rig.engine._root.folders, f"{queue}:"
+    ids: set[str] = set()
+    for found in folders.scan(layout.REMOVE):
+        if queue and found.name.startswith(prefix):
+            ids.add(id_of(found.name.removeprefix(prefix)))
+            if found.kind is Kind.FOLDER:
+                ids.update(folders.ids_inside(f"{layout.REMOVE}/{found.name}"))
+    return ids

@@ -13,6 +13,7 @@ from acts import Act, Plot
 from asking import Asking
 from hearing import Hearing, Lying
 from holding import Consumer
+from holds import Holds
 from promises import Now, Open
 from shared_promises import SharedPromises, Touched
 from spoolrack_store.engine.order import Work
@@ -49,6 +50,8 @@ class UnderWay:
     """Who will hold what, once it is answered."""
     failed: bool
     """Whether a call of the disk failed while it was applied."""
+    sets: Holds
+    """What there was of reservations when it had been applied."""
     is_synced: bool = False
 
 
@@ -114,7 +117,7 @@ class SharedHearing:
         """Hear what everybody can see now."""
         fates = self._fates
         own, before = fates.under_way[name], fates.without(name)
-        commit = UnderWay(asked, work, now, self._applied, {}, [], failed)
+        commit = UnderWay(asked, work, now, self._applied, {}, [], failed, Holds())
         self._applied += 1
         told: list[tuple[Request[object], Consumer | None, object]] = []
         deleted = set()
@@ -138,6 +141,7 @@ class SharedHearing:
         self._hearing.lying = self._lying(name)
         self._hearing.hear(told, before=before, now=now, failed=failed, failing=failing)
         commit.touched = fates.touched
+        commit.sets = fates.reserved.copy()
         now_are, fates.queues = fates.queues, queues
         fates.note_queues(now_are)
         return commit
@@ -189,13 +193,25 @@ class SharedHearing:
                 self._forget_if_ended(request.queue, commit, outcome)
         fates.seal(fates.touched)
         if any(isinstance(request, _SETS) for request, _ in commit.asked):
-            fates.seal_sets(name, is_durable=commit.work.commit is not None)
+            self._seal_sets(name, commit)
         # Of what was just becoming a dead letter in a deleted queue, the next look tells.
         fates.under_way[name].dying |= fates.open.dying
         fates.under_way[name].calls = []
         fates.under_way[name].settings = {}
         fates.under_way[name].emptied = set()
         fates.reopen()
+
+    def _seal_sets(self, name: str, commit: UnderWay) -> None:
+        """Who has reserved nothing, since nothing was ready, has made nothing durable: nor what one who
+        died under this name has left."""
+        if commit.work.commit is None:
+            return
+        for request, _ in commit.asked:
+            if isinstance(request, Release):
+                key = request.stream, request.seq
+                if key in self._fates.reserved.sets:
+                    commit.sets.sets[key] = self._fates.reserved.sets[key]
+        self._fates.seal_sets(name, commit.sets, commit.order)
 
     def _is_made_again(self, request: Send | DeleteQueue) -> bool:
         """Others have emptied the queue that is deleted, and made another, before that was answered."""

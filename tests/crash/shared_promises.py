@@ -40,6 +40,8 @@ class SharedPromises(Promises):
     """By the commit that is heard."""
     sealed: Holds = field(default_factory=Holds)
     """Of reservations, what is answered: `reserved` is what there is."""
+    sealed_after: int = -1
+    """So many commits had been applied before the one that has sealed them."""
     sets_under_way: dict[str, OpenHolds] = field(default_factory=dict)
     """By engine, also of one that died with it."""
     vouched: set[str] = field(default_factory=set)
@@ -101,15 +103,12 @@ class SharedPromises(Promises):
         keys = [key for key in sets if key[1] <= up_to.get(key[0], -1)]
         return {id for key in keys for id in self.reserved.ids_of(key)}
 
-    def seal_sets(self, who: str, *, is_durable: bool) -> None:
-        """All that `who` has done with reservations is answered, and so is what it has relied on.
-
-        Who has reserved nothing, since nothing was ready, has made nothing durable: nor what one who
-        died under this name has left.
-        """
-        if is_durable:
-            self.sets_under_way.pop(who, None)
-            self.sealed = self.reserved.copy()
+    def seal_sets(self, who: str, sets: Holds, order: int) -> None:
+        """All that `who` has done with reservations is answered, and so is what it has relied on: the
+        `sets` as they were when it did so, after so many commits."""
+        self.sets_under_way.pop(who, None)
+        if order > self.sealed_after:
+            self.sealed, self.sealed_after = sets, order
 
     def judge_sets(
         self,

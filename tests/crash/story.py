@@ -340,8 +340,12 @@ def leases_in(rig: EngineRig, power: PowerDisk, stream: str, seq: int) -> dict[s
     for sight in reservations._leases.sights(held.manifest, held.manifest.ids):
         assert sight.due is not None
         clock = rig.clock
+        try:
+            content = power.read(sight.path)
+        except FileNotFoundError:
+            continue  # Another has deleted it, and the engine hasn't heard of that.
         lying[sight.entry.id] = Fate(
-            body=power.read(sight.path)[: sight.entry.size],
+            body=content[: sight.entry.size],
             queue=sight.queue,
             receives=sight.entry.receives,
             token=held.manifest.token,

@@ -166,6 +166,18 @@ KNOWN = {
         "a: commit t 1 + receive 0 q 1 0; open a; die b 0 all whole; "
         "a: reserve t d 1 3 60000 + create q"
     ),
+    "a set of which another has deleted a message, unheard": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send-id q 3 5 1; b: delete-id q 0 1; a: deafen; "
+        "a: reserve s q 0 9 0"
+    ),
+    "ids in a queue that one who died has purged, and another purges again": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send-id q 3 5 1; b: delete-id q 0 1; "
+        "die b 1 kill; b: purge q; a: purge q; die b 0 none whole; open b"
+    ),
+    "an id in a deleted dead-letter queue, which was never answered": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: apply send-id d 1 5 0; a: apply delete-queue d; "
+        "open b; die b 0 all whole; a: send-id d 2 0 1"
+    ),
 }
 
 

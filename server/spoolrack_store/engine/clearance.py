@@ -44,7 +44,10 @@ class Clearance:
             root.folders.settle(layout.QUEUES)
         root.index.queues[queue] = QueueIndex()
         try:
-            root.folders.make(layout.queue_folder(queue))
+            if index.ready.count:
+                root.folders.make(layout.queue_folder(queue))
+            else:
+                root.make_again(layout.queue_folder(queue))  # Another may have died over a purge.
         except StoreError as error:
             log.warning("the folder of %s is made with its next message: %s", queue, error)
         if root.is_shared:

@@ -80,7 +80,7 @@ class Root:
                 self.syncer.folder_changed(path_in(folder, batch.name))
 
     def make_again(self, folder: str) -> None:
-        """Make a queue's folder at a start, if it is missing.
+        """Make a queue's folder, if it is missing.
 
         A purge may have taken it away: a crash must not keep another in its place, and forget where it
         went, with the deduplication ids in it.
