@@ -50,8 +50,8 @@ from spoolrack_store.model.staging import Abort, Publish, Stage
 from stage_hearing import StageHearing
 from step_disk import Failing, Fault
 
-Lying = Callable[[str, int], Mapping[str, Fate]]
-"""Says how the messages of a set lie."""
+Lying = Callable[[str, int], Mapping[str, Fate | None]]
+"""Says how the messages of a set lie; None if one is gone."""
 
 
 class Hearing:
@@ -285,7 +285,8 @@ class Hearing:
             lying = self.lying(*key)
             if was is None:
                 for id, lease in lying.items():
-                    fates.leased(id, lease, self._now)
+                    if lease is not None:
+                        fates.leased(id, lease, self._now)
             elif isinstance(request, Confirm):
                 for id in lying:
                     fates.extended(id, outcome.expires_at, self._now)

@@ -13,9 +13,12 @@ from spoolrack_store.model.names import id_of
 from spoolrack_store.model.operations import Outgoing, Send, Sent
 
 
-def repeat_taken_ids(rig: EngineRig, fates: Promises) -> None:
-    """Raise `Broken` if one isn't refused that must be. Nothing is stored by that."""
-    now = rig.clock.wall()
+def repeat_taken_ids(rig: EngineRig, fates: Promises, *, ahead: int = 0) -> None:
+    """Raise `Broken` if one isn't refused that must be. Nothing is stored by that.
+
+    By a clock that is so much `ahead`, an id may have been stored again.
+    """
+    now = rig.clock.wall() + ahead
     by_queue: dict[str, list[tuple[str, str]]] = {}
     for label, id in fates.ids.taken.items():
         fate = fates.alive.get(id)

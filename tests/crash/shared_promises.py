@@ -108,7 +108,14 @@ class SharedPromises(Promises):
         `sets` as they were when it did so, after so many commits."""
         self.sets_under_way.pop(who, None)
         if order > self.sealed_after:
+            sets.uncertain = self.reserved.uncertain
             self.sealed, self.sealed_after = sets, order
+
+    def sync_failed(self) -> None:
+        """What anybody was doing with reservations may be taken by a power cut, whatever is seen."""
+        under_way = all_of(self.sets_under_way.values())
+        for holds in (self.reserved, self.sealed):
+            holds.uncertain = all_of((holds.uncertain, under_way))
 
     def judge_sets(
         self,

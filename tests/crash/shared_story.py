@@ -175,6 +175,7 @@ class SharedStory:
             for call in opened.calls:
                 fates.uncertain.update(call)
         fates.uncertain |= self.power.given_up & fates.by_hand
+        fates.sync_failed()
 
     # A power cut.
 
@@ -201,7 +202,8 @@ class SharedStory:
         for one in self.ones.values():
             one.rig.commit()
             check_known_ids(one.rig, self.fates)
-            repeat_taken_ids(one.rig, self.fates)
+            ahead = self.latest.wall - one.rig.clock.wall()
+            repeat_taken_ids(one.rig, self.fates, ahead=ahead)
         self.check_indexes()
 
     def _judge_alone(self, name: str, *, after_cut: bool) -> None:

@@ -197,7 +197,7 @@ class Story:
             found[each.name.id] = each
         return found
 
-    def _lying(self, stream: str, seq: int) -> dict[str, Fate]:
+    def _lying(self, stream: str, seq: int) -> dict[str, Fate | None]:
         return leases_in(self.rig, self.power, stream, seq)
 
     def _judge_holds(self, found: dict[str, Found], then: Now, *, crashed: bool) -> None:
@@ -327,14 +327,15 @@ class Story:
         raise Broken(Kind.LOST, f"never delivered: {sorted(self.fates.alive)}")
 
 
-def leases_in(rig: EngineRig, power: PowerDisk, stream: str, seq: int) -> dict[str, Fate]:
+def leases_in(rig: EngineRig, power: PowerDisk, stream: str, seq: int) -> dict[str, Fate | None]:
     """The messages of a set as they lie on the disk, in its order.
 
-    None if the engine doesn't know it any more: it may have been committed by the same commit.
+    There are none if the engine doesn't know it any more: the same commit may have committed it. A
+    message is None that is gone.
     """
     reservations = rig.engine.reservations
     held = reservations._holdings.sets.get((stream, seq))
-    lying: dict[str, Fate] = {}
+    lying: dict[str, Fate | None] = {}
     if held is None:
         return lying
     for sight in reservations._leases.sights(held.manifest, held.manifest.ids):
@@ -343,7 +344,9 @@ def leases_in(rig: EngineRig, power: PowerDisk, stream: str, seq: int) -> dict[s
         try:
             content = power.read(sight.path)
         except FileNotFoundError:
-            continue  # Another has deleted it, and the engine hasn't heard of that.
+            # Another has deleted it, and the engine hasn't heard of that.
+            lying[sight.entry.id] = None
+            continue
         lying[sight.entry.id] = Fate(
             body=content[: sight.entry.size],
             queue=sight.queue,

@@ -178,6 +178,19 @@ KNOWN = {
         "plot 1 any-subset syncfs strict 2 of 2; b: apply send-id d 1 5 0; a: apply delete-queue d; "
         "open b; die b 0 all whole; a: send-id d 2 0 1"
     ),
+    "an id that was stored again by a clock that is ahead": (
+        "plot 1 any-subset syncfs strict 2 of 3; c: send-id q 3 5 1; pass 30000; b: later 30000; "
+        "die a 0 all whole; b: apply send-id q 3 0 0"
+    ),
+    "a message that comes back in a set, since its deletion was never answered": (
+        "plot 1 any-subset fsync strict 2 of 2; a: send-id q 3 5 1; a: deafen; "
+        "b: apply delete-id q 0 1; die a 7 none whole; a: reserve s q 0 9 0"
+    ),
+    "a set of one whose sync has failed, seen, and lost": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send r 1 5 0 + send q 1 5 0; "
+        "a: apply reserve t r 3 3 30000; trouble a EIO 0 1; a: send q 1 5 0; open a; "
+        "a: reserve s q 1 1 0; die a 0 all empty"
+    ),
 }
 
 
