@@ -1,0 +1,5 @@
+#!/bin/sh
+# Generates the stubs and builds the programs and the driver into build/.
+set -eu
+cd "$(dirname "$0")"
+exec make -s -j2 interop

@@ -1,0 +1,94 @@
+package spoolrack.example;
+
+import com.google.protobuf.Any;
+import com.google.protobuf.InvalidProtocolBufferException;
+import com.google.rpc.ErrorInfo;
+import com.google.rpc.RetryInfo;
+import io.grpc.Status;
+import io.grpc.StatusRuntimeException;
+import io.grpc.protobuf.StatusProto;
+import java.time.Duration;
+import java.util.Map;
+import spoolrack.v1.QueueOuterClass;
+
+/**
+ * Why a call failed, or one message of many: the same facts, from a gRPC status or from an answer.
+ *
+ * @param domain whose reason it is: "spoolrack" in a status, empty in an answer
+ * @param reason a stable name such as QUEUE_NOT_FOUND (docs/errors.md lists them); empty if no Spoolrack
+ *     server said it, as when there is no connection
+ * @param message for a person
+ * @param retryDelay how long the server asks to wait before a repetition; null if it says nothing of one
+ * @param metadata the facts of the message, for programs
+ */
+public record Failure(
+    Status.Code code,
+    String domain,
+    String reason,
+    String message,
+    Duration retryDelay,
+    Map<String, String> metadata) {
+
+  /** What a failed call carries in its status. */
+  public static Failure of(StatusRuntimeException error) {
+    Status status = error.getStatus();
+    String domain = "";
+    String reason = "";
+    Duration retryDelay = null;
+    Map<String, String> metadata = Map.of();
+    com.google.rpc.Status rich = StatusProto.fromThrowable(error);
+    if (rich != null) {
+      for (Any detail : rich.getDetailsList()) {
+        try {
+          if (detail.is(ErrorInfo.class)) {
+            ErrorInfo info = detail.unpack(ErrorInfo.class);
+            domain = info.getDomain();
+            reason = info.getReason();
+            metadata = info.getMetadataMap();
+          } else if (detail.is(RetryInfo.class)) {
+            retryDelay = duration(detail.unpack(RetryInfo.class).getRetryDelay());
+          }
+        } catch (InvalidProtocolBufferException garbled) {
+          throw new IllegalStateException("the server's status can't be read", garbled);
+        }
+      }
+    }
+    String description = status.getDescription();
+    return new Failure(
+        status.getCode(), domain, reason, description == null ? "" : description, retryDelay, metadata);
+  }
+
+  /** What the result of one message says. */
+  public static Failure of(QueueOuterClass.Error error) {
+    return new Failure(
+        Status.fromCodeValue(error.getCode()).getCode(),
+        "",
+        error.getReason(),
+        error.getMessage(),
+        error.hasRetryDelay() ? duration(error.getRetryDelay()) : null,
+        error.getMetadataMap());
+  }
+
+  /**
+   * Whether the same again may succeed. With a reason the server has decided that; without one, there was no
+   * answer: for a call that may be repeated, as all of these examples may, that is worth another try.
+   */
+  public boolean mayPass() {
+    if (!reason.isEmpty()) {
+      return retryDelay != null;
+    }
+    return switch (code) {
+      case UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED -> true;
+      default -> false;
+    };
+  }
+
+  @Override
+  public String toString() {
+    return (reason.isEmpty() ? code.toString() : code + " " + reason) + ": " + message;
+  }
+
+  private static Duration duration(com.google.protobuf.Duration duration) {
+    return Duration.ofSeconds(duration.getSeconds(), duration.getNanos());
+  }
+}

@@ -1,0 +1,94 @@
+// The client: the contract as @grpc/proto-loader reads it, a channel that suits it, and what a failure means.
+// Everything is camelCase, spans of time and moments are milliseconds, 64-bit numbers are Numbers.
+
+import { fileURLToPath } from 'node:url';
+
+import grpc from '@grpc/grpc-js';
+import protoLoader from '@grpc/proto-loader';
+import protobuf from 'protobufjs';
+
+const CHECKOUT = fileURLToPath(new URL('../../../', import.meta.url));
+const FOLDERS = [`${CHECKOUT}protos/`, `${CHECKOUT}client/examples/protos/`];
+const FORM = { longs: Number, defaults: true, oneofs: true };
+const definition = protoLoader.loadSync('spoolrack/v1/queue_service.proto', {
+  ...FORM,
+  includeDirs: FOLDERS,
+});
+const { QueueService } = grpc.loadPackageDefinition(definition).spoolrack.v1;
+
+const { UNAVAILABLE, RESOURCE_EXHAUSTED } = grpc.status;
+
+/** A client at `host:port`. It connects when it is used, and again whenever the connection breaks. */
+export function connect(address) {
+  return new QueueService(address, grpc.credentials.createInsecure(), {
+    // Bodies may have 64 MiB; gRPC's own limit is 4.
+    'grpc.max_receive_message_length': -1,
+    'grpc.max_send_message_length': -1,
+    // A server that comes back is found again soon.
+    'grpc.initial_reconnect_backoff_ms': 100,
+    'grpc.max_reconnect_backoff_ms': 2000,
+  });
+}
+
+/** One call without streams, as a promise. `options` may have a `deadline`. */
+export function ask(client, method, request, options = {}) {
+  return new Promise((resolve, reject) => {
+    client[method](request, options, (error, response) => (error ? reject(error) : resolve(response)));
+  });
+}
+
+// The types of the contract, for those who want one by its name.
+export const types = new protobuf.Root();
+types.resolvePath = (origin, target) =>
+  target.startsWith('spoolrack/') ? `${FOLDERS[0]}${target}` : `${FOLDERS[1]}${target}`;
+types.loadSync(['spoolrack/v1/queue_service.proto', 'google/rpc/status.proto', 'google/rpc/error_details.proto']);
+const Status = types.lookupType('google.rpc.Status');
+const ErrorInfo = types.lookupType('google.rpc.ErrorInfo');
+const RetryInfo = types.lookupType('google.rpc.RetryInfo');
+
+/** What a failed call says: `{code, message, domain, reason, metadata, retryMs}`. */
+export function failureOf(error) {
+  const [details] = error.metadata?.get('grpc-status-details-bin') ?? [];
+  return { ...readStatus(details ?? Buffer.alloc(0)), code: error.code, message: error.details };
+}
+
+/** The same from the bytes of a `google.rpc.Status`. */
+export function readStatus(bytes) {
+  const status = Status.decode(bytes);
+  const failure = { code: status.code, message: status.message, domain: '', reason: '', metadata: {}, retryMs: null };
+  for (const { type_url: url, value } of status.details) {
+    if (url.endsWith('/google.rpc.ErrorInfo')) {
+      const { domain, reason, metadata } = ErrorInfo.decode(value);
+      Object.assign(failure, { domain, reason, metadata });
+    } else if (url.endsWith('/google.rpc.RetryInfo')) {
+      failure.retryMs = millisOf(RetryInfo.toObject(RetryInfo.decode(value), FORM).retryDelay);
+    }
+  }
+  return failure;
+}
+
+/** The same of one message of many, from the `Error` in its result. */
+export function failureIn({ code, message, reason, metadata, retryDelay }) {
+  return { code, message, domain: '', reason, metadata, retryMs: millisOf(retryDelay) };
+}
+
+/** Whether the same request may succeed later: the server is away, or it said when to try again. */
+export function isRetryable({ code, retryMs }) {
+  return code === UNAVAILABLE || (code === RESOURCE_EXHAUSTED && retryMs !== null);
+}
+
+/** How long to wait before the next try: longer each time, and never less than the server asked for. */
+export function pause(tries, { retryMs }) {
+  const millis = Math.random() * Math.min(2000, 100 * 2 ** tries);
+  return new Promise((resolve) => setTimeout(resolve, Math.max(millis, retryMs ?? 0)));
+}
+
+/** A `Duration` of so many milliseconds. */
+export function durationOf(millis) {
+  return { seconds: Math.floor(millis / 1000), nanos: (millis % 1000) * 1e6 };
+}
+
+/** The milliseconds of a `Duration` or a `Timestamp`; null for one that is absent. */
+export function millisOf(time) {
+  return time ? time.seconds * 1000 + Math.floor(time.nanos / 1e6) : null;
+}

@@ -1,0 +1,206 @@
+"""Streams, credits, deadlines and cancellation mean the same in each language."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import spoolrack
+from interop_driver import STUCK, Driver, Stream, outgoing, raw
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
+
+CANCELLED: Final = 1
+DEADLINE_EXCEEDED: Final = 4
+NOT_FOUND: Final = 5
+CREDITS: Final = 7
+LONG_MS: Final = 600_000
+
+
+@contextmanager
+def most_leased(stub: QueueServiceStub, queue: str) -> Iterator[list[int]]:
+    """How many messages were leased at once, as the server counts them all the time meanwhile."""
+    most, over = [0], threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            counts = stub.GetQueue(rpc.GetQueueRequest(name=queue)).queue.counts
+            most[0] = max(most[0], counts.leased)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield most
+    finally:
+        over.set()
+        looking.join(STUCK)
+
+
+def end_of(driver: Driver, stream: Stream, name: str) -> int:
+    """The code with which a stream ends that is cancelled."""
+    driver.do("cancel", stream=name)
+    end, _ = stream.ended()
+    assert end.reason == ""
+    return end.code
+
+
+def test_a_stream_never_holds_more_than_its_credits_and_brings_all_in_order(
+    driver: Driver, queue: spoolrack.Queue, stub: QueueServiceStub, name: str
+) -> None:
+    bodies = [b"%d" % n for n in range(150)]
+    queue.send_many(bodies)
+    got: list[bytes] = []
+
+    with most_leased(stub, queue.name) as most:
+        stream = driver.stream(name, queue.name, max_in_flight=CREDITS)
+        held = stream.take(CREDITS)
+        # All credits are out: the server leases nothing more, however often it is asked.
+        for _ in range(20):
+            assert stub.GetQueue(rpc.GetQueueRequest(name=queue.name)).queue.counts.leased == CREDITS
+        while True:
+            got += [raw(message["body"]) for message in held]
+            assert all(
+                result == {}
+                for result in driver.change(
+                    "delete", queue.name, [message["receipt"] for message in held]
+                )
+            )
+            if len(got) == len(bodies):
+                break
+            held = stream.take(1)
+            assert len(held) <= CREDITS
+
+    assert got == bodies
+    assert most[0] == CREDITS
+    assert end_of(driver, stream, name) == CANCELLED
+
+
+def test_a_release_gives_the_credit_back_and_the_message_comes_again(
+    driver: Driver, queue: spoolrack.Queue, name: str
+) -> None:
+    queue.send_many([b"1", b"2"])
+    stream = driver.stream(name, queue.name, max_in_flight=1)
+    (one,) = stream.take(1)
+
+    driver.change("release", queue.name, [one["receipt"]])
+
+    (again,) = stream.take(1)
+    assert (again["id"], again["receive_count"]) == (one["id"], 2)
+    driver.change("delete", queue.name, [again["receipt"]])
+    (two,) = stream.take(1)
+    assert raw(two["body"]) == b"2"
+    assert end_of(driver, stream, name) == CANCELLED
+
+
+def test_a_stream_brings_what_python_sends_while_it_waits(
+    driver: Driver, queue: spoolrack.Queue, name: str
+) -> None:
+    stream = driver.stream(name, queue.name)
+    for n in range(10):
+        queue.send(b"%d" % n, attributes={"n": str(n)})
+        (message,) = stream.take(1)
+        assert raw(message["body"]) == b"%d" % n
+        assert message["attributes"] == {"n": {"text": str(n)}}
+    assert end_of(driver, stream, name) == CANCELLED
+
+
+def test_what_comes_after_a_cancellation_is_not_leased_to_the_stream_that_is_gone(
+    driver: Driver, queue: spoolrack.Queue, name: str
+) -> None:
+    stream = driver.stream(name, queue.name)
+    assert end_of(driver, stream, name) == CANCELLED
+
+    driver.send(queue.name, [outgoing(b"for somebody else")])
+
+    # What the server has leased before it heard of the cancellation comes back at once.
+    (message,) = queue.receive(wait=60)
+    assert message.receive_count == 1
+
+
+def test_leases_that_are_released_at_a_cancellation_in_mid_stream_come_back_at_once(
+    driver: Driver, queue: spoolrack.Queue, name: str
+) -> None:
+    queue.send_many([b"%d" % n for n in range(10)])
+    stream = driver.stream(name, queue.name, max_in_flight=4, visibility_ms=LONG_MS)
+    held = stream.take(4)
+
+    assert end_of(driver, stream, name) == CANCELLED
+    driver.change("release", queue.name, [message["receipt"] for message in held])
+
+    received = queue.receive(10, wait=60)
+    assert [message.body for message in received] == [b"%d" % n for n in range(10)]
+    assert [message.receive_count for message in received] == [2] * 4 + [1] * 6
+
+
+def test_what_no_transport_took_of_a_cancelled_stream_comes_back_without_the_language(
+    driver: Driver, queue: spoolrack.Queue, stub: QueueServiceStub, name: str
+) -> None:
+    size, count = 1 << 20, 48
+    queue.send_many([bytes(size)] * count)
+    stream = driver.stream(name, queue.name, max_in_flight=count, visibility_ms=2_000)
+    first = stream.take(1)
+
+    driver.do("cancel", stream=name)
+    end, rest = stream.ended()
+    assert end.code == CANCELLED
+
+    driver.change("release", queue.name, [message["receipt"] for message in first + rest])
+    # Frames may have been on their way: those come back when they are due, and none is lost.
+    found: set[str] = set()
+    while len(found) < count:
+        found |= {
+            message.id for message in queue.receive(count, wait=60, visibility_timeout=LONG_MS / 1000)
+        }
+    assert stub.GetQueue(rpc.GetQueueRequest(name=queue.name)).queue.counts.leased == count
+
+
+def test_a_long_poll_ends_empty_when_its_wait_is_over_and_at_once_with_a_message(
+    driver: Driver, queue: spoolrack.Queue
+) -> None:
+    assert driver.receive(queue.name, wait_ms=30) == []
+
+    polled = driver.begin("receive", queue=queue.name, max=5, wait_ms=LONG_MS)
+    queue.send(b"now")
+
+    (message,) = polled.result(STUCK)["messages"]
+    assert raw(message["body"]) == b"now"
+
+
+def test_a_long_poll_that_exceeds_its_deadline_says_so_and_leases_nothing_any_more(
+    driver: Driver, queue: spoolrack.Queue
+) -> None:
+    refused = driver.refused(lambda: driver.receive(queue.name, wait_ms=LONG_MS, timeout_ms=250))
+
+    assert (refused.code, refused.reason) == (DEADLINE_EXCEEDED, "")
+    # Over the connection on which the server hears that nobody waits any more.
+    driver.send(queue.name, [outgoing(b"for somebody else")])
+    (message,) = queue.receive(wait=60)
+    assert message.receive_count == 1
+
+
+def test_a_stream_that_exceeds_its_deadline_says_so(
+    driver: Driver, queue: spoolrack.Queue, name: str
+) -> None:
+    stream = driver.stream(name, queue.name, timeout_ms=500)
+
+    end, messages = stream.ended()
+
+    assert (end.code, messages) == (DEADLINE_EXCEEDED, [])
+
+
+def test_a_stream_that_is_refused_says_why_at_its_end(driver: Driver, name: str) -> None:
+    end, messages = driver.stream(name, f"{name}-missing").ended()
+
+    assert (end.code, end.reason, messages) == (NOT_FOUND, "QUEUE_NOT_FOUND", [])
+    assert end.metadata == {"queue": f"{name}-missing"}
+
+
+def test_requests_run_side_by_side_on_one_connection(driver: Driver, queue: spoolrack.Queue) -> None:
+    polls = [driver.begin("receive", queue=queue.name, wait_ms=LONG_MS) for _ in range(20)]
+
+    driver.send(queue.name, [outgoing(b"%d" % n) for n in range(20)])
+
+    bodies = {raw(poll.result(STUCK)["messages"][0]["body"]) for poll in polls}
+    assert bodies == {b"%d" % n for n in range(20)}

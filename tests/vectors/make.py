@@ -1,0 +1,53 @@
+"""Makes the golden vectors, or says which of them the implementation disagrees with.
+
+    .venv/bin/python tests/vectors/make.py            writes messages.json, statuses.json and names.json
+    .venv/bin/python tests/vectors/make.py --check    compares, and exits with 1 if they differ
+
+They are made by this implementation and kept in the repository, so that a change of what is on the wire
+or on disk is seen as what it is, and so that another implementation can prove itself: README.md.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import message_vectors
+import name_vectors
+import status_vectors
+
+HERE: Final = Path(__file__).parent
+
+
+def made() -> dict[str, str]:
+    """The text of each file, by its name."""
+    return {
+        "messages.json": _text({"vectors": message_vectors.vectors()}),
+        "statuses.json": _text({"vectors": status_vectors.vectors()}),
+        "names.json": _text(name_vectors.vectors()),
+    }
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+
+
+def main() -> int:
+    texts = made()
+    if sys.argv[1:] == ["--check"]:
+        differing = [name for name, text in texts.items() if (HERE / name).read_text() != text]
+        for name in differing:
+            print(f"make.py: {name} is not what this implementation says", file=sys.stderr)
+        return 1 if differing else 0
+    if sys.argv[1:]:
+        print("usage: make.py [--check]", file=sys.stderr)
+        return 2
+    for name, text in texts.items():
+        (HERE / name).write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
