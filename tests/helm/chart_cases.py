@@ -1,0 +1,202 @@
+"""The values that the chart is rendered with, by a name that says what is special about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Values = dict[str, Any]
+
+TLS: Values = {"tls": {"secretName": "spoolrack-tls"}}
+CERT_MANAGER: Values = {
+    "tls": {"certManager": {"enabled": True, "issuerRef": {"name": "ca", "kind": "ClusterIssuer"}}}
+}
+TOKENS = f"worker sha256:{'0' * 64}\nscraper sha256:{'1' * 64}\n"
+PERMISSIONS = "worker send,receive jobs*\nscraper monitor *\n"
+PEERS: Values = {"replicas": 2, "persistence": {"accessMode": "ReadWriteMany", "storageClass": "nfs"}}
+QUEUES: Values = {
+    "jobs": {
+        "visibilityTimeout": "5m",
+        "deliveryDelay": "1s",
+        "maxReceives": 5,
+        "deadLetterQueue": "jobs.failed",
+        "retention": "14d",
+        "maxMessages": 1_000_000,
+        "maxBytes": "1G",
+        "maxMessageSize": 65_536,
+        "leaseDurability": "relaxed",
+        "deduplicationWindow": 60,
+    },
+    "jobs.failed": {},
+    "mail": None,
+}
+EVERYTHING: Values = {
+    **PEERS,
+    "tls": {
+        "secretName": "spoolrack-tls",
+        "clientCA": {"secretName": "clients", "key": "bundle.crt"},
+    },
+    "nameOverride": "spool",
+    "commonLabels": {"team": "messaging"},
+    "image": {"repository": "registry.example/spoolrack", "digest": f"sha256:{'a' * 64}"},
+    "imagePullSecrets": [{"name": "registry"}],
+    "access": {"tokens": TOKENS, "permissions": PERMISSIONS},
+    "client": {"tokenSecret": {"name": "client-token"}, "tlsSecretName": "client-tls"},
+    "server": {"processes": 2, "workers": 64, "traces": "http://collector.observability:4317"},
+    "queues": QUEUES,
+    "service": {
+        "type": "LoadBalancer",
+        "grpcPort": 443,
+        "httpPort": 8443,
+        "grpcNodePort": 30443,
+        "annotations": {"example.com/internal": "true"},
+        "loadBalancerClass": "example.com/lb",
+        "loadBalancerSourceRanges": ["10.0.0.0/8"],
+        "externalTrafficPolicy": "Local",
+    },
+    "ingress": {
+        "enabled": True,
+        "className": "nginx",
+        "hosts": ["queues.example.com"],
+        "tls": [{"secretName": "front", "hosts": ["queues.example.com"]}],
+        "annotations": {"nginx.ingress.kubernetes.io/backend-protocol": "HTTPS"},
+    },
+    "networkPolicy": {
+        "from": [{"namespaceSelector": {"matchLabels": {"uses": "queues"}}}],
+        "httpFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+        "extraIngress": [{"from": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}],
+        "extraEgress": [{"to": [{"ipBlock": {"cidr": "10.2.0.0/16"}}]}],
+    },
+    "podDisruptionBudget": {"maxUnavailable": "50%"},
+    "antiAffinity": "required",
+    "nodeSelector": {"disk": "fast"},
+    "tolerations": [{"key": "queues", "operator": "Exists", "effect": "NoSchedule"}],
+    "priorityClassName": "important",
+    "runtimeClassName": "gvisor",
+    "resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"memory": "4Gi"}},
+    "serviceAccount": {"name": "queues", "annotations": {"example.com/role": "none"}},
+    "podAnnotations": {"example.com/a": "b"},
+    "podLabels": {"example.com/tier": "storage"},
+    "annotations": {"example.com/owner": "messaging"},
+    "extraArgs": ["--no-reaper"],
+    "extraEnv": [{"name": "TZ", "value": "UTC"}],
+    "extraEnvFrom": [{"configMapRef": {"name": "more"}}],
+    "extraVolumes": [{"name": "scratch", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+    "extraContainers": [
+        {
+            "name": "beside",
+            "image": "example/beside:1",
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        }
+    ],
+    "initContainers": [
+        {
+            "name": "before",
+            "image": "example/before:1",
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        }
+    ],
+    "serviceMonitor": {
+        "enabled": True,
+        "labels": {"release": "prometheus"},
+        "relabelings": [{"action": "labeldrop", "regex": "endpoint"}],
+        "metricRelabelings": [{"action": "labeldrop", "regex": "code"}],
+        "tokenSecret": {"name": "scraper"},
+    },
+    "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+    "grafanaDashboard": {"enabled": True, "annotations": {"grafana_folder": "Queues"}},
+}
+
+CASES: dict[str, Values] = {
+    "insecure": {"insecure": True},
+    "tls from a secret": TLS,
+    "tls of a public ca": {"tls": {"secretName": "spoolrack-tls", "caKey": ""}},
+    "tls from cert-manager": CERT_MANAGER,
+    "more names in the certificate": {
+        "tls": {
+            "certManager": {
+                "enabled": True,
+                "issuerRef": {"name": "ca"},
+                "dnsNames": ["queues.example.com"],
+            }
+        }
+    },
+    "mutual tls": {
+        "tls": {"secretName": "spoolrack-tls", "clientCA": {"secretName": "clients"}},
+        "client": {"tlsSecretName": "client-tls"},
+    },
+    "tokens": {**TLS, "access": {"tokens": TOKENS}},
+    "tokens and permissions": {
+        **TLS,
+        "access": {"tokens": TOKENS, "permissions": PERMISSIONS},
+        "client": {"tokenSecret": {"name": "client-token", "key": "value"}},
+    },
+    "tokens without a restart": {
+        **TLS,
+        "access": {"tokens": TOKENS, "restartOnChange": False},
+    },
+    "access of one's own": {
+        **TLS,
+        "access": {"existingSecret": {"name": "mine", "tokensKey": "t", "permissionsKey": "p"}},
+    },
+    "tokens of one's own alone": {
+        **TLS,
+        "access": {"existingSecret": {"name": "mine", "permissionsKey": ""}},
+    },
+    "two peers": {**TLS, **PEERS},
+    "three peers without a choice": {
+        **TLS,
+        "replicas": 3,
+        "persistence": {"accessMode": "ReadWriteMany", "existingClaim": "shared"},
+        "server": {"peers": 0},
+        "antiAffinity": "none",
+    },
+    "several processes": {**TLS, "server": {"processes": 4, "logFormat": "logfmt"}},
+    "no drain": {**TLS, "drain": {"delaySeconds": 0, "graceSeconds": 1}},
+    "a long drain": {**TLS, "drain": {"delaySeconds": 15, "graceSeconds": 600}},
+    "a larger volume": {**TLS, "persistence": {"size": "100Gi", "annotations": {"a": "b"}}},
+    "a claim from a snapshot": {
+        **TLS,
+        "persistence": {
+            "dataSource": {
+                "name": "last-night",
+                "kind": "VolumeSnapshot",
+                "apiGroup": "snapshot.storage.k8s.io",
+            }
+        },
+    },
+    "a claim of one's own": {**TLS, "persistence": {"existingClaim": "mine"}},
+    "a claim that goes": {**TLS, "persistence": {"keep": False, "accessMode": "ReadWriteOncePod"}},
+    "no volume": {"insecure": True, "persistence": {"enabled": False}},
+    "queues": {**TLS, "queues": QUEUES},
+    "a node's port": {
+        **TLS,
+        "service": {"type": "NodePort", "grpcNodePort": 30051, "httpNodePort": 30080},
+    },
+    "no network policy": {**TLS, "networkPolicy": {"enabled": False}},
+    "traces": {**TLS, "server": {"traces": "https://collector.example.com"}},
+    "no budget": {**TLS, "podDisruptionBudget": {"enabled": False}},
+    "an address of ipv6": {**TLS, "server": {"listen": "::"}},
+    "a user of the cluster's choice": {
+        **TLS,
+        "security": {"runAsUser": None, "runAsGroup": None, "fsGroup": None},
+    },
+    "somebody else's account": {**TLS, "serviceAccount": {"create": False}},
+    "placed by hand": {
+        **TLS,
+        **PEERS,
+        "affinity": {"nodeAffinity": {}},
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
+        ],
+    },
+    "watched": {
+        **TLS,
+        "client": {"tokenSecret": {"name": "client-token"}},
+        "serviceMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True},
+        "grafanaDashboard": {"enabled": True},
+    },
+    "watched without tls": {"insecure": True, "serviceMonitor": {"enabled": True}},
+    "everything": EVERYTHING,
+}

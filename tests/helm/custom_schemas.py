@@ -1,0 +1,121 @@
+"""Schemas of the objects that are not Kubernetes' own: as much of cert-manager's and the Prometheus
+operator's as the chart uses, written from their references (cert-manager.io/v1 and
+monitoring.coreos.com/v1).
+
+A field that is not listed is refused, so that a slip of the pen in a template is found; that the
+operators themselves take the objects is not shown.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Schema = dict[str, Any]
+TEXT: Schema = {"type": "string", "minLength": 1}
+TEXTS: Schema = {"type": "array", "items": TEXT, "minItems": 1}
+LABELS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+def exactly(required: str = "", **properties: Schema) -> Schema:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": required.split(),
+        "properties": properties,
+    }
+
+
+def custom(kind: str, version: str, spec: Schema) -> Schema:
+    metadata = exactly("name namespace", name=TEXT, namespace=TEXT, labels=LABELS, annotations=LABELS)
+    return exactly(
+        "apiVersion kind metadata spec",
+        apiVersion={"const": version},
+        kind={"const": kind},
+        metadata=metadata,
+        spec=spec,
+    )
+
+
+SPAN: Schema = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h|d|w|y))+$"}
+SELECTOR = exactly("name key", name=TEXT, key=TEXT)
+RELABEL = exactly(
+    action=TEXT,
+    regex={"type": "string"},
+    sourceLabels=TEXTS,
+    targetLabel=TEXT,
+    replacement={"type": "string"},
+    separator={"type": "string"},
+    modulus={"type": "integer"},
+)
+RULE = exactly(
+    "expr",
+    alert=TEXT,
+    record=TEXT,
+    expr={"type": ["string", "integer"]},
+    **{"for": SPAN, "keep_firing_for": SPAN, "labels": LABELS, "annotations": LABELS},
+)
+
+SCHEMAS: dict[tuple[str, str], Schema] = {
+    ("Certificate", "cert-manager.io/v1"): custom(
+        "Certificate",
+        "cert-manager.io/v1",
+        exactly(
+            "secretName issuerRef dnsNames",
+            secretName=TEXT,
+            duration={"type": "string", "pattern": "^([0-9]+(h|m|s))+$"},
+            renewBefore={"type": "string", "pattern": "^([0-9]+(h|m|s))+$"},
+            privateKey=exactly(
+                algorithm={"enum": ["RSA", "ECDSA", "Ed25519"]},
+                size={"type": "integer"},
+                rotationPolicy={"enum": ["Never", "Always"]},
+            ),
+            usages={"type": "array", "items": {"enum": ["digital signature", "server auth"]}},
+            issuerRef=exactly("name", name=TEXT, kind=TEXT, group=TEXT),
+            dnsNames=TEXTS,
+        ),
+    ),
+    ("ServiceMonitor", "monitoring.coreos.com/v1"): custom(
+        "ServiceMonitor",
+        "monitoring.coreos.com/v1",
+        exactly(
+            "selector endpoints",
+            selector=exactly(matchLabels=LABELS),
+            namespaceSelector=exactly(matchNames=TEXTS),
+            endpoints={
+                "type": "array",
+                "items": exactly(
+                    port=TEXT,
+                    path=TEXT,
+                    scheme={"enum": ["http", "https"]},
+                    interval=SPAN,
+                    scrapeTimeout=SPAN,
+                    authorization=exactly(type=TEXT, credentials=SELECTOR),
+                    tlsConfig=exactly(
+                        serverName=TEXT,
+                        ca=exactly(secret=SELECTOR),
+                        cert=exactly(secret=SELECTOR),
+                        keySecret=SELECTOR,
+                    ),
+                    relabelings={"type": "array", "items": RELABEL},
+                    metricRelabelings={"type": "array", "items": RELABEL},
+                ),
+            },
+        ),
+    ),
+    ("PrometheusRule", "monitoring.coreos.com/v1"): custom(
+        "PrometheusRule",
+        "monitoring.coreos.com/v1",
+        exactly(
+            "groups",
+            groups={
+                "type": "array",
+                "items": exactly(
+                    "name rules",
+                    name=TEXT,
+                    interval=SPAN,
+                    rules={"type": "array", "items": RULE},
+                ),
+            },
+        ),
+    ),
+}

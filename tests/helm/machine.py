@@ -1,0 +1,230 @@
+"""Runs what a rendered pod would run as processes of this machine, and asks what a kubelet would ask.
+
+Commands, arguments, variables, probes and files come from the rendered objects. Three things are
+mapped, and nothing else: paths of the image and of mounts to folders, ports to free ones at loopback,
+and the service's name to the pod behind it.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from chart_rig import Object, Rendered, container
+
+STUCK = 60.0
+LOOKS = 3_000
+PROGRAMS = {
+    "/opt/spoolrack/bin/spoolrack": [sys.executable, "-m", "spoolrack_server"],
+    "/opt/spoolrack/bin/python": [sys.executable],
+}
+Secrets = Mapping[str, Mapping[str, bytes]]
+
+
+@dataclass
+class Machine:
+    """A node, with the secrets of its cluster."""
+
+    folder: Path
+    release: Rendered
+    secrets: dict[str, dict[str, bytes]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for each in self.release.all("Secret"):
+            values = {key: base64.b64decode(value) for key, value in each["data"].items()}
+            self.secrets[each["metadata"]["name"]] = values
+
+    def pod(self, name: str, spec: Object, behind: Pod | None = None) -> Pod:
+        """A pod on this node; `behind` is the one that the service's name leads to."""
+        return Pod(self, name, spec, behind)
+
+    def volume(self, volume: Object, pod: Path) -> Path:
+        """The folder of a volume, with what the kubelet puts there."""
+        if "persistentVolumeClaim" in volume:
+            folder = self.folder / "claims" / volume["persistentVolumeClaim"]["claimName"]
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o2775)
+            (folder / "lost+found").mkdir(mode=0o700, exist_ok=True)  # As every new ext4 has it.
+            return folder
+        folder = pod / "volumes" / volume["name"]
+        folder.mkdir(parents=True)
+        if "emptyDir" in volume:
+            folder.chmod(0o2777)
+        elif "secret" in volume:
+            secret = self.secrets[volume["secret"]["secretName"]]
+            files = {item["path"]: secret[item["key"]] for item in volume["secret"]["items"]}
+            project(folder, files, volume["secret"]["defaultMode"])
+        elif "configMap" in volume:
+            found = self.release.one("ConfigMap", volume["configMap"]["name"])
+            files = {name: text.encode() for name, text in found["data"].items()}
+            project(folder, files, 0o644)
+        else:
+            raise AssertionError(f"this machine can't mount {volume}")
+        return folder
+
+
+def project(folder: Path, files: Mapping[str, bytes], mode: int) -> None:
+    """Put files there as the kubelet does: links, through one link that is exchanged as a whole."""
+    version = folder / f"..version-{len(list(folder.iterdir()))}"
+    version.mkdir()
+    for name, content in files.items():
+        (version / name).write_bytes(content)
+        (version / name).chmod(mode)
+        if not (folder / name).is_symlink():
+            (folder / name).symlink_to(f"..data/{name}")
+    (folder / "..new").symlink_to(version.name)
+    (folder / "..new").rename(folder / "..data")
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Pod:
+    """The one container of ours in it."""
+
+    def __init__(self, machine: Machine, name: str, spec: Object, behind: Pod | None) -> None:
+        self.spec = spec
+        self.container = container(spec)
+        self._release = machine.release
+        self._behind = behind
+        self._folder = machine.folder / "pods" / name
+        self._folder.mkdir(parents=True)
+        volumes = {each["name"]: machine.volume(each, self._folder) for each in spec.get("volumes", ())}
+        self._mounts = {
+            each["mountPath"]: volumes[each["name"]] for each in self.container.get("volumeMounts", ())
+        }
+        ports = self.container.get("ports", ())
+        self.ports = {each["name"]: free_port() for each in ports}
+        self._mapped = {each["containerPort"]: self.ports[each["name"]] for each in ports}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def local(self, text: str) -> str:
+        """What a word of the pod is on this machine."""
+        for path, folder in self._mounts.items():
+            text = re.sub(rf"(^|=){re.escape(path)}(?=/|$)", rf"\g<1>{folder}", text)
+        listens = re.fullmatch(r"(--\w+)=0\.0\.0\.0:(\d+)", text)
+        if listens is not None:
+            return f"{listens[1]}=127.0.0.1:{self._mapped[int(listens[2])]}"
+        reaches = re.fullmatch(r"(grpcs?)://([^:/]+):(\d+)", text)
+        if reaches is not None and self._behind is not None:
+            port = self._behind.port_of_service(reaches[2], int(reaches[3]))
+            return f"{reaches[1]}://127.0.0.1:{port}"
+        return text
+
+    def port_of_service(self, host: str, port: int) -> int:
+        """Where a client comes out that goes to a service of the release."""
+        name, namespace, *rest = host.split(".")
+        (service,) = [each for each in self._release.all("Service") if each["metadata"]["name"] == name]
+        assert (service["metadata"]["namespace"], rest) == (namespace, ["svc"])
+        (target,) = [each["targetPort"] for each in service["spec"]["ports"] if each["port"] == port]
+        return self.ports[target]
+
+    def words(self, command: list[str]) -> list[str]:
+        return [*PROGRAMS[command[0]], *map(self.local, command[1:])]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("SPOOLRACK_")}
+        ours = {each["name"]: self.local(each["value"]) for each in self.container.get("env", ())}
+        return kept | ours
+
+    def path(self, path: str) -> Path:
+        return Path(self.local(path))
+
+    def run(self) -> subprocess.CompletedProcess[str]:
+        """To its end, as a job's pod."""
+        return subprocess.run(
+            self.words([*self.container["command"], *self.container["args"]]),
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=STUCK,
+            check=False,
+        )
+
+    def start(self) -> None:
+        with open(self._folder / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                self.words([*self.container["command"], *self.container["args"]]),
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    @property
+    def log(self) -> str:
+        return (self._folder / "log").read_text()
+
+    def asks(self, probe: str) -> int | None:
+        """The status with which a probe is answered; None if nobody does."""
+        get = self.container[probe]["httpGet"]
+        assert get["scheme"] == "HTTP"
+        seconds = self.container[probe]["timeoutSeconds"]
+        connection = http.client.HTTPConnection("127.0.0.1", self.ports[get["port"]], timeout=seconds)
+        try:
+            connection.request("GET", get["path"])
+            return connection.getresponse().status
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+
+    def becomes_ready(self) -> None:
+        """Ask as the kubelet does: liveness and readiness only once it has started."""
+        pause = threading.Event()
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            for _ in range(LOOKS):
+                if self.asks(probe) == http.client.OK:
+                    break
+                assert self.process is not None
+                assert self.process.poll() is None, self.log
+                pause.wait(0.02)
+            else:
+                raise AssertionError(f"the {probe} never succeeds:\n{self.log}")
+
+    def run_pre_stop(self) -> subprocess.Popen[bytes]:
+        command = self.container["lifecycle"]["preStop"]["exec"]["command"]
+        return subprocess.Popen(self.words(command), env=self.environment)
+
+    def terminate(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+
+    def ended(self, within: float) -> int:
+        assert self.process is not None
+        return self.process.wait(within)
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+@contextmanager
+def serving(*pods: Pod) -> Iterator[None]:
+    """Pods of servers that are ready; killed at the end, if they haven't ended."""
+    try:
+        for pod in pods:
+            pod.start()
+        for pod in pods:
+            pod.becomes_ready()
+        yield
+    finally:
+        for pod in pods:
+            pod.kill()
