@@ -1,0 +1,109 @@
+"""What the dashboard changes: messages deleted, queues purged, stages, reservations, redrives.
+
+Each change says in its body what it is about, goes through `Permits.change`, and takes the permission
+that the same change takes over gRPC. It is answered once it is on stable media, as everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+from spoolrack_store.model import redriving
+from spoolrack_store.model.errors import InvalidRequest
+from spoolrack_store.model.operations import ById, Delete, Purge
+from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
+from spoolrack_store.model.reservations import MAX_SEQ, Release
+from spoolrack_store.model.staging import Abort
+
+from .. import convert
+from ..access.permissions import Permission
+from ..gateway.asking import Asking
+from ..status import INTERNAL, failure_of
+from . import shapes
+from .looking import PRIVATE
+from .permits import Permits, text, texts, whole
+
+MAX_NAME: Final = 80
+"""Characters of a stage's or a stream's name."""
+MOST_DELETED: Final = 1_000
+
+
+class Changing:
+    """Lives in one event loop."""
+
+    def __init__(self, asking: Asking, permits: Permits) -> None:
+        self._asking = asking
+        self._permits = permits
+
+    async def delete_messages(self, request: web.Request) -> web.StreamResponse:
+        asked = await self._permits.change(request)
+        queue = convert.queue_name(text(asked, "queue"))
+        self._permits.require(request, Permission.RECEIVE, queue)
+        ids = [convert.message_id(id) for id in texts(asked, "ids", most=MOST_DELETED)]
+        results = await self._asking.ask(Delete(queue=queue, targets=[ById(id) for id in ids]))
+        failures = [
+            {"id": id, "message": (failure_of(error) or INTERNAL).message}
+            for id, error in zip(ids, results, strict=True)
+            if error is not None
+        ]
+        return _answer({"deleted": len(ids) - len(failures), "failures": failures})
+
+    async def purge(self, request: web.Request) -> web.StreamResponse:
+        asked = await self._permits.change(request)
+        queue = convert.queue_name(text(asked, "queue"))
+        self._permits.require(request, Permission.MANAGE, queue)
+        if text(asked, "confirm", "") != queue:
+            raise InvalidRequest(
+                what="confirm", value=asked.get("confirm"), rule=f"must be the queue's name, {queue}"
+            )
+        return _answer({"deleted": await self._asking.ask(Purge(queue=queue))})
+
+    async def abort_stage(self, request: web.Request) -> web.StreamResponse:
+        asked = await self._permits.change(request)
+        name = convert.word(text(asked, "stage"), "stage", most=MAX_NAME)
+        allowed = self._permits.queues_for(request, Permission.SEND)
+        return _answer({"deleted": await self._asking.ask(Abort(stage=name, allowed=allowed))})
+
+    async def release_reservation(self, request: web.Request) -> web.StreamResponse:
+        asked = await self._permits.change(request)
+        stream = convert.word(text(asked, "stream"), "stream", most=MAX_NAME)
+        seq = _seq(text(asked, "seq"))
+        allowed = self._permits.queues_for(request, Permission.RECEIVE)
+        await self._asking.ask(Release(stream=stream, seq=seq, allowed=allowed))
+        return _answer({})
+
+    async def start_redrive(self, request: web.Request) -> web.StreamResponse:
+        asked = await self._permits.change(request)
+        queue = convert.queue_name(text(asked, "queue"))
+        destination, source = text(asked, "destination", ""), text(asked, "source_queue", "")
+        self._permits.require(request, Permission.MANAGE, queue)
+        if destination:
+            self._permits.require(request, Permission.SEND, convert.queue_name(destination))
+        started = await self._asking.ask(
+            StartRedrive(
+                queue=queue,
+                destination=destination,
+                source_queue=source and convert.queue_name(source),
+                ids=[convert.message_id(id) for id in texts(asked, "ids", most=redriving.MAX_SELECTED)],
+                rate=convert.place(whole(asked, "rate"), "rate", most=redriving.MAX_RATE),
+            )
+        )
+        return _answer({"redrive": shapes.redrive(started)})
+
+    async def cancel_redrive(self, request: web.Request) -> web.StreamResponse:
+        asked = await self._permits.change(request)
+        id = convert.message_id(text(asked, "id"))
+        redrive = await self._asking.look(self._asking.store.redrive, id)
+        self._permits.require(request, Permission.MANAGE, redrive.queue)
+        return _answer({"redrive": shapes.redrive(await self._asking.ask(CancelRedrive(id=id)))})
+
+
+def _seq(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= MAX_SEQ):
+        raise InvalidRequest(what="seq", value=text, rule=f"must be from 0 to {MAX_SEQ}")
+    return int(text)
+
+
+def _answer(content: dict[str, object]) -> web.Response:
+    return web.json_response(content, headers=PRIVATE)

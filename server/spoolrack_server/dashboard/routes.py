@@ -1,0 +1,49 @@
+"""Which method of which path of the dashboard is answered by whom: the one list.
+
+The JSON is the dashboard's own and changes with it: programs use `/{queue}` and gRPC, and that is why
+none of this is in `/-/openapi.json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spoolrack_store.model.clock import Clock
+
+from ..gateway.asking import Asking
+from ..gateway.routes import Route
+from ..health import Health
+from .assets import Assets
+from .changing import Changing
+from .looking import Looking
+from .permits import Permits
+
+
+def dashboard_routes(asking: Asking, health: Health, clock: Clock) -> Sequence[Route]:
+    permits = Permits(asking)
+    assets, changing = Assets(), Changing(asking, permits)
+    looking = Looking(asking, permits, health, clock)
+    # Who drains, or has failed, is looked at all the more. The page itself asks for a token, if it
+    # takes one to get more than its files; what may be seen and done, each endpoint asks by queue.
+    return (
+        Route("GET", "/-/dashboard", assets.page, is_page=True, is_open=True),
+        Route("HEAD", "/-/dashboard", assets.page, is_page=True, is_open=True),
+        Route("GET", "/-/dashboard/", assets.moved, is_page=True, is_open=True),
+        Route("GET", "/-/dashboard/{asset:.+}", assets.asset, is_page=True, is_open=True),
+        Route("HEAD", "/-/dashboard/{asset:.+}", assets.asset, is_page=True, is_open=True),
+        Route("GET", "/-/api/server", looking.server, is_page=True),
+        Route("GET", "/-/api/queues", looking.queues, is_page=True),
+        Route("GET", "/-/api/ages", looking.ages, is_page=True),
+        Route("GET", "/-/api/queues/{queue}", looking.queue, is_page=True),
+        Route("GET", "/-/api/queues/{queue}/messages", looking.messages, is_page=True),
+        Route("GET", "/-/api/queues/{queue}/messages/{id}", looking.message, is_page=True),
+        Route("GET", "/-/api/stages", looking.stages, is_page=True),
+        Route("GET", "/-/api/reservations", looking.reservations, is_page=True),
+        Route("GET", "/-/api/redrives", looking.redrives, is_page=True),
+        Route("POST", "/-/api/messages/delete", changing.delete_messages),
+        Route("POST", "/-/api/queues/purge", changing.purge),
+        Route("POST", "/-/api/stages/abort", changing.abort_stage),
+        Route("POST", "/-/api/reservations/release", changing.release_reservation),
+        Route("POST", "/-/api/redrives", changing.start_redrive),
+        Route("POST", "/-/api/redrives/cancel", changing.cancel_redrive),
+    )

@@ -1,0 +1,80 @@
+// One message: where it is, what it carries, how it died. All of it is text, whatever it says.
+
+import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
+import { get, queuePath } from "../api.js";
+import * as format from "../format.js";
+import { Told } from "../parts.js";
+import { usePoll } from "../poll.js";
+
+const ONCE = 3_600_000;
+
+function Body({ message }) {
+  const raw = format.decoded(message.body);
+  const isCut = raw.length < message.size;
+  const text = format.textOf(raw, isCut);
+  const json = text === null || isCut ? null : format.prettyJson(text);
+  const first = text === null || format.looksBinary(text) ? "hex" : json !== null ? "json" : "text";
+  const [form, setForm] = useState(first);
+  const forms = [["text", "Text", text !== null], ["json", "JSON", json !== null], ["hex", "Hex", true]];
+  const shown = form === "hex" ? format.hex(raw) : form === "json" ? json : text;
+  return html`
+    <div class="bar tight">
+      <h3>Body</h3>
+      <div class="tabs" role="group" aria-label="Show the body as">
+        ${forms.map(([key, name, isThere]) => html`<button key=${key} type="button" aria-pressed=${form === key} disabled=${!isThere} onClick=${() => setForm(key)}>${name}</button>`)}
+      </div>
+      <span class="quiet">${format.bytes(message.size)}${isCut && html`; the first ${format.bytes(raw.length)} are shown`}${text === null && "; it is no text in UTF-8"}</span>
+    </div>
+    ${message.size === 0 ? html`<p class="empty">The body is empty.</p>`
+      : html`<pre class="body" tabindex="0" aria-label="Body">${form === "hex" ? shown : format.visible(shown)}</pre>`}
+  `;
+}
+
+function Attributes({ attributes }) {
+  if (attributes.length === 0) return html`<p class="quiet">No attributes.</p>`;
+  return html`<table class="attributes"><caption class="hidden">Attributes</caption>
+    <thead><tr><th scope="col">Attribute</th><th scope="col">Value</th></tr></thead>
+    <tbody>${attributes.map(({ name, text, binary }) => html`<tr key=${name}>
+      <th scope="row"><code>${format.visible(name)}</code></th>
+      <td class="wrap">${binary === undefined ? format.visible(text) : html`<span class="quiet">binary</span> <code>${format.hex(format.decoded(binary)).slice(0, 2000)}</code>`}</td>
+    </tr>`)}</tbody></table>`;
+}
+
+function Deaths({ deaths }) {
+  return html`<table class="attributes"><caption>How it became a dead letter</caption>
+    <thead><tr><th scope="col">When</th><th scope="col">From</th><th scope="col">Why</th><th scope="col" class="right">Receives</th><th scope="col">First received</th></tr></thead>
+    <tbody>${deaths.map((death, at) => html`<tr key=${at}>
+      <td>${format.moment(death.died_at)}</td>
+      <td><a href="#/queue/${encodeURIComponent(death.source_queue)}">${death.source_queue}</a></td>
+      <td>${death.reason === "max_receives" ? "received too often" : death.reason}</td>
+      <td class="right">${format.number(death.receives)}</td>
+      <td>${format.moment(death.first_receive)}</td>
+    </tr>`)}</tbody></table>`;
+}
+
+export function MessagePanel({ queue, id, onClose, onDelete }) {
+  const poll = usePoll((signal) => get(`${queuePath(queue)}/messages/${id}`, {}, signal), ONCE, `message ${queue} ${id}`);
+  const message = poll.found && poll.found.message;
+  const title = useRef(null);
+  useEffect(() => { if (title.current) title.current.focus(); }, [id]);
+  return html`<section class="card panel" aria-labelledby="message">
+    <div class="bar tight">
+      <h2 id="message" tabindex="-1" ref=${title}>Message <code>${id}</code></h2>
+      <span class="grow"></span>
+      ${onDelete && html`<button type="button" class="danger" onClick=${onDelete}>Delete…</button>`}
+      <button type="button" onClick=${onClose}>Close</button>
+    </div>
+    <${Told} poll=${poll}>
+      ${message && html`
+        <dl class="facts">
+          <dt>State</dt><dd><span class="state ${message.state}">${message.state}</span></dd>
+          <dt>Sent</dt><dd>${format.moment(message.sent_at)}, ${format.span(poll.found.now - message.sent_at)} ago</dd>
+          <dt>Receives</dt><dd>${format.number(message.receives)}${message.first_receive !== null && html`, first ${format.moment(message.first_receive)}`}</dd>
+          ${message.due !== null && html`<dt>${message.state === "leased" ? "Lease ends" : "Due"}</dt><dd>${format.moment(message.due)}</dd>`}
+        </dl>
+        ${message.deaths.length > 0 && html`<${Deaths} deaths=${message.deaths} />`}
+        <${Attributes} attributes=${message.attributes} />
+        <${Body} key=${id} message=${message} />`}
+    </${Told}>
+  </section>`;
+}

@@ -1,0 +1,107 @@
+// A queue's messages, a page at a time, without leasing any. It isn't asked again by itself: what one
+// looks at stays where it is.
+
+import { html, useState } from "../vendor/htm/standalone.module.js";
+import { change, get, queuePath } from "../api.js";
+import * as format from "../format.js";
+import { Confirm, Empty, Told, tell } from "../parts.js";
+import { usePoll } from "../poll.js";
+import { MessagePanel } from "./message.js";
+import { RedriveForm } from "./redrive.js";
+
+const PAGE = 25;
+const ONCE = 3_600_000;
+
+function glimpse(message) {
+  if (message.body === null) return html`<span class="quiet">large: open it</span>`;
+  if (message.size === 0) return html`<span class="quiet">empty</span>`;
+  const raw = format.decoded(message.body);
+  const text = format.textOf(raw, raw.length < message.size);
+  if (text === null || format.looksBinary(text)) return html`<code class="quiet">${format.hex(raw.subarray(0, 16)).slice(10, 58)}</code>`;
+  return format.visible(text.slice(0, 120).replace(/\s+/g, " "));
+}
+
+export function Messages({ mayReceive, ...rest }) {
+  if (mayReceive) return html`<${Peek} ...${rest} />`;
+  return html`<section class="card"><h2>Messages</h2><${Empty}>To look at messages takes the permission receive on this queue.</${Empty}></section>`;
+}
+
+function Peek({ queue, mayManage, isGrave, onChange }) {
+  const [state, setState] = useState("");
+  const [trail, setTrail] = useState([""]);
+  const [chosen, setChosen] = useState(new Set());
+  const [open, setOpen] = useState(null);
+  const [doomed, setDoomed] = useState(null);
+  const [isRedriving, setRedriving] = useState(false);
+  const after = trail[trail.length - 1];
+  const poll = usePoll((signal) => get(`${queuePath(queue)}/messages`, { state, after, limit: PAGE }, signal), ONCE, `messages ${queue} ${state} ${after}`);
+  const found = poll.found;
+  const turn = (trail) => { setTrail(trail); setChosen(new Set()); };
+  function choose(id, isChosen) {
+    const next = new Set(chosen);
+    if (isChosen) next.add(id);
+    else next.delete(id);
+    setChosen(next);
+  }
+  async function remove() {
+    const { deleted, failures } = await change("messages/delete", { queue, ids: doomed });
+    tell(`Deleted ${format.number(deleted)} of ${format.number(doomed.length)}.${failures.length ? ` ${failures[0].message}` : ""}`);
+    if (doomed.includes(open)) setOpen(null);
+    setChosen(new Set());
+    poll.again();
+    onChange();
+  }
+  const ids = [...chosen];
+  const some = ids.length === 0 ? "" : ` ${ids.length}`;
+  const every = found === null ? [] : found.messages.map((message) => message.id);
+  const canRedrive = mayManage && (isGrave || (found !== null && found.messages.some((message) => message.deaths.length > 0)));
+  const areAll = every.length > 0 && every.every((id) => chosen.has(id));
+  function close() {
+    // Back to where it was opened.
+    const row = document.querySelector("table.messages button[aria-expanded=true]");
+    setOpen(null);
+    if (row) row.focus();
+  }
+  const panel = html`<tr key="panel" class="inside"><td colspan="8"><${MessagePanel} key=${open} queue=${queue} id=${open} onClose=${close} onDelete=${() => setDoomed([open])} /></td></tr>`;
+  return html`<section class="card" aria-labelledby="messages">
+    <div class="bar tight">
+      <h2 id="messages">Messages</h2>
+      <label>State${" "}<select value=${state} onChange=${(event) => { setState(event.target.value); turn([""]); }}>
+        <option value="">any</option><option value="ready">ready</option><option value="leased">leased</option><option value="delayed">delayed</option>
+      </select></label>
+      <button type="button" onClick=${poll.again}>Look again</button>
+      <span class="grow"></span>
+      ${canRedrive && html`<button type="button" class="steady" disabled=${ids.length === 0} onClick=${() => setRedriving(true)}>Redrive${some}…</button>`}
+      <button type="button" class="danger steady" disabled=${ids.length === 0} onClick=${() => setDoomed(ids)}>Delete${some}…</button>
+      <span class="pager">
+        <button type="button" disabled=${trail.length === 1} onClick=${() => turn(trail.slice(0, -1))}>Before</button>
+        <button type="button" disabled=${found === null || !found.next} onClick=${() => turn([...trail, found.next])}>Next</button>
+      </span>
+    </div>
+    <${Told} poll=${poll}>
+      ${found !== null && (found.messages.length === 0 ? html`<${Empty}>${after ? "There are no more." : state ? `No message is ${state}.` : "The queue is empty."}</${Empty}>` : html`
+        <div class="wide"><table class="messages" data-keys>
+          <caption class="hidden">Messages, the oldest first</caption>
+          <colgroup><col class="check" /><col class="id" /><col class="status" /><col class="age" /><col class="n" /><col class="n" /><col class="n" /><col /></colgroup>
+          <thead><tr>
+            <th scope="col"><input type="checkbox" aria-label="Choose all of this page" checked=${areAll} onChange=${(event) => setChosen(new Set(event.target.checked ? every : []))} /></th>
+            <th scope="col">Id</th><th scope="col">State</th><th scope="col" class="right">Age</th><th scope="col" class="right" title="how often it was received">Receives</th><th scope="col" class="right">Size</th><th scope="col" class="right" title="how many attributes it has">Attr.</th><th scope="col">Body begins</th>
+          </tr></thead>
+          <tbody>${found.messages.map((message) => html`<tr key=${message.id} class=${message.id === open ? "open" : ""}>
+            <td><input type="checkbox" aria-label=${`Choose ${message.id}`} checked=${chosen.has(message.id)} onChange=${(event) => choose(message.id, event.target.checked)} /></td>
+            <th scope="row"><button type="button" data-row class="link" aria-expanded=${message.id === open} onClick=${() => setOpen(message.id === open ? null : message.id)}><code>${message.id}</code></button></th>
+            <td><span class="state ${message.state}">${message.state}</span></td>
+            <td class="right">${format.span(found.now - message.sent_at)}</td>
+            <td class="right">${format.number(message.receives)}</td>
+            <td class="right">${format.bytes(message.size)}</td>
+            <td class="right">${message.attributes.length || ""}</td>
+            <td class="cut body">${glimpse(message)}</td>
+          </tr>${message.id === open && panel}`)}</tbody>
+        </table></div>`)}
+    </${Told}>
+    ${doomed && html`<${Confirm} title=${doomed.length === 1 ? "Delete this message?" : `Delete ${format.number(doomed.length)} messages?`} button="Delete" onClose=${() => setDoomed(null)} act=${remove}>
+      <p>${doomed.length === 1 ? html`<code>${doomed[0]}</code> is` : "They are"} deleted in whatever state, also while a consumer has a lease. That can't be undone.</p>
+    </${Confirm}>`}
+    ${isRedriving && html`<${RedriveForm} queue=${queue} ids=${ids} onClose=${() => setRedriving(false)} onStarted=${() => { setChosen(new Set()); onChange(); }} />`}
+  </section>`;
+}

@@ -1,0 +1,220 @@
+"""A server that runs in a thread of its own, and a page in a browser that holds it to its word."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from spoolrack_server.access.security import Security
+from spoolrack_server.server import Server
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    CreateQueue,
+    Message,
+    Outgoing,
+    Receive,
+    Request,
+    Send,
+    Sent,
+    VisibilityChange,
+)
+from spoolrack_store.model.settings import QueueSettings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Locator, Page
+    from playwright.sync_api import Request as Asked
+
+Answer = TypeVar("Answer")
+STUCK = 60.0
+"""Seconds after which something that is waited for is taken to be stuck."""
+AXE = Path(__file__).parent / "vendor" / "axe" / "axe.min.js"
+
+
+class Served:
+    """A server, and short ways to its store, from any thread."""
+
+    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
+        self.server = server
+        self._loop = loop
+
+    @property
+    def url(self) -> str:
+        assert self.server.http_url is not None
+        return self.server.http_url
+
+    def ask(self, request: Request[Answer]) -> Answer:
+        return self.server.store.submit(request).result(STUCK)
+
+    def create(self, *queues: str, **settings: object) -> None:
+        for queue in queues:
+            self.ask(CreateQueue(name=queue, settings=QueueSettings().changed(settings)))
+
+    def send(self, queue: str, *bodies: bytes, delay: int = 0, **attributes: str | bytes) -> list[str]:
+        messages = [Outgoing(body=body, attributes=attributes, delay=Millis(delay)) for body in bodies]
+        sent = self.ask(Send(queue=queue, messages=messages))
+        return [each.id for each in sent if isinstance(each, Sent)]
+
+    def receive(self, queue: str, most: int = 1) -> list[Message]:
+        return self.ask(Receive(queue=queue, max_messages=most))
+
+    def bury(self, source: str, queue: str, count: int) -> list[str]:
+        """So many messages of `source` die and go to `queue`."""
+        self.create(queue)
+        self.create(source, dead_letter_queue=queue, max_receives=1)
+        ids = self.send(source, *(b'{"n": %d}' % n for n in range(count)))
+        while messages := self.receive(source, 1_000):
+            changes = [
+                VisibilityChange(receipt=message.receipt or "", visibility=Millis(0))
+                for message in messages
+            ]
+            self.ask(ChangeVisibility(queue=source, changes=changes))
+        for _ in range(10_000):
+            if self.server.store.queue(queue).counts.ready == count:
+                return ids
+        raise AssertionError(f"never {count} dead letters")
+
+    def in_loop(self, act: Any, *of: Any) -> None:
+        self._loop.call_soon_threadsafe(act, *of)
+
+    def stop(self) -> None:
+        """Let nothing answer any more."""
+        asyncio.run_coroutine_threadsafe(self.server.stop(grace=0), self._loop).result(STUCK)
+
+
+@contextmanager
+def served(root: Path, security: Security | None = None) -> Iterator[Served]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    server = Server(root, security=security)
+    try:
+        asyncio.run_coroutine_threadsafe(server.start(), loop).result(STUCK)
+        yield Served(server, loop)
+        asyncio.run_coroutine_threadsafe(server.stop(grace=0), loop).result(STUCK)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(STUCK)
+        loop.close()
+
+
+class Desk:
+    """One page. What it asks of another host, or complains of, is an error at its end.
+
+    A refusal that a test provokes is `expected`: the browser writes each into its console.
+    """
+
+    def __init__(self, browser: Browser, server: Served, context: dict[str, Any]) -> None:
+        self._server = server
+        options = {"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce", **context}
+        self._context = browser.new_context(**options)
+        self.page: Page = self._context.new_page()
+        self.page.set_default_timeout(STUCK * 1_000)
+        self.page.on("request", self._asked)
+        self.page.on("console", self._said)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", self._dialog)
+        self.asked: list[str] = []
+        self.complaints: list[str] = []
+        self.expected: Sequence[str] = ()
+        """Parts of what the console may say."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._context.close()
+        if error is None:
+            self.check()
+
+    def check(self) -> None:
+        foreign = [url for url in self.asked if not url.startswith(f"{self._server.url}/-/")]
+        assert not foreign, f"asked of others: {foreign}"
+        complaints = [
+            text for text in self.complaints if not any(part in text for part in self.expected)
+        ]
+        assert not complaints, complaints
+
+    def _asked(self, request: Asked) -> None:
+        self.asked.append(request.url)
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def _dialog(self, dialog: Any) -> None:
+        self.complaints.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
+
+    # Short ways.
+
+    def go(self, path: str) -> None:
+        self.page.goto(f"{self._server.url}/-/dashboard#/{path}")
+
+    def text(self, text: str) -> Locator:
+        """What has this text, once it is there."""
+        found = self.page.get_by_text(text).first
+        found.wait_for()
+        return found
+
+    def button(self, name: str) -> Locator:
+        return self.page.get_by_role("button", name=name, exact=True)
+
+    def row(self, name: str) -> Locator:
+        """The row of a table whose header is `name`."""
+        return self.page.locator("tbody tr").filter(
+            has=self.page.get_by_role("rowheader", name=name, exact=True)
+        )
+
+    def cells(self, name: str) -> list[str]:
+        return [text.strip() for text in self.row(name).locator("td").all_inner_texts()]
+
+    def names(self) -> list[str]:
+        """The headers of the rows, in their order."""
+        return [
+            text.strip() for text in self.page.locator("main tbody th[scope=row]").all_inner_texts()
+        ]
+
+    def look_now(self) -> None:
+        """Let the page ask at once, as it does when it is seen again."""
+        self.page.evaluate("() => document.dispatchEvent(new Event('visibilitychange')) && 0")
+
+    def rule_time(self, seen: str) -> None:
+        """Open the page anew, with a clock that only the test moves, until it shows `seen`."""
+        self.page.clock.install()
+        self.page.reload()
+        for _ in range(10_000):
+            self.page.clock.run_for(100)
+            if self.page.locator(seen).count():
+                return
+        raise AssertionError(f"never saw {seen}")
+
+    def until(self, holds: str, argument: object = None) -> None:
+        """Return once `holds`, an expression of the page's, is true."""
+        self.page.wait_for_function(holds, arg=argument)
+
+    def until_count(self, selector: str, count: int) -> None:
+        self.until(
+            "([selector, count]) => document.querySelectorAll(selector).length === count",
+            [selector, count],
+        )
+
+    def accessibility(self) -> list[str]:
+        """What axe-core finds wrong with the page as it is."""
+        self.page.evaluate(AXE.read_text() + "; 0")
+        found = self.page.evaluate(
+            """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
+            .flatMap(({id, nodes}) => nodes.map((node) => `${id}: ${node.html.slice(0, 160)} ` +
+                node.any.concat(node.all).map((each) => each.message).join("; ")))"""
+        )
+        return [str(each) for each in found]

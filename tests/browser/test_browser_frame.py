@@ -1,0 +1,213 @@
+"""What holds for every page: who may come in, how often it asks, its colours, and who can read it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from browser_rig import Desk, Served, served
+from spoolrack_server.access.security import Security
+from spoolrack_store.model.operations import Outgoing
+from spoolrack_store.model.reservations import Reserve
+from spoolrack_store.model.staging import Stage
+
+TOKENS = {"alice": "alices-token", "bob": "bobs-token"}
+RULES = "alice all *\nbob monitor *\nbob receive mail\n"
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Served]:
+    """A server that asks who comes: alice may do all, bob look."""
+    tokens, permissions = tmp_path / "tokens", tmp_path / "permissions"
+    lines = [f"{who} sha256:{hashlib.sha256(t.encode()).hexdigest()}\n" for who, t in TOKENS.items()]
+    tokens.write_text("".join(lines))
+    tokens.chmod(0o600)
+    permissions.write_text(RULES)
+    security = Security(tokens=str(tokens), permissions=str(permissions))
+    with served(tmp_path / "root", security) as server:
+        server.create("mail", "orders")
+        server.send("mail", b"x")
+        server.send("orders", b"x")
+        yield server
+
+
+def come_as(desk: Desk, who: str) -> None:
+    desk.expected = ["401"]
+    desk.page.get_by_label("Token").fill(TOKENS[who])
+    desk.button("Use it").click()
+    desk.until_count("dialog", 0)
+
+
+def test_who_is_not_known_is_asked_for_a_token_which_stays_in_the_tab(
+    guarded: Served, open_desk: Callable[..., Desk]
+) -> None:
+    desk = open_desk(guarded)
+    desk.expected = ["401"]
+    desk.text("This server wants a token.")
+    desk.page.get_by_label("Token").fill("a wrong one")
+    desk.button("Use it").click()
+    desk.text("The server doesn't take the token of this tab any more.")
+    with desk.page.expect_request(lambda asked: "/-/api/queues" in asked.url) as asked:
+        come_as(desk, "alice")
+    assert asked.value.headers["authorization"] == "Bearer alices-token"
+    desk.until_count("main tbody tr", 2)
+
+    assert not [url for url in desk.asked if "token" in url.lower()]
+    assert desk.page.evaluate("() => [document.cookie, JSON.stringify(localStorage)]") == ["", "{}"]
+    desk.page.reload()
+    desk.until_count("main tbody tr", 2)
+    other = open_desk(guarded)
+    other.expected = ["401"]
+    other.text("This server wants a token.")
+    desk.go("server")
+    desk.page.get_by_role("button", name="Forget the token of this tab").click()
+    desk.text("This server wants a token.")
+
+
+def test_who_gives_no_token_is_asked_once(guarded: Served, open_desk: Callable[..., Desk]) -> None:
+    desk = open_desk(guarded)
+    desk.expected = ["401"]
+    desk.text("This server wants a token.")
+    desk.button("Cancel").click()
+    desk.until_count("dialog", 0)
+    with desk.page.expect_response(lambda response: response.status == 401):
+        desk.look_now()
+    desk.text("The server doesn't know who asks.")
+    assert desk.page.locator("dialog").count() == 0
+    desk.button("Give a token").click()
+    come_as(desk, "bob")
+    desk.until_count("main tbody tr", 2)
+
+
+def test_what_one_may_not_do_is_not_offered(guarded: Served, open_desk: Callable[..., Desk]) -> None:
+    desk = open_desk(guarded)
+    come_as(desk, "bob")
+    desk.until_count("main tbody tr", 2)
+    desk.go("queue/orders")
+    desk.text("To look at messages takes the permission receive on this queue.")
+    assert desk.button("Purge…").count() == 0
+    desk.go("queue/mail")
+    desk.until_count("table.messages tbody tr", 1)
+    assert desk.button("Purge…").count() == 0
+    assert desk.button("Delete…").count() == 1
+    assert not [url for url in desk.asked if "/orders/messages" in url]
+
+
+def test_it_follows_the_system_and_a_switch_and_remembers(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    theme = "() => document.documentElement.dataset.theme"
+    paper = "() => getComputedStyle(document.body).backgroundColor"
+    light = open_desk(server, color_scheme="light")
+    dark = open_desk(server, color_scheme="dark")
+    assert (light.page.evaluate(theme), dark.page.evaluate(theme)) == ("light", "dark")
+    assert light.page.evaluate(paper) == "rgb(255, 255, 255)"
+    assert dark.page.evaluate(paper) == "rgb(17, 20, 24)"
+    light.page.emulate_media(color_scheme="dark")
+    light.until("() => document.documentElement.dataset.theme === 'dark'")
+    dark.button("Light").click()
+    assert dark.page.evaluate(theme) == "light"
+    dark.page.reload()
+    dark.button("Dark").wait_for()
+    assert dark.page.evaluate(theme) == "light"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_can_be_read_and_used_by_everybody(
+    server: Served, open_desk: Callable[..., Desk], scheme: str
+) -> None:
+    server.bury("orders", "orders.dead", 30)
+    server.send("orders", *(b"{}" for _ in range(9)), source="checkout")
+    server.create("blocked", dead_letter_queue="orders.dead", max_receives=5)
+    server.ask(Stage(stage="s", chunk=0, queue="orders", messages=[Outgoing(body=b"")]))
+    server.send("blocked", b"x")
+    server.ask(Reserve(queue="blocked", stream="r", seq=1))
+    desk = open_desk(server, color_scheme=scheme, bypass_csp=True)
+    found = {}
+    for path, seen in (
+        ("queues", "table.queues tbody tr"),
+        ("ages", "table.ages tbody tr"),
+        ("queue/orders.dead", "table.messages tbody tr"),
+        ("dead-letters", "main tbody tr"),
+        ("staged", "main tbody tr"),
+        ("reservations", "main tbody tr"),
+        ("server", "main tbody tr"),
+    ):
+        desk.go(path)
+        desk.page.locator(seen).first.wait_for()
+        found[path] = desk.accessibility()
+    desk.go("queue/orders.dead")
+    desk.page.locator("[data-row]").first.click()
+    desk.page.locator("pre.body").wait_for()
+    found["a message"] = desk.accessibility()
+    desk.button("Purge…").click()
+    found["a dialog"] = desk.accessibility()
+    desk.page.keyboard.press("Escape")
+    desk.until_count("dialog", 0)
+    desk.go("dead-letters")
+    desk.page.get_by_role("button", name="Redrive… orders.dead").click()
+    desk.page.get_by_label("Messages a second, at most").fill("1")
+    found["a form"] = desk.accessibility()
+    desk.button("Start").click()
+    desk.page.locator("table.redrives tbody tr").wait_for()
+    found["a redrive"] = desk.accessibility()
+    desk.page.keyboard.press("?")
+    found["help"] = desk.accessibility()
+    assert not {where: wrong for where, wrong in found.items() if wrong}
+
+
+def test_what_has_the_focus_is_seen_and_a_dialog_gives_it_back(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.create("q")
+    desk = open_desk(server, "queue/q")
+    purge = desk.button("Purge…")
+    purge.focus()
+    desk.page.keyboard.press("Enter")
+    desk.until("() => document.activeElement.matches('dialog input')")
+    desk.page.keyboard.press("Escape")
+    desk.until_count("dialog", 0)
+    desk.until("() => document.activeElement.textContent === 'Purge…'")
+    outline = "() => getComputedStyle(document.activeElement).outlineStyle"
+    assert desk.page.evaluate(outline) == "solid"
+
+
+def test_a_server_that_is_gone_is_asked_less_and_less_and_the_numbers_stay(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.create("q")
+    desk = open_desk(server)
+    desk.expected = ["ERR_", "Failed to load resource"]
+    desk.rule_time("main tbody tr")
+    server.stop()
+    desk.page.clock.run_for(2_500)
+    desk.text("The server can't be reached.")
+    desk.text("What you see is as it was before.")
+    assert desk.names() == ["q"]
+    desk.page.locator("header .health.bad").get_by_text("No answer").wait_for()
+    before = len(desk.asked)
+    for _ in range(60):
+        desk.page.clock.run_for(1_000)
+    asked = [url for url in desk.asked[before:] if "/-/api/queues" in url]
+    assert 1 <= len(asked) <= 6, asked
+
+
+def test_nothing_is_asked_while_nobody_looks(server: Served, open_desk: Callable[..., Desk]) -> None:
+    server.create("q")
+    desk = open_desk(server)
+    desk.rule_time("main tbody tr")
+    hide = """(value) => { Object.defineProperty(document, "hidden", {value, configurable: true});
+        document.dispatchEvent(new Event("visibilitychange")); }"""
+    before = len(desk.asked)
+    desk.page.clock.run_for(10_000)
+    assert len(desk.asked) > before
+    desk.page.evaluate(hide, True)
+    desk.page.wait_for_load_state("networkidle")
+    before = len(desk.asked)
+    for _ in range(20):
+        desk.page.clock.run_for(3_000)
+    assert desk.asked[before:] == []
+    with desk.page.expect_response(lambda response: "/-/api/queues" in response.url):
+        desk.page.evaluate(hide, False)

@@ -1,0 +1,154 @@
+"""Dead letters, stages, reservations and the server itself, in a real browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from browser_rig import Desk, Served
+from spoolrack_store.model.operations import Outgoing
+from spoolrack_store.model.reservations import Reserve
+from spoolrack_store.model.staging import Stage
+
+
+def percent(desk: Desk) -> str:
+    return str(desk.page.locator(".percent").first.inner_text())
+
+
+def test_dead_letters_go_back_with_a_rate_and_their_progress_is_seen(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.bury("orders", "orders.dead", 24)
+    desk = open_desk(server, "dead-letters")
+    desk.until_count("table[data-keys] tbody tr", 1)
+    assert desk.cells("orders.dead")[0] == "24"
+    desk.page.get_by_role("button", name="Redrive… orders.dead").click()
+    desk.page.get_by_label("Messages a second, at most").fill("x")
+    assert desk.button("Start").is_disabled()
+    desk.page.get_by_label("Messages a second, at most").fill("10")
+    desk.button("Start").click()
+
+    desk.text("The redrive of orders.dead has begun.")
+    desk.text("running")
+    seen = {percent(desk)}
+    for _ in range(20):
+        if "100 %" in seen:
+            break
+        desk.until("(last) => document.querySelector('.percent').innerText !== last", percent(desk))
+        seen.add(percent(desk))
+    assert "100 %" in seen
+    assert len(seen) > 2, f"no progress was seen: {seen}"
+    desk.until("() => document.querySelector('table.redrives .state').innerText === 'done'")
+    assert server.server.store.queue("orders").counts.ready == 24
+
+
+def test_a_redrive_that_runs_can_be_cancelled_and_what_it_moved_stays_moved(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.bury("orders", "orders.dead", 30)
+    server.create("parking")
+    desk = open_desk(server, "dead-letters")
+    desk.page.get_by_role("button", name="Redrive… orders.dead").click()
+    desk.page.get_by_label("To the queue").fill("parking")
+    desk.page.get_by_label("Only those that came from").fill("orders")
+    desk.page.get_by_label("Messages a second, at most").fill("2")
+    desk.page.keyboard.press("Enter")
+    desk.page.get_by_role("button", name=re.compile("Cancel the redrive of")).click()
+    desk.button("Cancel the redrive").click()
+    desk.text("is cancelled. What it has moved stays moved.")
+    desk.until("() => document.querySelector('table.redrives .state').innerText === 'cancelled'")
+    store = server.server.store
+    moved, left = store.queue("parking").counts.ready, store.queue("orders.dead").counts.ready
+    assert moved + left == 30
+    assert left > 0
+
+
+def test_what_is_wrong_with_a_redrive_is_said_in_the_form(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.bury("orders", "orders.dead", 2)
+    desk = open_desk(server, "dead-letters")
+    desk.expected = ["404"]
+    desk.page.get_by_role("button", name="Redrive… orders.dead").click()
+    desk.page.get_by_label("To the queue").fill("nobody")
+    desk.button("Start").click()
+    desk.page.locator("dialog [role=alert]").get_by_text("There is no queue nobody").wait_for()
+    assert server.server.store.redrives() == []
+
+
+def test_chosen_dead_letters_go_back_and_how_each_died_is_told(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    ids = server.bury("orders", "orders.dead", 3)
+    desk = open_desk(server, "queue/orders.dead")
+    desk.until_count("table.messages tbody tr", 3)
+    desk.page.get_by_role("button", name=ids[1]).click()
+    panel = desk.page.locator(".panel")
+    panel.get_by_text("How it became a dead letter").wait_for()
+    assert "received too often" in panel.inner_text()
+    desk.button("Close").click()
+    desk.page.get_by_label(f"Choose {ids[1]}").check()
+    desk.button("Redrive 1…").click()
+    desk.text("Moves the message that you chose")
+    desk.button("Start").click()
+    desk.text("The redrive of orders.dead has begun.")
+    desk.go("dead-letters")
+    desk.until("() => document.querySelector('table.redrives .state')?.innerText === 'done'")
+    assert [message.id for message in server.server.store.messages("orders")] == [ids[1]]
+
+
+def test_a_queue_that_is_nobodys_grave_offers_no_redrive(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.create("q")
+    server.send("q", b"x")
+    desk = open_desk(server, "queue/q")
+    desk.until_count("table.messages tbody tr", 1)
+    assert desk.page.get_by_role("button", name="Redrive").count() == 0
+
+
+def test_a_stage_is_aborted_after_a_question(server: Served, open_desk: Callable[..., Desk]) -> None:
+    server.create("q")
+    messages = [Outgoing(body=b"x"), Outgoing(body=b"y")]
+    server.ask(Stage(stage="night-run", chunk=0, queue="q", messages=messages))
+    desk = open_desk(server, "staged")
+    desk.until_count("main tbody tr", 1)
+    assert desk.cells("night-run")[:3] == ["q 2", "2", "1"]
+    desk.page.get_by_role("button", name="Abort night-run").click()
+    desk.text("Its 2 messages are dropped")
+    desk.button("Abort").click()
+    desk.text("Nothing is staged.")
+
+
+def test_a_reservation_is_released_after_a_question(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.create("q")
+    server.send("q", b"x", b"y")
+    server.ask(Reserve(queue="q", stream="spark-1", seq=2**63 - 2))
+    desk = open_desk(server, "reservations")
+    desk.until_count("main tbody tr", 1)
+    assert desk.cells("spark-1")[:3] == [str(2**63 - 2), "q", "2"]
+    desk.page.get_by_role("button", name="Release spark-1").click()
+    desk.button("Release").click()
+    desk.text("Released spark-1")
+    desk.page.get_by_role("cell", name="lost", exact=True).wait_for()
+    assert server.server.store.queue("q").counts.ready == 2
+
+
+def test_the_server_says_whether_it_serves_who_is_there_and_why_not(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    desk = open_desk(server, "server")
+    desk.text("answers you")
+    desk.text("This process alone: no peers.")
+    desk.page.locator("header .health.good").wait_for()
+
+    server.in_loop(server.server._health.fail, "A sync failed: <b>EIO</b>.")
+
+    desk.until(
+        "() => { document.dispatchEvent(new Event('visibilitychange')); "
+        "return document.querySelector('.banner') !== null; }"
+    )
+    desk.page.locator(".banner").get_by_text("A sync failed: <b>EIO</b>.").wait_for()
+    desk.page.locator("header .health.bad").get_by_text("Not serving").wait_for()

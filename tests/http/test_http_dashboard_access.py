@@ -1,0 +1,210 @@
+"""What the dashboard refuses: nonsense, requests of other sites, and what somebody may not do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dashboard_rig import (
+    ALICE,
+    BOB,
+    CHANGE,
+    RULES,
+    api,
+    assets,
+    change,
+    fill,
+    get,
+    guarded,
+)
+from http_rig import Http
+from spoolrack_server.answers import answer as outcome
+from spoolrack_server.dashboard.looking import MOST_MESSAGES, MOST_QUEUES
+from spoolrack_server.dashboard.permits import LARGEST_BODY, OURS
+from spoolrack_server.server import Server
+from spoolrack_store.model.operations import CreateQueue, Outgoing
+from spoolrack_store.model.reservations import Reserve
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.staging import Stage
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Type": "application/json"},
+        {"Content-Type": "text/plain", OURS: "1"},
+        {"Content-Type": "application/x-www-form-urlencoded", OURS: "1"},
+        {**CHANGE, "Sec-Fetch-Site": "cross-site"},
+        {**CHANGE, "Sec-Fetch-Site": "same-site"},
+        {},
+    ],
+)
+async def test_a_change_that_another_site_could_have_sent_is_refused(
+    http: Http, headers: dict[str, str]
+) -> None:
+    await http.create()
+    await http.send()
+    asked = json.dumps({"queue": "q", "confirm": "q"})
+    answer = await http.ask("POST", "/-/api/queues/purge", asked, headers, described=False)
+    assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
+    assert (await http.counts())["ready"] == 1
+
+
+async def test_no_other_site_is_ever_told_that_it_may(http: Http) -> None:
+    asked = {
+        "Origin": "https://evil.example",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": OURS,
+    }
+    answer = await http.ask("OPTIONS", "/-/api/queues/purge", headers=asked, described=False)
+    assert answer.status == 405
+    for path in ("/-/api/queues", "/-/dashboard"):
+        answer = await get(http, path, Origin="https://evil.example")
+        assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+
+
+HOSTILE: list[Any] = [
+    *(None, 1, -1, 2**70, 1.5, True, [], [None], {}, {"a": 1}, "", "..", "../x", "a/b", "é", "\ud800"),
+    *("x" * 5_000, "%00", "\x00", "-", "q:q", "' OR 1=1", "<b>"),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("messages/delete", ("queue", "ids")),
+        ("queues/purge", ("queue", "confirm")),
+        ("stages/abort", ("stage",)),
+        ("reservations/release", ("stream", "seq")),
+        ("redrives", ("queue", "destination", "source_queue", "ids", "rate")),
+        ("redrives/cancel", ("id",)),
+    ],
+)
+async def test_no_nonsense_in_a_change_is_a_mistake_of_the_server(
+    http: Http, path: str, fields: tuple[str, ...]
+) -> None:
+    await http.create()
+    await http.send()
+    good = {"queue": "q", "confirm": "?", "stage": "s", "stream": "s", "seq": "1", "id": "x", "ids": []}
+    for field in fields:
+        for value in HOSTILE:
+            answer = await change(http, path, {**good, field: value})
+            assert answer.status < 500, (path, field, value, answer)
+    for raw in (b"", b"[]", b"{", b"\xff", b"[" * 50_000, b'{"a":' * 5_000, b"1" * LARGEST_BODY + b"1"):
+        answer = await http.ask("POST", f"/-/api/{path}", raw, CHANGE, described=False)
+        assert (answer.status, answer.reason) == (400, "INVALID_REQUEST"), raw[:20]
+    assert (await http.counts())["ready"] == 1
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "queues?contains=" + "x" * 81,
+        "ages?first=1ms",
+        "queues/%2e%2e",
+        "queues/a%2Fb",
+        "queues/nobody",
+        "queues/q/messages?limit=0",
+        f"queues/q/messages?limit={MOST_MESSAGES + 1}",
+        "queues/q/messages?limit=%D9%A1",
+        "queues/q/messages?after=x",
+        "queues/q/messages?state=removed",
+        "queues/q/messages/x",
+        "queues/q/messages/01890000-0000-7000-8000-000000000000",
+        "nobody",
+        "",
+    ],
+)
+async def test_what_cannot_be_read_is_refused_with_a_reason(http: Http, path: str) -> None:
+    await http.create()
+    answer = await get(http, f"/-/api/{path}")
+    assert answer.status in (400, 404)
+    assert answer.reason
+
+
+# Who may do what.
+
+
+async def test_the_page_is_anybodys_and_nothing_else_is(tmp_path: Path) -> None:
+    async with guarded(tmp_path, RULES) as (_, http):
+        for path in ["", *(f"/{asset}" for asset in assets())]:
+            assert (await get(http, f"/-/dashboard{path}")).status == 200
+        for path in ("server", "queues", "ages", "queues/mail", "stages", "reservations", "redrives"):
+            for headers in ({}, {"Authorization": "Bearer wrong"}):
+                answer = await get(http, f"/-/api/{path}", **headers)
+                assert (answer.status, answer.reason) == (401, "UNAUTHENTICATED")
+        answer = await change(http, "queues/purge", {"queue": "mail", "confirm": "mail"})
+        assert (answer.status, answer.reason) == (401, "UNAUTHENTICATED")
+
+
+async def test_one_sees_the_queues_that_one_may_see_and_is_offered_what_one_may_do(
+    tmp_path: Path,
+) -> None:
+    async with guarded(tmp_path, RULES) as (_, http):
+        await fill(http)
+        rows = (await api(http, "queues", **BOB))["queues"]
+        assert {row["name"]: row["may"] for row in rows} == {
+            "jobs-1": ["monitor"],
+            "mail": ["receive", "monitor"],
+        }
+        assert [row["name"] for row in (await api(http, "ages", **BOB))["queues"]] == ["jobs-1", "mail"]
+        told = await api(http, "server", **BOB)
+        assert (told["identity"], told["sees_all"], "owners" in told) == ("bob", False, False)
+
+
+async def test_what_one_may_not_is_refused_whether_it_is_there_or_not(tmp_path: Path) -> None:
+    async with guarded(tmp_path, RULES) as (_, http):
+        await fill(http)
+        refused = []
+        for queue in ("secret", "nobody"):
+            refused += [
+                await get(http, f"/-/api/queues/{queue}", **BOB),
+                await get(http, f"/-/api/queues/{queue}/messages", **BOB),
+                await change(http, "queues/purge", {"queue": queue, "confirm": queue}, **BOB),
+                await change(http, "messages/delete", {"queue": queue, "ids": []}, **BOB),
+                await change(http, "redrives", {"queue": queue}, **BOB),
+            ]
+        refused += [
+            await get(http, "/-/api/queues/jobs-1/messages", **BOB),
+            await change(http, "queues/purge", {"queue": "mail", "confirm": "mail"}, **BOB),
+            await change(http, "redrives", {"queue": "mail"}, **BOB),
+        ]
+        assert {(answer.status, answer.reason) for answer in refused} == {(403, "PERMISSION_DENIED")}
+        assert (await get(http, "/-/api/queues/mail/messages", **BOB)).status == 200
+        for queue in ("mail", "secret"):
+            counts = (await http.ask("GET", f"/{queue}", headers=ALICE)).json["counts"]
+            assert counts["ready"] == 1
+
+
+async def test_stages_and_reservations_of_others_are_neither_seen_nor_ended(tmp_path: Path) -> None:
+    async with guarded(tmp_path, RULES) as (server, http):
+        await fill(http)
+        await outcome(
+            server.store.submit(
+                Stage(stage="s", chunk=0, queue="secret", messages=[Outgoing(body=b"")])
+            )
+        )
+        await outcome(server.store.submit(Reserve(queue="secret", stream="r", seq=1)))
+        assert (await api(http, "stages", **BOB))["stages"] == []
+        assert (await api(http, "reservations", **BOB))["reservations"] == []
+        assert (await change(http, "stages/abort", {"stage": "s"}, **BOB)).json == {"deleted": 0}
+        answer = await change(http, "reservations/release", {"stream": "r", "seq": "1"}, **BOB)
+        assert (answer.status, answer.reason) == (404, "RESERVATION_NOT_FOUND")
+        assert len((await api(http, "stages", **ALICE))["stages"]) == 1
+        assert not (await api(http, "reservations", **ALICE))["reservations"][0]["is_lost"]
+
+
+async def test_more_queues_than_one_answer_has_are_said_to_be_more(http: Http, server: Server) -> None:
+    making = [
+        server.store.submit(CreateQueue(name=f"q{n:04}", settings=QueueSettings()))
+        for n in range(MOST_QUEUES + 1)
+    ]
+    for made in making:
+        await outcome(made)
+    found = await api(http, "queues")
+    assert (len(found["queues"]), found["are_all"]) == (MOST_QUEUES, False)
+    assert (await api(http, "queues?contains=q1000"))["are_all"]
