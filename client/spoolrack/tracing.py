@@ -1,0 +1,114 @@
+"""A trace that goes on from a message's sender to its receiver, if the program uses OpenTelemetry.
+
+A send takes along the context of the span that is active there, as W3C's Trace Context writes it, in
+the attributes `traceparent` and `tracestate`; a worker's handler runs in a span that continues it. A
+program in which nobody has imported OpenTelemetry has no span: nothing is looked for or imported.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Link
+
+    from .message import MessageFacts
+    from .values import Attributes
+
+TRACEPARENT: Final = "traceparent"
+TRACESTATE: Final = "tracestate"
+NAMES: Final = frozenset({TRACEPARENT, TRACESTATE})
+ROOM: Final = 1_024
+"""Bytes of attributes that the two may take: with less room left, a message goes without."""
+MAX_ATTRIBUTES_SIZE: Final = 64 * 1024
+
+_API: Final = "opentelemetry.trace"
+
+
+def context_of(message: MessageFacts) -> Context:
+    """The context that the message was sent in, to be continued; an empty one if it carries none.
+
+    For a program that uses OpenTelemetry: raises `ImportError` if it isn't installed.
+    """
+    from opentelemetry.context import Context
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    return TraceContextTextMapPropagator().extract(carrier_of(message.attributes), Context())
+
+
+def link_of(message: MessageFacts) -> Link | None:
+    """A link to the span that the message was sent in, for who works on several at once; None if it
+    carries none. Raises `ImportError` as `context_of` does."""
+    from opentelemetry.trace import Link, get_current_span
+
+    sender = get_current_span(context_of(message)).get_span_context()
+    return Link(sender) if sender.is_valid else None
+
+
+def carrier_of(attributes: Attributes) -> dict[str, str]:
+    """What an OpenTelemetry propagator reads, of a message's attributes."""
+    found = {name: attributes.get(name) for name in NAMES}
+    return {name: value for name, value in found.items() if isinstance(value, str)}
+
+
+def is_on() -> bool:
+    """Whether there may be a span at all: somebody in this program has imported OpenTelemetry."""
+    return _API in sys.modules
+
+
+def traced(attributes: Attributes) -> Attributes:
+    """The attributes of a message that is sent now, with the active span's context if there is one.
+
+    One that carries a context keeps it: who passes a message on may have his reasons.
+    """
+    context = current()
+    if not context or TRACEPARENT in attributes:
+        return attributes
+    held = sum(len(name) + len(value) for name, value in attributes.items())
+    return attributes if held + ROOM > MAX_ATTRIBUTES_SIZE else {**attributes, **context}
+
+
+def current() -> dict[str, str]:
+    """The active span's context as W3C writes it; empty if there is none."""
+    if not is_on():
+        return {}
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    context: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(context)
+    return context
+
+
+def metadata() -> tuple[tuple[str, str], ...] | None:
+    """The same for a call that isn't a send."""
+    return tuple(current().items()) or None
+
+
+@contextmanager
+def working_on(message: MessageFacts) -> Iterator[None]:
+    """While a handler works on the message: in a span that continues its sender's."""
+    if not is_on():
+        yield
+        return
+    from opentelemetry.trace import SpanKind, get_tracer
+
+    link = link_of(message)
+    with get_tracer("spoolrack.client").start_as_current_span(
+        f"process {message.queue_name}",
+        context_of(message),
+        kind=SpanKind.CONSUMER,
+        attributes={
+            "messaging.system": "spoolrack",
+            "messaging.operation.type": "process",
+            "messaging.destination.name": message.queue_name,
+            "messaging.message.id": message.id,
+            "messaging.message.body.size": message.size,
+            "spoolrack.receive_count": message.receive_count,
+        },
+        links=[link] if link is not None else [],
+    ):
+        yield

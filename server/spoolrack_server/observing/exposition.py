@@ -1,0 +1,88 @@
+"""Rows as Prometheus reads them: its text format, or OpenMetrics if it asks for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from .catalogue import METRICS, Metric, Row
+
+PROCESS: Final = "process"
+"""The label that tells the processes of one server apart."""
+
+
+class _Once(Collector):
+    """Rows that were gathered for one scrape."""
+
+    def __init__(self, families: Sequence[Family]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Family]:
+        yield from self._families
+
+
+def written(
+    root: Iterable[Row], processes: Mapping[int, Iterable[Row]], accept: str
+) -> tuple[bytes, str]:
+    """The page for a scrape that accepts these types, and its content type."""
+    found: dict[str, Family] = {}
+    for row in root:
+        _add(found, row, ())
+    for number, rows in processes.items():
+        for row in rows:
+            _add(found, row, (str(number),))
+    registry = CollectorRegistry()
+    registry.register(_Once([found[name] for name in METRICS if name in found]))
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type
+
+
+def _add(found: dict[str, Family], row: Row, process: tuple[str, ...]) -> None:
+    name, labels, value = row
+    metric = METRICS[name]
+    family = found.get(name)
+    if family is None:
+        family = found[name] = _family(metric)
+    values = [*process, *labels]
+    match family:
+        case HistogramMetricFamily() if isinstance(value, tuple):
+            family.add_metric(values, _buckets(metric, value[0]), value[1])
+        case InfoMetricFamily():
+            family.add_metric([], dict(zip(metric.labels, values, strict=True)))
+        case GaugeMetricFamily() | CounterMetricFamily() if isinstance(value, int | float):
+            family.add_metric(values, value)
+        case _:
+            raise AssertionError(row)
+
+
+def _family(metric: Metric) -> Family:
+    labels = [*([PROCESS] if metric.is_of_process else []), *metric.labels]
+    match metric.kind:
+        case "gauge":
+            return GaugeMetricFamily(metric.name, metric.help, labels=labels)
+        case "counter":
+            return CounterMetricFamily(metric.name, metric.help, labels=labels)
+        case "histogram":
+            return HistogramMetricFamily(metric.name, metric.help, labels=labels)
+        case "info":
+            return InfoMetricFamily(metric.name, metric.help)
+
+
+def _buckets(metric: Metric, counts: Sequence[int]) -> list[tuple[str, float]]:
+    """How many values lay below each bound, as Prometheus counts."""
+    ends = [*(repr(bound) for bound in metric.bounds), "+Inf"]
+    below, found = 0, []
+    for end, count in zip(ends, counts, strict=True):
+        below += count
+        found.append((end, float(below)))
+    return found

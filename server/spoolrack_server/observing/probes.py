@@ -1,0 +1,109 @@
+"""A listener for probes: whether the process lives, whether it is ready, and nothing else.
+
+Without TLS and without tokens, because those who probe often have neither; so it says no more than a
+word. Who may reach it is its operator's choice. Starting raises `AddressUnusable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from aiohttp import web
+
+from ..addresses import AddressUnusable, address_text, reserve
+from ..health import Health
+from .crew import Roster
+
+LIVE: Final = "/-/health/live"
+READY: Final = "/-/health/ready"
+IDLE: Final = 5.0
+"""Seconds that a connection is kept for another probe."""
+
+Question = Callable[[], Awaitable[str]]
+"""Answers with what is wrong, in a word; empty: nothing."""
+
+
+class Probes:
+    """Lives in one event loop, and is started once."""
+
+    def __init__(self, host: str, port: int, *, lives: Question, is_ready: Question) -> None:
+        self._host = host
+        self.port = port
+        """The port that is listened at, once it is started."""
+        self._lives = lives
+        self._is_ready = is_ready
+        application = web.Application()
+        application.router.add_get(LIVE, self._live)
+        application.router.add_get(READY, self._ready)
+        application.router.add_route("*", "/{rest:.*}", _nothing)
+        self._runner = web.AppRunner(
+            application, access_log=None, keepalive_timeout=IDLE, shutdown_timeout=0.1
+        )
+
+    @property
+    def address(self) -> str:
+        return address_text(self._host, self.port)
+
+    async def start(self) -> None:
+        reserve(self._host, self.port).close()
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._host, self.port).start()
+        except OSError as error:
+            raise AddressUnusable(self.address, error.strerror or str(error)) from error
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        await self._runner.cleanup()
+
+    async def _live(self, request: web.Request) -> web.Response:
+        return _answer("LIVE", "NOT_LIVE", await self._lives())
+
+    async def _ready(self, request: web.Request) -> web.Response:
+        return _answer("READY", "NOT_READY", await self._is_ready())
+
+
+def probes_of(health: Health, host: str, port: int) -> Probes:
+    """Those of a server of one process, which lives if it answers at all."""
+
+    async def lives() -> str:
+        return ""
+
+    async def is_ready() -> str:
+        return "" if health.is_serving else health.state
+
+    return Probes(host, port, lives=lives, is_ready=is_ready)
+
+
+def probes_of_all(roster: Roster, host: str, port: int, *, is_draining: Callable[[], bool]) -> Probes:
+    """Those of a supervisor: it lives if all its servers answer, and is ready if all that run serve.
+
+    One that has died is started again, and the kernel deals out no connection to it meanwhile.
+    """
+
+    async def lives() -> str:
+        states = await roster.states()
+        silent = sorted(number for number, state in states.items() if state is None)
+        return f"no answer from {', '.join(map(str, silent))}" if silent else ""
+
+    async def is_ready() -> str:
+        if is_draining():
+            return "draining"
+        states = set((await roster.states()).values())
+        for state in (None, "failed", "draining"):
+            if state in states:
+                return state or "silent"
+        return "" if "serving" in states else "starting"
+
+    return Probes(host, port, lives=lives, is_ready=is_ready)
+
+
+def _answer(well: str, ill: str, why: str) -> web.Response:
+    if why:
+        return web.json_response({"status": ill, "why": why}, status=503)
+    return web.json_response({"status": well})
+
+
+async def _nothing(request: web.Request) -> web.Response:
+    return web.json_response({"status": "NO_SUCH_PAGE"}, status=404)

@@ -1,0 +1,36 @@
+"""A name for each call and request, by which its log lines are found.
+
+Who asks may bring one of his own, if it can stand in a log and a header as it is; else one is made. It
+goes back with the answer, whatever that is, and stands in each line that is logged while the request is
+worked on. What a commit does for many requests at once belongs to none of them, and has no name.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from contextvars import ContextVar
+from itertools import count
+from typing import Final
+
+HEADER: Final = "x-request-id"
+LONGEST: Final = 128
+
+REQUEST_ID: Final[ContextVar[str]] = ContextVar("spoolrack-request-id", default="")
+"""Of the request that this task works on; empty outside of any."""
+
+_SANE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@~-]{0,127}")
+
+
+class RequestIds:
+    """No two that it makes are alike, nor those of two servers."""
+
+    def __init__(self, seed: str | None = None) -> None:
+        self._prefix = seed or secrets.token_hex(6)
+        self._count = count(1)
+
+    def take(self, given: str | bytes | None) -> str:
+        """The one that was given, if it is sane; else a new one."""
+        if isinstance(given, str) and _SANE.fullmatch(given):
+            return given
+        return f"{self._prefix}-{next(self._count):x}"

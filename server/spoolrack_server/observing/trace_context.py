@@ -1,0 +1,46 @@
+"""A sender's trace, as W3C's Trace Context writes it: where it stands in a message, and what is valid.
+
+A message carries it as two attributes from its sender to its receiver, whatever either speaks. What
+came with a call instead is given to those of its messages that carry none. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import Final
+
+TRACEPARENT: Final = "traceparent"
+TRACESTATE: Final = "tracestate"
+ROOM: Final = 1_024
+"""Bytes of attributes that the two may take: with less room left, a message goes without."""
+
+_PARENT: Final = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+)
+_STATE: Final = re.compile(r"[\x20-\x7e]{1,512}")
+
+
+def is_traceparent(value: object) -> bool:
+    return isinstance(value, str) and _PARENT.fullmatch(value) is not None
+
+
+def context_in(pairs: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
+    """The trace context among headers or metadata; empty if there is none, or no valid one."""
+    found = {name.lower(): value for name, value in pairs if name.lower() in (TRACEPARENT, TRACESTATE)}
+    parent, state = found.get(TRACEPARENT), found.get(TRACESTATE)
+    if not isinstance(parent, str) or not is_traceparent(parent):
+        return {}
+    context = {TRACEPARENT: parent}
+    if isinstance(state, str) and _STATE.fullmatch(state):
+        context[TRACESTATE] = state
+    return context
+
+
+def lend(context: Mapping[str, str], attributes: MutableMapping[str, str | bytes], room: int) -> None:
+    """Give a message the context of its call, unless it has one or there is no `room`, in bytes."""
+    if not context or TRACEPARENT in attributes:
+        return
+    held = sum(len(name) + len(value) for name, value in attributes.items())
+    if held + ROOM <= room:
+        attributes.update(context)

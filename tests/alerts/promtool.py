@@ -1,0 +1,106 @@
+"""Prometheus' own evaluation of our rules, on series that were scraped from a real server.
+
+Each scrape stands for one minute; what it says is repeated to promtool sample by sample.
+promtool is Prometheus' own tool for this, and comes from Debian's package.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from scraping import Scrape
+
+CHECKOUT: Final = Path(__file__).resolve().parents[2]
+RULES: Final = CHECKOUT / "deploy" / "prometheus" / "rules.yaml"
+ALERTS: Final = [
+    rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
+]
+HOST: Final = "host:8080"
+PEER: Final = "peer:8080"
+
+
+def why_not() -> str | None:
+    """What keeps this machine from evaluating rules; None if nothing does."""
+    if shutil.which("promtool") is None:
+        return "needs promtool: make system-tools installs it"
+    return None
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["promtool", *arguments], capture_output=True, text=True, timeout=120)
+
+
+def series_of(minutes: Sequence[Scrape | None], instance: str) -> list[dict[str, str]]:
+    """The series that Prometheus has after scraping once a minute; None: nobody answered."""
+    values: dict[str, dict[int, float]] = {}
+    for minute, scraped in enumerate(minutes):
+        values.setdefault(_name("up", {}, instance), {})[minute] = int(scraped is not None)
+        if scraped is None:
+            continue
+        for family in scraped.families.values():
+            for sample in family.samples:
+                values.setdefault(_name(sample.name, sample.labels, instance), {})[minute] = (
+                    sample.value
+                )
+    found = []
+    for name, told in values.items():
+        points = [repr(told[minute]) if minute in told else "_" for minute in range(len(minutes))]
+        found.append({"series": name, "values": " ".join(points)})
+    return found
+
+
+def firing(
+    minutes: Sequence[Scrape | None],
+    folder: Path,
+    among: Sequence[str],
+    beside: Sequence[Scrape | None] = (),
+) -> set[str]:
+    """The alerts that fire at the end of these minutes, of all there are: `among`.
+
+    `beside` are those of another server over the same root, if there is one.
+    """
+    reason = why_not()
+    assert reason is None, reason
+    found = set()
+    # promtool compares, and doesn't tell: so each alert is compared with "doesn't fire" by itself.
+    tests: dict[str, Any] = {
+        "rule_files": [str(RULES)],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [*series_of(minutes, HOST), *series_of(beside, PEER)],
+                "promql_expr_test": [
+                    {
+                        "expr": f'count(ALERTS{{alertstate="firing",alertname="{alert}"}})',
+                        "eval_time": f"{len(minutes) - 1}m",
+                        "exp_samples": [],
+                    }
+                    for alert in among
+                ],
+            }
+        ],
+    }
+    # JSON is YAML.
+    path = folder / "rules-test.yaml"
+    path.write_text(json.dumps(tests))
+    told = run("test", "rules", str(path))
+    output = told.stdout + told.stderr
+    for alert in among:
+        if f'alertname=\\"{alert}\\"' in output or f'alertname="{alert}"' in output:
+            found.add(alert)
+    assert (told.returncode == 0) is (not found), output
+    return found
+
+
+def _name(name: str, labels: dict[str, str], instance: str) -> str:
+    """With what Prometheus adds to whatever it scrapes."""
+    own = {"job": "spoolrack", "instance": instance}
+    pairs = ",".join(f"{key}={json.dumps(value)}" for key, value in {**labels, **own}.items())
+    return f"{name}{{{pairs}}}"
