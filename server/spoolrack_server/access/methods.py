@@ -1,0 +1,113 @@
+"""What each method of the contract asks of its caller: the one table, as data.
+
+Most name their queues in the request, and are refused before the store hears of them. Others name
+something that belongs to queues which only the store knows (a stage, a reservation, a redrive): these
+ask for the permission anywhere at all, and then see and touch only what belongs to queues to which
+their caller has it. The handler sees to that with `Caller`; what is not his is not found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .guard import Guard
+from .permissions import Identity, Permission
+
+Need = tuple[Permission, str]
+"""A permission, and the queue for which it is needed."""
+SEND: Final = Permission.SEND
+RECEIVE: Final = Permission.RECEIVE
+MANAGE: Final = Permission.MANAGE
+MONITOR: Final = Permission.MONITOR
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The request names the queues."""
+
+    needs: Callable[[Any], Iterable[Need]]
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The handler finds out which queues it touches, and touches no others."""
+
+    permission: Permission
+    needs: Callable[[Any], Iterable[Need]] = lambda _: ()
+    """For what the request names all the same."""
+
+
+def _in_field(permission: Permission, field: str = "queue") -> Named:
+    return Named(lambda request: ((permission, getattr(request, field)),))
+
+
+def _where_named(permission: Permission) -> Looked:
+    return Looked(permission, lambda request: ((permission, request.queue),) if request.queue else ())
+
+
+def _settings(request: Any) -> Iterable[Need]:
+    """Dead letters are sent to the queue that is named for them."""
+    yield MANAGE, request.name
+    if request.settings.dead_letter_queue:
+        yield SEND, request.settings.dead_letter_queue
+
+
+def _redrive(request: Any) -> Iterable[Need]:
+    yield MANAGE, request.queue
+    if request.destination:
+        yield SEND, request.destination
+
+
+METHODS: Final[Mapping[str, Named | Looked]] = {
+    "CreateQueue": Named(_settings),
+    "GetQueue": _in_field(MONITOR, "name"),
+    "ListQueues": Looked(MONITOR),
+    "UpdateQueue": Named(_settings),
+    "DeleteQueue": _in_field(MANAGE, "name"),
+    "PurgeQueue": _in_field(MANAGE, "name"),
+    "Send": _in_field(SEND),
+    "StreamSend": _in_field(SEND),
+    "Receive": _in_field(RECEIVE),
+    "StreamReceive": _in_field(RECEIVE),
+    "Delete": _in_field(RECEIVE),
+    "StreamDelete": _in_field(RECEIVE),
+    "ChangeVisibility": _in_field(RECEIVE),
+    "GetMessage": _in_field(RECEIVE),
+    "ListMessages": _in_field(RECEIVE),
+    "Stage": _in_field(SEND),
+    "Publish": Looked(SEND),
+    "Abort": Looked(SEND),
+    "ListStages": Looked(MONITOR),
+    "Reserve": _in_field(RECEIVE),
+    "Confirm": Looked(RECEIVE),
+    "ReadReservation": Looked(RECEIVE),
+    "CommitReservations": Looked(RECEIVE),
+    "ReleaseReservation": Looked(RECEIVE),
+    "ListReservations": _where_named(MONITOR),
+    "StartRedrive": Named(_redrive),
+    "GetRedrive": Looked(MONITOR),
+    "ListRedrives": _where_named(MONITOR),
+    "CancelRedrive": Looked(MANAGE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes a call, and what of it he may."""
+
+    guard: Guard
+    identity: Identity
+
+    def require(self, method: str, request: Any) -> None:
+        """Raises `PermissionDenied` for a request that must not be done."""
+        rule = METHODS[method]
+        if isinstance(rule, Looked):
+            self.guard.require_somewhere(self.identity, rule.permission)
+        for permission, queue in rule.needs(request):
+            self.guard.require(self.identity, permission, queue)
+
+    def queues_for(self, permission: Permission) -> Callable[[str], bool] | None:
+        """Tells of a queue whether the caller may do it there; None: he may everywhere."""
+        return self.guard.queues_for(self.identity, permission)

@@ -1,0 +1,44 @@
+"""What an identity may do to which queue. Values; knows nothing of tokens, TLS or the wire."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+
+class Permission(Enum):
+    """What one may do to a queue. None implies another."""
+
+    SEND = "send"
+    """Send and stage messages."""
+    RECEIVE = "receive"
+    """Receive, look at, extend, release and delete messages; reserve them."""
+    MANAGE = "manage"
+    """Create, change, purge and delete the queue; redrive its dead letters."""
+    MONITOR = "monitor"
+    """See that the queue is there, its settings and its counts, and no message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who asks, by the name that a token or a client's certificate proves; empty: nobody has to say."""
+
+    name: str = ""
+
+
+class Access(Protocol):
+    """Decides."""
+
+    def allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
+        """Whether `identity` may do it; `queue` of "*" asks for all queues."""
+
+
+class OpenAccess:
+    """Everybody may do everything: a server without tokens and without permissions."""
+
+    def allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
+        return True
+
+
+OPEN: Final = OpenAccess()

@@ -1,0 +1,30 @@
+"""The lines of the tokens' and the permissions' files, and the names that both hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+ANYBODY: Final = "*"
+_IDENTITY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=,%-]{0,254}")
+
+
+class UnreadableFile(Exception):
+    """A file of tokens, of permissions or of certificates can't be used as it is."""
+
+    def __init__(self, line: int | None, why: str) -> None:
+        super().__init__(why if line is None else f"line {line}: {why}")
+
+
+def lines_of(text: str) -> Iterator[tuple[int, list[str]]]:
+    """The number and the words of each line that says something; `#` begins a comment."""
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if words:
+            yield number, words
+
+
+def is_identity(name: str) -> bool:
+    """Whether a token or a rule can be for somebody of this name; a certificate may have any."""
+    return _IDENTITY.fullmatch(name) is not None

@@ -1,0 +1,87 @@
+"""The permissions' file: who may do what to which queues.
+
+A line is `<identity or *> <permission>[,<permission>...] <queue pattern> [...]`. What no line allows is
+refused; no line takes anything away, so their order means nothing. A line that can't be read makes all
+of the file unreadable (`UnreadableFile`).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from .permissions import Identity, Permission
+from .reading import ANYBODY, UnreadableFile, is_identity, lines_of
+
+ALL_QUEUES: Final = "*"
+_ALL: Final = "all"
+_PATTERN: Final = re.compile(r"[A-Za-z0-9_.*?-]{1,80}")
+_REMEMBERED: Final = 10_000
+"""Answers, so that a call doesn't cost what a long list of patterns costs. No bound but of memory."""
+
+
+class Rules:
+    """Those of one version of the file. Immutable, for any thread."""
+
+    def __init__(self, rules: Iterable[tuple[str, frozenset[Permission], str]]) -> None:
+        """Each is who, what, and a pattern of queues."""
+        self._patterns: dict[tuple[str, Permission], list[re.Pattern[str]]] = {}
+        self._everywhere: set[tuple[str, Permission]] = set()
+        for name, permissions, pattern in rules:
+            for permission in permissions:
+                key = (name, permission)
+                self._patterns.setdefault(key, []).append(_compiled(pattern))
+                if not pattern.strip(ALL_QUEUES):
+                    self._everywhere.add(key)
+        self.allows = lru_cache(_REMEMBERED)(self._allows)
+        """Whether somebody may do it to a queue; "*" asks for all queues, also those to come."""
+
+    @classmethod
+    def parsed(cls, text: str) -> Rules:
+        """Those of a file; raises `UnreadableFile`."""
+        rules: list[tuple[str, frozenset[Permission], str]] = []
+        for number, words in lines_of(text):
+            if len(words) < 3:
+                raise UnreadableFile(number, "has not three words: who, what, and which queues")
+            name, what, *patterns = words
+            if name != ANYBODY and not is_identity(name):
+                raise UnreadableFile(number, f"{name[:80]!r} can't be the name of an identity")
+            for pattern in patterns:
+                if not _PATTERN.fullmatch(pattern):
+                    raise UnreadableFile(number, f"{pattern[:80]!r} can't be a pattern of queue names")
+                rules.append((name, _permissions(number, what), pattern))
+        return cls(rules)
+
+    def _allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
+        keys = ((identity.name, permission), (ANYBODY, permission))
+        if queue == ALL_QUEUES:
+            return any(key in self._everywhere for key in keys)
+        return any(
+            pattern.match(queue) is not None for key in keys for pattern in self._patterns.get(key, ())
+        )
+
+    def allows_somewhere(self, identity: Identity, permission: Permission) -> bool:
+        """Whether there can be a queue to which somebody may do it."""
+        return (identity.name, permission) in self._patterns or (ANYBODY, permission) in self._patterns
+
+
+def _permissions(line: int, what: str) -> frozenset[Permission]:
+    found: set[Permission] = set()
+    for word in what.split(","):
+        if word == _ALL:
+            found.update(Permission)
+            continue
+        try:
+            found.add(Permission(word))
+        except ValueError as error:
+            known = ", ".join([*(permission.value for permission in Permission), _ALL])
+            raise UnreadableFile(line, f"{word[:80]!r} is no permission: there are {known}") from error
+    return frozenset(found)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    # Python's own, because a plain ".*" for each star takes ages where there are many of them.
+    return re.compile(fnmatch.translate(pattern))

@@ -1,0 +1,112 @@
+"""What an operator has said about who may come: files, and what is done with them while a server runs.
+
+Starting raises `AccessUnusable` for a file that can't be used, or options that make no sense together,
+and `Insecure` for an address that the network can reach without TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..addresses import address_text
+from ..logs import Log
+from .files import FIXED, SECRET, AccessUnusable, Watched
+from .guard import Guard
+from .rules import Rules
+from .tls import Tls, TlsFiles
+from .tokens import Tokens
+
+LOOKS_EVERY: Final = 1.0
+"""Seconds between two looks at the files."""
+
+
+class Insecure(Exception):
+    """An address that others can reach would be served without TLS."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            f"{address} can be reached from elsewhere, and what travels there could be read and "
+            "changed: give --tls-certificate and --tls-key, or listen at 127.0.0.1, or say --insecure"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """Paths, as they were given."""
+
+    tls: TlsFiles | None = None
+    tokens: str | None = None
+    permissions: str | None = None
+    insecure: bool = False
+    """Whether others than this machine are served without TLS."""
+
+    def check(self, *addresses: tuple[str, int]) -> None:
+        """Raises `Insecure` if one of them must not be listened at."""
+        if self.tls is not None or self.insecure:
+            return
+        for host, port in addresses:
+            if not is_loopback(host):
+                raise Insecure(address_text(host, port))
+
+    def opened(self, log: Log) -> Doors:
+        """Raises `AccessUnusable`."""
+        asks = self.tls is not None and self.tls.client_ca is not None
+        if self.permissions is not None and self.tokens is None and not asks:
+            raise AccessUnusable(
+                f"the permissions {self.permissions}",
+                "nobody can say who he is: give --tokens or --tls-client-ca, too",
+            )
+        tls = None if self.tls is None else Tls(self.tls, log)
+        tokens = _watched("the tokens", self.tokens, SECRET, Tokens.parsed, log)
+        rules = _watched("the permissions", self.permissions, FIXED, Rules.parsed, log)
+        watched: list[Watched[Any]] = [] if tls is None else [tls.files]
+        watched += [each for each in (tokens, rules) if each is not None]
+        return Doors(Guard(tokens=tokens, rules=rules, asks_for_certificates=asks), tls, watched, log)
+
+
+class Doors:
+    """What was opened: who may come in, and the certificates that are shown to him."""
+
+    def __init__(
+        self, guard: Guard, tls: Tls | None, watched: Sequence[Watched[Any]], log: Log
+    ) -> None:
+        self._log = log
+        self.guard = guard
+        self.tls = tls
+        self._watched = watched
+
+    async def watch(self, changed: Callable[[], None]) -> None:
+        """Read the files again when they change, until cancelled; `changed` is called after it."""
+        while self._watched:
+            await asyncio.sleep(LOOKS_EVERY)
+            try:
+                if await asyncio.to_thread(self.look):
+                    changed()
+            except Exception:  # noqa: BLE001 - or else no change would ever be seen again
+                self._log.exception("the files of who may come could not be looked at")
+
+    def look(self) -> bool:
+        """Whether something has changed."""
+        changes = [each.look() for each in self._watched]
+        return any(changes)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it, whatever the name stands for."""
+    try:
+        found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError:
+        return True  # Then nobody can listen there: whoever tries says why.
+    addresses = (ipaddress.ip_address(str(address[0]).partition("%")[0]) for *_, address in found)
+    return all((getattr(address, "ipv4_mapped", None) or address).is_loopback for address in addresses)
+
+
+def _watched(what: str, path: str | None, forbidden: int, parse: Callable[[str], Any], log: Log) -> Any:
+    if path is None:
+        return None
+    return Watched(what, [(path, forbidden)], lambda contents: parse(contents[0].decode()), log)

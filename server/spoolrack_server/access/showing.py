@@ -1,0 +1,45 @@
+"""Lists, of which everybody is shown what he may see, in pages that are as full as others'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol, TypeVar
+
+Item = TypeVar("Item")
+Place = TypeVar("Place")
+Covariant = TypeVar("Covariant", covariant=True)
+Contravariant = TypeVar("Contravariant", contravariant=True)
+
+LOOK: Final = 1_000
+"""Items that are looked at together, where some may not be shown."""
+
+
+class Listing(Protocol[Covariant, Contravariant]):
+    """What there is, in order."""
+
+    def __call__(self, *, after: Contravariant, limit: int) -> Sequence[Covariant]: ...
+
+
+def shown(
+    listing: Listing[Item, Place],
+    place: Callable[[Item], Place],
+    queues: Callable[[Item], Iterable[str]],
+    allowed: Callable[[str], bool] | None,
+    *,
+    after: Place,
+    limit: int,
+) -> Sequence[Item]:
+    """Up to `limit` items above the place `after`: those of whose `queues` all are allowed.
+
+    `allowed` of None allows all. Takes as long as it takes to list all that isn't shown.
+    """
+    if allowed is None:
+        return listing(after=after, limit=limit)
+    found: list[Item] = []
+    while len(found) < limit:
+        page = listing(after=after, limit=LOOK)
+        found += [item for item in page if all(map(allowed, queues(item)))]
+        if len(page) < LOOK:
+            break
+        after = place(page[-1])
+    return found[:limit]

@@ -1,0 +1,134 @@
+"""TLS for both ports: certificates from files, exchanged for new connections when the files change.
+
+gRPC asks for the certificate with each handshake; to asyncio a context is handed that stands for
+another one, the newest. A pair that doesn't fit together is refused before either sees it. TLS 1.2 and
+newer; with the certificate of a CA for clients, who has none of its is refused in the handshake.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+
+from ..logs import Log
+from .files import PUBLIC, SECRET, Watched
+from .reading import UnreadableFile
+
+_ALPN: Final = ["http/1.1"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """Paths of files in PEM."""
+
+    certificate: str
+    """The server's, with those between it and its CA behind it."""
+    key: str
+    client_ca: str | None = None
+    """Certificates of CAs; clients must show one that one of these has signed. None: nobody must."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Version:
+    """What the files say at one time."""
+
+    certificate: bytes
+    key: bytes
+    client_ca: bytes | None
+    context: ssl.SSLContext
+
+
+class Tls:
+    """The certificates of one server."""
+
+    def __init__(self, files: TlsFiles, log: Log) -> None:
+        """Raises `AccessUnusable`."""
+        paths = [(files.certificate, PUBLIC), (files.key, SECRET)]
+        if files.client_ca is not None:
+            paths.append((files.client_ca, PUBLIC))
+        self.files = Watched("the certificate", paths, _version, log)
+
+    def for_grpc(self) -> grpc.ServerCredentials:
+        # gRPC asks in threads of its own, and never two at a time for one server.
+        given = self.files.current
+
+        def newest() -> Any:
+            nonlocal given
+            version = self.files.current
+            if version is given:
+                return None
+            given = version
+            return _for_grpc(version)
+
+        return grpc.dynamic_ssl_server_credentials(
+            _for_grpc(given), newest, require_client_authentication=given.client_ca is not None
+        )
+
+    def for_asyncio(self) -> ssl.SSLContext:
+        return _Newest(lambda: self.files.current.context)
+
+
+class _Newest(ssl.SSLContext):
+    """Makes each connection one of the context that is the newest then. asyncio needs no more of it."""
+
+    _newest: Callable[[], ssl.SSLContext]
+
+    def __new__(cls, newest: Callable[[], ssl.SSLContext]) -> _Newest:
+        made = super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+        made._newest = newest
+        return made
+
+    def __init__(self, newest: Callable[[], ssl.SSLContext]) -> None:
+        pass
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        return self._newest().wrap_bio(*arguments, **options)
+
+
+def _for_grpc(version: Version) -> Any:
+    return grpc.ssl_server_certificate_configuration(
+        [(version.key, version.certificate)], root_certificates=version.client_ca
+    )
+
+
+def _version(contents: Sequence[bytes]) -> Version:
+    certificate, key, *more = contents
+    client_ca = more[0] if more else None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(_ALPN)
+    try:
+        # Only files can be loaded; these are in memory, and hold the very bytes that gRPC gets.
+        with _in_memory(certificate) as one, _in_memory(key) as other:
+            context.load_cert_chain(one, other, password=_no_password)
+    except (ssl.SSLError, ValueError) as error:
+        raise UnreadableFile(
+            None, f"the certificate and the key are no pair in PEM without a password ({error})"
+        ) from error
+    if client_ca is not None:
+        try:
+            context.load_verify_locations(cadata=client_ca.decode("ascii"))
+        except (ssl.SSLError, ValueError) as error:
+            raise UnreadableFile(None, f"the clients' CA is no certificate in PEM ({error})") from error
+        context.verify_mode = ssl.CERT_REQUIRED
+    return Version(certificate, key, client_ca, context)
+
+
+@contextmanager
+def _in_memory(content: bytes) -> Iterator[str]:
+    """The path of a file that no disk ever has."""
+    with open(os.memfd_create("spoolrack"), "wb") as file:
+        file.write(content)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
+
+
+def _no_password() -> str:
+    # Otherwise OpenSSL would ask a terminal for one, and the server would wait.
+    return ""

@@ -1,0 +1,279 @@
+"""Tokens, rules and certificates as files: what they may say, who may touch them, what a slip does."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+
+import pytest
+import trustme
+from access_rig import Files
+from spoolrack_server.access.files import SECRET, AccessUnusable, Watched
+from spoolrack_server.access.permissions import Identity, Permission
+from spoolrack_server.access.reading import UnreadableFile
+from spoolrack_server.access.rules import Rules
+from spoolrack_server.access.security import Insecure, Security, is_loopback
+from spoolrack_server.access.tls import Tls, TlsFiles
+from spoolrack_server.access.tokens import Tokens, line_of, new_token
+from spoolrack_server.logs import make_log
+
+ALICE, BOB = Identity("alice"), Identity("spiffe://example.org/bob")
+SEND, RECEIVE, MANAGE, MONITOR = Permission
+
+
+def test_a_token_is_known_by_its_hash_and_no_other_is() -> None:
+    tokens = {identity.name: new_token() for identity in (ALICE, BOB)}
+    found = Tokens.parsed("".join(f"{line_of(name, token)}\n" for name, token in tokens.items()))
+    assert len(found) == 2
+    for identity in (ALICE, BOB):
+        token = tokens[identity.name]
+        assert found.identity_of(token) == identity
+        for other in (token[:-1], token + "x", token.upper(), token.swapcase(), ""):
+            assert found.identity_of(other) is None
+    assert found.identity_of("é" * 5_000) is None
+
+
+def test_a_token_has_256_bits_and_its_line_holds_none_of_them() -> None:
+    made = {new_token() for _ in range(100)}
+    assert len(made) == 100
+    for token in made:
+        assert len(token) == len("srk_") + 43  # 256 bits in base64
+        assert token[4:] not in line_of("alice", token)
+
+
+def test_two_tokens_of_one_identity_are_good_side_by_side() -> None:
+    old, new = new_token(), new_token()
+    found = Tokens.parsed(f"{line_of('alice', old)}\n{line_of('alice', new)} # since May\n")
+    assert found.identity_of(old) == found.identity_of(new) == ALICE
+
+
+def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look ends in one comparison of whole hashes, whether there is such a token or not."""
+    import hmac
+
+    compared: list[tuple[int, int]] = []
+    real = hmac.compare_digest
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other)))
+        return real(one, other)
+
+    token = new_token()
+    found = Tokens.parsed(line_of("alice", token))
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    assert found.identity_of(token) == ALICE
+    assert found.identity_of("nobody's") is None
+    assert compared == [(32, 32), (32, 32)]
+
+
+def test_the_order_in_which_tokens_are_found_is_secret() -> None:
+    """The table's keys are another process's guess: they follow from a key that nobody is told."""
+    line = line_of("alice", new_token())
+    one, other = Tokens.parsed(line), Tokens.parsed(line)
+    assert one._found.keys() != other._found.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("alice", "line 1: has not two words: an identity, and sha256:<64 hex digits>"),
+        ("alice sha256:00", "line 1: the second word is not"),
+        (f"\n# x\nalice {'0' * 64}", "line 3: the second word is not"),
+        (f"al*ce sha256:{'0' * 64}", "can't be the name of an identity"),
+        (f"a sha256:{'0' * 64}\nb sha256:{'0' * 64}", "line 2: repeats the token of another line"),
+    ],
+)
+def test_a_damaged_list_of_tokens_is_refused_as_a_whole(text: str, why: str) -> None:
+    with pytest.raises(UnreadableFile) as caught:
+        Tokens.parsed(text)
+    assert why in str(caught.value)
+
+
+def test_a_token_in_clear_in_the_file_is_not_repeated_in_the_error() -> None:
+    token = new_token()
+    with pytest.raises(UnreadableFile) as caught:
+        Tokens.parsed(f"alice {token}")
+    assert token not in str(caught.value)
+
+
+def test_rules_allow_what_they_say_and_nothing_else() -> None:
+    rules = Rules.parsed(
+        """
+        # who  what          where
+        alice  send,monitor  jobs mail-*
+        alice  receive       jobs
+        *      monitor       public-?
+        spiffe://example.org/bob all *
+        """
+    )
+    allowed = {
+        (permission, queue)
+        for permission in Permission
+        for queue in ("jobs", "mail-1", "mail-", "mail", "public-1", "public-12", "other", "*")
+        if rules.allows(ALICE, permission, queue)
+    }
+    assert allowed == {
+        (SEND, "jobs"),
+        (MONITOR, "jobs"),
+        (RECEIVE, "jobs"),
+        *((permission, queue) for permission in (SEND, MONITOR) for queue in ("mail-1", "mail-")),
+        (MONITOR, "public-1"),
+    }
+    assert all(rules.allows(BOB, permission, queue) for permission in Permission for queue in "*q")
+    assert not rules.allows(Identity("carol"), SEND, "jobs")
+    assert rules.allows_somewhere(ALICE, RECEIVE)
+    assert not rules.allows_somewhere(ALICE, MANAGE)
+    assert rules.allows_somewhere(Identity("carol"), MONITOR)
+
+
+def test_a_pattern_of_many_stars_costs_no_time() -> None:
+    rules = Rules.parsed(f"* send {'*a' * 39}b")
+    begun = time.process_time()
+    assert not rules.allows(ALICE, SEND, "a" * 80)
+    assert time.process_time() - begun < 5  # Backtracking takes years.
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("alice send", "line 1: has not three words"),
+        ("alice juggle q", "'juggle' is no permission: there are send, receive, manage, monitor, all"),
+        ("alice send, q", "'' is no permission"),
+        ("alice send a/b", "'a/b' can't be a pattern"),
+        ("al[i]ce send q", "can't be the name of an identity"),
+    ],
+)
+def test_damaged_rules_are_refused_as_a_whole(text: str, why: str) -> None:
+    with pytest.raises(UnreadableFile) as caught:
+        Rules.parsed(text)
+    assert why in str(caught.value)
+
+
+def watched(path: str, stream: io.StringIO) -> Watched[str]:
+    return Watched(
+        "the list", [(path, SECRET)], lambda contents: _good(contents[0]), make_log(stream=stream)
+    )
+
+
+def _good(content: bytes) -> str:
+    text = content.decode()
+    if "bad" in text:
+        raise UnreadableFile(1, "is bad")
+    return text
+
+
+def test_a_file_is_read_again_when_it_changes_and_a_slip_changes_nothing(files: Files) -> None:
+    stream = io.StringIO()
+    path = files.write("list", "one")
+    seen = watched(path, stream)
+    assert not seen.look()
+    files.write("list", "two")
+    assert seen.look()
+    assert seen.current == "two"
+    for slip in (lambda: files.write("list", "bad"), lambda: files.write("list", b"\xff")):
+        slip()
+        assert not seen.look()
+        assert not seen.look(), "it is said once"
+        assert seen.current == "two"
+    files.write("list", "open", mode=0o604)
+    assert not seen.look()
+    Path(path).unlink()
+    assert not seen.look()
+    assert seen.current == "two"
+    files.write("list", "three")
+    assert seen.look()
+    assert seen.current == "three"
+    said = [line for line in stream.getvalue().splitlines() if "level=error" in line]
+    assert [why for why in ("is bad", "no text", "chmod 0600", "No such file") if why in str(said)] == [
+        "is bad",
+        "no text",
+        "chmod 0600",
+        "No such file",
+    ]
+    assert len(said) == 4
+
+
+def test_a_secret_of_kubernetes_is_seen_to_change(files: Files) -> None:
+    """It is a link to a link to a folder, of which the second one is exchanged."""
+    for version in ("1", "2"):
+        (files.folder / version).mkdir()
+        (files.folder / version / "list").write_text(version)
+        (files.folder / version / "list").chmod(0o640)
+    current = files.folder / "..data"
+    current.symlink_to("1")
+    (files.folder / "list").symlink_to("..data/list")
+    seen = watched(str(files.folder / "list"), io.StringIO())
+    fresh = files.folder / "..new"
+    fresh.symlink_to("2")
+    fresh.rename(current)
+    assert seen.look()
+    assert seen.current == "2"
+
+
+@pytest.mark.parametrize(
+    ("mode", "verb"), [(0o604, "read"), (0o602, "change"), (0o620, "change"), (0o666, "change")]
+)
+def test_a_file_of_tokens_that_others_may_touch_is_refused(files: Files, mode: int, verb: str) -> None:
+    path = files.write_tokens("alice")
+    Path(path).chmod(mode)
+    with pytest.raises(AccessUnusable, match=f"others may {verb} it: chmod 06[04]0"):
+        Security(tokens=path).opened(make_log(stream=io.StringIO()))
+
+
+def test_rules_may_be_read_by_everybody_and_changed_by_nobody(files: Files) -> None:
+    tokens, rules = files.write_tokens("alice"), files.write_permissions("* all *")
+    security = Security(tokens=tokens, permissions=rules)
+    Path(rules).chmod(0o644)
+    security.opened(make_log(stream=io.StringIO()))
+    Path(rules).chmod(0o664)
+    with pytest.raises(AccessUnusable, match="others may change it: chmod 0644"):
+        security.opened(make_log(stream=io.StringIO()))
+
+
+def test_permissions_without_anybody_who_can_say_who_he_is_are_refused(files: Files) -> None:
+    security = Security(permissions=files.write_permissions("* all *"))
+    with pytest.raises(AccessUnusable, match="nobody can say who he is"):
+        security.opened(make_log(stream=io.StringIO()))
+
+
+def test_a_certificate_with_the_key_of_another_is_refused(
+    files: Files, ca: trustme.CA, other_ca: trustme.CA
+) -> None:
+    good = files.write_certificate(ca)
+    log = make_log(stream=io.StringIO())
+    Tls(good, log)
+    mixed = TlsFiles(certificate=files.write_ca(other_ca), key=good.key)
+    with pytest.raises(AccessUnusable, match="are no pair"):
+        Tls(mixed, log)
+    with pytest.raises(AccessUnusable, match="CA is no certificate"):
+        Tls(TlsFiles(certificate=good.certificate, key=good.key, client_ca=good.key), log)
+    Path(good.key).chmod(0o644)
+    with pytest.raises(AccessUnusable, match="others may read it: chmod 0640"):
+        Tls(good, log)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_it"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.1", True),
+        ("localhost", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("", False),
+        ("10.0.0.1", False),
+        ("::ffff:10.0.0.1", False),
+    ],
+)
+def test_only_the_loopback_is_served_without_tls(host: str, is_it: bool) -> None:
+    assert is_loopback(host) == is_it
+    if is_it:
+        Security().check((host, 1))
+        return
+    with pytest.raises(Insecure, match="--insecure"):
+        Security().check(("127.0.0.1", 1), (host, 1))
+    Security(insecure=True).check((host, 1))
+    Security(tls=TlsFiles(certificate="", key="")).check((host, 1))

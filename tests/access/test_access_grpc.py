@@ -1,0 +1,386 @@
+"""Who may do what over gRPC: every method of the contract, for strangers, for some and for others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from access_rig import Files, as_caller, bearer, looks, reads_again, serving
+from google.protobuf.message import Message
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from server_rig import LONG, Client, refusal, refused
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack.v1 import redrive_pb2, reservation_pb2, staging_pb2
+from spoolrack_server.access.methods import METHODS, Looked
+from spoolrack_server.access.security import Security
+from spoolrack_server.rpc import SERVICE
+from spoolrack_server.server import Server
+
+DENIED, UNKNOWN = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED
+MESSAGES = [pb.OutgoingMessage(body=b"x")]
+STREAMS = {"StreamSend", "StreamDelete"}
+
+
+def requests(queue: str) -> Mapping[str, Message]:
+    """A request of each method that would do something to the queue, if there were one."""
+    return {
+        "CreateQueue": rpc.CreateQueueRequest(name=queue),
+        "GetQueue": rpc.GetQueueRequest(name=queue),
+        "ListQueues": rpc.ListQueuesRequest(),
+        "UpdateQueue": rpc.UpdateQueueRequest(name=queue),
+        "DeleteQueue": rpc.DeleteQueueRequest(name=queue),
+        "PurgeQueue": rpc.PurgeQueueRequest(name=queue),
+        "Send": rpc.SendRequest(queue=queue, messages=MESSAGES),
+        "StreamSend": rpc.StreamSendRequest(queue=queue, messages=MESSAGES),
+        "Receive": rpc.ReceiveRequest(queue=queue),
+        "StreamReceive": rpc.StreamReceiveRequest(queue=queue),
+        "Delete": rpc.DeleteRequest(queue=queue, targets=[rpc.DeleteTarget(id="x")]),
+        "StreamDelete": rpc.StreamDeleteRequest(queue=queue, targets=[rpc.DeleteTarget(id="x")]),
+        "ChangeVisibility": rpc.ChangeVisibilityRequest(
+            queue=queue, changes=[rpc.VisibilityChange(receipt="x")]
+        ),
+        "GetMessage": rpc.GetMessageRequest(queue=queue, id="x"),
+        "ListMessages": rpc.ListMessagesRequest(queue=queue),
+        "Stage": staging_pb2.StageRequest(stage="s", queue=queue, messages=MESSAGES),
+        "Publish": staging_pb2.PublishRequest(writer="w", epoch=1, stages=["theirs"]),
+        "Abort": staging_pb2.AbortRequest(stage="theirs"),
+        "ListStages": staging_pb2.ListStagesRequest(),
+        "Reserve": reservation_pb2.ReserveRequest(queue=queue, stream="mine", seq=0),
+        "Confirm": reservation_pb2.ConfirmRequest(stream="theirs", seq=0),
+        "ReadReservation": reservation_pb2.ReadReservationRequest(stream="theirs", seq=0),
+        "CommitReservations": reservation_pb2.CommitReservationsRequest(stream="theirs", up_to=0),
+        "ReleaseReservation": reservation_pb2.ReleaseReservationRequest(stream="theirs", seq=0),
+        "ListReservations": reservation_pb2.ListReservationsRequest(queue=queue),
+        "StartRedrive": redrive_pb2.StartRedriveRequest(queue=queue),
+        "GetRedrive": redrive_pb2.GetRedriveRequest(id="x"),
+        "ListRedrives": redrive_pb2.ListRedrivesRequest(queue=queue),
+        "CancelRedrive": redrive_pb2.CancelRedriveRequest(id="x"),
+    }
+
+
+async def call(client: Client, method: str, request: Message) -> Any:
+    """The answer, or the first of them."""
+    made = getattr(client.stub, method)
+    described = SERVICE.methods_by_name[method]
+    if described.client_streaming:
+        stream = made(iter([request]))
+        return await stream.read()
+    if described.server_streaming:
+        stream = made(request)
+        answer = await stream.read()
+        stream.cancel()
+        return answer
+    return await made(request)
+
+
+async def outcome(client: Client, method: str, request: Message) -> tuple[str, str]:
+    """What a caller can see of a call: its reason, and its message."""
+    try:
+        answer = await call(client, method, request)
+    except grpc.aio.AioRpcError as error:
+        no = refusal(error)
+        return no.reason, no.message
+    if method in STREAMS and answer.HasField("error"):
+        return answer.error.reason, answer.error.message
+    return "", ""
+
+
+@pytest.fixture
+async def server(tmp_path: Path, files: Files) -> AsyncIterator[Server]:
+    """One that knows the owner, who may do everything, alice, whose queues begin with "a", and carol,
+    who may do nothing."""
+    security = Security(
+        tokens=files.write_tokens("owner", "alice", "carol"),
+        permissions=files.write_permissions("owner all *", "alice all a*"),
+    )
+    async with serving(tmp_path / "root", security) as server:
+        yield server
+
+
+@pytest.fixture
+async def owner(server: Server, files: Files) -> AsyncIterator[Client]:
+    async with as_caller(server, bearer(files.tokens["owner"])) as client:
+        yield client
+
+
+@pytest.fixture
+async def alice(server: Server, files: Files) -> AsyncIterator[Client]:
+    async with as_caller(server, bearer(files.tokens["alice"])) as client:
+        yield client
+
+
+def test_every_method_of_the_contract_is_in_the_table() -> None:
+    assert METHODS.keys() == requests("q").keys() == {method.name for method in SERVICE.methods}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param((), id="none"),
+        pytest.param(("Bearer srk_" + "x" * 43,), id="unknown"),
+        pytest.param(("Bearer ",), id="empty"),
+        pytest.param(("Basic b3duZXI6eA==",), id="basic"),
+    ],
+)
+async def test_a_stranger_is_refused_by_every_method(server: Server, headers: tuple[str, ...]) -> None:
+    async with as_caller(server, *headers) as stranger:
+        for method, request in requests("q").items():
+            no = await refused(call(stranger, method, request))
+            assert (no.code, no.reason) == (UNKNOWN, "UNAUTHENTICATED"), method
+            assert "srk_" not in no.message
+
+
+async def test_two_tokens_in_one_call_are_refused(server: Server, files: Files) -> None:
+    token = bearer(files.tokens["owner"])
+    async with as_caller(server, token, token) as client:
+        assert (await refused(client.counts())).reason == "UNAUTHENTICATED"
+
+
+async def test_who_may_do_nothing_learns_nothing_of_a_queue(
+    server: Server, files: Files, owner: Client
+) -> None:
+    """The answer is the same, word for word, whether there is such a queue or not."""
+    async with as_caller(server, bearer(files.tokens["carol"])) as carol:
+        asked = requests("q").items()
+        without = {method: await outcome(carol, method, request) for method, request in asked}
+        await owner.create("q")
+        with_it = {method: await outcome(carol, method, request) for method, request in asked}
+    assert without == with_it
+    assert {reason for reason, _ in without.values()} == {"PERMISSION_DENIED"}
+
+
+async def test_a_permission_for_some_queues_is_none_for_others(alice: Client, owner: Client) -> None:
+    for queue in ("a1", "b1"):
+        await owner.create(queue)
+        await owner.send(b"x", queue=queue)
+    for method in [name for name, rule in METHODS.items() if not isinstance(rule, Looked)]:
+        reason, message = await outcome(alice, method, requests("b1")[method])
+        assert reason == "PERMISSION_DENIED", method
+        assert "alice may not" in message
+        assert (await owner.counts("b1")).ready == 1
+        assert (await outcome(alice, method, requests("a1")[method]))[0] != "PERMISSION_DENIED"
+
+
+async def test_garbage_of_a_stranger_is_not_looked_at(server: Server) -> None:
+    async with as_caller(server) as stranger:
+        raw = stranger.channel.unary_unary("/spoolrack.v1.QueueService/GetQueue")(b"\xff\xff")
+        assert (await refused(raw)).reason == "UNAUTHENTICATED"
+
+
+async def test_lists_show_what_one_may_see_in_full_pages(alice: Client, owner: Client) -> None:
+    names = [f"{letter}{number}" for letter in "abc" for number in range(5)]
+    for name in [*names, "a9"]:
+        await owner.create(name)
+    first = await alice.stub.ListQueues(rpc.ListQueuesRequest(page_size=4))
+    assert [queue.name for queue in first.queues] == ["a0", "a1", "a2", "a3"]
+    rest = rpc.ListQueuesRequest(page_size=4, page_token=first.next_page_token)
+    second = await alice.stub.ListQueues(rest)
+    assert [queue.name for queue in second.queues] == ["a4", "a9"]
+    assert not second.next_page_token
+    assert len((await owner.stub.ListQueues(rpc.ListQueuesRequest())).queues) == 16
+
+
+async def test_dead_letters_need_a_permission_where_they_go(alice: Client, owner: Client) -> None:
+    for queue in ("b1", "a2"):
+        await owner.create(queue)
+    settings = pb.QueueSettings(max_receives=3, dead_letter_queue="b1")
+    no = await refused(alice.stub.CreateQueue(rpc.CreateQueueRequest(name="a1", settings=settings)))
+    assert (no.reason, no.metadata["queue"]) == ("PERMISSION_DENIED", "b1")
+    await alice.create("a1", max_receives=3, dead_letter_queue="a2")
+    no = await refused(alice.stub.UpdateQueue(rpc.UpdateQueueRequest(name="a1", settings=settings)))
+    assert no.reason == "PERMISSION_DENIED"
+    redrive = redrive_pb2.StartRedriveRequest(queue="a2", destination="b1")
+    assert (await refused(alice.stub.StartRedrive(redrive))).reason == "PERMISSION_DENIED"
+
+
+async def test_stages_of_queues_that_one_may_not_send_to_are_not_there(
+    alice: Client, owner: Client
+) -> None:
+    for queue in ("a1", "b1"):
+        await owner.create(queue)
+    for stage, queues in {"mine": ("a1",), "theirs": ("b1",), "mixed": ("a1", "b1")}.items():
+        for chunk, queue in enumerate(queues):
+            staged = staging_pb2.StageRequest(stage=stage, chunk=chunk, queue=queue, messages=MESSAGES)
+            await owner.stub.Stage(staged)
+    listed = await alice.stub.ListStages(staging_pb2.ListStagesRequest())
+    assert [stage.name for stage in listed.stages] == ["mine"]
+    for stages in (["theirs"], ["mixed"], ["mine", "mixed"]):
+        publish = staging_pb2.PublishRequest(writer="w", epoch=1, stages=stages)
+        assert (await refused(alice.stub.Publish(publish))).reason == "STAGE_NOT_FOUND"
+    for stage in ("theirs", "mixed", "never"):
+        assert (await alice.stub.Abort(staging_pb2.AbortRequest(stage=stage))).messages == 0
+    there = await owner.stub.ListStages(staging_pb2.ListStagesRequest())
+    assert [stage.name for stage in there.stages] == ["mine", "mixed", "theirs"]
+    assert (await owner.counts("a1")).ready == (await owner.counts("b1")).ready == 0
+    publish = staging_pb2.PublishRequest(writer="w", epoch=1, stages=["mine"])
+    assert (await alice.stub.Publish(publish)).messages == 1
+    publish = staging_pb2.PublishRequest(writer="w", epoch=2, stages=["mixed", "theirs"])
+    assert (await owner.stub.Publish(publish)).messages == 3
+
+
+async def test_sets_of_queues_that_one_may_not_receive_from_are_not_there(
+    alice: Client, owner: Client
+) -> None:
+    for queue in ("a1", "b1"):
+        await owner.create(queue)
+        await owner.send(b"secret", queue=queue)
+        reserve = reservation_pb2.ReserveRequest(queue=queue, stream=f"of-{queue}", seq=0, hold=LONG)
+        await owner.stub.Reserve(reserve)
+    stub, at = alice.stub, {"stream": "of-b1", "seq": 0}
+    for asked in (
+        stub.Confirm(reservation_pb2.ConfirmRequest(**at)),
+        stub.ReadReservation(reservation_pb2.ReadReservationRequest(**at)).read(),
+        stub.ReleaseReservation(reservation_pb2.ReleaseReservationRequest(**at)),
+        stub.CommitReservations(reservation_pb2.CommitReservationsRequest(stream="of-b1", up_to=0)),
+        # Far ahead of all sets: nobody could reserve there any more.
+        stub.CommitReservations(reservation_pb2.CommitReservationsRequest(stream="of-b1", up_to=2**60)),
+        # By the name of somebody else's set, of another queue.
+        stub.Reserve(reservation_pb2.ReserveRequest(queue="a1", **at)),
+    ):
+        assert (await refused(asked)).reason == "RESERVATION_NOT_FOUND"
+    listed = await stub.ListReservations(reservation_pb2.ListReservationsRequest())
+    assert [found.queue for found in listed.reservations] == ["a1"]
+    assert (await owner.counts("b1")).leased == 1
+    frame = await stub.ReadReservation(
+        reservation_pb2.ReadReservationRequest(stream="of-a1", seq=0)
+    ).read()
+    assert [message.body for message in frame.messages] == [b"secret"]
+    commit = reservation_pb2.CommitReservationsRequest(stream="of-a1", up_to=0)
+    assert (await stub.CommitReservations(commit)).messages == 1
+    assert (await stub.CommitReservations(commit)).messages == 0, "it may be repeated"
+    commit = reservation_pb2.CommitReservationsRequest(stream="of-b1", up_to=0)
+    assert (await owner.stub.CommitReservations(commit)).messages == 1
+
+
+async def test_one_stream_may_send_here_and_not_there(alice: Client, owner: Client) -> None:
+    for queue in ("a1", "b1"):
+        await owner.create(queue)
+    sends = [
+        rpc.StreamSendRequest(correlation_id=number, queue=queue, messages=MESSAGES)
+        for number, queue in enumerate(("a1", "b1", "a1"))
+    ]
+    answers = [answer async for answer in alice.stub.StreamSend(iter(sends))]
+    assert [answer.error.reason for answer in answers] == ["", "PERMISSION_DENIED", ""]
+    assert (await owner.counts("a1")).ready == 2
+    assert (await owner.counts("b1")).ready == 0
+
+
+async def test_a_token_that_is_taken_away_ends_the_streams_of_its_holder(
+    server: Server, files: Files, alice: Client, owner: Client
+) -> None:
+    await owner.create("a1")
+    streams = [alice.stream(queue="a1"), owner.stream(queue="a1")]
+    for stream in streams:
+        await stream.initial_metadata()
+    waiting = asyncio.ensure_future(alice.receive(queue="a1", wait=LONG))
+    assert server._calls._admissions is not None
+    for _ in looks():
+        if len(server._calls._admissions._open) == 3:
+            break
+        await asyncio.sleep(0)
+    files.write_tokens("owner")
+    assert reads_again(server)
+    server._look_again()
+    assert (await refused(streams[0].read())).reason == "UNAUTHENTICATED"
+    assert (await refused(alice.counts("a1"))).reason == "UNAUTHENTICATED"
+    assert (await refused(waiting)).reason == "UNAUTHENTICATED"
+    # Nobody else has noticed, and nothing stays leased to who has gone.
+    await owner.send(b"x", queue="a1")
+    frame = await streams[1].read()
+    assert [message.body for message in frame.messages] == [b"x"]
+
+
+async def test_a_permission_that_is_taken_away_ends_the_streams_that_need_it(
+    server: Server, files: Files, alice: Client, owner: Client
+) -> None:
+    await owner.create("a1")
+    stream = alice.stream(queue="a1")
+    await stream.initial_metadata()
+    files.write_permissions("owner all *", "alice send a*")
+    # The server looks by itself, from time to time.
+    no = await refused(stream.read())
+    assert (no.code, no.reason) == (DENIED, "PERMISSION_DENIED")
+    await alice.send(b"x", queue="a1")
+
+
+async def test_a_token_that_is_added_is_known_within_moments(
+    server: Server, files: Files, owner: Client
+) -> None:
+    await owner.create("q")
+    files.write_tokens("owner", "alice", "carol", "dave")
+    files.write_permissions("owner all *", "dave monitor q")
+    async with as_caller(server, bearer(files.tokens["dave"])) as dave:
+        for _ in looks():
+            if (await outcome(dave, "GetQueue", rpc.GetQueueRequest(name="q")))[0] == "":
+                return
+    raise AssertionError("never known")
+
+
+async def test_health_is_told_to_everybody_and_reflection_to_those_who_are_known(
+    server: Server, files: Files
+) -> None:
+    async with as_caller(server) as stranger:
+        health = health_pb2_grpc.HealthStub(stranger.channel)
+        answer = await health.Check(health_pb2.HealthCheckRequest())
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        for headers, may in (((), False), ((("authorization", bearer(files.tokens["carol"])),), True)):
+            stub = reflection_pb2_grpc.ServerReflectionStub(stranger.channel)
+            asked = reflection_pb2.ServerReflectionRequest(list_services="")
+            stream = stub.ServerReflectionInfo(iter([asked]), metadata=headers)
+            if may:
+                names = {s.name for s in (await stream.read()).list_services_response.service}
+                assert "spoolrack.v1.QueueService" in names
+            else:
+                assert (await refused(stream.read())).code == UNKNOWN
+
+
+async def test_without_a_permissions_file_everybody_who_is_known_may_do_everything(
+    tmp_path: Path, files: Files
+) -> None:
+    security = Security(tokens=files.write_tokens("alice"))
+    async with (
+        serving(tmp_path / "root", security) as server,
+        as_caller(server, bearer(files.tokens["alice"])) as alice,
+    ):
+        await alice.create("q")
+        assert len(await alice.send(b"x")) == 1
+
+
+async def test_redrives_of_queues_that_one_may_not_manage_are_not_there(
+    tmp_path: Path, files: Files
+) -> None:
+    """Who may only see them sees them, and can't end them."""
+    security = Security(
+        tokens=files.write_tokens("owner", "alice", "looker"),
+        permissions=files.write_permissions("owner all *", "alice all a*", "looker monitor dead"),
+    )
+    async with (
+        serving(tmp_path / "root", security) as server,
+        as_caller(server, bearer(files.tokens["owner"])) as owner,
+        as_caller(server, bearer(files.tokens["alice"])) as alice,
+        as_caller(server, bearer(files.tokens["looker"])) as looker,
+    ):
+        await owner.create("dead")
+        await owner.create("a1")
+        await owner.send(b"x", b"y", queue="dead")
+        start = redrive_pb2.StartRedriveRequest(
+            queue="dead", destination="a1", max_messages_per_second=1
+        )
+        id = (await owner.stub.StartRedrive(start)).redrive.id
+        get = redrive_pb2.GetRedriveRequest(id=id)
+        cancel = redrive_pb2.CancelRedriveRequest(id=id)
+        everything = redrive_pb2.ListRedrivesRequest()
+        assert (await refused(alice.stub.GetRedrive(get))).reason == "REDRIVE_NOT_FOUND"
+        assert (await refused(alice.stub.CancelRedrive(cancel))).reason == "REDRIVE_NOT_FOUND"
+        assert not (await alice.stub.ListRedrives(everything)).redrives
+        assert (await looker.stub.GetRedrive(get)).redrive.id == id
+        assert (await refused(looker.stub.CancelRedrive(cancel))).reason == "PERMISSION_DENIED"
+        assert [found.id for found in (await looker.stub.ListRedrives(everything)).redrives] == [id]
+        ended = (await owner.stub.CancelRedrive(cancel)).redrive
+        assert ended.state == redrive_pb2.REDRIVE_STATE_CANCELLED

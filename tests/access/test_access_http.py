@@ -1,0 +1,215 @@
+"""Who may do what over HTTP: every route, for strangers, for some and for others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from access_rig import Files, bearer, looks, reads_again, serving
+from aiohttp import web
+from http_rig import Http
+from spoolrack_server.access.permissions import Permission
+from spoolrack_server.access.security import Security
+from spoolrack_server.gateway.entrance import Entrance
+from spoolrack_server.gateway.errors import answer_to
+from spoolrack_server.gateway.routes import Endpoint, Route, routes
+from spoolrack_server.logs import make_log
+from spoolrack_server.server import Server
+from spoolrack_store.model.errors import StoreError
+
+ID = "01890000-0000-7000-8000-000000000000"
+
+
+class _Any:
+    """Stands for endpoints that nobody calls."""
+
+    def __getattr__(self, name: str) -> object:
+        return name
+
+
+ROUTES: list[Route] = list(routes(_Any(), _Any(), _Any()))  # type: ignore[arg-type]
+
+
+def path_of(route: Route, queue: str) -> str:
+    return route.path.replace("{queue}", queue).replace("{id}", ID)
+
+
+@pytest.fixture
+async def server(tmp_path: Path, files: Files) -> AsyncIterator[Server]:
+    security = Security(
+        tokens=files.write_tokens("owner", "alice", "carol"),
+        permissions=files.write_permissions("owner all *", "alice all a*"),
+    )
+    async with serving(tmp_path / "root", security) as server:
+        yield server
+
+
+@asynccontextmanager
+async def as_caller(server: Server, *headers: str) -> AsyncIterator[Http]:
+    authorizations = [("Authorization", header) for header in headers]
+    async with aiohttp.ClientSession(server.http_url, headers=authorizations) as session:
+        yield Http(session)
+
+
+def test_every_route_of_a_queue_says_what_it_takes() -> None:
+    for route in ROUTES:
+        assert "{queue}" not in route.path or route.permission is not None, route
+        assert not route.path.startswith("/-/health") or route.is_open, route
+    assert not any(route.is_open for route in ROUTES if "{queue}" in route.path)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param((), id="none"),
+        pytest.param(("Bearer srk_" + "x" * 43,), id="unknown"),
+        pytest.param(("Basic b3duZXI6eA==",), id="basic"),
+    ],
+)
+async def test_a_stranger_is_refused_by_every_route_that_is_not_open(
+    server: Server, headers: tuple[str, ...]
+) -> None:
+    async with as_caller(server, *headers) as stranger:
+        for route in ROUTES:
+            answer = await stranger.ask(route.method, path_of(route, "q"))
+            if route.is_open:
+                assert answer.status == 200, route
+                continue
+            assert answer.status == 401, route
+            assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+            if route.method != "HEAD":
+                assert answer.reason == "UNAUTHENTICATED"
+        for path in ("/-/nothing", "/a/b/c/d"):
+            assert (await stranger.ask("GET", path, described=False)).status == 401
+
+
+async def test_two_tokens_in_one_request_are_refused(server: Server, files: Files) -> None:
+    token = bearer(files.tokens["owner"])
+    async with as_caller(server, token, token) as client:
+        assert (await client.ask("GET", "/q")).status == 401
+
+
+async def test_who_may_do_nothing_learns_nothing_of_a_queue(server: Server, files: Files) -> None:
+    async def told(client: Http) -> Mapping[str, tuple[int, bytes]]:
+        answers = {
+            f"{route.method} {route.path}": await client.ask(route.method, path_of(route, "q"))
+            for route in ROUTES
+            if "{queue}" in route.path
+        }
+        return {name: (answer.status, answer.body) for name, answer in answers.items()}
+
+    async with (
+        as_caller(server, bearer(files.tokens["carol"])) as carol,
+        as_caller(server, bearer(files.tokens["owner"])) as owner,
+    ):
+        without = await told(carol)
+        await owner.create("q")
+        assert await told(carol) == without
+    assert {status for status, _ in without.values()} == {403}
+
+
+async def test_a_permission_for_some_queues_is_none_for_others(server: Server, files: Files) -> None:
+    async with (
+        as_caller(server, bearer(files.tokens["alice"])) as alice,
+        as_caller(server, bearer(files.tokens["owner"])) as owner,
+    ):
+        for queue in ("a1", "b1"):
+            await owner.create(queue)
+            await owner.send(b"x", queue)
+        for route in ROUTES:
+            if "{queue}" not in route.path:
+                continue
+            answer = await alice.ask(route.method, path_of(route, "b1"))
+            assert answer.status == 403, route
+            assert (await owner.counts("b1"))["ready"] == 1
+            answer = await alice.ask(route.method, path_of(route, "a1"))
+            assert answer.status not in (401, 403), route
+
+
+async def test_dead_letters_need_a_permission_where_they_go(server: Server, files: Files) -> None:
+    async with as_caller(server, bearer(files.tokens["alice"])) as alice:
+        settings = json.dumps({"max_receives": 3, "dead_letter_queue": "b1"})
+        answer = await alice.ask("PUT", "/a1", settings, {"Content-Type": "application/json"})
+        assert (answer.status, answer.reason) == (403, "PERMISSION_DENIED")
+
+
+async def test_a_name_that_can_be_no_queue_is_refused_as_that(server: Server, files: Files) -> None:
+    async with as_caller(server, bearer(files.tokens["alice"])) as alice:
+        answer = await alice.ask("GET", "/%2A")
+        assert (answer.status, answer.reason) == (400, "INVALID_QUEUE_NAME")
+
+
+async def test_a_token_that_is_taken_away_ends_the_long_polls_of_its_holder(
+    server: Server, files: Files
+) -> None:
+    async with (
+        as_caller(server, bearer(files.tokens["owner"])) as owner,
+        as_caller(server, bearer(files.tokens["alice"])) as alice,
+    ):
+        await owner.create("a1")
+        polls = [asyncio.create_task(each.receive("?wait=3600", "a1")) for each in (alice, owner)]
+        assert server._gateway is not None
+        for _ in looks():
+            if len(server._gateway._entrance._waiting) == 2:
+                break
+            await asyncio.sleep(0)
+        files.write_tokens("owner")
+        assert reads_again(server)
+        server._look_again()
+        # Its connection is closed; where the library asks again by itself, it is told why.
+        with contextlib.suppress(aiohttp.ClientError):
+            assert (await polls[0]).status == 401
+        await owner.send(b"x", "a1")
+        assert (await polls[1]).body == b"x"
+
+
+async def test_a_page_about_all_queues_needs_a_permission_at_all_of_them(files: Files) -> None:
+    """By the same table: its path has no queue."""
+    security = Security(
+        tokens=files.write_tokens("owner", "alice"),
+        permissions=files.write_permissions("owner monitor *", "alice monitor a* b*"),
+    )
+    entrance = Entrance(security.opened(make_log()).guard)
+
+    async def page(request: web.Request) -> web.StreamResponse:
+        return web.Response()
+
+    entrance.add(Route("GET", "/-/figures", page, Permission.MONITOR))
+    application = web.Application(middlewares=[_admitting(entrance)])
+    application.router.add_get("/-/figures", page)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        for name, status in (("owner", 200), ("alice", 403)):
+            said = {"Authorization": bearer(files.tokens[name])}
+            port = runner.addresses[0][1]
+            async with (
+                aiohttp.ClientSession(headers=said) as session,
+                session.get(f"http://127.0.0.1:{port}/-/figures") as answer,
+            ):
+                assert answer.status == status
+    finally:
+        await runner.cleanup()
+
+
+def _admitting(entrance: Entrance) -> Any:
+    @web.middleware
+    async def admit(request: web.Request, handler: Endpoint) -> web.StreamResponse:
+        try:
+            entrance.admit(request)
+        except StoreError as error:
+            response = answer_to(error)
+            assert response is not None
+            return response
+        return await handler(request)
+
+    return admit

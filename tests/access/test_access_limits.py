@@ -1,0 +1,265 @@
+"""What a connection may cost, from outside: with sockets that no library keeps from being rude."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import spoolrack.aio
+import trustme
+from access_rig import Files, serving
+from raw_http2 import PREFACE, SETTINGS, call, frame
+from server_rig import Client, connected
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.access.security import Security
+from spoolrack_server.gateway.bodies import Patience
+from spoolrack_server.limits import LARGEST_CALL, LINE, METADATA, Limits
+from spoolrack_server.server import Server
+
+STUCK = 60
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "security.md"
+GOAWAY = 7
+MAX_CONCURRENT_STREAMS = 3
+
+
+class Connection:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def say(self, words: bytes) -> None:
+        self.writer.write(words)
+        await self.writer.drain()
+
+    async def hears(self, count: int = 1) -> bytes:
+        """At least a byte; nothing if the server hung up."""
+        try:
+            return await asyncio.wait_for(self.reader.read(count), STUCK)
+        except ConnectionError:
+            return b""
+
+    async def until_closed(self) -> bytes:
+        heard = b""
+        while more := await self.hears(65_536):
+            heard += more
+        return heard
+
+
+@contextlib.asynccontextmanager
+async def connection(port: int | None) -> AsyncIterator[Connection]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield Connection(reader, writer)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+def frames(raw: bytes) -> list[tuple[int, bytes]]:
+    found = []
+    while len(raw) >= 9:
+        (size,) = struct.unpack(">I", b"\0" + raw[:3])
+        found.append((raw[3], raw[9 : 9 + size]))
+        raw = raw[9 + size :]
+    return found
+
+
+async def test_so_many_connections_and_no_more_at_each_port(tmp_path: Path) -> None:
+    limits = Limits(connections=3)
+    async with serving(tmp_path / "root", Security(), limits=limits) as server:
+        for port, words in (
+            (server.grpc_port, PREFACE + frame(SETTINGS)),
+            (server.http_port, b"GET /-/health HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        ):
+            async with contextlib.AsyncExitStack() as stack:
+                for _ in range(3):
+                    made = await stack.enter_async_context(connection(port))
+                    await made.say(words)
+                    assert await made.hears()
+                for _ in range(3):
+                    async with connection(port) as one_too_many:
+                        with contextlib.suppress(ConnectionError):
+                            await one_too_many.say(words)
+                        assert await one_too_many.until_closed() == b""
+            # Whose place is given back as soon as it is noticed.
+            for _ in range(1_000):
+                async with connection(port) as next_one:
+                    with contextlib.suppress(ConnectionError):
+                        await next_one.say(words)
+                    if await next_one.hears():
+                        break
+            else:
+                raise AssertionError("no place was given back")
+
+
+async def test_who_only_shakes_hands_takes_a_place(
+    tmp_path: Path, files: Files, ca: trustme.CA
+) -> None:
+    """And gives it back, also if nothing comes of it."""
+    security = Security(tls=files.write_certificate(ca))
+    context = ssl.create_default_context(cafile=files.write_ca(ca))
+    async with serving(tmp_path / "root", security, limits=Limits(connections=2)) as server:
+
+        async def shakes_hands() -> bool:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", server.http_port, ssl=context)
+            except (OSError, ssl.SSLError):
+                return False
+            writer.close()
+            with contextlib.suppress(OSError, ssl.SSLError):
+                await writer.wait_closed()
+            return True
+
+        for _ in range(5):
+            async with connection(server.http_port), connection(server.http_port):
+                assert not await shakes_hands()
+            async with connection(server.http_port) as rude:
+                await rude.say(b"no TLS at all\r\n\r\n" * 20)
+                await rude.until_closed()
+            for _ in range(1_000):
+                if await shakes_hands():
+                    break
+            else:
+                raise AssertionError("no place was given back")
+
+
+async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"limits": Limits(handshake=0.5), "patience": Patience(idle=0.5)}
+    async with serving(tmp_path / "root", Security(), **options) as server:
+        for port in (server.grpc_port, server.http_port):
+            async with connection(port) as silent:
+                heard = await silent.until_closed()
+            assert b"HTTP/1.1 200" not in heard
+
+
+async def test_a_connection_without_a_call_is_closed(tmp_path: Path) -> None:
+    async with serving(tmp_path / "root", Security(), limits=Limits(idle=1.0)) as server:
+        async with connection(server.grpc_port) as idle:
+            await idle.say(PREFACE + frame(SETTINGS))
+            heard = frames(await idle.until_closed())
+        assert [b"idle" in payload for kind, payload in heard if kind == GOAWAY] == [True]
+        # A client of ours makes a new connection, and nobody notices.
+        async with connected(server) as client:
+            await client.create()
+
+
+async def test_a_connection_that_gives_no_sign_of_life_is_closed(tmp_path: Path) -> None:
+    """Also while it has a call: it reads what it gets, and answers no ping."""
+    limits = Limits(keepalive=0.5, sign_of_life=0.5)
+    async with serving(tmp_path / "root", Security(), limits=limits) as server:
+        async with connected(server) as client:
+            await client.create()
+        async with connection(server.grpc_port) as frozen:
+            await frozen.say(call("StreamReceive"))
+            assert await frozen.until_closed()
+
+
+async def test_a_connection_is_told_how_many_streams_it_may_have(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path / "root", Security()) as server,
+        connection(server.grpc_port) as made,
+    ):
+        await made.say(PREFACE + frame(SETTINGS))
+        kind, payload = frames(await made.hears(65_536))[0]
+        assert kind == SETTINGS
+        settings = dict(struct.iter_unpack(">HI", payload))
+        assert settings[MAX_CONCURRENT_STREAMS] == Limits().streams
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with serving(tmp_path / "root", Security()) as server:
+        yield server
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[Client]:
+    async with connected(server) as client:
+        yield client
+
+
+async def test_more_calls_than_streams_are_all_answered_in_the_end(tmp_path: Path) -> None:
+    limits = Limits(streams=10)
+    async with (
+        serving(tmp_path / "root", Security(), limits=limits) as server,
+        spoolrack.aio.connect(server.grpc_address) as client,
+    ):
+        await client.create_queue("q")
+        answers = await asyncio.gather(*(client.get_queue("q") for _ in range(300)))
+    assert len(answers) == 300
+
+
+async def test_metadata_is_bounded(client: Client) -> None:
+    await client.create()
+    get = client.stub.GetQueue
+    request = rpc.GetQueueRequest(name="q")
+    await get(request, metadata=(("x-some", "x" * (METADATA - 1_000)),))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await get(request, metadata=(("x-some", "x" * METADATA),))
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    await get(request)
+
+
+async def test_a_message_has_a_thousand_attributes_at_most(client: Client) -> None:
+    await client.create()
+
+    async def sent(count: int) -> str:
+        message = pb.OutgoingMessage(body=b"x")
+        for number in range(count):
+            message.attributes[f"a{number}"].string_value = "x"
+        answer = await client.stub.Send(rpc.SendRequest(queue="q", messages=[message]))
+        return str(answer.results[0].error.reason)
+
+    assert (await sent(1_000), await sent(1_001)) == ("", "INVALID_MESSAGE")
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        pytest.param(b"GET /%s HTTP/1.1\r\n" % (b"q" * LINE), b"400", id="line"),
+        pytest.param(b"GET /-/health HTTP/1.1\r\nX-A: %s\r\n" % (b"x" * LINE), b"400", id="field"),
+        pytest.param(
+            b"GET /-/health HTTP/1.1\r\n" + b"".join(b"X-%d: x\r\n" % n for n in range(200)),
+            b"400",
+            id="fields",
+        ),
+        pytest.param(b"GET /-/health HTTP/1.1\r\n" + b"X-A: x\r\n" * 20, b"200", id="few"),
+    ],
+)
+async def test_the_head_of_a_request_is_bounded(server: Server, head: bytes, status: bytes) -> None:
+    async with connection(server.http_port) as made:
+        await made.say(head + b"Host: localhost\r\nConnection: close\r\n\r\n")
+        heard = await made.until_closed()
+    assert heard.split(b" ")[1] == status
+    assert b"Traceback" not in heard
+
+
+def test_the_docs_say_each_limit() -> None:
+    said = DOCS.read_text()
+    limits = Limits()
+    for words in (
+        f"| {limits.connections:,} ",
+        f"| {limits.streams:,} ",
+        f"| {METADATA // 1024} KiB ",
+        f"| {LARGEST_CALL // 1024 // 1024} MiB ",
+        f"| {limits.handshake:g} s ",
+        f"| {limits.idle / 60:g} min ",
+        f"| {limits.keepalive + limits.sign_of_life:g} s ",
+        f"| {LINE:,} bytes ",
+        "| 128 ",
+        "| 1,000, in 64 KiB ",
+        f"| {Patience().idle:g} s ",
+        f"| {Patience().stall:g} s ",
+        f"| {Patience().bytes_per_second // 1024} KiB/s ",
+        f"| {Patience().memory // 1024 // 1024} MiB ",
+    ):
+        assert words in said, words

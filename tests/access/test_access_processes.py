@@ -1,0 +1,208 @@
+"""Servers as processes that ask who calls, and the command line that says it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import spoolrack
+import trustme
+from access_rig import Files, looks
+from spoolrack.errors import SpoolrackError
+from spoolrack_server.access.tokens import Tokens
+
+PROGRAM = (sys.executable, "-m", "spoolrack_server")
+STUCK = 60.0
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "security.md"
+
+
+@contextmanager
+def serve(root: Path, *options: str, **environment: str) -> Iterator[tuple[str, str]]:
+    """Its gRPC address and its HTTP URL; it ends by SIGTERM, and well."""
+    process = subprocess.Popen(
+        [*PROGRAM, "serve", "--root", str(root), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        address = process.stdout.readline().split()[-1]
+        url = process.stdout.readline().split()[-1]
+        yield address, url
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=STUCK)
+    assert process.returncode == 0, err
+
+
+def spoolrack_says(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=STUCK,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "options", [("--grpc", "0.0.0.0:0"), ("--http", "0.0.0.0:0"), ("--compat", "mq")]
+)
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_others_than_this_machine_are_served_only_with_tls_or_in_as_many_words(
+    tmp_path: Path, options: tuple[str, ...], processes: str
+) -> None:
+    said = spoolrack_says("serve", "--root", str(tmp_path / "root"), *options, "--processes", processes)
+    assert said.returncode == os.EX_USAGE
+    (line,) = said.stderr.splitlines()
+    assert line.startswith("spoolrack: 0.0.0.0:")
+    assert "--insecure" in line
+    assert not (tmp_path / "root").exists()
+
+
+def test_insecure_serves_other_machines_without_tls(tmp_path: Path) -> None:
+    ports = ("--grpc", "0.0.0.0:0", "--http", "0.0.0.0:0", "--insecure")
+    with serve(tmp_path / "root", *ports) as (address, url):
+        assert address.startswith("0.0.0.0:")
+        assert url.startswith("http://0.0.0.0:")
+        port = address.rpartition(":")[2]
+        with spoolrack.connect(f"127.0.0.1:{port}") as client:
+            client.create_queue("q")
+
+
+def test_several_processes_share_certificates_and_tokens_and_read_both_again(
+    tmp_path: Path, files: Files, ca: trustme.CA
+) -> None:
+    tls, trusted = files.write_certificate(ca), files.write_ca(ca)
+    options = [
+        *("--grpc", "0.0.0.0:0", "--http", "127.0.0.1:0", "--processes", "2"),
+        *("--tls-certificate", tls.certificate, "--tls-key", tls.key),
+    ]
+    tokens = files.write_tokens("alice")
+    rules = files.write_permissions("alice all *")
+    environment = {"SPOOLRACK_TOKENS": tokens, "SPOOLRACK_PERMISSIONS": rules}
+    with serve(tmp_path / "root", *options, **environment) as (address, url):
+        assert url.startswith("https://127.0.0.1:")
+        at = f"grpcs://127.0.0.1:{address.rpartition(':')[2]}"
+        alice = {"SPOOLRACK_URL": at, "SPOOLRACK_CA": trusted}
+        said = spoolrack_says("queues", "create", "q", **alice, SPOOLRACK_TOKEN=files.tokens["alice"])
+        assert said.returncode == 0, said.stderr
+        # By a file, as a container gets it.
+        path = files.write("token", files.tokens["alice"] + "\n")
+        said = spoolrack_says("send", "--token-file", path, "q", "hello", **alice)
+        assert said.returncode == 0, said.stderr
+        said = spoolrack_says("receive", "q", **alice)
+        assert (said.returncode, said.stdout) == (os.EX_NOPERM, "")
+        assert "send a token" in said.stderr
+        # All of them learn of a new identity, and forget the old one.
+        files.write_tokens("bob")
+        files.write_permissions("bob all *")
+
+        def who_may() -> set[str]:
+            found = set()
+            for name in ("alice", "bob"):
+                with spoolrack.connect(at, ca=trusted, token=files.tokens[name]) as client:
+                    try:
+                        client.get_queue("q")
+                        found.add(name)
+                    except SpoolrackError:
+                        continue
+            return found
+
+        in_a_row = 0
+        for _ in looks():
+            in_a_row = in_a_row + 1 if who_may() == {"bob"} else 0
+            if in_a_row == 20:
+                break
+        assert in_a_row == 20
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--tls-key", "{key}"], "give --tls-certificate and --tls-key together"),
+        (["--tls-client-ca", "{key}"], "give --tls-certificate and --tls-key together"),
+        (["--permissions", "{key}"], "nobody can say who he is"),
+        (["--tokens", "{key}", "--processes", "2"], "line 1: "),
+    ],
+)
+def test_files_that_can_not_be_used_are_told_in_one_line(
+    tmp_path: Path, files: Files, ca: trustme.CA, options: list[str], why: str
+) -> None:
+    key = files.write_certificate(ca).key
+    said = spoolrack_says(
+        *("serve", "--root", str(tmp_path / "root"), "--grpc", "127.0.0.1:0", "--http", "off"),
+        *(option.format(key=key) for option in options),
+    )
+    assert said.returncode == os.EX_CONFIG, said.stderr
+    line = said.stderr.splitlines()[0]
+    assert line.startswith("spoolrack: ")
+    assert why in line
+    assert "PRIVATE" not in said.stderr
+
+
+def test_a_new_token_and_its_line_go_where_they_belong(files: Files) -> None:
+    said = spoolrack_says("tokens", "new", "spiffe://example.org/reports")
+    assert said.returncode == 0
+    token = said.stdout.strip()
+    found = Tokens.parsed(said.stderr)
+    assert [identity.name for identity in found] == ["spiffe://example.org/reports"]
+    assert found.identity_of(token) is not None
+    said = spoolrack_says("tokens", "new", "no such name")
+    assert (said.returncode, said.stdout) == (2, "")
+    assert "can't be the name of an identity" in said.stderr
+
+
+def test_the_try_out_in_the_docs_works_as_it_stands(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None or shutil.which("curl") is None:
+        pytest.skip("needs curl and openssl: make system-tools")
+    page = DOCS.read_text()
+    prepare = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (use,) = re.findall(r"^```\n(spoolrack serve .*?)^```$", page, re.MULTILINE | re.DOTALL)
+    serve_line, commands = use.replace("\\\n", " ").split("\n", 1)
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "spoolrack"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m spoolrack_server "$@"\n')
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+    def shell(script: str) -> str:
+        done = subprocess.run(
+            ["sh", "-ec", script],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=STUCK,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert len(prepare) == 2
+    shell("".join(prepare))
+    options = [
+        str(tmp_path / word) if (tmp_path / word).is_file() else word
+        for word in serve_line.replace(":50051", ":0").replace(":8080", ":0").split()[2:]
+    ]
+    with serve(tmp_path / "root", *options) as (address, url):
+        ports = {"50051": address.rpartition(":")[2], "8080": url.split(":")[2].partition("/")[0]}
+        for written, port in ports.items():
+            commands = commands.replace(f"localhost:{written}", f"localhost:{port}")
+        said = shell(commands)
+    assert "hello" in said
+    assert json.loads(said[said.index("{") :])["name"] == "jobs"

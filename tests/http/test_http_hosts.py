@@ -1,0 +1,43 @@
+"""A page of somebody else's in a browser can't pass itself off as this server's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import aiohttp
+import pytest
+from access_rig import Files
+from spoolrack_server.access.security import Security
+from spoolrack_server.server import Server
+
+
+async def ask(server: Server, host: str, **headers: str) -> tuple[int, str]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.put(f"{server.http_url}/jobs", headers={"Host": host, **headers}) as answer,
+    ):
+        content = await answer.json(content_type=None) if answer.status >= 400 else {}
+        return answer.status, content.get("reason", "")
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example:80"])
+async def test_a_name_that_is_led_to_the_loopback_is_refused(tmp_path: Path, host: str) -> None:
+    async with Server(tmp_path / "root") as server:
+        assert await ask(server, host) == (421, "WRONG_HOST")
+        assert list((tmp_path / "root" / "queues").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "LOCALHOST:8080", "jobs.localhost", "127.0.0.1", "127.0.0.1:1", "[::1]:8080"],
+)
+async def test_who_asks_this_machine_is_served(tmp_path: Path, host: str) -> None:
+    async with Server(tmp_path / "root") as server:
+        assert await ask(server, host) == (201, "")
+
+
+async def test_any_name_will_do_where_a_token_is_asked_for(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    security = Security(tokens=files.write_tokens("owner"))
+    async with Server(tmp_path / "root", security=security) as server:
+        assert await ask(server, "queues.example") == (401, "UNAUTHENTICATED")
