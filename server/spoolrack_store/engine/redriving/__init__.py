@@ -1,0 +1,1 @@
+"""Redrives: dead letters go back to where they came from, in the background."""

@@ -1,0 +1,113 @@
+"""The grammar of the names in `redrives/`: the one module that formats and parses them.
+
+Pure, like `names`, which has the grammar of all other names. What it doesn't recognise raises
+`NotAName`.
+
+    id ",m" moved ",f" failed [",w" why ["." queue]] [",x"] [",o" owner] ["@" ended]
+
+`w` says why the last that failed stays, `x` that the redrive was cancelled. It goes on as long as there
+is no `ended`. The owner is the process that drives it, and whose last moves may not be durable.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from .clock import Millis
+from .ids import UUID
+from .names import QUEUE_NAME, NotAName
+from .redriving import RedriveState
+
+
+class Stays(Enum):
+    """Why a message could not be moved."""
+
+    NO_HISTORY = "history"
+    DAMAGED_HISTORY = "damaged"
+    NO_QUEUE = "missing"
+    TOO_OLD = "old"
+    THERE_ALREADY = "twice"
+
+
+_TEXTS = {
+    Stays.NO_HISTORY: "it has no history that says which queue it came from: give a destination",
+    Stays.DAMAGED_HISTORY: "its history can't be read: give a destination",
+    Stays.NO_QUEUE: "the queue {queue} is missing, or being deleted: create it, or give a destination",
+    Stays.TOO_OLD: "it is older than the retention of {queue}, and would be deleted there at once",
+    Stays.THERE_ALREADY: "the queue {queue} has a message with the same id",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why one message stays, and which queue that is about, if it is about one."""
+
+    why: Stays
+    queue: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.why.value}.{self.queue}" if self.queue else self.why.value
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return _TEXTS[self.why].format(queue=self.queue)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveName:
+    """What of a redrive changes."""
+
+    id: str
+    moved: int = 0
+    failed: int = 0
+    failure: Failure | None = None
+    is_cancelled: bool = False
+    owner: str | None = None
+    ended: Millis | None = None
+    """Unix time."""
+
+    def __str__(self) -> str:
+        text = f"{self.id},m{self.moved},f{self.failed}"
+        if self.failure is not None:
+            text += f",w{self.failure}"
+        if self.is_cancelled:
+            text += ",x"
+        if self.owner is not None:
+            text += f",o{self.owner}"
+        return text if self.ended is None else f"{text}@{self.ended:013d}"
+
+    @property
+    def state(self) -> RedriveState:
+        if self.ended is None:
+            return RedriveState.RUNNING
+        return RedriveState.CANCELLED if self.is_cancelled else RedriveState.DONE
+
+
+def parse_redrive(text: str) -> RedriveName:
+    match = _NAME.fullmatch(text)
+    if match is None:
+        raise NotAName(text)
+    ended = match["ended"]
+    name = RedriveName(
+        id=match["id"],
+        moved=int(match["moved"]),
+        failed=int(match["failed"]),
+        failure=Failure(Stays(match["why"]), match["queue"] or "") if match["why"] else None,
+        is_cancelled=match["x"] is not None,
+        owner=match["owner"],
+        ended=None if ended is None else Millis(int(ended)),
+    )
+    if name.is_cancelled and ended is None:
+        raise NotAName(text)
+    return name
+
+
+_COUNT = "0|[1-9][0-9]{0,14}"
+_NAME = re.compile(
+    rf"(?P<id>{UUID.pattern}),m(?P<moved>{_COUNT}),f(?P<failed>{_COUNT})"
+    rf"(?:,w(?P<why>{'|'.join(why.value for why in Stays)})(?:\.(?P<queue>{QUEUE_NAME.pattern}))?)?"
+    r"(?P<x>,x)?(?:,o(?P<owner>[a-z0-9]{1,16}))?(?:@(?P<ended>[0-9]{13}))?"
+)

@@ -1,0 +1,70 @@
+"""The requests about redrives, and what each is answered with. Values, no behaviour.
+
+A redrive moves dead letters to the queues that they came from, or to another one: in the background,
+with a rate, and on after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from .clock import Millis
+from .operations import Request
+
+MAX_RATE = 100_000
+"""Messages a second."""
+MAX_SELECTED = 1_000
+"""Ids in one selection."""
+REDRIVE_MEMORY = Millis(30 * 24 * 60 * 60 * 1_000)
+"""What has ended is remembered for so long."""
+
+
+class RedriveState(Enum):
+    RUNNING = "running"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redrive:
+    id: str
+    queue: str
+    """The dead-letter queue."""
+    destination: str
+    """Empty: each message goes to the queue that it came from."""
+    source_queue: str
+    """Only messages that came from there; empty: from anywhere."""
+    rate: int
+    """Messages a second at most; 0: no bound."""
+    state: RedriveState
+    moved: int
+    """After a restart, up to a second's work may be missing."""
+    failed: int
+    """Of the selection, found and not to be moved: they stay dead letters."""
+    last_failure: str
+    remaining: int
+    """Not looked at yet, at most."""
+    started_at: Millis
+    """Unix time."""
+    ended_at: Millis | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRedrive(Request[Redrive]):
+    """Begin to move dead letters back; `RedriveRunning` if the queue has a redrive that goes on."""
+
+    queue: str
+    destination: str = ""
+    ids: Sequence[str] = ()
+    """Only these; none: all that are dead letters now."""
+    source_queue: str = ""
+    rate: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRedrive(Request[Redrive]):
+    """End a redrive; one that has ended stays as it is. May be repeated."""
+
+    id: str

@@ -1,0 +1,116 @@
+"""Redrives with no server: whoever has the root open drives them, and each message moves once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import spoolrack
+from actor import Actor
+from spoolrack import Client, RedriveState
+from spoolrack.testing import running_server
+
+LOOKS = 20_000
+
+
+def until(what: Callable[[], bool]) -> None:
+    """Return once another thread or process has brought `what` about; fails after many looks."""
+    pause = threading.Event()
+    for _ in range(LOOKS):
+        if what():
+            return
+        pause.wait(0.005)
+    raise AssertionError("it never came about")
+
+
+def die(client: Client, count: int) -> list[str]:
+    """Put so many messages of jobs into "dead"."""
+    client.create_queue("dead")
+    client.create_queue("jobs", max_receives=1, dead_letter_queue="dead")
+    jobs = client.queue("jobs")
+    ids = [result.id or "" for result in jobs.send_many(map(str, range(count)))]
+    jobs.release_many(jobs.receive(count))
+    assert jobs.receive() == []
+    until(lambda: client.get_queue("dead").counts.ready == count)
+    return ids
+
+
+def ended(client: Client, id: str) -> spoolrack.Redrive:
+    until(lambda: client.get_redrive(id).state is not RedriveState.RUNNING)
+    return client.get_redrive(id)
+
+
+def ids_in(client: Client, queue: str) -> list[str]:
+    return [message.id for message in client.queue(queue).peek()]
+
+
+def test_a_redrive_goes_on_with_the_next_process_that_opens_the_root(url: str) -> None:
+    with spoolrack.connect(url) as client:
+        ids = die(client, 20)
+        redrive = client.queue("dead").redrive(max_messages_per_second=20)
+    with spoolrack.connect(url) as client:
+        found = ended(client, redrive.id)
+        assert (found.state, found.moved, found.failed) == (RedriveState.DONE, 20, 0)
+        assert ids_in(client, "jobs") == ids
+        assert ids_in(client, "dead") == []
+
+
+def test_what_a_killed_process_has_begun_is_finished_by_another(
+    client: Client, actor: Callable[[], Actor]
+) -> None:
+    ids = die(client, 60)
+    other = actor()
+    id = eval(other.does("client.queue('dead').redrive(max_messages_per_second=30).id"))
+    other.kill()
+    assert ended(client, id).state is RedriveState.DONE
+    assert ids_in(client, "jobs") == ids
+    assert ids_in(client, "dead") == []
+
+
+def test_two_processes_that_drive_a_redrive_move_each_message_once(
+    client: Client, actor: Callable[[], Actor]
+) -> None:
+    ids = die(client, 100)
+    others = [actor(), actor()]
+    for other in others:
+        assert other.does("client.get_queue('dead').counts.ready") == "100"
+    redrive = client.queue("dead").redrive()
+    found = ended(client, redrive.id)
+    assert (found.moved, found.failed) == (100, 0)
+    for other in others:
+        assert other.does(f"client.get_redrive({redrive.id!r}).moved") == "100"
+    assert ids_in(client, "jobs") == ids
+    assert ids_in(client, "dead") == []
+
+
+def test_another_process_cancels_a_redrive(client: Client, actor: Callable[[], Actor]) -> None:
+    die(client, 50)
+    redrive = client.queue("dead").redrive(max_messages_per_second=1)
+    other = actor()
+    assert other.does(f"client.cancel_redrive({redrive.id!r}).state.value") == "'cancelled'"
+    found = ended(client, redrive.id)
+    assert found.state is RedriveState.CANCELLED
+    assert len(ids_in(client, "jobs")) == found.moved < 50
+    assert len(ids_in(client, "dead")) == 50 - found.moved
+
+
+def test_a_server_finishes_what_was_begun_without_it(root: Path, url: str) -> None:
+    with spoolrack.connect(url) as here:
+        ids = die(here, 30)
+        redrive = here.queue("dead").redrive(max_messages_per_second=30)
+    with running_server(root) as server, server.client() as there:
+        assert ended(there, redrive.id).moved == 30
+        assert ids_in(there, "jobs") == ids
+
+
+def test_a_dead_letter_tells_another_process_how_it_died(
+    client: Client, actor: Callable[[], Actor]
+) -> None:
+    client.create_queue("dead")
+    other = actor()
+    assert other.does("client.get_queue('dead').counts.ready") == "0"
+    (id,) = die(client, 1)
+    tell = f"client.queue('dead').get({id!r}).deaths[0].source_queue"
+    until(lambda: other.does(tell) != "MessageNotFound")  # It hears of it a moment later.
+    assert other.does(tell) == "'jobs'"

@@ -1,0 +1,250 @@
+"""What every transport promises about dead letters: they tell how they died, and can go back."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import spoolrack
+from client_rig import LOOKS, until
+from conftest import World
+from spoolrack import Client, Redrive, RedriveState, aio
+from spoolrack.errors import (
+    InvalidRequest,
+    QueueNotFound,
+    RedriveNotFound,
+    RedriveRunning,
+)
+
+pytestmark = pytest.mark.needs("dead letters")
+
+NOWHERE = "01890a5d-ac96-774b-bcce-b302099a8057"
+"""An id that nothing has."""
+
+
+def die(world: World, client: Client, *bodies: str, queue: str = "jobs") -> list[str]:
+    """Send messages, and receive each until it is a dead letter in "dead"."""
+    client.create_queue("dead")
+    client.create_queue(queue, max_receives=1, dead_letter_queue="dead", visibility_timeout=1)
+    before = ready(client, "dead")
+    ids = [result.id or "" for result in client.queue(queue).send_many(bodies)]
+    assert len(client.queue(queue).receive(len(bodies))) == len(bodies)
+    world.advance(1)
+    assert client.queue(queue).receive(len(bodies)) == []
+    until(lambda: ready(client, "dead") == before + len(bodies))
+    return ids
+
+
+def ready(client: Client, queue: str) -> int:
+    return client.get_queue(queue).counts.ready
+
+
+def ended(client: Client, redrive: Redrive) -> Redrive:
+    """The redrive once it has ended, which it does in the background."""
+    until(lambda: client.get_redrive(redrive.id).state is not RedriveState.RUNNING)
+    found = client.get_redrive(redrive.id)
+    assert found.end_time is not None
+    return found
+
+
+def texts(client: Client, queue: str) -> list[str]:
+    return [message.text for message in client.queue(queue).peek()]
+
+
+def test_a_dead_letter_tells_how_it_died(world: World, client: Client) -> None:
+    (id,) = die(world, client, "poison")
+    dead = client.queue("dead")
+    for message in (dead.get(id), next(iter(dead.peek())), next(iter(dead.peek(max_body_bytes=0)))):
+        (death,) = message.deaths
+        assert (death.source_queue, death.reason, death.receive_count) == ("jobs", "max_receives", 1)
+        assert death.first_receive_time is not None
+        assert (death.death_time - death.first_receive_time).total_seconds() == 1
+        assert message.receive_count == 0
+    (message,) = dead.receive()
+    assert message.deaths == (), "a receive reads no history"
+
+
+def test_other_messages_have_not_died(client: Client, jobs: spoolrack.Queue) -> None:
+    id = jobs.send("alive")
+    assert list(jobs.get(id).deaths) == []
+    assert [list(message.deaths) for message in jobs.peek()] == [[]]
+
+
+def test_dead_letters_go_back_to_where_they_came_from(world: World, client: Client) -> None:
+    die(world, client, "a", "b", queue="jobs")
+    die(world, client, "c", queue="mail")
+    begun = client.queue("dead").redrive()
+    assert (begun.queue, begun.destination, begun.source_queue) == ("dead", "", "")
+    assert (begun.max_messages_per_second, begun.end_time) == (0, None)
+    redrive = ended(client, begun)
+    assert redrive.state is RedriveState.DONE
+    assert (redrive.id, redrive.start_time) == (begun.id, begun.start_time)
+    assert (redrive.moved, redrive.failed, redrive.last_failure, redrive.remaining) == (3, 0, "", 0)
+    assert texts(client, "jobs") == ["a", "b"]
+    assert texts(client, "mail") == ["c"]
+    assert texts(client, "dead") == []
+    assert [ready(client, queue) for queue in ("jobs", "mail", "dead")] == [2, 1, 0]
+    (message,) = client.queue("mail").receive()
+    assert (message.text, message.receive_count) == ("c", 1)
+
+
+def test_dead_letters_go_to_another_queue(world: World, client: Client) -> None:
+    ids = die(world, client, "a", "b")
+    client.create_queue("second-chance")
+    redrive = ended(client, client.queue("dead").redrive(destination="second-chance"))
+    assert (redrive.moved, redrive.destination) == (2, "second-chance")
+    assert [message.id for message in client.queue("second-chance").peek()] == ids
+    assert (texts(client, "jobs"), texts(client, "dead")) == ([], [])
+
+
+def test_only_what_is_selected_goes_back(world: World, client: Client) -> None:
+    a, _, c = die(world, client, "a", "b", "c")
+    die(world, client, "m", queue="mail")
+    dead = client.queue("dead")
+    redrive = ended(client, dead.redrive(ids=[a, c.upper()]))
+    assert redrive.moved == 2
+    assert texts(client, "jobs") == ["a", "c"]
+    redrive = ended(client, dead.redrive(source_queue="mail"))
+    assert (redrive.moved, redrive.source_queue) == (1, "mail")
+    assert (texts(client, "mail"), texts(client, "dead")) == (["m"], ["b"])
+
+
+def test_an_empty_selection_is_not_all(world: World, client: Client) -> None:
+    die(world, client, "a")
+    for ids in ([], [NOWHERE] * 1_001):
+        with pytest.raises(InvalidRequest, match="ids"):
+            client.queue("dead").redrive(ids=ids)
+    assert texts(client, "dead") == ["a"]
+    assert list(client.redrives()) == []
+
+
+def test_a_redrive_keeps_to_its_rate(world: World, client: Client) -> None:
+    die(world, client, *map(str, range(12)))
+    redrive = client.queue("dead").redrive(max_messages_per_second=4)
+    assert redrive.max_messages_per_second == 4
+    pause = threading.Event()
+    for step in range(LOOKS):
+        pause.wait(0.002)  # The store has a disk to wait for, whatever the clock says.
+        found = client.get_redrive(redrive.id)
+        assert found.moved <= 4 * (step * 0.05 + 1)
+        assert 12 - 1 <= found.moved + found.remaining <= 12, "one may be on its way"
+        if found.end_time is not None:
+            break
+        world.advance(0.05)
+    assert found.state is RedriveState.DONE
+    assert found.end_time is not None
+    assert (found.end_time - found.start_time).total_seconds() >= 2
+    assert len(texts(client, "jobs")) == 12
+
+
+def test_a_redrive_can_be_cancelled(world: World, client: Client) -> None:
+    die(world, client, *map(str, range(10)))
+    redrive = client.queue("dead").redrive(max_messages_per_second=1)
+    cancelled = client.cancel_redrive(redrive.id)
+    assert cancelled.state is RedriveState.CANCELLED
+    assert cancelled.end_time is not None
+    world.advance(60)
+    found = client.get_redrive(redrive.id)
+    assert (found.state, found.moved) == (RedriveState.CANCELLED, cancelled.moved)
+    assert len(texts(client, "jobs")) == cancelled.moved < 10
+    assert len(texts(client, "dead")) == 10 - cancelled.moved
+    assert client.cancel_redrive(redrive.id).state is RedriveState.CANCELLED
+    # The rest can be redriven anew, and what has ended stays as it ended.
+    again = ended(client, client.queue("dead").redrive())
+    assert client.cancel_redrive(again.id).state is RedriveState.DONE
+    assert texts(client, "dead") == []
+
+
+def test_a_queue_has_one_redrive_at_a_time(
+    world: World, client: Client, other: spoolrack.Client
+) -> None:
+    die(world, client, "a", "b", "c")
+    running = client.queue("dead").redrive(max_messages_per_second=1)
+    with pytest.raises(RedriveRunning) as caught:
+        other.queue("dead").redrive()
+    assert caught.value.metadata["redrive"] == running.id
+    other.cancel_redrive(running.id)
+    assert ended(client, other.queue("dead").redrive()).state is RedriveState.DONE
+
+
+def test_what_cannot_go_back_stays_and_is_counted(world: World, client: Client) -> None:
+    die(world, client, "a")
+    die(world, client, "m", queue="mail")
+    client.delete_queue("mail")
+    client.queue("dead").send("never died")
+    redrive = ended(client, client.queue("dead").redrive())
+    assert (redrive.state, redrive.moved, redrive.failed) == (RedriveState.DONE, 1, 2)
+    assert redrive.last_failure
+    assert sorted(texts(client, "dead")) == ["m", "never died"]
+    redrive = ended(client, client.queue("dead").redrive(destination="jobs"))
+    assert (redrive.moved, redrive.failed) == (2, 0)
+
+
+def test_who_dies_again_tells_of_both_deaths(world: World, client: Client) -> None:
+    (id,) = die(world, client, "a")
+    redrive = ended(client, client.queue("dead").redrive())
+    jobs = client.queue("jobs")
+    (death,) = jobs.get(id).deaths
+    assert (death.redriven_to, death.redrive_time) == ("jobs", redrive.end_time)
+    assert [message.id for message in jobs.receive()] == [id]
+    world.advance(1)
+    assert jobs.receive() == []
+    until(lambda: ready(client, "dead") == 1)
+    first, second = client.queue("dead").get(id).deaths
+    assert first.source_queue == second.source_queue == "jobs"
+    assert (first.redriven_to, second.redriven_to, second.redrive_time) == ("jobs", "", None)
+    assert first.death_time < second.death_time
+
+
+def test_redrives_are_listed_by_queue_the_oldest_first(world: World, client: Client) -> None:
+    die(world, client, "a")
+    client.create_queue("other")
+    made = []
+    for queue in ("dead", "other", "dead"):
+        world.advance(1)
+        made.append(ended(client, client.queue(queue).redrive(destination="jobs")).id)
+    assert [redrive.id for redrive in client.redrives()] == made
+    assert [redrive.id for redrive in client.redrives("dead")] == [made[0], made[2]]
+    assert list(client.redrives("jobs")) == []
+
+
+def test_what_is_not_there_is_said(client: Client) -> None:
+    client.create_queue("dead")
+    for call in (client.get_redrive, client.cancel_redrive):
+        with pytest.raises(RedriveNotFound):
+            call(NOWHERE)
+    with pytest.raises(QueueNotFound):
+        client.queue("nowhere").redrive()
+    with pytest.raises(QueueNotFound):
+        client.queue("dead").redrive(destination="nowhere")
+    assert list(client.redrives()) == []
+
+
+@pytest.mark.needs("validation")
+def test_what_cannot_be_is_refused(client: Client) -> None:
+    client.create_queue("dead")
+    dead = client.queue("dead")
+    for wrong in (
+        {"ids": ["../x"]},
+        {"destination": "../x"},
+        {"destination": "dead"},
+        {"source_queue": "a/b"},
+        {"max_messages_per_second": -1},
+        {"max_messages_per_second": 100_001},
+    ):
+        with pytest.raises(InvalidRequest):
+            dead.redrive(**wrong)  # type: ignore[arg-type]
+    for call in (client.get_redrive, client.cancel_redrive):
+        with pytest.raises(InvalidRequest):
+            call("../x")
+    assert list(client.redrives()) == []
+
+
+async def test_asyncio_has_the_same(world: World, client: Client, aio_client: aio.Client) -> None:
+    die(world, client, "a", "b")
+    redrive = await aio_client.queue("dead").redrive(max_messages_per_second=1)
+    assert (await aio_client.get_redrive(redrive.id)).id == redrive.id
+    assert [found.id async for found in aio_client.redrives("dead")] == [redrive.id]
+    assert (await aio_client.cancel_redrive(redrive.id)).state is RedriveState.CANCELLED
+    (message, *_) = [message async for message in aio_client.queue("dead").peek()]
+    assert message.deaths[-1].source_queue == "jobs"

@@ -1,0 +1,73 @@
+"""A redrive is begun once, though the connection breaks while it is begun."""
+
+from __future__ import annotations
+
+import pytest
+from client_rig import memory_client
+from memory import Memory
+from spoolrack import Client, RedriveState, RetryPolicy
+from spoolrack.errors import RedriveRunning, Unreachable
+
+
+def dying(memory: Memory, client: Client, messages: int) -> None:
+    """Put dead letters into "dead"."""
+    client.create_queue("dead")
+    client.create_queue("jobs", max_receives=1, dead_letter_queue="dead", visibility_timeout=1)
+    client.queue("jobs").send_many(map(str, range(messages)))
+    client.queue("jobs").receive(messages)
+    memory.advance(1_000)
+
+
+def test_a_lost_answer_is_found_again() -> None:
+    memory = Memory()
+    with memory_client(memory) as client:
+        dying(memory, client, 5)
+        memory.lose("start_redrive", Unreachable())
+        redrive = client.queue("dead").redrive(max_messages_per_second=1)
+        assert redrive.state is RedriveState.RUNNING
+        assert [found.id for found in client.redrives()] == [redrive.id]
+        assert [name for name, _ in memory.calls if "redrive" in name][:3] == [
+            "start_redrive",
+            "start_redrive",
+            "get_redrive",
+        ]
+
+
+def test_a_redrive_of_somebody_else_is_not_taken_for_the_lost_one() -> None:
+    memory = Memory()
+    with memory_client(memory) as client:
+        dying(memory, client, 5)
+        client.queue("dead").redrive(max_messages_per_second=1)
+        memory.fail("start_redrive", Unreachable())
+        with pytest.raises(RedriveRunning):
+            client.queue("dead").redrive(max_messages_per_second=2)
+
+
+def test_without_a_broken_connection_a_running_redrive_is_another_one() -> None:
+    memory = Memory()
+    with memory_client(memory) as client:
+        dying(memory, client, 5)
+        client.queue("dead").redrive(max_messages_per_second=1)
+        with pytest.raises(RedriveRunning):
+            client.queue("dead").redrive(max_messages_per_second=1)
+
+
+def test_who_wants_to_decide_himself_is_told() -> None:
+    memory = Memory()
+    with memory_client(memory, retry=RetryPolicy(attempts=1)) as client:
+        dying(memory, client, 2)
+        memory.lose("start_redrive", Unreachable())
+        with pytest.raises(Unreachable):
+            client.queue("dead").redrive()
+        assert len(list(client.redrives())) == 1
+
+
+def test_ids_are_a_list_and_one_id_is_one() -> None:
+    memory = Memory()
+    with memory_client(memory) as client:
+        dying(memory, client, 3)
+        one, *_ = client.queue("dead").peek()
+        redrive = client.queue("dead").redrive(ids=one.id)
+        assert client.get_redrive(redrive.id).moved == 1
+        rest = (message.id for message in client.queue("dead").peek())
+        assert client.get_redrive(client.queue("dead").redrive(ids=rest).id).moved == 2

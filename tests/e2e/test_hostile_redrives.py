@@ -1,0 +1,112 @@
+"""Bad input for redrives: refused, and nothing outside is touched."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import grpc
+import pytest
+from crew import Served
+from google.protobuf.message_factory import GetMessageClass
+from outside import Outside
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as queues
+from spoolrack.v1 import redrive_pb2 as rpc
+from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
+from test_hostile_pipelines import MIB, OURS, SERVICE, code_of, made, tree
+
+ROUNDS: Final = 50
+METHODS: Final = ("StartRedrive", "GetRedrive", "ListRedrives", "CancelRedrive")
+LOOKS: Final = 10_000
+PAUSE: Final = threading.Event()
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Outside:
+    return Outside(tmp_path / "outside")
+
+
+@pytest.fixture
+def stub(served: Served) -> Iterator[Any]:
+    options = (("grpc.max_send_message_length", -1),)
+    with grpc.insecure_channel(served.address, options=options) as channel:
+        stub = QueueServiceStub(channel)
+        for name in ("jobs", "other"):
+            stub.CreateQueue(queues.CreateQueueRequest(name=name))
+        yield stub
+
+
+def serves(stub: Any) -> bool:
+    """Whether what is sent now can be redriven."""
+    for name in ("from", "to"):
+        stub.CreateQueue(queues.CreateQueueRequest(name=name))
+    body = b"still there?"
+    stub.Send(queues.SendRequest(queue="from", messages=[pb.OutgoingMessage(body=body)]))
+    begun = stub.StartRedrive(rpc.StartRedriveRequest(queue="from", destination="to")).redrive
+    for _ in range(LOOKS):
+        found = stub.GetRedrive(rpc.GetRedriveRequest(id=begun.id)).redrive
+        if found.state == rpc.REDRIVE_STATE_DONE:
+            (message,) = stub.Receive(queues.ReceiveRequest(queue="to")).messages
+            stub.Delete(queues.DeleteRequest(queue="to", targets=[queues.DeleteTarget(id=message.id)]))
+            return (found.moved, message.body) == (1, body)
+        PAUSE.wait(0.002)
+    return False
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_whatever_a_request_holds_the_server_makes_no_mistake(
+    served: Served, stub: Any, outside: Outside, random: Random, method: str
+) -> None:
+    kind = GetMessageClass(SERVICE.methods_by_name[method].input_type)
+    met: Counter[grpc.StatusCode] = Counter()
+    for _ in range(ROUNDS):
+        message = pb.OutgoingMessage(body=random.randbytes(10))
+        stub.Send(queues.SendRequest(queue="jobs", messages=[message]))
+        known = stub.ListRedrives(rpc.ListRedrivesRequest(page_size=1_000)).redrives
+        request = made(kind, random)
+        if "id" in kind.DESCRIPTOR.fields_by_name and known and random.random() < 0.5:
+            request.id = random.choice(known).id
+        begin = rpc.StartRedriveRequest(
+            queue="jobs", destination="other", max_messages_per_second=random.choice((0, 1))
+        )
+        others = () if method == "StartRedrive" else (("StartRedrive", begin),)
+        for name, asked in (*others, (method, request)):
+            code = code_of(stub, name, asked)
+            assert code not in OURS, (name, str(asked)[:1_000], served.member.last_words)
+        met[code] += 1
+        if method != "CancelRedrive" and known:
+            code_of(stub, "CancelRedrive", rpc.CancelRedriveRequest(id=known[-1].id))
+    assert met[grpc.StatusCode.INVALID_ARGUMENT] > 1, met
+    assert met[grpc.StatusCode.OK] > 1, met
+    assert serves(stub)
+    assert outside.is_untouched()
+    served.kill()
+    served.restart()
+    stub.GetQueue(queues.GetQueueRequest(name="jobs"), wait_for_ready=True)
+    assert serves(stub)
+    assert outside.is_untouched()
+
+
+def test_bad_names_touch_nothing(served: Served, stub: Any, outside: Outside) -> None:
+    before = tree(served.root)
+    for name in ("..", "../outside", "a/b", "/etc", "a\0b", "s\n", "s@1", "x" * 81, "é", "x" * MIB):
+        for method, request in (
+            ("StartRedrive", rpc.StartRedriveRequest(queue=name)),
+            ("StartRedrive", rpc.StartRedriveRequest(queue="jobs", destination=name)),
+            ("StartRedrive", rpc.StartRedriveRequest(queue="jobs", source_queue=name)),
+            ("StartRedrive", rpc.StartRedriveRequest(queue="jobs", ids=[name])),
+            ("GetRedrive", rpc.GetRedriveRequest(id=name)),
+            ("CancelRedrive", rpc.CancelRedriveRequest(id=name)),
+            ("ListRedrives", rpc.ListRedrivesRequest(queue=name)),
+            ("ListRedrives", rpc.ListRedrivesRequest(page_token=name)),
+        ):
+            code = code_of(stub, method, request)
+            assert code is grpc.StatusCode.INVALID_ARGUMENT, (method, name[:100])
+    assert tree(served.root) == before
+    assert serves(stub)
+    assert outside.is_untouched()
