@@ -118,6 +118,18 @@ BUDGET: Final[tuple[Row, ...]] = (
         ),
     ),
     Row(
+        operation="send 1 to a receive that waits",
+        messages=1,
+        cost=Cost(creates=1, opens=3, writes=1, renames=2, syncs=2, looks=1, locks=1, others=6),
+    ),
+    Row(
+        operation="send 10 to a receive that waits",
+        messages=10,
+        cost=Cost(
+            creates=10, mkdirs=1, opens=1, writes=10, renames=2, syncs=1, looks=2, locks=1, others=13
+        ),
+    ),
+    Row(
         operation="receive 1",
         messages=1,
         cost=Cost(opens=4, renames=1, syncs=3, locks=1, others=6),
@@ -166,6 +178,16 @@ BUDGET: Final[tuple[Row, ...]] = (
         operation="delete 100",
         messages=100,
         cost=Cost(opens=3, renames=1, syncs=2, locks=1, others=5),
+    ),
+    Row(
+        operation="delete 1, leased as it was sent",
+        messages=1,
+        cost=Cost(opens=4, renames=1, syncs=3, locks=1, others=6),
+    ),
+    Row(
+        operation="delete 10, leased as they were sent",
+        messages=10,
+        cost=Cost(opens=4, renames=1, syncs=3, locks=1, others=6),
     ),
     Row(
         operation="delete 3 of 10, leased singly",

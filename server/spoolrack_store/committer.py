@@ -75,6 +75,7 @@ class Committer:
         self._changing = changing
         self._tell_due = tell_due
         self._parking = Parking()
+        self._statistics = engine.statistics
         self._wakened = threading.Condition()
         """Guards what follows. Only our driver waits on it; to notify all is for callers that Ctrl-C
         interrupts in a notification, and that leave behind a waiter which swallows the next one."""
@@ -144,6 +145,11 @@ class Committer:
         self._driver.stop()
 
     @property
+    def waiting(self) -> int:
+        """Receives and reserves that wait for a message."""
+        return len(self._parking)
+
+    @property
     def failure(self) -> StoreError | None:
         """Why the store takes nothing any more; None while all is well."""
         return self._failure
@@ -193,7 +199,7 @@ class Committer:
     def is_short(self) -> bool:
         """Whether the next commit will take no longer than a few calls into the kernel."""
         with self._wakened:
-            if self._ticks or self._draining:
+            if self._ticks or self._draining or self._engine.redriving.is_due:
                 return False
             return are_short(each.request for each in self._waiting)
 
@@ -266,9 +272,10 @@ class Committer:
             _answer(parked.future, parked.nothing)
         begun = [each for each in waiting if self._begins(each, draining)]
         # This commit itself may make something ready: who has waited comes before who asks now.
-        asked = {each.request.queue for each in begun if isinstance(each.request, Waiting)}
+        asked = [each.request for each in begun]
         tried = self._parking.worth_a_try(self._engine.ready, asked)
-        requests = [parked.request for parked in tried] + [each.request for each in begun]
+        requests: list[Request[Any]] = [*[parked.request for parked in tried], *asked]
+        began = self._statistics.watch()
         try:
             outcomes = yield from self._commit(requests, bool(ticks))
         except SyncFailed as error:
@@ -285,6 +292,7 @@ class Committer:
             self._tell_due(next_due)
         for tick in ticks:
             tick.set_result(next_due)
+        self._statistics.commit(requests, outcomes, began)
         for parked, outcome in zip(tried, outcomes, strict=False):
             if outcome:
                 self._parking.leave(parked)

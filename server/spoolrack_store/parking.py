@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Container, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 from .model.clock import Millis
-from .model.operations import GiveBack, Message, Receive
+from .model.operations import GiveBack, Message, Receive, Request, Send
 from .model.reservations import Reservation, Reserve, Unreserve
 
 Waiting = Receive | Reserve
@@ -50,6 +51,9 @@ class Parking:
     def __bool__(self) -> bool:
         return bool(self._queues)
 
+    def __len__(self) -> int:
+        return sum(map(len, list(self._queues.values())))
+
     def park(self, parked: Parked) -> None:
         parked.place = next(self._place)
         self._queues.setdefault(parked.request.queue, {})[parked.place] = parked
@@ -64,23 +68,36 @@ class Parking:
             self._queues.pop(parked.request.queue, None)
 
     def worth_a_try(
-        self, ready: Callable[[str], int | None], asked: Container[str] = ()
+        self, ready: Callable[[str], int | None], asked: Iterable[Request[Any]] = ()
     ) -> list[Parked]:
         """Those that might be answered now, in the order in which they came; they keep their places.
 
         `ready` says how many messages a queue could give; None if there is no such queue any more,
-        which all who wait for it must be told. Of the queues in `asked`, all who could take something.
+        which all who wait for it must be told. What is `asked` in the same commit is done after them:
+        where somebody asks for messages, all who could take something are tried before, and what is
+        sent, they may be given at once.
         """
         chosen: list[Parked] = []
+        wanted: set[str] = set()
+        sent: Counter[str] = Counter()
+        for request in asked if self._queues else ():
+            if isinstance(request, Waiting):
+                wanted.add(request.queue)
+            elif isinstance(request, Send):
+                sent[request.queue] += len(request.messages)
         for queue, waiting in self._queues.items():
-            most = ready(queue)
+            most, coming = ready(queue), sent[queue]
             if most is None:
                 chosen.extend(waiting.values())
                 continue
             for parked in waiting.values():
-                if most <= 0 and queue not in asked:
+                if most <= 0 and coming <= 0 and queue not in wanted:
                     break
-                if parked.has_credit:
+                if not parked.has_credit:
+                    continue
+                if most <= 0:
+                    coming -= parked.request.max_messages
+                if most > 0 or queue in wanted or isinstance(parked.request, Receive):
                     chosen.append(parked)
                     most -= 1
         return chosen

@@ -45,14 +45,21 @@ class Rereading:
         self._changing = changing
         self._submit = submit
 
-    def pages(self, stream: str, seq: int, begin: int, end: int) -> Iterator[list[Message]]:
+    def pages(
+        self,
+        stream: str,
+        seq: int,
+        begin: int,
+        end: int,
+        allowed: Callable[[str], bool] | None = None,
+    ) -> Iterator[list[Message]]:
         """As `Store.read_reservation` says."""
         for what, place in (("begin", begin), ("end", end)):
             if not 0 <= place <= MAX_RESERVED_MESSAGES:
                 rule = f"must be from 0 to {MAX_RESERVED_MESSAGES}"
                 raise InvalidRequest(what=what, value=place, rule=rule)
         with self._changing:
-            count = self._reservations.begin_reading(stream, seq, from_start=not begin)
+            count = self._reservations.begin_reading(stream, seq, from_start=not begin, allowed=allowed)
         return self._pages(stream, seq, begin, min(end or count, count))
 
     def _pages(self, stream: str, seq: int, begin: int, end: int) -> Iterator[list[Message]]:

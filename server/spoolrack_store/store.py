@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from random import Random
@@ -30,6 +30,7 @@ from .model.chance import PooledRandom
 from .model.chores import ALL_CHORES, Chores
 from .model.clock import Clock, Millis, SystemClock
 from .model.content import Content
+from .model.deaths import Death, NotAHistory, deaths_in
 from .model.errors import (
     DiskError,
     MessageDamaged,
@@ -39,11 +40,14 @@ from .model.errors import (
     StoreFailed,
 )
 from .model.operations import Message, OpenMessage, Queue, Request
+from .model.redriving import Redrive
 from .model.reservations import Reservation
 from .model.staging import StageInfo
 from .model.transitions import State
 from .mover import Mover
+from .overview import Overview
 from .rereading import Rereading
+from .tally import Tally
 
 log = logging.getLogger(__name__)
 
@@ -136,6 +140,8 @@ class Store:
         self._tenancy = tenancy
         self._changing = threading.RLock()
         self._committer = Committer(engine, clock, self._changing, self._tell_due, driver)
+        self.tally = Tally(engine, disk, self._changing, self._committer)
+        self.overview = Overview(engine, self._changing)
         self._rereading = Rereading(engine.reservations, disk, self._changing, self._committer.submit)
         self._mover = Mover(clock, lambda: self._committer.tick().result()) if chores.ticks else None
         self._listener = None if ear is None else Listener(ear, lambda: self._committer.heed().result())
@@ -178,6 +184,16 @@ class Store:
         """Up to `limit` stages whose names stand above `after`, in order."""
         with self._changing:
             return self._engine.staging.listed(after, limit)
+
+    def redrive(self, id: str) -> Redrive:
+        """The redrive `id`; raises `InvalidRequest`, `RedriveNotFound`, `DiskError`."""
+        with self._changing:
+            return self._engine.redriving.find(id)
+
+    def redrives(self, *, queue: str = "", after: str = "", limit: int = 100) -> list[Redrive]:
+        """Up to `limit` redrives, those of `queue` if it is given, above the id `after`, in order."""
+        with self._changing:
+            return self._engine.redriving.listed(queue, after, limit)
 
     def message(self, queue: str, id: str) -> Message:
         """A message, without leasing it; raises `MessageNotFound`, `MessageDamaged`."""
@@ -230,15 +246,22 @@ class Store:
             return self._engine.reservations.shown(queue, stream, after, limit)
 
     def read_reservation(
-        self, stream: str, seq: int, *, begin: int = 0, end: int = 0
+        self,
+        stream: str,
+        seq: int,
+        *,
+        begin: int = 0,
+        end: int = 0,
+        allowed: Callable[[str], bool] | None = None,
     ) -> Iterator[list[Message]]:
         """The messages of a set from the place `begin` to before `end`, in order, by pages.
 
         An `end` of 0 is the set's. They carry no receipts, and the read isn't counted as a receive.
         What was deleted is left out; what is damaged is put aside. Raises, also between two pages,
-        `ReservationNotFound`, `ReservationLost`, `ReservationCommitted`, and `DiskError`.
+        `ReservationNotFound`, also for a set of a queue that isn't `allowed`, `ReservationLost`,
+        `ReservationCommitted`, and `DiskError`.
         """
-        return self._rereading.pages(stream, seq, begin, end)
+        return self._rereading.pages(stream, seq, begin, end, allowed)
 
     @property
     def failure(self) -> StoreError | None:
@@ -312,18 +335,32 @@ class Store:
         raise MessageNotFound(queue=queue, id=id)
 
     def _look_at(self, sight: Sight, max_body_bytes: int | None) -> Message:
+        deaths = self._deaths(sight)
         if max_body_bytes == 0 and not sight.entry.trailer:
-            return sight.message(Content(b""))
+            return sight.message(Content(b""), deaths)
         with _told(sight):
             content = read_message(self._disk, sight.path, sight.entry)
         if max_body_bytes is not None:
             content = Content(content.body[:max_body_bytes], content.attributes)
-        return sight.message(content)
+        return sight.message(content, deaths)
+
+    def _deaths(self, sight: Sight) -> Sequence[Death]:
+        """How the message came to be a dead letter. What can't be read costs nobody the message."""
+        if sight.history is None:
+            return ()
+        try:
+            return deaths_in(self._disk.read(sight.history))
+        except FileNotFoundError:
+            return ()  # Others have the root open, and most messages have no history.
+        except (OSError, NotAHistory) as error:
+            log.warning("the history of message %s can't be read: %s", sight.entry.id, error)
+            return ()
 
     def _open(self, sight: Sight) -> OpenMessage:
         with _told(sight):
             file, attributes = open_message(self._disk, sight.path, sight.entry)
-        return OpenMessage(message=sight.message(Content(b"", attributes)), file=file)
+        message = sight.message(Content(b"", attributes), self._deaths(sight))
+        return OpenMessage(message=message, file=file)
 
 
 @contextmanager

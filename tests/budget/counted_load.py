@@ -124,6 +124,19 @@ class Load:
         do(f"delete {count}", lambda: self._delete(*found))
         self._wait_for_the_reaper()
 
+    def awaited(self, count: int) -> None:
+        """Send to somebody who waits, who then has it: the two are answered by one commit."""
+        for queue, do in ((_WARM, _uncounted), (f"awaited{count}", self._counted)):
+            self._create(queue)
+            self._settle()
+            waiting = self._store.submit(Receive(queue=queue, max_messages=count, wait=None))
+            do(f"send {count} to a receive that waits", partial(self._send, queue, count))
+            found = waiting.result(STUCK)
+            assert len(found) == count
+            how = "it was sent" if count == 1 else "they were sent"
+            do(f"delete {count}, leased as {how}", partial(self._delete, *found))
+            self._wait_for_the_reaper()
+
     def nothing(self) -> None:
         self._settle()
         self._counted(NOTHING, lambda: None)

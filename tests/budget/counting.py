@@ -33,7 +33,7 @@ STUCK: Final = 240.0
 """Seconds that only a defect takes."""
 PARTS: Final = (
     *("nothing", "life:1", "life:10", "life:100", "again", "together"),
-    *("some", "change", "by_id", "old"),
+    *("awaited:1", "awaited:10", "some", "change", "by_id", "old"),
 )
 _SHARED: Final = f"send 1, {SHARING} that share a commit"
 ROWS: Final = {
@@ -43,6 +43,8 @@ ROWS: Final = {
     _SHARED: SHARING,
     "send 10": 10,
     "send 100": 100,
+    "send 1 to a receive that waits": 1,
+    "send 10 to a receive that waits": 10,
     "receive 1": 1,
     "receive 10": 10,
     "receive 100": 100,
@@ -53,6 +55,8 @@ ROWS: Final = {
     "delete 1": 1,
     "delete 10": 10,
     "delete 100": 100,
+    "delete 1, leased as it was sent": 1,
+    "delete 10, leased as they were sent": 10,
     "delete 3 of 10, leased singly": 3,
     "delete 3 of 10, leased whole": 3,
     "delete 1 by id, ready": 1,

@@ -39,13 +39,16 @@ REQUESTS = {
     "stage": "stage chunk queue count delay",
     "publish": "writer step stages",
     "abort": "stage",
+    "redrive": "queue destination rate",
+    "end-redrive": "queue",
 }
 """Requests, with what their arguments say. `whose` is `held` or `old`: of the receipts that the
 consumer believes in, or of those that it has used up. A count of 0 is the whole batch of the one
 picked. A visibility of 0 is the queue's own in a receive, and a release in a change, and
 a hold of 0 is the usual one. Each letter of
 `stages` is a stage, and the epoch is so many `step`s after the writer's last. `send-id` gives each
-message one of a few deduplication ids, counted round from the first."""
+message one of a few deduplication ids, counted round from the first. A `redrive` whose destination is
+`-` moves each message back to the queue that it came from; one that goes on can be ended."""
 EVENTS = {
     "pass": "millis",
     "later": "millis",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from acts import Act, Plot
 from holding import Consumer, id_in, round_from
 from promises import Promises
+from redrive_fates import Lead
 from spoolrack_store.model.clock import HOUR, MINUTE, Millis
 from spoolrack_store.model.errors import InvalidSetting
 from spoolrack_store.model.operations import (
@@ -23,6 +24,7 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
     VisibilityChange,
 )
+from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
 from spoolrack_store.model.reservations import CommitReservations, Confirm, Release, Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.staging import Abort, Publish, Stage
@@ -38,6 +40,7 @@ TIME_TO_LIVE = Millis(100_000)
 """Of each stage."""
 FEW_IDS = 4
 """So many deduplication ids are used over and over."""
+ALL_IDS = tuple(f"id {number}" for number in range(FEW_IDS))
 WINDOW = Millis(MINUTE)
 """Of the queue `q`, in which an id isn't stored twice."""
 
@@ -72,6 +75,8 @@ class Asking:
             return self._about_set(act), None
         if act.word in ("stage", "publish", "abort"):
             return self._about_stage(act), None
+        if act.word in ("redrive", "end-redrive"):
+            return self._about_redrive(act)
         match act.args:
             case (str(queue), int(count), int(size), int(delay)) if act.word == "send":
                 return self._send(queue, count, size, Millis(delay)), None
@@ -116,11 +121,24 @@ class Asking:
                 return Release(stream=stream, seq=seq)
             case "commit", (str(stream), int(up_to)):
                 for key in holds.up_to(stream, up_to):
-                    opened.dying.update(holds.ids_of(key))
+                    opened.doomed.update(holds.ids_of(key))
                 holds.open.committing[stream] = max(up_to, holds.open.committing.get(stream, -1))
                 return CommitReservations(stream=stream, up_to=up_to)
             case _:
                 raise ValueError(f"no request: {act}")
+
+    def _about_redrive(self, act: Act) -> tuple[Request[object], None] | None:
+        opened, redrives = self.fates.open, self.fates.redrives
+        match act.args:
+            case (str(queue), str(destination), int(rate)):
+                lead = Lead(queue, "" if destination == "-" else destination)
+                opened.redriving.append(lead)
+                return StartRedrive(queue=queue, destination=lead.destination, rate=rate), None
+            case (str(queue),):
+                ids = [id for id, lead in redrives.going_on.items() if lead.queue == queue]
+                return (CancelRedrive(id=ids[-1]), None) if ids else None
+            case _:
+                raise ValueError(f"no request about a redrive: {act}")
 
     def _send(self, queue: str, count: int, size: int, delay: Millis) -> Request[object]:
         bodies = [self.body(size) for _ in range(count)]
@@ -172,7 +190,7 @@ class Asking:
     def _send_ids(self, queue: str, count: int, size: int, first: int) -> Request[object]:
         messages = []
         for at in range(count):
-            body, id = self.body(size), f"id {(first + at) % FEW_IDS}"
+            body, id = self.body(size), ALL_IDS[(first + at) % FEW_IDS]
             self.fates.ids.labels[body] = queue, id
             # Some of them may be stored already, so they need not appear together.
             self.fates.open.calls.append([body])

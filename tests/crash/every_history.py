@@ -72,6 +72,13 @@ ALPHABET = (
     "publish 0 0 s",
     "abort s",
 )
+AWAITED = (
+    "send q 1 5 0 + receive 0 q 9 0",
+    "send q 3 5 0 + receive 0 q 9 0",
+    # Each is leased by another, and one is left for its queue.
+    "send-id q 1 5 0 + send q 8 5 0 + send r 1 5 0 + receive 0 q 1 5000 + receive 1 q 8 0",
+)
+"""What is received in the commit that sends it, if nothing is ready before."""
 SETTINGS = tuple((sync, relaxed) for relaxed in (False, True) for sync in (True, False))
 
 
@@ -115,6 +122,19 @@ def workload_of(sequence: Sequence[int], scene: int, setting: int) -> Workload:
     plot = Plot(can_sync_all=can_sync_all, relaxed=relaxed)
     lines = (*_parsed(SCENES[scene]), *operations[:-1])
     return Workload(History(plot, lines), operations[-1])
+
+
+def awaited() -> Iterator[Workload]:
+    """Each of `AWAITED`, in every setting, where nothing is ready; and with each operation after it."""
+    for scene, text, setting in product((0, 3), AWAITED, range(len(SETTINGS))):
+        (line,) = _parsed(text)
+        can_sync_all, relaxed = SETTINGS[setting]
+        plot = Plot(can_sync_all=can_sync_all, relaxed=relaxed)
+        before = _parsed(SCENES[scene])
+        yield Workload(History(plot, before), line)
+        for turn, letter in enumerate(ALPHABET):
+            if turn % len(SETTINGS) == setting:
+                yield Workload(History(plot, (*before, line)), _parsed(letter)[0])
 
 
 def sequences(length: int) -> Iterator[tuple[int, ...]]:

@@ -15,6 +15,7 @@ from spoolrack_store.model.operations import (
     Send,
     UpdateQueue,
 )
+from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
 from spoolrack_store.model.reservations import CommitReservations, Confirm, Release, Reserve
 from spoolrack_store.model.staging import Abort, Publish, Stage
 
@@ -27,6 +28,8 @@ _ORDER = (
     Stage,
     Publish,
     Abort,
+    CancelRedrive,
+    StartRedrive,
     Delete,
     ChangeVisibility,
     GiveBack,

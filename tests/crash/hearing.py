@@ -9,7 +9,9 @@ from acts import Plot
 from heard_order import heard_at
 from holding import Consumer, id_in, queue_of, token_in
 from holds import Hold
-from promises import Broken, Fate, Kind, Now, Open, Promises
+from pending import Open
+from promises import Broken, Fate, Kind, Now, Promises
+from redrive_fates import Lead
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     DiskError,
@@ -37,6 +39,7 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
     VisibilityChange,
 )
+from spoolrack_store.model.redriving import CancelRedrive, Redrive, StartRedrive
 from spoolrack_store.model.reservations import (
     CommitReservations,
     Committed,
@@ -135,14 +138,20 @@ class Hearing:
                 self.messages += sent
             case Abort(stage=stage):
                 self.stages.aborted(stage, outcome)
+            case StartRedrive(queue=queue, destination=destination):
+                if isinstance(outcome, Redrive):
+                    self.fates.redrives.began(outcome.id, Lead(queue, destination))
+            case CancelRedrive(id=id):
+                if isinstance(outcome, Redrive):
+                    self.fates.redrives.ended(id, outcome.state)
             case DeleteQueue(name=queue):
                 if not isinstance(outcome, StoreError):
-                    self.fates.emptied(queue)
+                    self.fates.emptied(queue, is_sure=self._failing is None)
                     self.fates.queues.pop(queue, None)
                     self.fates.ids.forget(queue)
             case Purge(queue=queue):
                 if not isinstance(outcome, StoreError):
-                    self.fates.emptied(queue)
+                    self.fates.emptied(queue, is_sure=self._failing is None)
                 elif self._failed:
                     # It leaves the rest in place.
                     self.fates.open.emptied.add(queue)
@@ -316,8 +325,12 @@ class Hearing:
             if not is_held and not (self.may_lag and not holds.sets[key].is_lost):
                 raise Broken(Kind.OTHER, f"the set {key} was lost, and is committed")
             for id in holds.ids_of(key):
-                fates.deleted(id)
+                self.deleted_with_its_set(id)
         holds.committed[stream] = max(request.up_to, holds.committed.get(stream, -1))
+
+    def deleted_with_its_set(self, id: str) -> None:
+        """A commit has deleted it, which is durable."""
+        self.fates.deleted(id)
 
     def _set(self, queue: str, settings: QueueSettings, request: Request[object]) -> None:
         if queue not in self.fates.queues and any(

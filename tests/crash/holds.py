@@ -90,6 +90,8 @@ class Holds:
     open: OpenHolds = field(default_factory=OpenHolds)
     uncertain: OpenHolds = field(default_factory=OpenHolds)
     """Of commits whose sync failed: a power cut may take what they wrote, whatever was seen before."""
+    taken: set[str] = field(default_factory=set)
+    """Ids of what was just found to be gone, as only the commit of its set can have done it."""
 
     def copy(self) -> Holds:
         return Holds(dict(self.sets), dict(self.committed), self.open.copy(), self.uncertain)
@@ -149,12 +151,15 @@ class Holds:
             if not least <= committed.get(stream, -1) <= most:
                 what = f"{stream} is committed up to {committed.get(stream, -1)}"
                 raise broken(f"{what}, not {least} to {most}")
+        self.judge_taken(committed, broken)
         for key, hold in self.sets.items():
             shown = engine.get(key, Shown(Is.NOWHERE))
             is_over = hold.ends <= monotonic or (crashed and hold.due <= wall)
             if key[1] <= committed.get(key[0], -1):
                 left = ids.intersection(hold.ids)
-                if left and not is_over and not hold.is_lost:
+                # A release under way leaves them to others, whoever committed since.
+                is_kept = not (is_over or hold.is_lost or key in self.open.releasing)
+                if left and is_kept:
                     raise broken(f"the set {key} is committed, and has left {sorted(left)}")
                 continue
             if shown.state is Is.NOWHERE:
@@ -163,7 +168,9 @@ class Holds:
                 raise broken(f"the set {key} is nowhere")
             if shown.state is Is.LOST:
                 may_be = self.open.releasing | self.open.confirming
-                if not (hold.is_lost or is_over or key in may_be):
+                # Whoever noted it may have died since, with a clock that was ahead.
+                was_over = crashed and hold.due <= wall + ahead
+                if not (hold.is_lost or is_over or was_over or key in may_be):
                     raise broken(f"the set {key} is lost, and was promised until {hold.due}")
                 continue
             must_be_lost = hold.is_lost or (hold.due <= wall if crashed else is_over)
@@ -187,6 +194,15 @@ class Holds:
                 raise broken(f"the set {key} is held, and nobody was told of it")
             if shown.ids != tuple(id for id in shown.made_of if id in ids):
                 raise broken(f"the set {key} is only there in part")
+
+    def judge_taken(self, committed: Mapping[str, int], broken: Break) -> None:
+        """What only the commit of a set can have deleted is in a set that is committed."""
+        taken = set(self.taken)
+        for (stream, seq), hold in self.sets.items():
+            if seq <= committed.get(stream, -1) or stream in self.uncertain.committing:
+                taken.difference_update(hold.ids)
+        if taken:
+            raise broken(f"{sorted(taken)} are gone with a set that isn't committed")
 
     def accept(
         self,

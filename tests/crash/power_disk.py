@@ -80,6 +80,14 @@ class PowerDisk(MemoryDisk):
         elif file not in self._given_up:
             self._unsynced[file] = None
 
+    def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
+        node = self.node(path)
+        if afresh and isinstance(node, File) and node in self._given_up:
+            # Its pages count as clean: what is read from the disk takes their place.
+            node.content = node.content[: self._safe.pop(node, 0)]
+            del self._given_up[node]
+        return super().read(path, limit)
+
     def rename(self, source: str, target: str) -> None:
         place, new_place = self._parent(source), self._parent(target)
         super().rename(source, target)

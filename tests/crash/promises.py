@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from broken import Broken, Kind
 from holds import Holds
+from pending import Open
+from redrive_fates import RedriveFates
 from seen import Found, Name
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.settings import QueueSettings
@@ -18,7 +20,7 @@ from spoolrack_store.model.transitions import State
 from stage_fates import StageFates
 from taken_ids import TakenIds
 
-__all__ = ["Broken", "Fate", "Kind", "Now", "Open", "Promises", "fate_of"]
+__all__ = ["Broken", "Fate", "Kind", "Now", "Promises", "fate_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,34 +48,6 @@ class Now:
 
 
 @dataclass(slots=True)
-class Open:
-    """What the commit under way, or one that failed, may have done or not."""
-
-    calls: list[list[bytes]] = field(default_factory=list)
-    """The bodies of each send, by what must appear together."""
-    dying: set[str] = field(default_factory=set)
-    """Ids that may be deleted."""
-    changing: set[str] = field(default_factory=set)
-    """Ids whose leases may be changed, or over."""
-    receiving: set[str] = field(default_factory=set)
-    """Queues of which something may be leased."""
-    emptied: set[str] = field(default_factory=set)
-    """Queues of which anything may be deleted."""
-    settings: dict[str, list[QueueSettings | None]] = field(default_factory=dict)
-    """What the queues may be set to; None: there may be no such queue."""
-
-    def copy(self) -> Open:
-        return Open(
-            list(self.calls),
-            set(self.dying),
-            set(self.changing),
-            set(self.receiving),
-            set(self.emptied),
-            {name: list(settings) for name, settings in self.settings.items()},
-        )
-
-
-@dataclass(slots=True)
 class Promises:
     graves: Mapping[str, str]
     """The dead-letter queue of each queue that has one."""
@@ -97,9 +71,13 @@ class Promises:
     open: Open = field(default_factory=Open)
     reserved: Holds = field(default_factory=Holds)
     stages: StageFates = field(default_factory=StageFates)
+    redrives: RedriveFates = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.redrives = RedriveFates(self.graves)
 
     def copy(self) -> Promises:
-        return replace(
+        copy = replace(
             self,
             alive=dict(self.alive),
             dead=set(self.dead),
@@ -112,6 +90,8 @@ class Promises:
             reserved=self.reserved.copy(),
             stages=self.stages.copy(),
         )
+        copy.redrives = self.redrives.copy()
+        return copy
 
     # What is answered.
 
@@ -134,6 +114,9 @@ class Promises:
             raise Broken(Kind.OTHER, f"{label} is told to be {id}, which is another message")
         if fate is None and not self.was_there(id):
             raise Broken(Kind.LOST, f"{label} is told to be {id}, which was never stored")
+        if fate is not None:
+            # Whatever became of the sync that it was sent with: now it is promised.
+            self.uncertain.discard(fate.body)
 
     def was_there(self, id: str) -> bool:
         return id in self.dead or id in self.aside
@@ -171,7 +154,7 @@ class Promises:
 
     def holds(self, id: str, token: str, now: Now) -> bool | None:
         """Whether `token` is of the lease that the message is under; None if that isn't known."""
-        if id in self.open.changing or id in self.open.dying or id in self.dead:
+        if id in self.open.changing or self._may_be_deleted(id) or id in self.dead:
             return None
         fate = self.alive.get(id)
         return fate is not None and fate.token == token and fate.ends > now.monotonic
@@ -193,10 +176,12 @@ class Promises:
             return False
         return self._places_of(fate) == {queue}
 
-    def emptied(self, queue: str) -> None:
-        """The queue was purged, or deleted. Of what may just be leaving it, the next look tells."""
+    def emptied(self, queue: str, *, is_sure: bool) -> None:
+        """The queue was purged, or deleted. Of what may just be leaving it, the next look tells; if it
+        isn't `is_sure` that redrives took nothing out of it since the last one, of that, too."""
         for id, fate in list(self.alive.items()):
-            if fate.queue == queue and not self._may_be_dead_letter(fate):
+            places = {queue} if is_sure else self._places_of(fate)
+            if fate.queue == queue and not self._may_be_dead_letter(fate) and places == {queue}:
                 self.deleted(id)
             elif queue in self._places_of(fate):
                 self.open.dying.add(id)
@@ -281,7 +266,9 @@ class Promises:
         One that has just started has only the wall clock to tell how long a lease lasts.
         """
         before = self.alive
-        self.dead |= self.alive.keys() - found.keys()
+        gone = self.alive.keys() - found.keys()
+        self.reserved.taken = {id for id in gone if self._is_gone_with_its_set(id, now)}
+        self.dead |= gone
         self.alive = {
             id: fate_of(each, now, before.get(id), crashed=crashed) for id, each in found.items()
         }
@@ -296,6 +283,9 @@ class Promises:
                 raise Broken(Kind.OTHER, f"the queue {name} is {queues.get(name)}, not {allowed}")
 
     def _may_be_gone(self, id: str, fate: Fate, now: Now) -> bool:
+        return id in self.open.doomed or self._may_be_gone_otherwise(id, fate, now)
+
+    def _may_be_gone_otherwise(self, id: str, fate: Fate, now: Now) -> bool:
         places = self._places_of(fate)
         return (
             id in self.open.dying
@@ -305,17 +295,33 @@ class Promises:
             or any(self._is_old(id, queue, now) for queue in places)
         )
 
+    def _may_be_deleted(self, id: str) -> bool:
+        return id in self.open.dying or id in self.open.doomed
+
+    def _is_gone_with_its_set(self, id: str, now: Now) -> bool:
+        """Whether nothing else can have deleted it."""
+        return id in self.open.doomed and not self._may_be_gone_otherwise(id, self.alive[id], now)
+
     def _is_old(self, id: str, queue: str, now: Now) -> bool:
         settings = self.queues.get(queue)
         retention = settings.retention if settings is not None else 0
         return bool(retention) and sent_at(id) + retention <= now.wall
 
     def _places_of(self, fate: Fate) -> set[str]:
-        """The message's queue, and where it would be as a dead letter."""
-        grave = self.graves.get(fate.queue)
-        if grave is None or not self._may_be_dead_letter(fate):
-            return {fate.queue}
-        return {fate.queue, grave}
+        """The message's queue, where it would be as a dead letter, and where it may be moved then."""
+        places = {fate.queue}
+        if fate.queue in self.graves and self._may_be_dead_letter(fate):
+            places.add(self.graves[fate.queue])
+        return self._reached_from(places)
+
+    def _reached_from(self, places: set[str]) -> set[str]:
+        """These queues, and those to which redrives may have moved what was in them."""
+        leads = [*self.redrives.leads(), *self.open.redriving]
+        sources = {grave: queue for queue, grave in self.graves.items()}
+        for _ in places | set(self.graves):
+            reached = [each for each in leads if each.queue in places]
+            places = places | {each.destination or sources.get(each.queue, "") for each in reached}
+        return places
 
     def _may_be_dead_letter(self, fate: Fate) -> bool:
         if fate.queue not in self.graves:
@@ -328,7 +334,7 @@ class Promises:
     def _is_blurred(self, id: str, fate: Fate) -> bool:
         return (
             id in self.open.changing
-            or id in self.open.dying
+            or self._may_be_deleted(id)
             or fate.body in self.uncertain
             or not self._places_of(fate).isdisjoint(self.open.emptied)
         )
@@ -342,11 +348,16 @@ class Promises:
                 return True
             before = fate.receives if name.queue == fate.queue else 0
             return is_over and self._may_be_received(name, before)
-        if name.queue == fate.queue:
+        if name.queue == fate.queue and not (self._may_be_back(fate) and not name.receives):
             # What was leased, and given to nobody because the disk failed, may be back by now.
             return is_over and (as_before or self._may_be_received(name, fate.receives))
         buried = name.queue in self._places_of(fate) and not name.receives
         return is_over and buried
+
+    def _may_be_back(self, fate: Fate) -> bool:
+        """Whether it may have become a dead letter, and have been moved back."""
+        is_dead = fate.queue in self.graves and self._may_be_dead_letter(fate)
+        return is_dead and fate.queue in self._reached_from({self.graves[fate.queue]})
 
     def _may_be_received(self, name: Name, before: int) -> bool:
         return name.queue in self.open.receiving and name.receives == before + 1

@@ -19,6 +19,8 @@ FAULTY = 0.3
 """So many of the histories have a disk that fails."""
 WHOLE_QUEUE = 0.04
 """So many of the commits are about whole queues, which end most of what the story is about."""
+AWAITED = 0.12
+"""So many of the commits send what is received in the same commit, where nothing older is ready."""
 POWER = 0.8
 """So many of the crashes take the power, too."""
 
@@ -79,6 +81,8 @@ class Inventing:
 
     def commit(self) -> tuple[Act, ...]:
         """One to three requests that are made together."""
+        if self.random.random() < AWAITED:
+            return self._awaited()
         makers: list[Callable[[], Act]] = [
             *[self._send] * 3,
             *[self._send_ids] * 2,
@@ -92,6 +96,7 @@ class Inventing:
             self._about_set,
             self._commit_sets,
             *[self._stage, self._stage, self._publish] * self.has_stages,
+            self._redrive,
         ]
         if self.has_stages and self.random.random() < 0.03:
             makers = [self._abort]
@@ -99,6 +104,21 @@ class Inventing:
             makers = [self._purge, self._delete_queue, self._update]
         count = self._pick(1, 1, 2, 3)
         return tuple(self.random.choice(makers)() for _ in range(count))
+
+    def _awaited(self) -> tuple[Act, ...]:
+        queue, consumer = self._queue(), self._consumer()
+        sends = [
+            Act("send", (queue, self._pick(1, 1, 3, 9), 5, 0))
+            if self.random.random() < 0.7
+            else Act("send-id", (queue, self._pick(1, 3), 5, self.random.randrange(FEW_IDS)))
+            for _ in range(self._pick(1, 1, 2))
+        ]
+        receives = [Act("receive", (consumer, queue, most, 0)) for most in self._some((1, 3, 10, 20))]
+        # First it takes what is ready.
+        return (Act("receive", (consumer, queue, 20, 0)), *sends, *receives)
+
+    def _some(self, numbers: tuple[int, ...]) -> list[int]:
+        return self.random.sample(numbers, self._pick(1, 2))
 
     def _crash(self) -> Crash:
         random = self.random
@@ -193,6 +213,15 @@ class Inventing:
 
     def _abort(self) -> Act:
         return Act("abort", (self.random.choice("stu"),))
+
+    def _redrive(self) -> Act:
+        if self.random.random() < 0.2:
+            return Act("end-redrive", (self._queue(),))
+        destination = "-" if self.random.random() < 0.7 else self._queue()
+        return Act("redrive", (self._pick_dead(), destination, self._pick(0, 0, 1, 10)))
+
+    def _pick_dead(self) -> str:
+        return "d" if self.random.random() < 0.9 else self._queue()
 
     def _create(self) -> Act:
         return Act("create", (self._queue(),))

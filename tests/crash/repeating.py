@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from asking import ALL_IDS
 from engine_rig import EngineRig
 from promises import Broken, Promises
 from promises import Kind as BrokenKind
-from spoolrack_store.files import layout
-from spoolrack_store.files.disk import Kind
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.keys import id_text
-from spoolrack_store.model.names import id_of
+from spoolrack_store.model.keys import id_text, key_of
 from spoolrack_store.model.operations import Outgoing, Send, Sent
 
 
@@ -42,25 +40,13 @@ def repeat_taken_ids(rig: EngineRig, fates: Promises, *, ahead: int = 0) -> None
 def check_known_ids(rig: EngineRig, fates: Promises) -> None:
     """Raise `Broken` if an id would be refused of which no message was ever stored.
 
-    What is deleted from a dead-letter queue is known for the queues that lead there, too; if it was
-    sent to itself, its key means nothing for them.
+    Keys that nobody can send mean nothing: those of a former queue of that name, or of another one.
     """
     known = rig.engine.deduplication.known
     for queue in fates.queues:
-        others = _removed_from(rig, fates.graves.get(queue, ""))
-        for number in known.of(queue)._ids.values():
+        salt = rig.engine.catalog.queues[queue].salt
+        keys = known.of(queue)._ids
+        for number in filter(None, (keys.get(key_of(name, salt)) for name in ALL_IDS)):
             id = id_text(number)
-            is_known = id in fates.alive or id in fates.dead or id in fates.aside
-            if not is_known and id not in others:
+            if not (id in fates.alive or id in fates.dead or id in fates.aside):
                 raise Broken(BrokenKind.LOST, f"{id} would be told to be stored, and never was")
-
-
-def _removed_from(rig: EngineRig, queue: str) -> set[str]:
-    folders, prefix = rig.engine._root.folders, f"{queue}:"
-    ids: set[str] = set()
-    for found in folders.scan(layout.REMOVE):
-        if queue and found.name.startswith(prefix):
-            ids.add(id_of(found.name.removeprefix(prefix)))
-            if found.kind is Kind.FOLDER:
-                ids.update(folders.ids_inside(f"{layout.REMOVE}/{found.name}"))
-    return ids

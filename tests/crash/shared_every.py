@@ -39,6 +39,8 @@ ALPHABET = (
     "send-id q 3 5 0",
     "receive 0 q 1 0",
     "receive 1 q 9 0",
+    "send q 1 5 0 + receive 0 q 9 0",
+    "send q 3 5 0 + receive 1 q 9 0",
     "delete 0 held 0 1",
     "delete 0 held 0 0",
     "delete-id q 0 1",

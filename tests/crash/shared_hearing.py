@@ -1,7 +1,8 @@
 """Asks for and hears a commit where several engines share a disk: in two parts, as it is done.
 
-What it leased, released or deleted the others see as soon as it is applied. What it sent, and that a
-queue is deleted, they see only when it is durable; then it is answered, and what it promises is sealed.
+What it leased, released or deleted the others see as soon as it is applied. What it sent, leased by the
+same commit or not, and that a queue is deleted, they see only when it is durable; and only then do a
+committed set's messages go. It is answered then, and what it promises is sealed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from asking import Asking
 from hearing import Hearing, Lying
 from holding import Consumer
 from holds import Holds
-from promises import Now, Open
+from pending import Open
+from promises import Now
 from shared_promises import SharedPromises, Touched
 from spoolrack_store.engine.order import Work
 from spoolrack_store.files.folders import NameTaken
@@ -28,11 +30,12 @@ from spoolrack_store.model.operations import (
     Sent,
     UpdateQueue,
 )
+from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
 from spoolrack_store.model.reservations import CommitReservations, Confirm, Release, Reserve
 from step_disk import Failing
 
 Asked = tuple[Request[object], Consumer | None]
-_LATE = Send | DeleteQueue | Release
+_LATE = Send | DeleteQueue | Release | StartRedrive | CancelRedrive
 _SETS = Reserve | Confirm | Release | CommitReservations
 
 
@@ -50,13 +53,26 @@ class UnderWay:
     """Who will hold what, once it is answered."""
     failed: bool
     """Whether a call of the disk failed while it was applied."""
+    born: set[str]
+    """What it has both sent and leased."""
     sets: Holds
     """What there was of reservations when it had been applied."""
+    doomed: list[str]
+    """Ids in sets that it has committed."""
     is_synced: bool = False
 
 
 class _Hearing(Hearing):
     may_lag = True
+
+    def __init__(self, fates: SharedPromises, plot: Plot, lying: Lying) -> None:
+        super().__init__(fates, plot, lying)
+        self.doomed: list[str] = []
+
+    def deleted_with_its_set(self, id: str) -> None:
+        """A commit deletes it before it is answered; until then others may see it, or not."""
+        self.doomed.append(id)
+        self.fates.open.doomed.add(id)
 
     def is_excused(self, error: object) -> bool:
         """What one that died has left unfinished is in the way until another takes it over."""
@@ -97,7 +113,7 @@ class SharedHearing:
         """The requests of the engine's next commit; from now on it may have done them, or not."""
         fates = self._fates
         opened = fates.under_way.get(name, Open()).copy()
-        opened.calls, opened.settings = [], {}
+        opened.calls, opened.settings, opened.redriving = [], {}, []
         fates.open = fates.under_way[name] = opened
         fates.reserved.open = fates.begin_sets(name)
         asked = [each for act in acts if (each := self._asking.request(act)) is not None]
@@ -117,8 +133,10 @@ class SharedHearing:
         """Hear what everybody can see now."""
         fates = self._fates
         own, before = fates.under_way[name], fates.without(name)
-        commit = UnderWay(asked, work, now, self._applied, {}, [], failed, Holds())
+        born = _sent_by(asked, work) & _leased_by(asked, work)
+        commit = UnderWay(asked, work, now, self._applied, {}, [], failed, born, Holds(), [])
         self._applied += 1
+        fates.assigned |= born
         told: list[tuple[Request[object], Consumer | None, object]] = []
         deleted = set()
         for (request, who), outcome in zip(asked, work.outcomes, strict=True):
@@ -128,22 +146,25 @@ class SharedHearing:
                 assert who is not None
                 hand = Consumer()
                 commit.handed.append((who, hand))
-                told.append((request, hand, outcome))
-            elif not isinstance(request, Send | Release):
+                told.append((request, hand, _only(outcome, lambda each: each not in born)))
+            elif not isinstance(request, _LATE):
                 told.append((request, who, outcome))
         own.emptied &= deleted
         before.emptied |= deleted
         before.calls += own.calls
+        before.redriving += own.redriving
         for queue, settings in own.settings.items():
             before.settings.setdefault(queue, []).extend(settings)
         queues = dict(fates.queues)
         fates.open, fates.touched = own.copy(), {}
-        self._hearing.lying = self._lying(name)
+        self._hearing.lying, self._hearing.doomed = self._lying(name), commit.doomed
         self._hearing.hear(told, before=before, now=now, failed=failed, failing=failing)
         commit.touched = fates.touched
         commit.sets = fates.reserved.copy()
         now_are, fates.queues = fates.queues, queues
         fates.note_queues(now_are)
+        own.changing |= born
+        fates.open.changing |= born
         return commit
 
     def answered(self, name: str, commit: UnderWay, *, failed: bool, failing: Failing | None) -> None:
@@ -164,8 +185,20 @@ class SharedHearing:
             for (request, who), outcome in zip(commit.asked, commit.work.outcomes, strict=True)
             if isinstance(request, _LATE) and not self._is_made_again(request)
         ]
+        # What couldn't be moved to its lease is told to nobody, and comes to its queue one day.
+        told = commit.born & _leased_by(commit.asked, commit.work)
+        fates.assigned -= told
+        fates.under_way[name].changing -= told
+        for (request, who), outcome in zip(commit.asked, commit.work.outcomes, strict=True):
+            if isinstance(request, Receive):
+                late.append((request, who, _only(outcome, told.__contains__)))
         fates.touched = {}
         fates.open = fates.under_way[name]
+        if failed:
+            fates.open.dying.update(commit.doomed)
+        else:
+            for id in commit.doomed:
+                fates.deleted(id)
         others = fates.without(name)
         self._hearing.ended = {
             queue
@@ -198,6 +231,7 @@ class SharedHearing:
         fates.under_way[name].dying |= fates.open.dying
         fates.under_way[name].calls = []
         fates.under_way[name].settings = {}
+        fates.under_way[name].redriving = []
         fates.under_way[name].emptied = set()
         fates.reopen()
 
@@ -206,14 +240,9 @@ class SharedHearing:
         died under this name has left."""
         if commit.work.commit is None:
             return
-        for request, _ in commit.asked:
-            if isinstance(request, Release):
-                key = request.stream, request.seq
-                if key in self._fates.reserved.sets:
-                    commit.sets.sets[key] = self._fates.reserved.sets[key]
         self._fates.seal_sets(name, commit.sets, commit.order)
 
-    def _is_made_again(self, request: Send | DeleteQueue) -> bool:
+    def _is_made_again(self, request: Request[object]) -> bool:
         """Others have emptied the queue that is deleted, and made another, before that was answered."""
         return isinstance(request, DeleteQueue) and request.name in self._fates.queues
 
@@ -227,3 +256,29 @@ class SharedHearing:
     def _is_relaxed(self, queue: str) -> bool:
         settings = self._fates.queues.get(queue)
         return settings is not None and settings.relaxed_leases
+
+
+def _sent_by(asked: list[Asked], work: Work) -> set[str]:
+    return {
+        result.id
+        for (request, _), outcome in zip(asked, work.outcomes, strict=True)
+        if isinstance(request, Send) and isinstance(outcome, list)
+        for result in outcome
+        if isinstance(result, Sent) and not result.is_duplicate
+    }
+
+
+def _leased_by(asked: list[Asked], work: Work) -> set[str]:
+    return {
+        message.id
+        for (request, _), outcome in zip(asked, work.outcomes, strict=True)
+        if isinstance(request, Receive) and isinstance(outcome, list)
+        for message in outcome
+    }
+
+
+def _only(outcome: object, is_meant: Callable[[str], bool]) -> object:
+    """Of what a receive has leased."""
+    if not isinstance(outcome, list):
+        return outcome
+    return [message for message in outcome if is_meant(message.id)]

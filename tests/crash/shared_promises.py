@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from holds import Holds, Key, OpenHolds, Shown, all_of
-from promises import Broken, Fate, Kind, Now, Open, Promises, fate_of
+from pending import Open
+from promises import Broken, Fate, Kind, Now, Promises, fate_of
 from seen import Found
 from spoolrack_store.model.names import is_set_token
 from spoolrack_store.model.settings import QueueSettings
@@ -46,12 +47,15 @@ class SharedPromises(Promises):
     """By engine, also of one that died with it."""
     vouched: set[str] = field(default_factory=set)
     """Ids that were told to be there before their sender has said so."""
+    assigned: set[str] = field(default_factory=set)
+    """Ids that are leased already, by a commit that hasn't been answered: until then nobody knows of
+    them."""
     on_disk: Callable[[str], bytes | None] = lambda _: None
     """What is in the file of a message, wherever it lies."""
 
     def fork(self) -> SharedPromises:
         """The same, to be judged after a power cut; what is known of each engine is over then."""
-        return replace(
+        fork = replace(
             self,
             alive=dict(self.alive),
             dead=set(self.dead),
@@ -67,12 +71,15 @@ class SharedPromises(Promises):
             under_way=dict(self.under_way),
             touched={},
             vouched=set(self.vouched),
+            assigned=set(self.assigned),
             ids=self.ids.copy(),
             open=self.open.copy(),
             reserved=self.reserved.copy(),
             sealed=self.sealed.copy(),
             sets_under_way=dict(self.sets_under_way),
         )
+        fork.redrives = self.redrives.copy()
+        return fork
 
     # Reservations.
 
@@ -110,6 +117,10 @@ class SharedPromises(Promises):
         if order > self.sealed_after:
             sets.uncertain = self.reserved.uncertain
             self.sealed, self.sealed_after = sets, order
+        # A release is heard when it is answered, whoever has done what was applied after it.
+        for key, hold in self.reserved.sets.items():
+            if hold.is_lost and key in self.sealed.sets:
+                self.sealed.sets[key] = hold
 
     def sync_failed(self) -> None:
         """What anybody was doing with reservations may be taken by a power cut, whatever is seen."""
@@ -130,6 +141,8 @@ class SharedPromises(Promises):
         `now` is the time of who has started; the clock of another may be `ahead` of it.
         """
         self.sealed.open = all_of(self.sets_under_way.values())
+        # Of what there was, answered or not.
+        self.reserved.judge_taken(committed, lambda what: Broken(Kind.OTHER, what))
         # Whoever does something goes on from what there is, answered or not.
         self.sealed.open.reserving |= self.reserved.sets.keys()
         self.sealed.judge(
@@ -153,7 +166,7 @@ class SharedPromises(Promises):
         sum = Open()
         for engine, opened in self.under_way.items():
             if engine != who:
-                _add(sum, opened)
+                sum.add(opened)
         return sum
 
     def reopen(self) -> None:
@@ -182,9 +195,12 @@ class SharedPromises(Promises):
             own = self.under_way[who]
             self.under_way[who] = Open(
                 calls=own.calls,
-                dying=self._being_committed(who),
-                changing=self._being_released(who) | self._being_reserved(who),
+                doomed=self._being_committed(who),
+                changing=self._being_released(who)
+                | self._being_reserved(who)
+                | (own.changing & self.assigned),
                 emptied=own.emptied,
+                redriving=own.redriving,
                 settings=own.settings,
             )
         self.reopen()
@@ -235,8 +251,9 @@ class SharedPromises(Promises):
         body = self.on_disk(id)
         if body is None:
             return False
-        if body in self.uncertain or id in self.vouched:
+        if id in self.vouched:
             return True
+        self.uncertain.discard(body)
         self.vouched.add(id)
         self.alive[id] = Fate(body=body, queue=self.ids.labels[body][0])
         self.hazy.add(id)
@@ -253,6 +270,9 @@ class SharedPromises(Promises):
         if lease.queue not in self.queues:
             return  # By one who hasn't heard yet that the queue is deleted.
         before = self.alive.get(id)
+        if before is not None and before.token == lease.token:
+            self.touched[id] = before  # It was seen before it was answered.
+            return
         Promises.leased(self, id, lease, now)
         self._changed(id, before)
 
@@ -281,6 +301,10 @@ class SharedPromises(Promises):
         elif fate is not None:
             raise Broken(Kind.RESURRECTED, f"{id} was deleted, and is there again: {body[:40]!r}")
         Promises.seen(self, id, body)
+
+    def _is_blurred(self, id: str, fate: Fate) -> bool:
+        # Of what its sender hasn't answered for, another doesn't tell whether it is leased already.
+        return id in self.vouched or Promises._is_blurred(self, id, fate)
 
     def _changed(self, id: str, before: Fate | None) -> None:
         if id not in self.alive:
@@ -333,7 +357,7 @@ class SharedPromises(Promises):
             spared = {
                 name for name in opened.emptied & queues.keys() if None in opened.settings.get(name, ())
             }
-            _add(self.open, replace(opened, emptied=opened.emptied - spared))
+            self.open.add(replace(opened, emptied=opened.emptied - spared))
         self.judge(found, queues, now)
         if states:
             self._judge_states_after_cut(found, now)
@@ -367,13 +391,3 @@ def _is_same(one: Fate, other: Fate) -> bool:
         other.token,
         other.due,
     )
-
-
-def _add(sum: Open, opened: Open) -> None:
-    sum.calls += opened.calls
-    sum.dying |= opened.dying
-    sum.changing |= opened.changing
-    sum.receiving |= opened.receiving
-    sum.emptied |= opened.emptied
-    for name, settings in opened.settings.items():
-        sum.settings.setdefault(name, []).extend(settings)

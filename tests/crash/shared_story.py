@@ -51,6 +51,7 @@ class SharedStory:
         self.plot = plot
         self.power = PowerDisk(can_sync_all=plot.can_sync_all, model=plot.model)
         self.fates = SharedPromises(GRAVES)
+        self.fates.redrives.several = True
         self.asking = Asking(plot, self.fates)
         self.hearing = SharedHearing(plot, self.fates, self.asking, self._lying_of)
         self.fates.on_disk = self._body_of
@@ -66,6 +67,7 @@ class SharedStory:
         self.by_hand = 0
         self.deaths = 0
         self._unreadable = False
+        self._has_failed = False
         """Whether anybody ever failed to read a file: the store puts that aside."""
         for name in plot.names:
             self.open(name)
@@ -219,6 +221,7 @@ class SharedStory:
         ahead = self.latest.wall - now.wall
         fates.judge_sets(*shown_by(self.ones[name].rig), found, now, ahead)
         fates.reopen()
+        fates.redrives.look(self.power, found, crashed=after_cut, has_failed=self._has_failed)
 
     def _note_torn_by_hand(self) -> None:
         """Nobody has promised that what was put there by hand is whole."""
@@ -347,12 +350,14 @@ class SharedStory:
 
     def look(self) -> None:
         """Hold what is there against what was done."""
-        self.fates.look(self._found(), settings_on(self.power), self.latest)
+        found = self._found()
+        self.fates.look(found, settings_on(self.power), self.latest)
+        self.fates.redrives.look(self.power, found, crashed=False, has_failed=self._has_failed)
 
     def _note_unreadable(self) -> None:
-        self._unreadable |= any(
-            call.startswith("read ") for one in self.ones.values() for call in one.disk.failed
-        )
+        failed = [call for one in self.ones.values() for call in one.disk.failed]
+        self._has_failed |= bool(failed)
+        self._unreadable |= any(call.startswith("read ") for call in failed)
 
     def _found(self) -> dict[str, Found]:
         """All messages of living queues as they lie in the folders; what is in `new/`, if promised."""

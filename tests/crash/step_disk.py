@@ -199,9 +199,9 @@ class StepDisk:
 
     # Disk: what doesn't.
 
-    def read(self, path: str, limit: int | None = None) -> bytes:
+    def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
         self._may_fail("read", path)
-        return self.disk.read(path, limit)
+        return self.disk.read(path, limit, afresh=afresh)
 
     def scan(self, path: str) -> list[Found]:
         self._may_fail("scan", path)

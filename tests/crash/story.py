@@ -56,6 +56,8 @@ class Story:
         self.by_hand = 0
         self._unreadable = False
         """Whether the disk ever failed to read a file: the store puts that aside."""
+        self._has_failed = False
+        """Whether it ever failed: then a history may be lost, and never a message."""
         for queue in reversed(QUEUES):
             self.play((Act("create", (queue,)),))
 
@@ -159,6 +161,7 @@ class Story:
         self._judge_stages(found, now)
         self.fates.accept(found, queues, now, crashed=False)
         self._judge_holds(found, now, crashed=False)
+        self.fates.redrives.look(self.power, found, crashed=False, has_failed=self._has_failed)
         self.phase += 1
 
     def _judge_stages(self, found: dict[str, Found], now: Now) -> None:
@@ -176,6 +179,7 @@ class Story:
         self.fates.stages.accept(self.power)
 
     def _note_unreadable(self) -> None:
+        self._has_failed |= bool(self.disk.failed)
         self._unreadable |= any(call.startswith("read ") for call in self.disk.failed)
 
     def _found(self) -> dict[str, Found]:
@@ -273,6 +277,7 @@ class Story:
             self.fates.judge_states(found, died, crashed=True)
         self.fates.accept(found, queues, self.now, crashed=True)
         self._judge_holds(found, died, crashed=True)
+        self.fates.redrives.look(self.power, found, crashed=True, has_failed=self._has_failed)
         check_known_ids(self.rig, self.fates)
         repeat_taken_ids(self.rig, self.fates)
         self._try_old_receipts()

@@ -52,6 +52,28 @@ def test_what_was_acknowledged_survives_every_crash_of_a_random_story(seeds: ran
 
 
 KNOWN = {
+    "messages whose sync failed, that memory showed whole to the next start, and sent again": (
+        "plot 1 any-subset syncfs strict 2; fail EIO 4 1 kill; send-id d 3 5 0; send-id d 3 5 0; "
+        "crash 2 all empty; send q 1 5 0"
+    ),
+    "a set that was deleted by a commit whose marker was lost": (
+        "plot 1 any-subset syncfs strict 2; send q 1 5 0; reserve s q 1 9 60000; crash 2 all empty; "
+        "commit s 1"
+    ),
+    "a set that was deleted by a start, for a marker that it had read and that was lost": (
+        "plot 1 any-subset syncfs strict 2; send q 1 5 0; reserve s q 1 9 60000; "
+        "crash 1 kill & 3 all empty; commit s 1"
+    ),
+    "a chunk whose sync failed, and that memory showed whole to the next start": (
+        "plot 1 any-subset syncfs strict 2; send q 1 5 0; send q 1 5 0; stage t 2 r 3 0 + send q 1 5 "
+        "0 + send-id d 3 0 0; fail ENOSPC 11 1 kill; reserve s d 3 3 30000 + reserve t q 0 10 60000; "
+        "stage t 0 q 3 0; crash 2 all half; publish 0 1 t"
+    ),
+    "a set that is confirmed for a shorter time, and was refused that": (
+        "plot 1 any-subset syncfs strict 2; send q 3 5 0; receive 0 q 1 0; change 0 held 0 1 0; "
+        "send q 3 5 0; reserve s q 0 4 0; reserve s q 1 9 60000; fail EIO 1 1 kill; "
+        "confirm s 0 5000; heal"
+    ),
     "a set that is confirmed and committed at once": (
         "plot 1 any-subset syncfs strict 2; put d 5; later 2000; reserve s d 2 1 0; "
         "commit s 2 + confirm s 2 90000"
@@ -101,6 +123,11 @@ KNOWN = {
     "a file that was put there by hand, and whose failed sync was repeated": (
         "plot 1 any-subset syncfs strict 2; put q 5; tick; pass 2000; fail EIO 4 1 kill; tick; heal; "
         "later 3000; later 3000; crash 0 all zeros"
+    ),
+    "a dead letter whose history was written before a kill, and not synced": (
+        "plot 1 any-subset fsync strict 2; send q 5 5 0; receive 0 q 1 0 + receive 0 q 3 0 + "
+        "receive 0 q 1 0; later 30000; receive 0 q 5 0; pass 30000; crash 9/written kill; create d; "
+        "crash 10 all empty; receive 0 q 1 0"
     ),
     "a dead letter that had left its queue, not durably, when the queue was deleted": (
         "plot 1 any-subset syncfs strict 2; send q 1 5 0; receive 0 q 1 0; change 0 held 0 1 0; "

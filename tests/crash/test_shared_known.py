@@ -7,6 +7,10 @@ from acts import parse_history
 from shrinking import tell_any
 
 KNOWN = {
+    "a set whose commit another finished, while who had begun it was about to": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send r 4 5 0; a: reserve t r 1 3 60000; "
+        "a: apply commit t 3; b: reserve s r 3 10 0"
+    ),
     "ids of one that died, whose heir had told of them before another came": (
         "plot 1 any-subset syncfs strict 2 of 2; a: send q 1 5 0; b: apply send-id q 3 5 1; open b; "
         "a: apply delete-id q 0 1; b: send-id q 2 0 2; a: receive 0 q 1 0; b: send-id q 1 0 2"
@@ -178,6 +182,10 @@ KNOWN = {
         "plot 1 any-subset syncfs strict 2 of 2; b: apply send-id d 1 5 0; a: apply delete-queue d; "
         "open b; die b 0 all whole; a: send-id d 2 0 1"
     ),
+    "an id in a queue that is made again at the moment in which it was deleted": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: apply send-id d 1 5 0; open b; b: delete-queue d; "
+        "a: reserve t d 1 3 30000; a: tick; die b 0 all whole; a: create d"
+    ),
     "an id that was stored again by a clock that is ahead": (
         "plot 1 any-subset syncfs strict 2 of 3; c: send-id q 3 5 1; pass 30000; b: later 30000; "
         "die a 0 all whole; b: apply send-id q 3 0 0"
@@ -190,6 +198,55 @@ KNOWN = {
         "plot 1 any-subset syncfs strict 2 of 2; a: send r 1 5 0 + send q 1 5 0; "
         "a: apply reserve t r 3 3 30000; trouble a EIO 0 1; a: send q 1 5 0; open a; "
         "a: reserve s q 1 1 0; die a 0 all empty"
+    ),
+    "a set whose release was not durable, and committed by one who had written the marker and died": (
+        "plot 1 any-subset fsync relaxed 2 of 2; a: send q 3 5 0; b: send q 3 5 0; a: reserve s q 0 4 "
+        "0; b: reserve s q 1 9 60000; a: tick; b: apply release s 0; die a 1/written all whole; a: "
+        "apply commit s 0"
+    ),
+    "a set of a batch that a deaf one leased whole, when another had taken something out of it": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send d 2 5 0; a: deafen; b: receive 0 d 1 0; die "
+        "b 0 all whole; a: reserve s d 3 10 30000"
+    ),
+    "a set of what was left of a batch, leased by a deaf one": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send-id q 3 5 1; b: delete-id q 0 1; b: deafen; "
+        "a: receive 0 q 1 0; die b 3 all whole; b: reserve s q 0 9 0"
+    ),
+    "a send into a purged queue whose folder one that died had moved away, not durably": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send-id q 3 5 1; b: delete-id q 0 1; die a 6 "
+        "kill; a: purge q; b: send q 1 5 0; die b 0 none whole"
+    ),
+    "a purge, when one that died had sent something that was in no queue yet": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: apply send-id d 1 60 1; open b; "
+        "b: send-id d 3 5 0; b: purge d"
+    ),
+    "a set that one releases and another commits at once": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: send d 1 5 0; b: reserve s d 1 1 0; b: apply "
+        "release s 1; a: commit s 1; die a 0 all whole"
+    ),
+    "a set that is committed and released in one commit": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: send q 1 5 0; b: reserve s q 0 1 0; die b 0 all "
+        "whole; a: apply commit s 0 + release s 0"
+    ),
+    "a queue that was deleted when one that died had changed it, and left the older settings": (
+        "plot 1 any-subset syncfs strict 2 of 3; c: send q 1 5 0; die b 0 kill; b: receive 0 q 1 0; "
+        "die a 1 kill; a: update d 60000; c: later 2000; c: delete-queue d"
+    ),
+    "a set that one whose clock was ahead noted as lost, and died": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: send d 1 5 0; a: reserve t d 3 1 30000; pass "
+        "29999; die a 0 kill; a: commit s 1; die b 4 kill; open b"
+    ),
+    "a release that was answered after a commit that came after it": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: send q 1 5 0; a: reserve s q 0 4 0; a: apply "
+        "release s 0; b: commit s 0; die a 2 all whole; a: finish"
+    ),
+    "a set that a start noted as lost by a clock that was ahead": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: send-id r 1 0 2; open b; a: tick; die a 2 kill; "
+        "a: reserve t r 2 1 0; pass 29999; b: reserve s q 1 3 60000; die b 0 kill"
+    ),
+    "an id of a message that was leased as it was written, and whose file nobody had synced": (
+        "plot 1 any-subset fsync strict 2 of 3; b: apply send-id d 1 5 0 + receive 0 d 1 0; die a 0 "
+        "all zeros; c: send-id d 1 60 0"
     ),
 }
 

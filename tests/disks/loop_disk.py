@@ -56,12 +56,13 @@ class LoopDisk:
         making: Sequence[str] = (),
         is_written: bool = False,
         is_direct: bool = False,
+        is_hollow: bool = False,
     ) -> None:
         """Make the image in `folder` and mount it; `size` in bytes, the smallest sensible if 0.
 
         `options` are mount's, `making` those of the file system's mkfs. For measurements: an image that
         `is_written` costs the disk below nothing more at first use, and a loop device that `is_direct`
-        has no cache of its own.
+        has no cache of its own. One that `is_hollow` takes room below it only where it is written.
         """
         self.kind = kind
         self.image = folder / f"{kind}.img"
@@ -79,6 +80,8 @@ class LoopDisk:
                 for at in range(0, size, MEBIBYTE):
                     image.write(bytes(min(MEBIBYTE, size - at)))
                 os.fsync(image.fileno())
+            elif is_hollow:
+                os.truncate(image.fileno(), size)
             else:
                 os.posix_fallocate(image.fileno(), 0, size)
         try:
@@ -110,6 +113,14 @@ class LoopDisk:
     def remount(self, options: str) -> None:
         """Such as "ro" or "rw"."""
         _run("mount", "-o", f"remount,{options}", str(self.mount_point))
+
+    def grow(self, size: int) -> None:
+        """Make the disk and its file system larger while it is mounted: XFS."""
+        assert self.kind == "xfs", "ext4 wants CAP_SYS_RESOURCE, which a container's root may lack"
+        assert self._device is not None
+        os.truncate(self.image, size)
+        _run("losetup", "--set-capacity", self._device)
+        _run("xfs_growfs", str(self.mount_point))
 
     def cut_power(self) -> None:
         """From now on nothing reaches the disk, and every call that needs it fails."""

@@ -16,7 +16,7 @@ from spoolrack.errors import DiskError, OutcomeUnknown
 Serve = Callable[..., RealServer]
 FOLDERS = (
     *(".", "config", "owners", "new", "queues", "queues/q", "delay", "remove"),
-    *("staged", "published", "history", "quarantine"),
+    *("staged", "published", "history", "redrives", "quarantine"),
 )
 MINE = b"not a message"
 
@@ -68,6 +68,7 @@ OUR_NAMES = {
     "config": ("other.1.json", "q.7.json"),
     "owners": ("abcdefgh",),
     "history": ("q:{id}",),
+    "redrives": ("{id},m0,f0", "{id},m0,f0,oabcdefgh"),
 }
 """Names that we might give, for things that are not ours. What has one in remove/ is deleted."""
 

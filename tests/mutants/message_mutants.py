@@ -15,9 +15,15 @@ _VSQS: Final = "vsqs"
 MESSAGE_MUTANTS: Final = (
     # What a restart finds.
     Mutant(
+        name="a-start-believes-what-memory-shows-of-a-message",
+        breaks="what a start takes for whole is what the disk has, also after a sync that failed",
+        edits=edit("engine/heir.py", "path, entry, afresh=True)", "path, entry)"),
+        caught_by=("tests/crash/test_crashes.py",),
+    ),
+    Mutant(
         name="new-is-not-checked",
         breaks="what was not written whole is never delivered",
-        edits=edit("engine/heir.py", "        read_message(disk, path, entry)\n", ""),
+        edits=edit("engine/heir.py", "        read_message(disk, path, entry, afresh=True)\n", ""),
         caught_by=(_RECOVERY,),
     ),
     Mutant(
@@ -260,8 +266,8 @@ MESSAGE_MUTANTS: Final = (
         breaks="a receive costs the same with one message waiting and with a million",
         edits=edit(
             "engine/leaser.py",
-            "        visibility = _visibility(request, live)\n",
-            "        visibility = _visibility(request, live)\n"
+            "        visibility = visibility_of(request, live)\n",
+            "        visibility = visibility_of(request, live)\n"
             "        self._root.folders.scan(layout.queue_folder(live.name))\n",
         ),
         caught_by=("tests/store/test_store_cost.py",),
@@ -271,10 +277,10 @@ MESSAGE_MUTANTS: Final = (
         name="every-publish-lists-its-queue",
         breaks="a send costs the same with one message waiting and with a million",
         edits=edit(
-            "engine/sender.py",
-            "        is_folder = isinstance(written.item, Batch)\n        if written",
-            "        is_folder = isinstance(written.item, Batch)\n"
-            "        root.folders.scan(layout.queue_folder(queue))\n        if written",
+            "engine/publisher.py",
+            "        move, state, target = _way_of(written)\n",
+            "        move, state, target = _way_of(written)\n"
+            "        root.folders.scan(layout.queue_folder(queue))\n",
         ),
         caught_by=("tests/store/test_store_cost.py",),
         ancestor=_VSQS,

@@ -7,6 +7,7 @@ from typing import Final
 from mutant import Mutant, edit
 
 _PEERS: Final = "tests/store/test_store_peers.py"
+_VISITORS: Final = "tests/store/test_store_visitors.py"
 _STORIES: Final = "tests/crash/test_shared_crashes.py"
 _KNOWN: Final = "tests/crash/test_shared_known.py"
 _PLANTED: Final = "tests/crash/test_shared_planted.py"
@@ -51,6 +52,39 @@ PEER_MUTANTS: Final = (
             "                assert written\n",
         ),
         caught_by=(_PEERS,),
+    ),
+    Mutant(
+        name="a-folder-goes-with-what-nobody-knew",
+        breaks="a message that is not deleted stays, whatever a server believes of its folder",
+        edits=(
+            *edit(
+                "engine/leaser.py",
+                "                index.ready.doubt(folder)  #",
+                "                pass  #",
+            ),
+            *edit(
+                "engine/remover.py",
+                "        known = set(folder.names)\n",
+                "        return False\n        known = set(folder.names)\n",
+            ),
+        ),
+        caught_by=(_VISITORS,),
+    ),
+    Mutant(
+        name="a-set-names-what-others-have-taken",
+        breaks="a set that was answered is there after a crash",
+        edits=edit("engine/leaser.py", "            self._delivery.confirm(live, hidden)\n", ""),
+        caught_by=(_KNOWN,),
+    ),
+    Mutant(
+        name="older-settings-outlive-the-tombstone",
+        breaks="a deleted queue stays deleted, whoever died over a change of it",
+        edits=edit(
+            "engine/catalog.py",
+            "            self._versions.leave_older(name, self.doomed[name])\n",
+            "            pass\n",
+        ),
+        caught_by=(_KNOWN,),
     ),
     Mutant(
         name="old-news-undo-what-was-done-since",
@@ -140,6 +174,16 @@ PEER_MUTANTS: Final = (
             "            if written_ns and self.written_ns(name, version) not in (written_ns, None):\n"
             "                return\n",
             "            assert written_ns is not None\n",
+        ),
+        caught_by=(_KNOWN,),
+    ),
+    Mutant(
+        name="a-purge-overlooks-what-the-dead-had-sent",
+        breaks="what was answered for before a purge is never delivered after it",
+        edits=edit(
+            "engine/queue_turns.py",
+            "                self._take_over()\n",
+            "                assert self._take_over\n",
         ),
         caught_by=(_KNOWN,),
     ),

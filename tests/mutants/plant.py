@@ -33,7 +33,18 @@ ALL: Final = ("tests/store", "tests/unit", "tests/crash", AUDIT, "tests/server")
 """What tests the store. Not the tests of style and of these bugs: they would fail for wrong reasons."""
 STUCK: Final = 600.0
 """Seconds that no selection takes."""
-_NOT_COPIED: Final = (".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "data", "dist")
+_NOT_COPIED: Final = (
+    ".git",
+    ".venv",
+    "__pycache__",
+    ".*_cache",
+    ".hypothesis",
+    "data",
+    "dist",
+    "build",
+    "node_modules",
+    ".toolchains",
+)
 _FAILED: Final = re.compile(r"(?:FAILED|ERROR) (?P<test>\S.*?)(?: - .*)?")
 _PASSED, _A_TEST_FAILED = 0, 1
 """What pytest exits with."""

@@ -11,6 +11,7 @@ _CRASHES: Final = "tests/store/test_store_reservation_crashes.py"
 _EVERY: Final = (
     "tests/crash/test_every_crash.py::test_no_operation_breaks_a_promise_wherever_the_process_dies"
 )
+_KNOWN: Final = "tests/crash/test_crashes.py::test_what_broke_a_promise_once_breaks_none_any_more"
 _SHARED: Final = "tests/store/test_store_reservation_peers.py"
 
 RESERVATION_MUTANTS: Final = (
@@ -41,8 +42,8 @@ RESERVATION_MUTANTS: Final = (
         breaks="a stream that is committed has no messages left, wherever the process died",
         edits=edit(
             "engine/reserving/upkeep.py",
-            "        self._finish_commits()\n        self._undo_all_unnamed()\n",
-            "        self._unfinished.clear()\n        self._undo_all_unnamed()\n",
+            "        self._finish_found()\n        self._undo_all_unnamed()\n",
+            "        self._undo_all_unnamed()\n",
         ),
         caught_by=(_EVERY,),
     ),
@@ -57,6 +58,36 @@ RESERVATION_MUTANTS: Final = (
             "        )\n",
         ),
         caught_by=(_EVERY,),
+    ),
+    Mutant(
+        name="a-set-is-deleted-before-its-commit-is-durable",
+        breaks="of a set that is told to be lost, nothing was deleted",
+        edits=edit(
+            "engine/reserving/upkeep.py",
+            "            self._root.after_sync.append(finish)\n",
+            "            finish()\n",
+        ),
+        caught_by=(_EVERY, _KNOWN),
+    ),
+    Mutant(
+        name="a-start-believes-a-commit-that-may-not-be-durable",
+        breaks="of a set that is told to be lost, nothing was deleted, however often the process died",
+        edits=edit(
+            "engine/reserving/upkeep.py",
+            "            self._root.folders.settle(layout.RESERVED)\n            self._unfinished |=",
+            "            self._unfinished |=",
+        ),
+        caught_by=(_KNOWN,),
+    ),
+    Mutant(
+        name="what-another-has-finished-is-finished-again",
+        breaks="a commit that two processes finish at once stops neither",
+        edits=edit(
+            "engine/reserving/set_leases.py",
+            "                if not self._is_known(queue, hidden):\n                    continue\n",
+            "",
+        ),
+        caught_by=("tests/crash/test_shared_known.py",),
     ),
     Mutant(
         name="a-lost-set-is-held-again",
@@ -83,10 +114,20 @@ RESERVATION_MUTANTS: Final = (
         breaks="a manifest never promises longer than its leases hold",
         edits=edit(
             "engine/reserving/reservations.py",
-            "            self._leases.end_at(held.manifest, due, ends)\n",
+            "        self._leases.end_at(held.manifest, due, ends)\n",
             "",
         ),
         caught_by=(_RESERVATIONS, _EVERY),
+    ),
+    Mutant(
+        name="a-refused-confirmation-shortens-the-hold",
+        breaks="what was refused has changed nothing that its caller relies on",
+        edits=edit(
+            "engine/reserving/reservations.py",
+            "                    self._hold_until(held, *before)\n",
+            "                    assert before\n",
+        ),
+        caught_by=("tests/crash/test_crashes.py",),
     ),
     Mutant(
         name="half-a-confirmation-is-believed",

@@ -64,8 +64,8 @@ SPARK_MUTANTS: Final = (
         breaks="a task whose messages are with others fails, and is not done with a part of them",
         edits=edit(
             "reading.py",
-            "            error = error_from(broken, place.address)\n        failed += 1\n",
-            "            error = error_from(broken, place.address)\n"
+            "(broken, place.address, is_ours=False)\n        failed += 1\n",
+            "(broken, place.address, is_ours=False)\n"
             "            if error.reason in GONE:\n"
             "                return\n"
             "        failed += 1\n",

@@ -16,6 +16,16 @@ _SHARED: Final = "tests/crash/test_shared_stages.py"
 
 STAGING_MUTANTS: Final = (
     Mutant(
+        name="a-start-believes-what-memory-shows-of-a-chunk",
+        breaks="what a start takes for whole is what the disk has, also after a sync that failed",
+        edits=edit(
+            "engine/staging/stages.py",
+            "parse_entry(name), afresh=True)",
+            "parse_entry(name))",
+        ),
+        caught_by=("tests/crash/test_crashes.py",),
+    ),
+    Mutant(
         name="the-manifest-is-written-before-the-stages-are-claimed",
         breaks="a publication that is refused has published nothing",
         edits=edit(

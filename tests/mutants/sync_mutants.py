@@ -38,8 +38,8 @@ SYNC_MUTANTS: Final = (
         breaks="what is acknowledged is found by its name after power loss",
         edits=edit(
             "files/syncer.py",
-            "            self._disk.sync_folder(folder)\n        except FileNotFoundError:",
-            "            return\n        except FileNotFoundError:",
+            "                self._sync_path(folder, self._disk.sync_folder)\n",
+            "                pass\n",
         ),
         caught_by=("tests/store/test_store_failure.py", AUDIT),
         ancestor=_BOTH,
@@ -49,7 +49,7 @@ SYNC_MUTANTS: Final = (
         breaks="a send's success means that its bodies are on stable media",
         edits=edit(
             "files/folders.py",
-            "        if not sync:\n            self._syncer.file_written()\n",
+            "        else:\n            self._syncer.file_written()\n",
             "",
         ),
         caught_by=(AUDIT,),
@@ -59,9 +59,8 @@ SYNC_MUTANTS: Final = (
         breaks="a send's success means that the folder entry is on stable media",
         edits=edit(
             "files/folders.py",
-            "            self._syncer.file_written()\n"
-            "        self._syncer.folder_changed(layout.folder_of(path))\n",
-            "            self._syncer.file_written()\n",
+            "        self._syncer.folder_changed(layout.folder_of(path))\n        if is_lone:\n",
+            "        if is_lone:\n",
         ),
         caught_by=(AUDIT,),
     ),
@@ -162,9 +161,9 @@ SYNC_MUTANTS: Final = (
         name="emptied-before-the-tombstone-is-durable",
         breaks="the tombstone is the commit point of a queue's end",
         edits=edit(
-            "engine/engine.py",
-            "        self._root.after_sync.append(lambda: self._empty(request.name))",
-            "        self._empty(request.name)",
+            "engine/queue_turns.py",
+            "        self._root.after_sync.append(lambda: self.empty(request.name))",
+            "        self.empty(request.name)",
         ),
         caught_by=(AUDIT,),
     ),

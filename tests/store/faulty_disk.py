@@ -156,9 +156,9 @@ class FaultyDisk:
                 raise NotSynced(*error.args) from error
         self.disk.append(path, content, sync=sync)
 
-    def read(self, path: str, limit: int | None = None) -> bytes:
+    def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
         self._do("read", path)
-        return self.disk.read(path, limit)
+        return self.disk.read(path, limit, afresh=afresh)
 
     def open(self, path: str) -> BinaryIO:
         self._do("open", path)

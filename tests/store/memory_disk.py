@@ -132,7 +132,7 @@ class MemoryDisk:
         node.content += content
         node.changed = next(self._ticks)
 
-    def read(self, path: str, limit: int | None = None) -> bytes:
+    def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
         node = self.node(path)
         if isinstance(node, Other):
             raise fails(errno.ELOOP, path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from arrivals_model import ArrivalsModel
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.operations import (
@@ -57,6 +58,7 @@ class StoreModel:
         self.moving: list[tuple[str, str, ModelMessage]] = []
         """Dead letters on their way, with where from and where to, until the commit is finished."""
         self.entering: list[tuple[str, ModelMessage]] = []
+        self.arrivals: ArrivalsModel[ModelMessage] = ArrivalsModel()
         self.gone: set[str] = set()
         """Ids of messages that were deleted, expired or purged: never to be seen again."""
         self.limits: dict[str, int] = {}
@@ -65,6 +67,7 @@ class StoreModel:
 
     def begin(self, wall: int, monotonic: int) -> None:
         self.wall, self.monotonic = wall, monotonic
+        self.arrivals.clear()
         for name, queue in self.queues.items():
             for message in list(queue.messages.values()):
                 if message.state != "ready" and message.due_monotonic <= monotonic:
@@ -89,6 +92,7 @@ class StoreModel:
 
     def die(self, wall: int, monotonic: int) -> None:
         """Kill -9, before `finish` or after, and a new start."""
+        self.arrivals.clear()
         for source, _, message in self.moving:
             if source in self.queues:
                 self.queues[source].messages[message.id] = message
@@ -162,6 +166,7 @@ class StoreModel:
             return refusal
         queue = self.queues[name]
         told: list[object] = []
+        sent: list[tuple[int, ModelMessage, int]] = []
         for outgoing, result in zip(messages, results, strict=True):
             settings = queue.settings
             entering = [m for n, m in self.entering if n == name]
@@ -184,7 +189,9 @@ class StoreModel:
                     message.due = self.wall + delay
                     message.due_monotonic = self.monotonic + delay
                 self.entering.append((name, message))
+                sent.append((delay, message, size))
                 told.append(result)
+        self.arrivals.add(name, sent)
         return told
 
     def delete(self, deletes: Sequence[tuple[str, Sequence[Target]]]) -> list[Told]:
@@ -305,6 +312,9 @@ class StoreModel:
             taken.append(message)
             room -= 1
             bytes_left -= len(message.body)
+        if len(queue.in_order("ready")) == len(taken):  # What was taken is still called ready here.
+            is_empty = not taken
+            taken += self.arrivals.take(request.queue, room, bytes_left, is_empty=is_empty)
         visibility = queue.settings.visibility_timeout
         if request.visibility is not None:
             visibility = request.visibility
@@ -319,8 +329,10 @@ class StoreModel:
         return taken
 
     def leased(self, messages: Sequence[Message]) -> None:
+        sent = {each.id: each for _, each in self.entering}
         for message in messages:
-            self.queues[message.queue].messages[message.id].receipt = message.receipt
+            there = self.queues[message.queue].messages.get(message.id)
+            (there or sent[message.id]).receipt = message.receipt
 
     def tick(self) -> None:
         for queue in self.queues.values():
@@ -331,11 +343,9 @@ class StoreModel:
                 self.gone.add(message.id)
 
     def in_flight(self, consumer: str) -> int:
-        return sum(
-            message.consumer == consumer
-            for queue in self.queues.values()
-            for message in queue.messages.values()
-        )
+        messages = [each for queue in self.queues.values() for each in queue.messages.values()]
+        messages += [each for _, each in self.entering]
+        return sum(message.consumer == consumer for message in messages)
 
     def _requeue(self, name: str, message: ModelMessage) -> None:
         message.state, message.due, message.receipt, message.consumer = "ready", None, None, None

@@ -134,10 +134,11 @@ def test_what_was_leased_for_a_receive_that_is_cancelled_meanwhile_comes_back_un
 ) -> None:
     waiting = rig.wait_for()
     reached, go_on = rig.disk.hold("rename", "delay/")
-    rig.send(b"a")
+    sending = rig.store.submit(Send(queue="q", messages=[Outgoing(body=b"a")]))
     assert reached.wait(GIVE_UP)
     assert waiting.cancel()
     go_on.set()
+    sending.result(GIVE_UP)
     rig.in_turn()
     (message,) = rig.receive()
     assert message.receives == 1

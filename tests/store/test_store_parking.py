@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
-from spoolrack_store.model.operations import Receive
+from spoolrack_store.model.operations import Outgoing, Receive, Request, Send
 from spoolrack_store.parking import Parked, Parking
 
 queues = st.sampled_from(["a", "b", "c"])
@@ -44,15 +45,23 @@ class ParkingStory(RuleBasedStateMachine):
             self.parking.leave(parked)
             self.parking.leave(parked)  # Answered, and cancelled at once: both may say so.
 
-    @rule(ready=st.dictionaries(queues, st.integers(0, 4) | st.none()), asked=st.sets(queues))
-    def look(self, ready: dict[str, int | None], asked: set[str]) -> None:
-        chosen = self.parking.worth_a_try(lambda queue: ready.get(queue, 0), asked)
+    @rule(
+        ready=st.dictionaries(queues, st.integers(0, 4) | st.none()),
+        asked=st.sets(queues),
+        sent=st.dictionaries(queues, st.integers(1, 4)),
+    )
+    def look(self, ready: dict[str, int | None], asked: set[str], sent: dict[str, int]) -> None:
+        requests: list[Request[Any]] = [Receive(queue=queue) for queue in asked]
+        requests += [
+            Send(queue=queue, messages=[Outgoing(body=b"")] * count) for queue, count in sent.items()
+        ]
+        chosen = self.parking.worth_a_try(lambda queue: ready.get(queue, 0), requests)
         for queue in "abc":
             here = [parked for parked in self.waiting if parked.request.queue == queue]
-            most = ready.get(queue, 0)
+            most, coming = ready.get(queue, 0), sent.get(queue, 0)
             able = here if most is None else [p for p in here if p.has_credit]
             if most is not None and queue not in asked:
-                able = able[:most]
+                able = able[: most + coming]
             assert [p for p in chosen if p.request.queue == queue] == able
 
     @rule(by=st.integers(0, 60))

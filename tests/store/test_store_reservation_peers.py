@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from engine_rig import EngineRig
 from memory_disk import MemoryDisk
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost
+from spoolrack_store.model.operations import ById, Delete
 from spoolrack_store.model.reservations import (
     CommitReservations,
     Committed,
@@ -63,6 +66,28 @@ def test_what_one_has_reserved_another_finds_reads_and_confirms(two: Two) -> Non
 
     assert reserve(a).expires_at == confirmed.expires_at
     assert ids_in(a) == ids
+    check(a, b)
+
+
+def test_what_others_delete_while_it_is_confirmed_is_no_part_of_it_any_more(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = two
+    ids = a.send(b"1") + a.send(b"2") + a.send(b"3")
+    reserve(a)
+    b.tick()
+    leaser = a.engine._leaser
+    move_end = leaser.move_end
+
+    def others_are_faster(*which: Any) -> bool:
+        monkeypatch.undo()
+        b.ask(Delete(queue="q", targets=[ById(id) for id in ids[:2]]))
+        return move_end(*which)
+
+    monkeypatch.setattr(leaser, "move_end", others_are_faster)
+    a.ask(Confirm(stream="s", seq=0, hold=Millis(90_000)))
+
+    assert ids_in(a) == ids[2:]
     check(a, b)
 
 

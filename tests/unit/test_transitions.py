@@ -8,7 +8,7 @@ import pytest
 from spoolrack_store.model.transitions import FOLDERS, LATER, LEGAL, Move, State, is_legal
 
 LIFE = {
-    State.SENT: {State.SENT, State.READY, State.DELAYED, State.REMOVED, State.QUARANTINED},
+    State.SENT: set(State),
     State.READY: {State.READY, State.LEASED, State.REMOVED, State.QUARANTINED},
     State.DELAYED: {State.READY, State.REMOVED, State.QUARANTINED},
     State.LEASED: {State.LEASED, State.READY, State.REMOVED, State.QUARANTINED},
@@ -50,9 +50,13 @@ def test_damage_can_be_put_aside_in_every_state() -> None:
     }
 
 
-def test_only_what_is_ready_is_leased() -> None:
+def test_only_what_is_ready_is_leased_or_was_assigned_when_it_was_sent() -> None:
     entries = {(move, source) for move, source, target in LEGAL if target is State.LEASED}
-    assert entries == {(Move.LEASE, State.READY), (Move.EXTEND, State.LEASED)}
+    assert entries == {
+        (Move.LEASE, State.READY),
+        (Move.DELIVER, State.SENT),
+        (Move.EXTEND, State.LEASED),
+    }
 
 
 def test_every_move_is_legal_somewhere() -> None:

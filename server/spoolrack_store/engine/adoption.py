@@ -22,8 +22,8 @@ from ..model.errors import StoreError
 from ..model.names import Entry, NotAName, parse_filed
 from ..model.transitions import Move, State
 from .catalog import Catalog
+from .publisher import Publisher, Written
 from .root import Root, path_in
-from .sender import Sender, Written
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +36,10 @@ _FAILED_SYNC: Final = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
 class Adoption:
     """Not thread-safe."""
 
-    def __init__(self, root: Root, catalog: Catalog, sender: Sender) -> None:
+    def __init__(self, root: Root, catalog: Catalog, publisher: Publisher) -> None:
         self._root = root
         self._catalog = catalog
-        self._sender = sender
+        self._publisher = publisher
         self._seen: dict[str, tuple[Facts, Millis]] = {}
         """What was found untagged in `new/`, and since when it is as it is, monotonic."""
 
@@ -122,4 +122,4 @@ class Adoption:
                 due=None,
                 due_monotonic=root.clock.monotonic(),
             )
-            root.after_sync.append(lambda: self._sender.publish(written))
+            root.after_sync.append(lambda: self._publisher.publish(written))

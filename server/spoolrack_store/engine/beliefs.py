@@ -18,6 +18,7 @@ from ..files.disk import Kind
 from ..index.hidden import Hidden, QueueIndex
 from ..index.ready import BatchFolder
 from ..model.clock import Millis
+from ..model.ids import is_id
 from ..model.names import (
     Batch,
     Filed,
@@ -72,6 +73,8 @@ class Beliefs:
 
     def has_left_batch(self, queue: str, id: str) -> None:
         """The entry was seen outside of its batch folder, so it isn't in it any more."""
+        if not is_id(id):
+            return  # Nobody's, as in `ready`.
         for leaving, path in self._leaving.values():
             there = leaving.find(id)
             if there is not None:
@@ -126,6 +129,8 @@ class Beliefs:
             index.ready.add_folder(folder)
 
     def not_ready(self, queue: str, index: QueueIndex, name: str) -> None:
+        if not is_id(id_of(name)):
+            return
         there = index.ready.find(id_of(name))
         if there == (name, None):
             index.ready.remove(name, None)

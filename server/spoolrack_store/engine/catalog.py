@@ -171,6 +171,12 @@ class Catalog:
         """
         if not self.is_still_doomed(name):
             return
+        try:
+            # Also what a process that died has superseded, and did not come to unlink.
+            self._versions.leave_older(name, self.doomed[name])
+        except StoreError as error:
+            log.warning("the deleted queue %s has to wait: %s", name, error)
+            return
         if self._versions.drop_left(name):
             # What could be unlinked now must be so durably before the tombstone goes.
             if not self._versions.is_left(name):

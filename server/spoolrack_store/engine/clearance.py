@@ -70,7 +70,7 @@ class Clearance:
             self._remove_queue_folder(queue, index)
             # Others may not have heard of the deletion. What they lease or extend while this looks, the
             # next look finds: only one that finds nothing is the last.
-            if root.is_shared and (sent or self._sweep(queue)):
+            if root.is_shared and (sent or self._remove_sent(queue) or self._sweep(queue)):
                 return
         except StoreError as error:
             log.warning("the deleted queue %s can't be emptied yet: %s", queue, error)

@@ -49,8 +49,27 @@ class Delivery:
                     self._root.commit_soon()
                     raise
             if found is not None:
-                messages.append(_message(live.name, hidden, batch, name, found))
+                messages.append(message_of(live.name, hidden, batch, name, found))
         return messages
+
+    def confirm(self, live: Live, hidden: Hidden) -> None:
+        """Forget what is not under a new lease though it was believed to be, without reading any of it.
+
+        Others may have taken messages out of a folder before it was leased whole. Raises `StoreError`
+        if that can't be told; then nothing is leased.
+        """
+        if not (hidden.is_folder and self._root.is_shared):
+            return
+        place = self._root.path_of(live.name, hidden)
+        try:
+            there = {each.name for each in self._root.folders.scan(place)}
+        except StoreError:
+            self._requeuer.requeue(live, hidden, hidden.names, undo=True)
+            self._root.commit_soon()
+            raise
+        for name in [name for name in hidden.names if name not in there]:
+            self._root.was_faster(path_in(place, name))
+            self._requeuer.forget(live.name, hidden, name)
 
     def _recent(self, place: str, hidden: Hidden) -> dict[str, Content]:
         """By name, what is in memory of the files under a lease, and certainly on disk.
@@ -117,7 +136,8 @@ class Delivery:
             credits.give_back(1)
 
 
-def _message(queue: str, hidden: Hidden, batch: Batch | None, name: str, content: Content) -> Message:
+def message_of(queue: str, hidden: Hidden, batch: Batch | None, name: str, content: Content) -> Message:
+    """The message whose entry is called `name`, as who has leased it is given it."""
     assert hidden.token is not None
     id = id_of(name)
     if batch is not None and is_as_sent(name):

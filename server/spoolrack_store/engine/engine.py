@@ -31,29 +31,31 @@ from ..model.ids import IdMaker
 from ..model.operations import (
     ByReceipt,
     ChangeVisibility,
-    CreateQueue,
     Delete,
-    DeleteQueue,
     GiveBack,
     Purge,
     Receive,
     Request,
     Send,
-    UpdateQueue,
 )
 from ..model.reservations import Reserve
 from .adoption import Adoption
+from .arrivals import Arrivals
 from .catalog import Catalog
 from .clearance import Clearance
 from .deduplicating.deduplication import Deduplication
+from .histories import Histories
 from .leaser import Leaser
 from .letters import Letters
 from .order import Outcome, Turn, Work, run_in
 from .peers import Peers, Watch
 from .promised import is_promised
+from .publisher import Publisher
+from .queue_turns import QueueTurns
 from .reaper import Reaper
 from .recent import RECENT_BYTES, Recent
 from .recovery import Recovery
+from .redriving.redriving import Redriving
 from .remover import Remover
 from .requeuer import Requeuer
 from .reserving.reservations import Reservations
@@ -101,22 +103,34 @@ class Engine:
             chores=chores,
             recent=Recent(recent_bytes),
         )
+        self.statistics = syncer.statistics
         self.catalog = Catalog(root)
-        self._letters = Letters(root, self.catalog)
+        self._histories = Histories(root)
+        self._letters = Letters(root, self.catalog, self._histories)
         self.peers = Peers(root, self.catalog, watch)
         self._segments = Segments(disk, owner)
         self.deduplication = Deduplication(root, self.catalog, self._segments)
-        self._sender = Sender(root, self.catalog, self.deduplication)
+        self._publisher = Publisher(root, self.catalog)
+        self._arrivals = arrivals = Arrivals(root)
+        self._sender = Sender(root, self.catalog, self.deduplication, self._publisher, arrivals)
+        self.redriving = Redriving(
+            root, self.catalog, self.peers, self._histories, self._segments, self._sender.entering
+        )
         self._remover = Remover(
-            root, self.catalog, self._letters, self.peers.seek, self._sender.is_arriving
+            root,
+            self.catalog,
+            self._letters,
+            self.peers.seek,
+            self._publisher.is_arriving,
+            self.redriving.led_to,
         )
         self._clearance = Clearance(root, self.catalog)
         self._requeuer = Requeuer(root, self.catalog, self._letters)
         self._may_be_shared = watch is not None
         self._leaser = Leaser(
-            root, self.catalog, self._letters, self._remover, self._requeuer, self.peers
+            root, self.catalog, self._letters, self._remover, self._requeuer, self.peers, arrivals
         )
-        self._adoption = Adoption(root, self.catalog, self._sender)
+        self._adoption = Adoption(root, self.catalog, self._publisher)
         self.staging = Staging(root, self.catalog, self.peers.look_into)
         self.views = Views(root, self.catalog, self.peers.look_into)
         self.reservations = Reservations(
@@ -124,17 +138,18 @@ class Engine:
         )
         died = self.reservations.upkeep.somebody_died
         self._succession = Succession(root, self.catalog, self._sender, died)
+        self._queue_turns = QueueTurns(
+            root, self.catalog, self._clearance, self.views, self.peers, self._succession.settle
+        )
         self.reaper = Reaper(disk, root.histories, self._segments, self.deduplication.known.asked_since)
         self._sweep = Sweep(root, self.reaper)
         root.folders.is_queue = self._is_queue
         self._is_recovering = False
         self._turns = (
-            Turn(CreateQueue, self._create),
-            Turn(UpdateQueue, self._update),
-            Turn(DeleteQueue, self._delete_queue),
-            Turn(Purge, self._purge),
+            *self._queue_turns.turns,
             Turn(Send, self._send, together=True),
             *self.staging.turns,
+            *self.redriving.turns,
             Turn(Delete, self._delete, together=True),
             Turn(ChangeVisibility, self._leaser.change),
             Turn(GiveBack, self._leaser.give_back),
@@ -151,6 +166,7 @@ class Engine:
         self.deduplication.load(recovery.removed_keys)
         self.reservations.upkeep.recover()
         self.staging.recover(recovery.left_of)
+        self.redriving.recover()
         # What a former process did, and was just read, may never have been synced.
         self._root.everything_changed()
         for name in list(self.catalog.doomed):
@@ -205,8 +221,9 @@ class Engine:
 
     def _attach(self) -> None:
         """Work beside others from now on."""
-        self.reaper.knows_histories = False
+        self.reaper.knows_histories = self._root.knows_histories = False
         self.staging.forget()
+        self.redriving.forget()
         self.reservations.upkeep.forget()
         self.deduplication.others_came()
         self.peers.attach()
@@ -253,9 +270,12 @@ class Engine:
             self._finish_own()
         elif any(isinstance(request, Delete | Purge) for request in requests):
             # What is deleted, or purged, must not be on its way to its queue.
-            self._sender.retry()
+            self._publisher.retry()
             self.staging.retry()
+        self.redriving.go_on()
+        self._arrivals.expect(each.queue for each in requests if isinstance(each, Receive))
         outcomes = run_in(self._turns, requests)
+        self._arrivals.end()
         root = self._root
         removed = root.folders.take_removed()
         after_sync, root.after_sync = root.after_sync, []
@@ -283,7 +303,7 @@ class Engine:
     @property
     def wants_commit(self) -> bool:
         """Whether work waits for a commit that no request asks for."""
-        return bool(self._root.after_sync)
+        return bool(self._root.after_sync) or self.redriving.is_due
 
     # What is to be done without being asked.
 
@@ -298,6 +318,7 @@ class Engine:
         self._requeue_due()
         self._finish_own()
         self.staging.tend()
+        self.redriving.look()
         self.deduplication.tick()
         self.reaper.retry()
         try:
@@ -320,16 +341,20 @@ class Engine:
 
     def _finish_own(self) -> None:
         """Go on with what was begun and couldn't be done at once."""
-        self._sender.retry()
+        self._publisher.retry()
         self.staging.retry()
         # Only once the tombstone is durable, whoever wrote it.
         for name in [name for name in self.catalog.doomed if name not in self.catalog.doubtful]:
-            self._empty(name)
+            self._queue_turns.empty(name)
         self.catalog.put_aside_unread()
 
     def next_due(self) -> Millis | None:
-        """The monotonic time at which the next hidden message is brought back here, if one is."""
-        return self._root.index.next_due() if self._root.chores.brings_back else None
+        """The monotonic time at which there is something to do here that nobody asks for, if known."""
+        redrive = self.redriving.next_due()
+        hidden = self._root.index.next_due() if self._root.chores.brings_back else None
+        if hidden is None or redrive is None:
+            return redrive if hidden is None else hidden
+        return min(hidden, redrive)
 
     def ready(self, queue: str) -> int | None:
         """How many messages of `queue` are ready; None if there is no such queue."""
@@ -372,24 +397,3 @@ class Engine:
         if self._root.is_shared:
             self.catalog.refresh()
         return name in self.catalog.queues
-
-    def _create(self, request: CreateQueue) -> Outcome:
-        return self.views.queue(self.catalog.create(request.name, request.settings))
-
-    def _update(self, request: UpdateQueue) -> Outcome:
-        return self.views.queue(self.catalog.update(request.name, request.changes))
-
-    def _delete_queue(self, request: DeleteQueue) -> None:
-        self.catalog.doom(request.name)
-        # The tombstone must be durable first: it is what makes the removal of the messages right.
-        self._root.after_sync.append(lambda: self._empty(request.name))
-
-    def _empty(self, name: str) -> None:
-        """Empty a deleted queue, unless somebody has done so, and it was made again meanwhile."""
-        if self.catalog.is_still_doomed(name):
-            self._clearance.empty(name)
-
-    def _purge(self, request: Purge) -> int:
-        self.catalog.require(request.queue)
-        self.peers.look_through(request.queue)
-        return self._clearance.purge(request.queue)

@@ -13,14 +13,17 @@ from dataclasses import replace
 from ..files import layout
 from ..files.reader import Damaged, Forbidden, Gone, read_message
 from ..files.syncer import SyncFailed
+from ..index.hidden import Hidden
 from ..index.ready import BatchFolder
 from ..model.clock import Millis
 from ..model.errors import StoreError
 from ..model.names import Batch, Entry, Filed, Item, length_of, parse_entry, unsent
-from ..model.settings import MAX_DELAY
+from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import Move, State
+from .beliefs import MARGIN
+from .publisher import Written
 from .root import Root, path_in
-from .sender import Sender, Written
+from .sender import Sender
 
 log = logging.getLogger(__name__)
 
@@ -72,8 +75,26 @@ class Heir:
             due=filed.due,
             due_monotonic=Millis(self._root.clock.monotonic() + left),
         )
+        if filed.token is not None:
+            written.lease = self._lease(filed, written)
         # Only once what was read is durable: the crash may have come before the sync.
-        self._root.after_sync.append(lambda: self._sender.publish(written))
+        self._root.after_sync.append(lambda: self._sender.publisher.publish(written))
+
+    def _lease(self, filed: Filed, written: Written) -> Hidden:
+        """The lease that the name tells of, which a consumer may know of: it goes on."""
+        assert filed.due is not None
+        clock, chores = self._root.clock, self._root.chores
+        left = min(filed.due - clock.wall(), MAX_VISIBILITY)
+        if self._root.is_shared:
+            left += MARGIN  # Its end was told by another's clock.
+        return Hidden(
+            BatchFolder(written.item, written.names, written.bytes)
+            if isinstance(written.item, Batch)
+            else str(written.item),
+            due=filed.due,
+            due_monotonic=Millis(clock.monotonic() + max(left, chores.wait)),
+            token=filed.token,
+        )
 
     def _undo_send(self, path: str, filed: Filed) -> None:
         self.undone += 1
@@ -100,7 +121,8 @@ class Heir:
 
     def _check_file(self, path: str, entry: Entry) -> None:
         disk = self._root.disk
-        read_message(disk, path, entry)
+        # Whoever wrote it may have died because a sync failed.
+        read_message(disk, path, entry, afresh=True)
         if not disk.can_sync_all:
             # Else the next sync, which covers the whole file system, does it.
             try:

@@ -17,11 +17,11 @@ from ..index.ready import BatchFolder, Place, Ready
 from ..model.clock import Millis
 from ..model.credits import Credits
 from ..model.errors import InvalidRequest, StaleReceipt, StoreError
-from ..model.names import id_of, leased, length_of, make_set_token, make_token, moved_out, parse_entry
+from ..model.names import id_of, leased, length_of, make_set_token, moved_out, parse_entry
 from ..model.operations import ChangeVisibility, GiveBack, Message, Receive
-from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import Move, State
 from . import receipts
+from .arrivals import Arrivals
 from .catalog import Catalog
 from .delivery import Delivery
 from .letters import Letters
@@ -30,6 +30,7 @@ from .peers import Peers
 from .remover import Remover
 from .requeuer import Requeuer
 from .root import Root, item_of, path_in, place_of_ready
+from .terms import Terms, check_visibility, visibility_of
 
 log = logging.getLogger(__name__)
 
@@ -44,25 +45,6 @@ _Together = dict[tuple[Hidden, Millis], dict[str, list[int]]]
 """By lease and its new length, the entries that are meant and where in the request they are named."""
 
 
-class Terms:
-    """What the leases of one request share: until when, at whose expense, and perhaps the token."""
-
-    def __init__(self, root: Root, span: Millis, credits: Credits | None, token: str | None) -> None:
-        """Without a `token` each lease has its own, and begins when it is made."""
-        self._root = root
-        self._span = span
-        self._credits = credits
-        self.token = token
-        self.due, self.due_monotonic = root.due_after(span)
-
-    def lease(self, item: str | BatchFolder) -> Hidden:
-        due, due_monotonic, token = self.due, self.due_monotonic, self.token
-        if token is None:
-            due, due_monotonic = self._root.due_after(self._span)
-            token = make_token(self._root.random)
-        return Hidden(item, due=due, due_monotonic=due_monotonic, token=token, credits=self._credits)
-
-
 class Leaser:
     """Not thread-safe."""
 
@@ -74,6 +56,7 @@ class Leaser:
         remover: Remover,
         requeuer: Requeuer,
         peers: Peers,
+        arrivals: Arrivals,
     ) -> None:
         self._root = root
         self._catalog = catalog
@@ -82,11 +65,12 @@ class Leaser:
         self._requeuer = requeuer
         self._delivery = Delivery(root, requeuer)
         self._peers = peers
+        self._arrivals = arrivals
 
     def receive(self, request: Receive) -> list[Message]:
         """Lease what is next; empty if nothing is ready, or no credit is free."""
         live = self._catalog.require(request.queue)
-        visibility = _visibility(request, live)
+        visibility = visibility_of(request, live)
         room = request.max_messages
         if room < 1:
             raise InvalidRequest(what="max_messages", value=room, rule="must be at least 1")
@@ -100,7 +84,8 @@ class Leaser:
             return len(messages)
 
         terms = self._terms(visibility, request.credits)
-        self._take(live, room, request.max_bytes, terms, deliver)
+        bytes_left = self._take(live, room, request.max_bytes, terms, deliver)
+        self._arrivals.lease(live, taken, room - len(taken), bytes_left, terms)
         taken.sort(key=lambda message: message.id)
         return taken
 
@@ -109,7 +94,9 @@ class Leaser:
         taken: list[Hidden] = []
 
         def keep(hidden: Hidden) -> int:
-            taken.append(hidden)
+            self._delivery.confirm(live, hidden)
+            if hidden.names:
+                taken.append(hidden)
             return len(hidden.names)
 
         self._take(live, room, bytes, terms, keep)
@@ -117,10 +104,10 @@ class Leaser:
 
     def _take(
         self, live: Live, room: int, bytes_left: int, terms: Terms, take: Callable[[Hidden], int]
-    ) -> None:
+    ) -> int:
         """Lease what is next, and let `take` have it, which says how many messages it could use.
 
-        A `StoreError` is raised only if nothing was taken.
+        Answers how much of `bytes_left` is left. A `StoreError` is raised only if nothing was taken.
         """
         ready = self._root.index.queues[live.name].ready
         taken = passed_over = 0
@@ -162,6 +149,7 @@ class Leaser:
                 continue
             taken += count
             bytes_left -= size
+        return bytes_left
 
     def _next(self, ready: Ready) -> Place | None:
         """What to lease: the oldest, or with peers one of the oldest."""
@@ -186,7 +174,7 @@ class Leaser:
         wanted: dict[str, Millis] = {}
         for at, change in enumerate(request.changes):
             try:
-                _check_visibility(change.visibility, least=0)
+                check_visibility(change.visibility, least=0)
                 receipt = receipts.parse(live.name, change.receipt)
                 if wanted.get(receipt.id, change.visibility) != change.visibility:
                     # One message twice: what was asked first must be done before its lease is looked
@@ -300,6 +288,8 @@ class Leaser:
         if not moved:
             root.lost_races += 1
             root.was_faster(source)
+            if folder is not None:
+                index.ready.doubt(folder)  # It may be the folder that has gone, with all that is in it.
             return None
         root.index.hide(queue, hidden)
         return hidden
@@ -377,19 +367,3 @@ class Leaser:
         for name in list(names):
             self._requeuer.forget(queue, hidden, name)
         raise StaleReceipt(id=id_of(names[0]))
-
-
-def _visibility(request: Receive, live: Live) -> Millis:
-    if request.visibility is None:
-        return live.settings.visibility_timeout
-    _check_visibility(request.visibility, least=1)
-    return request.visibility
-
-
-def _check_visibility(visibility: Millis, *, least: int) -> None:
-    if not least <= visibility <= MAX_VISIBILITY:
-        raise InvalidRequest(
-            what="visibility_timeout",
-            value=visibility,
-            rule=f"must be from {least} to {MAX_VISIBILITY} milliseconds",
-        )

@@ -7,8 +7,8 @@ where it is, is delivered on, and an alarm is raised.
 
 from __future__ import annotations
 
-import json
 import logging
+from functools import partial
 
 from ..files import layout
 from ..index.ready import BatchFolder
@@ -17,6 +17,7 @@ from ..model.ids import sent_at
 from ..model.names import forgotten, moved_out, parse_entry
 from ..model.transitions import Move, State
 from .catalog import Catalog
+from .histories import Chapter, DamagedHistory, Histories
 from .live import Live
 from .root import Root, place_of_ready
 
@@ -26,9 +27,10 @@ log = logging.getLogger(__name__)
 class Letters:
     """Not thread-safe."""
 
-    def __init__(self, root: Root, catalog: Catalog) -> None:
+    def __init__(self, root: Root, catalog: Catalog, histories: Histories) -> None:
         self._root = root
         self._catalog = catalog
+        self._histories = histories
         self._moving: set[str] = set()
         """Ids of messages that are in no queue's index, until the sync of their histories."""
         self._alarmed: set[str] = set()
@@ -67,6 +69,11 @@ class Letters:
         source = place_of_ready(live.name, name, folder)
         alone = layout.ready(live.name, entry)
         try:
+            if root.is_shared and not root.folders.is_there(source):
+                # It isn't there any more: its history may be another's business by now.
+                root.was_faster(source)
+                root.index.queues[live.name].ready.remove(name, folder)
+                return True
             self._write_history(live, target_queue, entry.id, entry.receives, entry.first_receive)
             if source != alone and not root.folders.move(
                 Move.BURY, State.READY, source, State.READY, alone
@@ -86,29 +93,31 @@ class Letters:
     def _write_history(
         self, live: Live, target: str, id: str, receives: int, first_receive: int | None
     ) -> None:
-        path = layout.history(target, id)
-        self._root.histories.add(layout.name_of(path))
-        chapters: list[object] = []
+        chapter: Chapter = {
+            "source_queue": live.name,
+            "reason": "max_receives",
+            "receives": receives,
+            "first_receive_ms": first_receive,
+            "sent_at_ms": sent_at(id),
+            "buried_at_ms": self._root.clock.wall(),
+        }
+        there = self._chapters(target, id)
+        if there and _is_same(there[-1], chapter):
+            # A crash came before the move, or somebody else moves it now, and relies on this file.
+            self._histories.rely_on(target, id)
+            return
+        # What it had here, if it was moved back since its last death, is newer than what is there.
+        older = self._chapters(live.name, id) or there
+        self._histories.write(target, id, [*older, chapter])
+
+    def _chapters(self, queue: str, id: str) -> list[Chapter]:
+        if not self._root.may_have_history(queue, id):
+            return []
         try:
-            chapters = json.loads(self._root.disk.read(path))
-            self._root.folders.drop(path)
-        except FileNotFoundError:
-            pass  # Its first death.
-        except (OSError, ValueError) as error:
+            return self._histories.read(queue, id)
+        except DamagedHistory as error:
             log.warning("the older history of message %s is lost: %s", id, error)
-            self._root.folders.drop(path)
-        chapters.append(
-            {
-                "source_queue": live.name,
-                "reason": "max_receives",
-                "receives": receives,
-                "first_receive_ms": first_receive,
-                "sent_at_ms": sent_at(id),
-                "buried_at_ms": self._root.clock.wall(),
-            }
-        )
-        content = json.dumps(chapters, indent=2).encode() + b"\n"
-        self._root.folders.write(path, [content], sync=False)
+            return []
 
     def _move(self, queue: str, source: str, name: str, target: str, buried: str) -> None:
         """The history is durable: move the message."""
@@ -123,7 +132,22 @@ class Letters:
             moved, index = False, None
         if moved and index is not None:
             index.ready.add(buried)
+            self._root.statistics.count(queue, "bury", 1)
+            index.entered += 1
+            if queue in self._root.index.queues:
+                self._root.index.queues[queue].left += 1
             # A receipt of it must not outlive the move: also a relaxed receive waits for the sync now.
             self._root.commit_soon()
+            id = parse_entry(name).id
+            if self._root.may_have_history(queue, id):
+                # It had been one before, and was moved back.
+                self._root.after_sync.append(partial(self._histories.drop, queue, id))
         elif index is None and queue in self._root.index.queues:
             self._root.index.queues[queue].ready.add(name)
+
+
+def _is_same(one: Chapter, other: Chapter) -> bool:
+    """Whether both tell of one death."""
+    return all(
+        one.get(word) == other[word] for word in ("source_queue", "receives", "first_receive_ms")
+    )

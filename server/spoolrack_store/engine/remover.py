@@ -21,7 +21,7 @@ from . import receipts
 from .catalog import Catalog
 from .letters import Letters
 from .live import Live
-from .root import Root, path_in, place_of_ready
+from .root import Root, is_entry, path_in, place_of_ready
 
 log = logging.getLogger(__name__)
 
@@ -70,14 +70,17 @@ class Remover:
         letters: Letters,
         seek: Seek,
         is_arriving: Callable[[str, str], bool],
+        led_to: Callable[[str], Iterator[str]],
     ) -> None:
         """`seek` looks for a message, by queue and id, that others may have moved; `is_arriving` says
-        whether one is sent and not in its queue yet."""
+        whether one is sent and not in its queue yet; `led_to` names the queues to which redrives may
+        have moved what was in one."""
         self._root = root
         self._catalog = catalog
         self._letters = letters
         self._seek = seek
         self._is_arriving = is_arriving
+        self._led_to = led_to
 
     def delete(self, requests: Sequence[Delete]) -> list[Results | StoreError]:
         outcomes: list[Results | StoreError] = []
@@ -177,7 +180,7 @@ class Remover:
         return None if found is None else (found[1], found[0])
 
     def _is_buried(self, live: Live, id: str) -> bool:
-        """Whether the message lives on as a dead letter, so that it isn't gone at all."""
+        """Whether the message lives on as a dead letter, or was one, so that it isn't gone at all."""
         if self._letters.is_moving(id):
             return True
         for name in self._graves(live):
@@ -187,14 +190,18 @@ class Remover:
         return False
 
     def _graves(self, live: Live) -> Iterator[str]:
-        """The queue's dead-letter queue, that one's, and so on."""
+        """The queue's dead-letter queue, that one's, and so on; and where redrives led from there."""
         seen = {live.name}
-        name = live.settings.dead_letter_queue
-        while name and name not in seen:
-            seen.add(name)
-            yield name
-            target = self._catalog.queues.get(name)
-            name = target.settings.dead_letter_queue if target is not None else ""
+        names = [live.name]
+        while names:
+            name = names.pop()
+            there = self._catalog.queues.get(name)
+            grave = there.settings.dead_letter_queue if there is not None else ""
+            for next in (grave, *self._led_to(name)):
+                if next and next not in seen:
+                    seen.add(next)
+                    names.append(next)
+                    yield next
 
     def _look_in_remove(self, unknown: Sequence[_Asked]) -> None:
         """To delete what is deleted already succeeds, as long as it can be seen."""
@@ -239,7 +246,10 @@ class Remover:
         if isinstance(folder, BatchFolder) and len(names) == len(folder):
             everybody = [one for asked in names.values() for one in asked]
             try:
-                if not self._remove_folder(queue, container, folder):
+                if self._holds_more(queue, container, folder):
+                    self._forget(queue, container)
+                    missed += everybody
+                elif not self._remove_folder(queue, container, folder):
                     missed += everybody
                 elif self._root.is_shared:
                     # Others may have taken something out of it, unheard: that isn't deleted.
@@ -264,12 +274,40 @@ class Remover:
         names = list(hidden.names)
         if not isinstance(hidden.item, BatchFolder):
             return int(self._remove_single(queue, hidden, names[0]))
+        if self._holds_more(queue, hidden, hidden.item):
+            self._forget(queue, hidden)
+            return 0
         if not self._remove_folder(queue, hidden, hidden.item):
             return 0
         if not self._root.is_shared:
             return len(names)
         there = self._names_in(layout.removed(queue, hidden.item.batch))
         return sum(name in there for name in names)
+
+    def _holds_more(self, queue: str, container: Container, folder: BatchFolder) -> bool:
+        """Whether the folder holds messages that it isn't believed to: they must not go with it.
+
+        What is believed rests on news of others, and on races that were lost to them. Nothing ever
+        comes into a folder, so what isn't there now can't be there later.
+        """
+        if not self._root.is_shared:
+            return False
+        known = set(folder.names)
+        there = self._root.folders.scan(self._path_of(queue, container, folder))
+        return any(found.name not in known and is_entry(found) for found in there)
+
+    def _path_of(self, queue: str, container: Container, folder: BatchFolder) -> str:
+        if isinstance(container, Hidden):
+            return self._root.path_of(queue, container)
+        return layout.ready(queue, folder.batch)
+
+    def _forget(self, queue: str, container: Container) -> None:
+        """What is believed of a folder is wrong: whoever asks for something in it has to look."""
+        index = self._root.index.queues[queue]
+        if isinstance(container, Hidden):
+            index.unhide(container)
+        elif container is not None:
+            index.ready.doubt(container)
 
     def _names_in(self, folder: str) -> set[str]:
         try:
@@ -280,14 +318,14 @@ class Remover:
 
     def _remove_folder(self, queue: str, container: Container, folder: BatchFolder) -> bool:
         root, index = self._root, self._root.index.queues[queue]
-        if isinstance(container, Hidden):
-            source, state = root.path_of(queue, container), container.state
-        else:
-            source, state = layout.ready(queue, folder.batch), State.READY
+        source = self._path_of(queue, container, folder)
+        state = container.state if isinstance(container, Hidden) else State.READY
         target = layout.removed(queue, folder.batch)
         moved = root.folders.move(Move.DELETE, state, source, State.REMOVED, target, is_folder=True)
         if not moved:
             log.info("%s was taken away by somebody else", source)
+        else:
+            index.left += len(folder)
         if isinstance(container, Hidden):
             index.unhide(container)
         else:
@@ -306,6 +344,8 @@ class Remover:
         moved = root.folders.move(Move.DELETE, state, source, State.REMOVED, target)
         if not moved:
             log.info("%s was taken away by somebody else", source)
+        else:
+            index.left += 1
         if isinstance(container, Hidden):
             index.unhide(container, [name] if container.is_folder else None)
         else:
@@ -321,9 +361,13 @@ class Remover:
     def expire(self, queue: str, name: str, folder: BatchFolder | None) -> None:
         """Remove the ready entry `name`, which is too old; its folder if it is all that is left."""
         if folder is not None and len(folder) == 1:
+            if self._holds_more(queue, folder, folder):
+                self._forget(queue, folder)
+                return
             self._remove_folder(queue, folder, folder)
         else:
             self._remove_single(queue, folder, name)
+        self._root.statistics.count(queue, "expire", 1)
 
     def expire_head(self, live: Live, most: int) -> None:
         """Remove up to `most` messages from the head of the queue that are too old."""

@@ -44,8 +44,11 @@ class Requeuer:
             live = self._catalog.queues.get(queue)
             if live is None:
                 continue  # A doomed queue: what is in it goes to `remove/`.
+            names = hidden.names
             try:
-                self.requeue(live, hidden, hidden.names, undo=False)
+                self.requeue(live, hidden, names, undo=False)
+                if hidden.token is not None:
+                    root.statistics.count(queue, "requeue", len(names))
             except StoreError as error:
                 log.error("%s stays hidden for now: %s", root.path_of(queue, hidden), error)
                 _, hidden.due_monotonic = root.due_after(RETRY_AFTER)

@@ -19,8 +19,9 @@ from ..index.ready import BatchFolder
 from ..model.chores import ALL_CHORES, Chores
 from ..model.clock import Clock, Millis
 from ..model.errors import StoreError
+from ..model.figures import Statistics
 from ..model.ids import IdMaker, is_id
-from ..model.names import Item, parse_item
+from ..model.names import Item, NotAName, parse_entry, parse_item
 from .recent import RECENT_BYTES, Recent
 
 log = logging.getLogger(__name__)
@@ -46,10 +47,16 @@ class Root:
     """Claims that somebody else was faster with, since the start."""
     histories: set[str] = field(default_factory=set)
     """What lies in `history/`: few messages have one, and the reaper unlinks it with the message."""
+    knows_histories: bool = True
+    """Whether nobody else writes there. If not, each message may have one."""
     is_shared: bool = False
     """Whether other processes have the root open, too."""
     after_sync: list[Callable[[], None]] = field(default_factory=list)
     """To be done once all that was done before is durable. May not raise a `StoreError`."""
+
+    @property
+    def statistics(self) -> Statistics:
+        return self.syncer.statistics
 
     def due_after(self, span: int) -> tuple[Millis, Millis]:
         """Unix time and monotonic time, `span` milliseconds from now."""
@@ -103,6 +110,10 @@ class Root:
             for found in self.folders.scan(folder)
         )
 
+    def may_have_history(self, queue: str, id: str) -> bool:
+        """Whether a message may have one there; asks no disk."""
+        return not self.knows_histories or layout.name_of(layout.history(queue, id)) in self.histories
+
     def was_faster(self, source: str) -> None:
         """Somebody else has taken what was at `source`."""
         # With others there it is what happens every day.
@@ -122,6 +133,14 @@ class Root:
 
     def path_of(self, queue: str, hidden: Hidden) -> str:
         return layout.hidden(queue, item_of(hidden.item), hidden.due, hidden.token)
+
+
+def is_entry(found: Found) -> bool:
+    """Whether it is a message, as far as its name says."""
+    try:
+        return found.kind is Kind.FILE and parse_entry(found.name).is_tagged
+    except NotAName:
+        return False
 
 
 def _nothing() -> None:

@@ -9,28 +9,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from ..files import layout
-from ..files.disk import Kind, Space
+from ..files.disk import Space
 from ..files.syncer import SyncFailed
-from ..index.hidden import Hidden
-from ..index.ready import BatchFolder
 from ..model import content
 from ..model.clock import Millis
 from ..model.content import Content
 from ..model.errors import DiskFull, InvalidMessage, QueueFull, QueueNotFound, StoreError
 from ..model.ids import sent_at
 from ..model.keys import key_of, key_text
-from ..model.names import Batch, Entry, id_of, name_of_new, parse_entry, unsent
+from ..model.names import Batch, id_of, name_of_new, parse_entry
 from ..model.operations import Outgoing, Send, Sent
 from ..model.settings import MAX_DELAY
-from ..model.transitions import Move, State
+from .arrivals import Arrivals
 from .catalog import Catalog
 from .deduplicating.deduplication import Deduplication
 from .groups import Group, Pending, merge
 from .live import Live
+from .publisher import Publisher, Written
 from .root import Root, path_in
 
 log = logging.getLogger(__name__)
@@ -46,36 +45,28 @@ Results = list[Sent | StoreError | None]
 """Of one request's messages, in their order."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Written:
-    """A file or a batch folder in `new/`."""
-
-    queue: str
-    item: Entry | Batch
-    names: list[str]
-    bytes: int
-    path: str
-    due: Millis | None
-    due_monotonic: Millis
-    contents: Sequence[Content] = ()
-    """Of `names`, in their order, if they are in memory."""
-
-
 class Sender:
     """Not thread-safe."""
 
-    def __init__(self, root: Root, catalog: Catalog, deduplication: Deduplication) -> None:
+    def __init__(
+        self,
+        root: Root,
+        catalog: Catalog,
+        deduplication: Deduplication,
+        publisher: Publisher,
+        arrivals: Arrivals,
+    ) -> None:
         self._root = root
         self._catalog = catalog
         self.deduplication = deduplication
+        self.publisher = publisher
+        self._arrivals = arrivals
         self._lives: dict[str, Live] = {}
         """The queues of this commit, as they were when it began."""
         self._firsts: dict[tuple[str, int], Pending] = {}
         """The messages of this commit whose deduplication ids are new, by queue and key."""
         self._repeated: list[tuple[Pending, Results, int]] = []
         """What they are repeated by in the same commit: the results, and the place among them."""
-        self._unpublished: list[Written] = []
-        """Durable, but the move into the queue failed: tried again by every `retry`."""
         self._space: Space | None = None
         """What room there was when this commit looked."""
         self._entering: dict[str, tuple[int, int]] = {}
@@ -119,26 +110,9 @@ class Sender:
             for outcome in outcomes
         ]
 
-    def retry(self) -> None:
-        """Publish what is durable in `new/` and could not be moved before."""
-        waiting, self._unpublished = self._unpublished, []
-        for written in waiting:
-            self.publish(written)
-
-    def is_arriving(self, queue: str, id: str) -> bool:
-        """Whether a message is sent, by whomever, and not in its queue yet; lists `new/`."""
-        if any(written.queue == queue and _holds(written.names, id) for written in self._unpublished):
-            return True
-        if not self._root.is_shared:
-            return False
-        for found in self._root.folders.scan(layout.NEW):
-            path, prefix = path_in(layout.NEW, found.name), f"{queue}:"
-            if found.kind is Kind.FOLDER and found.name.startswith(prefix):
-                if id in self._root.folders.ids_inside(path):
-                    return True
-            elif found.name.startswith(prefix + id):
-                return True
-        return False
+    def entering(self, queue: str) -> tuple[int, int]:
+        """How many messages, of how many bytes, are written and not yet in the queue."""
+        return self._entering.get(queue, (0, 0))
 
     def _grouped(self, live: Live, messages: Sequence[Outgoing], results: Results) -> Iterable[Group]:
         """The valid messages by delay; the others get their errors."""
@@ -189,7 +163,7 @@ class Sender:
         if not 0 <= delay <= MAX_DELAY:
             raise InvalidMessage(why=f"its delay of {delay} ms is not from 0 to {MAX_DELAY}")
         index = self._root.index.queues[live.name]
-        entering, entering_bytes = self._entering.get(live.name, (0, 0))
+        entering, entering_bytes = self.entering(live.name)
         held, held_bytes = len(index) + entering, index.bytes + entering_bytes
         if settings.max_messages and held + 1 > settings.max_messages:
             raise QueueFull(queue=live.name, held=held, limit=settings.max_messages, unit="messages")
@@ -210,6 +184,7 @@ class Sender:
             group.fail(error)
             return
         self._root.after_sync.append(lambda: self._entered(group, written))
+        self._arrivals.add(written)
 
     def _require_queue(self, group: Group, written: Written) -> None:
         """Somebody else may have deleted the queue: then nothing of it is sent."""
@@ -240,7 +215,7 @@ class Sender:
     def _take_back(self, written: Written, why: StoreError) -> None:
         """Whoever is told `why` it isn't sent must never find it delivered."""
         try:
-            self._remove(written)
+            self.publisher.remove(written)
         except StoreError as error:
             raise SyncFailed(f"{written.path} is refused ({why}), and stays: {error}") from error
 
@@ -256,6 +231,8 @@ class Sender:
 
     def _write_files(self, group: Group, sync: bool) -> Written:
         root, single = self._root, len(group.messages) == 1
+        # Whoever waits for it renames it first: then the sync of the file is that of its name, too.
+        is_lone = sync and self._arrivals.is_awaited(group.queue)
         due, due_monotonic = root.due_after(group.delay)
         named_due = due if group.delay else None
         batch = Batch(id=root.ids.make(), count=len(group.messages))
@@ -278,7 +255,8 @@ class Sender:
                     target = path
                 else:
                     target = path_in(folder, name)
-                root.folders.write(target, [message.body, message.trailer], sync=sync)
+                content_of = [message.body, message.trailer]
+                root.folders.write(target, content_of, sync=sync, is_lone=is_lone)
                 names.append(name)
                 total += message.bytes
                 sents.append(Sent(id=id, sent_at=sent_at(id)))
@@ -318,75 +296,7 @@ class Sender:
 
     def _entered(self, group: Group, written: Written) -> None:
         self._leave(group)
-        self.publish(written)
-
-    def _withdraw(self, written: Written) -> None:
-        """The queue was deleted meanwhile, with all that was on its way to it.
-
-        Whoever deletes it waits for this, if it was another process.
-        """
-        try:
-            self._remove(written)
-        except StoreError as error:
-            log.warning("%s is deleted with its queue, and stays for now: %s", written.path, error)
-            self._unpublished.append(written)
-
-    def _remove(self, written: Written) -> None:
-        self._root.folders.move(
-            Move.DELETE,
-            State.SENT,
-            written.path,
-            State.REMOVED,
-            layout.removed(written.queue, unsent(written.item)),
-            is_folder=isinstance(written.item, Batch),
-        )
-
-    def publish(self, written: Written) -> None:
-        """Move what is durable to where consumers find it."""
-        root, queue = self._root, written.queue
-        index = root.index.queues.get(queue)
-        if index is None or queue in self._catalog.doomed:
-            self._withdraw(written)
-            return
-        is_folder = isinstance(written.item, Batch)
-        if written.due is None:
-            move, state = Move.PUBLISH, State.READY
-            target = layout.ready(queue, written.item)
-        else:
-            move, state = Move.HIDE, State.DELAYED
-            target = layout.hidden(queue, written.item, written.due, None)
-        try:
-            moved = root.folders.move(
-                move, State.SENT, written.path, state, target, is_folder=is_folder
-            )
-        except StoreError as error:
-            log.warning("%s is stored, and not yet in its queue: %s", written.path, error)
-            self._unpublished.append(written)
-            return
-        if not moved and queue not in self._catalog.queues:
-            self._withdraw(written)
-            return
-        if not moved:
-            log.warning("%s was taken away by somebody else", written.path)
-            return
-        for name, found in zip(written.names, written.contents, strict=False):
-            root.recent.keep(id_of(name), found)
-        item = (
-            BatchFolder(written.item, written.names, written.bytes)
-            if isinstance(written.item, Batch)
-            else written.names[0]
-        )
-        if written.due is not None:
-            hidden = Hidden(item, due=written.due, due_monotonic=written.due_monotonic, token=None)
-            root.index.hide(queue, hidden)
-        elif isinstance(item, str):
-            index.ready.add(item)
-        else:
-            index.ready.add_folder(item)
-
-
-def _holds(names: Iterable[str], id: str) -> bool:
-    return any(id_of(name) == id for name in names)
+        self.publisher.publish(written)
 
 
 def _settled(result: Sent | StoreError | None) -> Sent | StoreError:

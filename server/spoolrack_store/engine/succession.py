@@ -16,10 +16,10 @@ from ..files.disk import Found, Kind
 from ..files.owners import is_living, owners_of
 from ..index.ready import BatchFolder
 from ..model.errors import StoreError
-from ..model.names import Batch, Filed, NotAName, length_of, parse_entry, parse_filed
+from ..model.names import Batch, Filed, NotAName, length_of, parse_filed
 from .catalog import Catalog
 from .heir import Heir
-from .root import Root, path_in
+from .root import Root, is_entry, path_in
 from .sender import Sender
 
 log = logging.getLogger(__name__)
@@ -54,6 +54,24 @@ class Succession:
             finally:
                 gate.release()
         return bool(living)
+
+    def settle(self) -> None:
+        """Take over what the dead have left, and publish it now: for who must find all that was sent.
+
+        Raises `OSError` as the disk does.
+        """
+        root = self._root
+        waiting, root.after_sync = root.after_sync, []
+        try:
+            self.look()
+        except BaseException:
+            root.after_sync = [*waiting, *root.after_sync]
+            raise
+        taken, root.after_sync = root.after_sync, waiting
+        if taken:
+            root.syncer.begin().sync()
+            for act in taken:
+                act()
 
     def _left_in_new(self, living: set[str]) -> dict[str, tuple[Found, Filed]]:
         """What in `new/` belongs to nobody of the living, by path."""
@@ -108,11 +126,11 @@ class Succession:
             return None  # It has a batch's name, and is none: a start without others puts it aside.
         names = []
         for inside in self._root.folders.scan(path):
-            try:
-                if inside.kind is Kind.FILE and parse_entry(inside.name).is_tagged:
-                    names.append(inside.name)
-            except NotAName:
-                continue
+            if is_entry(inside):
+                names.append(inside.name)
+            else:
+                # Or it would be unlinked with the folder, if this was never sent.
+                self._root.folders.quarantine(path_in(path, inside.name), "no message of a batch")
         return BatchFolder(filed.item, names, sum(map(length_of, names)))
 
     def _bury(self, owners: set[str], removed: list[Found]) -> None:

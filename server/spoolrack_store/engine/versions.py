@@ -122,6 +122,10 @@ class Versions:
         if versions:
             self._left.setdefault(name, set()).update(versions)
 
+    def leave_older(self, name: str, version: int) -> None:
+        """All that is there and older than `version` is superseded; raises `StoreError`."""
+        self.leave(name, [older for older in self.listed().get(name, ()) if older < version])
+
     def drop_left(self, name: str) -> bool:
         """Unlink what could not be unlinked before; whether there was anything."""
         left = self._left.pop(name, None)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from ..files import layout
+from ..files.owners import owners_of
+from ..index.ages import ages_of
 from ..index.hidden import Hidden
 from ..index.ready import BatchFolder
 from ..model.clock import Millis
 from ..model.content import Content
+from ..model.deaths import Death
 from ..model.errors import InvalidRequest, MessageNotFound
+from ..model.figures import QueueFigures
 from ..model.ids import is_id, sent_at
 from ..model.names import Entry, id_of, moved_out, parse_entry
 from ..model.operations import Blocking, Counts, Message, Queue
+from ..model.overview import Ages, Owner, Traffic
 from ..model.transitions import State
 from .catalog import Catalog
 from .live import Live
@@ -35,8 +41,10 @@ class Sight:
     state: State
     path: str
     due: Millis | None
+    history: str | None
+    """Where it may be told how the message came to be a dead letter. None: it is none."""
 
-    def message(self, content: Content) -> Message:
+    def message(self, content: Content, deaths: Sequence[Death] = ()) -> Message:
         """The message, with a body that may have been cut."""
         entry = self.entry
         return Message(
@@ -51,6 +59,7 @@ class Sight:
             first_receive=entry.first_receive,
             due=self.due,
             receipt=None,
+            deaths=deaths,
         )
 
 
@@ -79,11 +88,64 @@ class Views:
                 oldest=index.oldest_sent_at(),
             ),
             blocking=self._blocking(live),
+            traffic=Traffic(entered=index.entered, left=index.left),
         )
+
+    def ages(self, queue: str, bounds: Sequence[Millis]) -> Ages | None:
+        """The queue's ready messages by age, from what is known of them already; None: no such queue.
+
+        Unlike all else here it lists no folder, whatever nobody has looked into.
+        """
+        if queue not in self._catalog.queues:
+            return None
+        return ages_of(self._root.index.queues[queue].ready, self._root.clock.wall(), bounds)
+
+    @property
+    def owner(self) -> str:
+        """The name under which this process writes."""
+        return self._root.owner
+
+    def owners(self) -> list[Owner]:
+        """Who has the root open; raises `OSError`."""
+        disk, me = self._root.disk, self._root.owner
+        found = []
+        for name in sorted(owners_of(disk)):
+            try:
+                about = disk.read(layout.owner(name), 200)
+            except FileNotFoundError:
+                continue  # It has just left.
+            text = about.decode(errors="replace").strip()
+            found.append(Owner(name=name, about=text, is_me=name == me))
+        return found
 
     def queues(self, prefix: str, after: str, limit: int) -> list[Queue]:
         names = (n for n in self._catalog.queues if n.startswith(prefix) and n > after)
         return [self.queue(self._catalog.queues[n]) for n in heapq.nsmallest(limit, names)]
+
+    def figures(self, name: str) -> QueueFigures | None:
+        """What is known of a queue without looking anywhere; None if there is none."""
+        index = self._root.index.queues.get(name)
+        if index is None or name not in self._catalog.queues:
+            return None
+        head, oldest = index.ready.head(), index.ready.oldest_id()
+        receives = 0
+        if head is not None:
+            entry, folder = parse_entry(head[0]), head[1]
+            receives = (entry if folder is None else moved_out(entry, folder.batch)).receives
+        return QueueFigures(
+            name=name,
+            ready=index.ready.count,
+            leased=index.leased,
+            delayed=index.delayed,
+            bytes=index.bytes,
+            oldest_ready=None if oldest is None else sent_at(oldest),
+            oldest_ready_receives=receives,
+        )
+
+    def overdue(self) -> Millis:
+        """How long ago that should have come back which is due first; 0 if nothing is due."""
+        due = self._root.index.next_due()
+        return Millis(0) if due is None else Millis(max(0, self._root.clock.monotonic() - due))
 
     def find(self, queue: str, id: str) -> Sight:
         live = self._catalog.require(queue)
@@ -140,6 +202,7 @@ class Views:
             state=State.READY,
             path=place_of_ready(queue, name, folder),
             due=None,
+            history=self._history(queue, entry.id),
         )
 
     def hidden(self, queue: str, hidden: Hidden, name: str) -> Sight:
@@ -148,7 +211,17 @@ class Views:
         path = self._root.path_of(queue, hidden)
         if isinstance(hidden.item, BatchFolder):
             entry, path = moved_out(entry, hidden.item.batch), path_in(path, name)
-        return Sight(queue=queue, entry=entry, state=hidden.state, path=path, due=hidden.due)
+        return Sight(
+            queue=queue,
+            entry=entry,
+            state=hidden.state,
+            path=path,
+            due=hidden.due,
+            history=self._history(queue, entry.id),
+        )
+
+    def _history(self, queue: str, id: str) -> str | None:
+        return layout.history(queue, id) if self._root.may_have_history(queue, id) else None
 
     def _blocking(self, live: Live) -> Blocking | None:
         oldest = self._root.index.queues[live.name].oldest()

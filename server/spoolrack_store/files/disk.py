@@ -26,6 +26,7 @@ from typing import BinaryIO, Final, Protocol, cast
 
 from .calls import calls_for, find_syncfs
 from .mounts import is_written_by_other_hosts
+from .space import Space as Space
 
 FOLDER_MODE: Final = 0o700
 OUT_OF_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -67,14 +68,6 @@ class Facts:
     """Unix time in nanoseconds at which content or name last changed, as the file system says."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
-    bytes: int
-    files: int
-    """How many files more can be made; file systems without a limit say 0 of 0: see `unlimited`."""
-    unlimited: bool
-
-
 class NotSynced(OSError):
     """The sync of a new file failed. The file is gone, but the disk has failed to keep what it took."""
 
@@ -105,8 +98,12 @@ class Disk(Protocol):
         On an error a part may be there, which nobody takes away.
         """
 
-    def read(self, path: str, limit: int | None = None) -> bytes:
-        """A regular file's content, or its first `limit` bytes; EINVAL for anything else."""
+    def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
+        """A regular file's content, or its first `limit` bytes; EINVAL for anything else.
+
+        `afresh` from the disk itself, but for what still waits to be written: after a sync that failed
+        the system may show from memory what the disk never got.
+        """
 
     def open(self, path: str) -> BinaryIO:
         """A regular file, to be read in pieces; EINVAL for anything else. The caller closes it.
@@ -226,9 +223,11 @@ class LocalDisk:
         finally:
             os.close(file)
 
-    def read(self, path: str, limit: int | None = None) -> bytes:
+    def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
         file, size = self._open_file(path)
         try:
+            if afresh:
+                os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
             wanted = size if limit is None else min(limit, size)
             content = self._calls.read(file, wanted)
             while len(content) < wanted:
@@ -314,6 +313,8 @@ class LocalDisk:
             bytes=found.f_bavail * found.f_frsize,
             files=found.f_favail,
             unlimited=found.f_files == 0,
+            all_bytes=found.f_blocks * found.f_frsize,
+            all_files=found.f_files,
         )
 
     def set_aside(self, path: str, size: int) -> None:

@@ -96,6 +96,10 @@ class Folders:
             folder = layout.folder_of(target)
             if not self.is_queue(layout.name_of(folder)):
                 return False
+            # Where it went must be durable before another is in its place, whoever moved it: what is in
+            # it is known by that, such as deduplication ids.
+            self._syncer.folder_changed(layout.REMOVE)
+            self.settle(layout.REMOVE)
             self.make(folder, urgent=True)
             # Durable first: a crash must not keep the move and forget where it went.
             self.settle(layout.QUEUES)
@@ -108,8 +112,10 @@ class Folders:
             self._syncer.folder_changed(layout.QUEUES)
         if is_folder:
             self._syncer.folder_moved(source, target)
-            if source_state is State.SENT:
+            if source_state is State.SENT and target_state is not State.SENT:
                 self._syncer.published(target)
+        else:
+            self._syncer.file_moved(source, target)
         if target_state is State.REMOVED:
             self._removed.append(target)
         return True
@@ -261,21 +267,34 @@ class Folders:
         """Make all moves out of `folder` durable, so that it may be taken away."""
         self._syncer.settle(folder)
 
-    def write(self, path: str, parts: Sequence[bytes], *, sync: bool, urgent: bool = False) -> None:
+    def write(
+        self,
+        path: str,
+        parts: Sequence[bytes],
+        *,
+        sync: bool,
+        urgent: bool = False,
+        is_lone: bool = False,
+    ) -> None:
         """Create a file; its content waits for the next commit unless `sync` makes it durable now.
 
-        What is `urgent` may use the reserve of a full disk. Raises `NameTaken` if there is one,
-        `DiskFull` or `DiskError`.
+        What `is_lone` waits, and the commit syncs it by itself, whatever it is called by then: but only
+        where whoever else relies on it before can sync everything. What is `urgent` may use the reserve
+        of a full disk. Raises `NameTaken` if there is one, `DiskFull` or `DiskError`.
         """
-        sync = sync or not self._disk.can_sync_all
-
+        is_lone = is_lone and self._disk.can_sync_all
+        sync = not is_lone and (sync or not self._disk.can_sync_all)
         try:
             self._attempt(lambda: self._disk.create(path, parts, sync=sync), urgent=urgent)
         except OSError as error:
             raise explained(error) from error
-        if not sync:
-            self._syncer.file_written()
         self._syncer.folder_changed(layout.folder_of(path))
+        if is_lone:
+            self._syncer.lone_file_written(path)
+        elif sync:
+            self._syncer.file_synced()
+        else:
+            self._syncer.file_written()
 
     def make(self, path: str, *, urgent: bool = False) -> bool:
         """Make a folder; False if it is there. What stands there and is none is put aside.

@@ -7,6 +7,7 @@ from typing import Final
 from ..model.clock import Millis
 from ..model.holds import HoldName
 from ..model.names import Item
+from ..model.redrive_names import RedriveName
 from ..model.stage_names import Chunk, Claim, Publication, StageFolder
 from ..model.transitions import FOLDERS, State
 
@@ -29,6 +30,7 @@ KEYS: Final = "keys"
 KEYS_LOCK: Final = f"{KEYS}/LOCK"
 """Held by whoever of several decides about deduplication ids."""
 HISTORY: Final = "history"
+REDRIVES: Final = "redrives"
 QUARANTINE: Final = FOLDERS[State.QUARANTINED]
 
 ALL: Final = (
@@ -43,6 +45,7 @@ ALL: Final = (
     RESERVED,
     KEYS,
     HISTORY,
+    REDRIVES,
     QUARANTINE,
 )
 """The folders of a root, made when it is."""
@@ -60,9 +63,13 @@ def queue_folder(queue: str) -> str:
     return f"{QUEUES}/{queue}"
 
 
-def sent(queue: str, item: Item | str, due: Millis | None = None) -> str:
-    """A message with a delay carries its due already here, so that a restart can't forget it."""
-    return f"{NEW}/{queue}:{item}" if due is None else f"{NEW}/{queue}:{item}@{due:013d}"
+def sent(queue: str, item: Item | str, due: Millis | None = None, token: str | None = None) -> str:
+    """A message with a delay carries its due already here, so that a restart can't forget it; one that
+    is leased already, its token, too."""
+    place = f"{NEW}/{queue}:{item}"
+    if due is None:
+        return place
+    return f"{place}@{due:013d}" if token is None else f"{place}@{due:013d}~{token}"
 
 
 def ready(queue: str, item: Item | str) -> str:
@@ -93,6 +100,10 @@ def published(name: Publication | Claim) -> str:
 
 def history(queue: str, id: str) -> str:
     return f"{HISTORY}/{queue}:{id}"
+
+
+def redrive(name: RedriveName) -> str:
+    return f"{REDRIVES}/{name}"
 
 
 def reserved(name: HoldName) -> str:

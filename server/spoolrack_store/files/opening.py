@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import stat
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -60,7 +61,8 @@ def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> No
     """Make the folder itself, if it isn't there; raises `RootUnusable`.
 
     With `group_access` its mode says that processes of its group may use it. That can be said only
-    before anything is in it: what others have made there is theirs alone.
+    before anything is in it: what others have made there is theirs alone. A folder that anybody may
+    write into is refused; what an ACL says to single users counts as its group.
     """
     path = Path(root)
     try:
@@ -73,6 +75,12 @@ def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> No
                     f"(chmod -R g+rwX, then chmod g+s on all folders: find {path} -type d)",
                 )
             path.chmod(GROUP_FOLDER_MODE)
+        if path.stat().st_mode & stat.S_IWOTH:
+            # The sticky bit doesn't help: who can make a file in it can send, and put aside what comes.
+            raise RootUnusable(
+                root=os.fspath(root),
+                why=f"anybody on this machine may write into it: chmod o-w {path}",
+            )
         if is_for_group(path.stat().st_mode):
             ignore_umask_in(os.fspath(root))
     except FileExistsError as error:

@@ -36,13 +36,13 @@ class Forbidden(Exception):
     """The file may not be read: its permissions are not what we gave it."""
 
 
-def read_message(disk: Disk, path: str, entry: Entry) -> Content:
-    """The message in the file at `path`, checked against `entry`.
+def read_message(disk: Disk, path: str, entry: Entry, *, afresh: bool = False) -> Content:
+    """The message in the file at `path`, checked against `entry`; `afresh` as `Disk.read` says.
 
     Raises `Damaged`, `Gone`, `Forbidden`, or `DiskError` if nothing can be read at the moment.
     """
     try:
-        return parse(entry, disk.read(path, entry.length + 1))
+        return parse(entry, disk.read(path, entry.length + 1, afresh=afresh))
     except (OSError, NotTheContent) as error:
         raise _meaning(path, error) from error
 

@@ -10,8 +10,10 @@ pages clean, and a repetition that succeeds proves nothing. So a failure is fina
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
+from ..model.figures import Statistics
 from . import layout
 from .disk import FORBIDDEN, OUT_OF_HANDLES, Disk, Kind
 
@@ -30,18 +32,40 @@ class Syncer:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
+        self.statistics = Statistics()
+        """Of all that has the root open in this process: whatever is done, this is asked for it."""
         self._dirty: dict[str, None] = {}
         self._fresh: dict[str, None] = {}
         self._files_unsynced = False
+        self._files: dict[str, None] = {}
+        self._is_quick = False
         self.is_in_doubt = False
         """The next commit must sync, whether or not anybody waits for it."""
 
     def folder_changed(self, folder: str) -> None:
         self._dirty[folder] = None
+        self._is_quick = False
 
     def file_written(self) -> None:
         """A file was written and not synced: only a sync of the whole file system will do."""
         self._files_unsynced = True
+
+    def file_synced(self) -> None:
+        """A file was written and synced, after all that has changed so far.
+
+        Most file systems have one journal for all, so that its folder, and the others, are quick now.
+        """
+        self._is_quick = True
+
+    def lone_file_written(self, path: str) -> None:
+        """One file was written and not synced: the next commit syncs it by itself."""
+        self._files[path] = None
+
+    def file_moved(self, source: str, target: str) -> None:
+        """A file that has to be synced is at another path."""
+        if source in self._files:
+            del self._files[source]
+            self._files[target] = None
 
     def doubt(self) -> None:
         """A change was refused with an I/O error: of one place, or of a disk that is dead.
@@ -89,31 +113,48 @@ class Syncer:
 
     @property
     def is_dirty(self) -> bool:
-        return bool(self._dirty) or self._files_unsynced
+        return bool(self._dirty or self._files) or self._files_unsynced
 
     def begin(self) -> Commit:
         """Take over all that is dirty now: to be synced, once, by the commit."""
-        commit = Commit(self, list(self._dirty), self._files_unsynced)
+        commit = Commit(self, list(self._files), list(self._dirty), self._files_unsynced)
+        commit.is_quick = self._is_quick and not (self._files or self._files_unsynced)
+        self._is_quick = False
+        self._files.clear()
         self._dirty.clear()
         self._fresh.clear()
         self._files_unsynced = False
         self.is_in_doubt = False
         return commit
 
-    def _sync(self, folders: list[str], whole: bool) -> None:
+    def _sync(self, files: list[str], folders: list[str], whole: bool) -> None:
+        statistics = self.statistics
+        began = statistics.watch()
+        try:
+            self._sync_now(files, folders, whole)
+        except SyncFailed:
+            statistics.failed_syncs += 1
+            raise
+        if whole or files or folders:
+            statistics.syncs.observe(statistics.watch() - began)
+
+    def _sync_now(self, files: list[str], folders: list[str], whole: bool) -> None:
         try:
             if whole or (len(folders) > FEW_FOLDERS and self._disk.can_sync_all):
                 self._disk.sync_all()
                 return
+            # First: on most file systems that makes the name durable, too, and the folder is quick.
+            for file in files:
+                self._sync_path(file, self._disk.sync_file)
             # First: what is in a queue's folder that isn't durable isn't, either.
             for folder in sorted(folders, key=lambda folder: folder != layout.QUEUES):
-                self._sync_folder(folder)
+                self._sync_path(folder, self._disk.sync_folder)
         except OSError as error:
             raise SyncFailed(str(error)) from error
 
-    def _sync_folder(self, folder: str) -> None:
+    def _sync_path(self, path: str, sync: Callable[[str], None]) -> None:
         try:
-            self._disk.sync_folder(folder)
+            sync(path)
         except FileNotFoundError:
             # Somebody took it away, with what lay in it. Make that durable, so that it can't come back
             # with what had left it before.
@@ -122,7 +163,7 @@ class Syncer:
             else:
                 self._sync_all_below(_ROOT)
         except OSError as error:
-            # The folder couldn't be opened, so no sync has failed; and `sync_all` opens nothing.
+            # It couldn't be opened, so no sync has failed; and `sync_all` opens nothing.
             if error.errno not in OUT_OF_HANDLES | FORBIDDEN or not self._disk.can_sync_all:
                 raise
             self._disk.sync_all()
@@ -142,11 +183,14 @@ class Syncer:
 class Commit:
     """The dirt of one moment."""
 
-    def __init__(self, syncer: Syncer, folders: list[str], whole: bool) -> None:
+    def __init__(self, syncer: Syncer, files: list[str], folders: list[str], whole: bool) -> None:
         self._syncer = syncer
+        self._files = files
         self._folders = folders
         self._whole = whole
+        self.is_quick = False
+        """It will hardly wait for the disk: another thread would cost more."""
 
     def sync(self) -> None:
         """Return once all of it is on stable media; raises `SyncFailed`."""
-        self._syncer._sync(self._folders, self._whole)
+        self._syncer._sync(self._files, self._folders, self._whole)

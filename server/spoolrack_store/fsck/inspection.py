@@ -24,6 +24,7 @@ from .doubles import Place, problems_of
 from .findings import Leftover, Problem, Remedy, Report, Tally
 from .holds import HoldInspector
 from .listing import Filed, Seen, count_in, filed_of
+from .redrives import RedriveInspector
 from .registry import Registry
 from .segments import problems_among
 from .stages import StageInspector
@@ -68,7 +69,9 @@ class Inspector:
             if not self._gone:
                 break
         self._report.unchecked = self._gone
-        self._confirm_doubles()
+        redrives = RedriveInspector(self._disk, self._scan, self._problem, self._leave)
+        redrives.run()
+        self._confirm_doubles(redrives.between)
         self._confirm_nobodys()
         self._look_beside()
         report = self._report
@@ -303,7 +306,7 @@ class Inspector:
 
     # What one look alone doesn't show.
 
-    def _confirm_doubles(self) -> None:
+    def _confirm_doubles(self, between: set[str]) -> None:
         if not self._suspects:
             return
         for _, places in sorted(self.places_of(self._suspects).items()):
@@ -311,7 +314,7 @@ class Inspector:
             whole = [place for place in places if place.path not in self._problems]
             there = [place for place in whole if self._exists(place.path)]
             there = [place for place in there if self._exists(place.path)]
-            for problem in problems_of(there, self._registry.letters):
+            for problem in problems_of(there, self._registry.letters, between):
                 self._problems.setdefault(problem.path, problem)
 
     def _confirm_nobodys(self) -> None:

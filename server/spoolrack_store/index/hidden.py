@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from itertools import count
+from itertools import chain, count
 
 from ..model.clock import Millis
 from ..model.credits import Credits
@@ -66,16 +66,29 @@ class QueueIndex:
 
     def __init__(self) -> None:
         self.ready = Ready()
-        self._hidden: dict[str, Hidden] = {}
+        self._leased: dict[str, Hidden] = {}
         """By message id; the entries of a folder share one."""
+        self._delayed: dict[str, Hidden] = {}
+        """The same of what has a delay: apart, as there may be a million of these, and who asks for the
+        oldest of the others mustn't look at them."""
         self._batches: dict[str, Hidden] = {}
         """The folders, by the batch's id."""
-        self.leased = 0
-        self.delayed = 0
+        self.entered = 0
+        """Messages that this process has brought into the queue since it began."""
+        self.left = 0
+        """Messages that it has deleted, buried or let expire. What others do is in neither."""
         self._hidden_bytes = 0
 
     def __len__(self) -> int:
-        return self.ready.count + len(self._hidden)
+        return self.ready.count + len(self._leased) + len(self._delayed)
+
+    @property
+    def leased(self) -> int:
+        return len(self._leased)
+
+    @property
+    def delayed(self) -> int:
+        return len(self._delayed)
 
     @property
     def bytes(self) -> int:
@@ -83,11 +96,12 @@ class QueueIndex:
 
     def hide(self, hidden: Hidden) -> None:
         names = hidden.names
+        hides = self._like(hidden)
         for name in names:
-            self._hidden[id_of(name)] = hidden
+            hides[id_of(name)] = hidden
         if not isinstance(hidden.item, str):
             self._batches[hidden.item.batch.id] = hidden
-        self._count(hidden, len(names), sum(map(length_of, names)))
+        self._hidden_bytes += sum(map(length_of, names))
         if hidden.credits is not None:
             hidden.credits.charge(len(names))
 
@@ -97,9 +111,10 @@ class QueueIndex:
         The names leave a folder that they lay in, but for the whole folder's.
         """
         leaving = hidden.names if names is None else list(names)
+        hides = self._like(hidden)
         for name in leaving:
-            del self._hidden[id_of(name)]
-        self._count(hidden, -len(leaving), -sum(map(length_of, leaving)))
+            del hides[id_of(name)]
+        self._hidden_bytes -= sum(map(length_of, leaving))
         if not isinstance(hidden.item, str) and len(leaving) == len(hidden.item):
             self._batches.pop(hidden.item.batch.id, None)
         if names is not None and not isinstance(hidden.item, str):
@@ -117,10 +132,11 @@ class QueueIndex:
         hidden.item.remove(name)
         if not hidden.item.names:
             self._batches.pop(hidden.item.batch.id, None)
-        self._hidden[id_of(name)] = alone
+        del self._like(hidden)[id_of(name)]
+        self._like(alone)[id_of(name)] = alone
 
     def find_hidden(self, id: str) -> Hidden | None:
-        return self._hidden.get(id)
+        return self._leased.get(id) or self._delayed.get(id)
 
     def forget_all(self) -> None:
         """The queue is gone with all that was in it; credits come back."""
@@ -139,32 +155,29 @@ class QueueIndex:
     def hidden(self) -> Iterator[Hidden]:
         """Each lease and delay once."""
         seen: set[int] = set()
-        for hidden in self._hidden.values():
+        for hidden in chain(self._leased.values(), self._delayed.values()):
             if id(hidden) not in seen:
                 seen.add(id(hidden))
                 yield hidden
 
     def hidden_ids(self) -> Iterable[str]:
-        return self._hidden.keys()
+        return chain(self._leased, self._delayed)
 
     def oldest(self) -> str | None:
         """The smallest id that is ready or leased."""
         head = self.ready.head()
-        ids = [id for id, hidden in self._hidden.items() if hidden.token is not None]
-        if head is not None:
-            ids.append(id_of(head[0]))
-        return min(ids, default=None)
+        leased = min(self._leased, default=None)
+        if head is None:
+            return leased
+        ready = id_of(head[0])
+        return ready if leased is None else min(ready, leased)
 
     def oldest_sent_at(self) -> Millis | None:
         oldest = self.oldest()
         return None if oldest is None else sent_at(oldest)
 
-    def _count(self, hidden: Hidden, messages: int, bytes: int) -> None:
-        if hidden.token is None:
-            self.delayed += messages
-        else:
-            self.leased += messages
-        self._hidden_bytes += bytes
+    def _like(self, hidden: Hidden) -> dict[str, Hidden]:
+        return self._delayed if hidden.token is None else self._leased
 
 
 class Index:

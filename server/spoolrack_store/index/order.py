@@ -98,6 +98,37 @@ class SortedNames:
         for earlier in range(at - 1, -1, -1):
             yield from reversed(self._chunks[earlier])
 
+    def counts_below(self, bounds: Iterable[str]) -> list[int]:
+        """How many names stand below each of `bounds`, which ascend.
+
+        It looks at each chunk's length, and into one chunk for each bound: at no name besides.
+        """
+        counts: list[int] = []
+        passed = at = 0
+        for bound in bounds:
+            end = max(0, self._chunk_of(bound))
+            passed += sum(map(len, self._chunks[at:end]))
+            at = end
+            inside = bisect_left(self._chunks[at], bound) if at < len(self._chunks) else 0
+            counts.append(passed + inside)
+        return counts
+
+    def sample(self, first: int, end: int, most: int) -> list[str]:
+        """Up to `most` of the names at the places from `first` to before `end`, evenly spread."""
+        count = max(0, min(end, self._count) - first)
+        most = min(most, count)
+        places = (first + (2 * n + 1) * count // (2 * most) for n in range(most))
+        found: list[str] = []
+        passed = 0
+        chunks = iter(self._chunks)
+        chunk: list[str] = []
+        for place in places:
+            while place >= passed + len(chunk):
+                passed += len(chunk)
+                chunk = next(chunks)
+            found.append(chunk[place - passed])
+        return found
+
     def _chunk_of(self, name: str) -> int:
         """The chunk in which `name` stands or belongs; -1 before the first."""
         return bisect_right(self._chunks, [name, _ABOVE_ALL]) - 1

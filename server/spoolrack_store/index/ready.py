@@ -122,6 +122,12 @@ class Ready:
         self.count -= len(folder)
         self.bytes -= folder.bytes
 
+    def doubt(self, folder: BatchFolder) -> None:
+        """It isn't known any more what is in the folder, or whether it is there: it is looked into."""
+        if self._by_id.get(folder.batch.id) is folder:
+            self.remove_folder(folder)
+            self.add_unlisted(folder.batch)
+
     def add_unlisted(self, batch: Batch) -> None:
         """There is a folder in which nobody has looked yet."""
         self._unlisted[batch.id] = batch
@@ -156,6 +162,14 @@ class Ready:
         if first is not None and (single is None or first < single):
             return first, self._folders[first]
         return None if single is None else (single, None)
+
+    def oldest_id(self) -> str | None:
+        """The id of what is next; where nobody has looked into its batch yet, the batch's."""
+        head, unlisted = self.head(), self._order_unlisted.first()
+        if head is None:
+            return unlisted
+        id = head[0][:ID_LENGTH]
+        return id if unlisted is None else min(id, unlisted)
 
     def heads(self, count: int) -> list[Place]:
         """The oldest `count` singles and batch folders, each folder by its first entry."""
@@ -203,6 +217,28 @@ class Ready:
         start = id + _ABOVE_ID if is_id(id) else id
         singles: Iterator[Place] = ((name, None) for name in self._singles.since(start))
         return merge(singles, self._in_folders(start), key=_name_of)
+
+    # For whoever counts: the names in order, and how many messages a folder among them has.
+
+    @property
+    def singles_in_order(self) -> SortedNames:
+        return self._singles
+
+    @property
+    def firsts_in_order(self) -> SortedNames:
+        """The first name in each batch folder that was looked into."""
+        return self._firsts
+
+    @property
+    def unlisted_in_order(self) -> SortedNames:
+        """The ids of those that were not."""
+        return self._order_unlisted
+
+    def size_of_folder(self, first: str) -> int:
+        return len(self._folders[first])
+
+    def size_of_unlisted(self, id: str) -> int:
+        return self._unlisted[id].count
 
     def folders(self) -> Iterator[BatchFolder]:
         return iter(self._folders.values())

@@ -28,6 +28,11 @@ _NANOS = 1_000_000
 """In a millisecond."""
 
 
+def stopwatch() -> float:
+    """Seconds since an unknown moment, to measure how long something took: nothing is decided by it."""
+    return time.perf_counter()
+
+
 class Clock(Protocol):
     """What tells the time and waits for it. Thread-safe."""
 

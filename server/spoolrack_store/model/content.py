@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from .errors import AttributesTooLarge, InvalidMessage, MessageTooLarge
 from .names import Entry
-from .settings import MAX_ATTRIBUTES_SIZE
+from .settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE
 
 Attributes = Mapping[str, str | bytes]
 
@@ -42,6 +42,8 @@ def check(queue: str, body: bytes, attributes: Attributes, max_message_size: int
     """Raise the error that a message of this content deserves, before a byte of it is written."""
     if len(body) > max_message_size:
         raise MessageTooLarge(queue=queue, size=len(body), limit=max_message_size)
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise InvalidMessage(why=f"it has {len(attributes)} attributes, and may have {MAX_ATTRIBUTES}")
     size = 0
     for name, value in attributes.items():
         try:

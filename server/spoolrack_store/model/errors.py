@@ -155,6 +155,30 @@ class TooManyDeduplicationIds(StoreError):
     retry_after = Millis(5_000)
 
 
+class RedriveNotFound(StoreError):
+    """There is no redrive {redrive}: it never was, or it ended more than 30 days ago."""
+
+    reason = "REDRIVE_NOT_FOUND"
+
+
+class Unauthenticated(StoreError):
+    """Nobody knows who asks: {why}."""
+
+    reason = "UNAUTHENTICATED"
+
+
+class PermissionDenied(StoreError):
+    """{identity} may not {permission} at the queue {queue}: ask whoever runs the server."""
+
+    reason = "PERMISSION_DENIED"
+
+
+class RedriveRunning(StoreError):
+    """The queue {queue} has a redrive that goes on, {redrive}: wait until it ends, or cancel it."""
+
+    reason = "REDRIVE_RUNNING"
+
+
 class QueueFull(StoreError):
     """The queue {queue} is full, with {held} of {limit} {unit}: wait until consumers delete some, or
     raise the limit."""

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
 
 from .clock import Millis
 from .content import Attributes
+from .deaths import Death
 from .errors import StoreError
+from .overview import Traffic
 from .settings import QueueSettings
 from .transitions import State
 
@@ -98,6 +100,8 @@ class Message:
     due: Millis | None
     """Unix time at which the lease or the delay ends."""
     receipt: str | None
+    deaths: Sequence[Death] = ()
+    """How it came to be a dead letter; only where it is looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +143,7 @@ class Queue:
     """Rises with each update."""
     counts: Counts
     blocking: Blocking | None = None
+    traffic: Traffic = field(default_factory=Traffic, compare=False)
 
 
 # Requests.

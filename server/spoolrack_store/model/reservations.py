@@ -6,7 +6,7 @@ after a restart, until it commits them or the hold is over.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from .clock import Millis
@@ -69,6 +69,8 @@ class Confirm(Request[Reservation]):
     seq: int
     hold: Millis | None = None
     """None: as long as at first."""
+    allowed: Callable[[str], bool] | None = None
+    """A set of any other queue is not found. None: of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,9 @@ class CommitReservations(Request[Committed]):
 
     stream: str
     up_to: int
+    allowed: Callable[[str], bool] | None = None
+    """With a set of any other queue among them, or none numbered `up_to`, nothing is found. None: of
+    all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +90,8 @@ class Release(Request[None]):
 
     stream: str
     seq: int
+    allowed: Callable[[str], bool] | None = None
+    """A set of any other queue is not found. None: of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

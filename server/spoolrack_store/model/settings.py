@@ -20,6 +20,8 @@ MAX_VISIBILITY: Final = Millis(12 * HOUR)
 MAX_DELAY: Final = Millis(365 * DAY)
 MAX_RETENTION: Final = Millis(10 * 365 * DAY)
 MAX_MESSAGE_SIZE: Final = 64 * MIB
+MAX_ATTRIBUTES: Final = 1_000
+"""Attributes of a message."""
 MAX_ATTRIBUTES_SIZE: Final = 64 * 1024
 """Bytes of all attribute names and values of a message together, as sent."""
 MAX_COUNT: Final = 1_000_000_000

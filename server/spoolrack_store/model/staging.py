@@ -6,7 +6,7 @@ commit point, in one queue or several.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .clock import Millis
@@ -73,6 +73,8 @@ class Publish(Request[Published]):
     stages: Sequence[str]
     memory: Millis = DEFAULT_MEMORY
     """The epoch is remembered for so long, unless the writer publishes another."""
+    allowed: Callable[[str], bool] | None = None
+    """To which queues; a stage with messages for another one is not found. None: to all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +82,5 @@ class Abort(Request[int]):
     """Drop a stage; answers how many messages it had. There being none is a success."""
 
     stage: str
+    allowed: Callable[[str], bool] | None = None
+    """A stage with messages for any other queue stays, as if there were none. None: for all."""

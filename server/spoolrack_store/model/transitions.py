@@ -7,6 +7,7 @@ is checked against this table by a test.
     SENT ──publish──► READY ──lease──► LEASED ──delete──► REMOVED ──reap──► (gone)
       └────hide────► DELAYED ──due──► READY ◄──requeue── LEASED
 
+What is leased in the commit that sends it is assigned while it is SENT, and then delivered to LEASED.
 READY and DELAYED messages can be deleted too, LEASED ones be extended, and any file that isn't what
 its name says goes to QUARANTINED, from where nothing of ours ever takes it.
 """
@@ -19,7 +20,7 @@ from typing import Final
 
 class State(Enum):
     SENT = "sent"
-    """In `new/`: being written, or written and not yet published."""
+    """In `new/`: being written, or written and not yet published. With a token: assigned."""
     READY = "ready"
     """In `queues/<queue>/`: waits for a receive."""
     DELAYED = "delayed"
@@ -35,6 +36,10 @@ class State(Enum):
 class Move(Enum):
     PUBLISH = "publish"
     HIDE = "hide"
+    ASSIGN = "assign"
+    """Leased before it has left `new/`: there, its name says so."""
+    DELIVER = "deliver"
+    """To where leases are, once that is durable."""
     ADOPT = "adopt"
     DUE = "due"
     LEASE = "lease"
@@ -42,6 +47,8 @@ class Move(Enum):
     REQUEUE = "requeue"
     BURY = "bury"
     """To the dead-letter queue, where it is ready."""
+    REDRIVE = "redrive"
+    """From there to the queue that it came from, or another one, where it is ready."""
     DELETE = "delete"
     QUARANTINE = "quarantine"
 
@@ -60,11 +67,14 @@ LEGAL: Final = frozenset(
         (Move.ADOPT, State.SENT, State.SENT),
         (Move.PUBLISH, State.SENT, State.READY),
         (Move.HIDE, State.SENT, State.DELAYED),
+        (Move.ASSIGN, State.SENT, State.SENT),
+        (Move.DELIVER, State.SENT, State.LEASED),
         (Move.DUE, State.DELAYED, State.READY),
         (Move.LEASE, State.READY, State.LEASED),
         (Move.EXTEND, State.LEASED, State.LEASED),
         (Move.REQUEUE, State.LEASED, State.READY),
         (Move.BURY, State.READY, State.READY),
+        (Move.REDRIVE, State.READY, State.READY),
         (Move.DELETE, State.SENT, State.REMOVED),
         (Move.DELETE, State.READY, State.REMOVED),
         (Move.DELETE, State.DELAYED, State.REMOVED),

@@ -24,7 +24,7 @@ from ...files.segments import Segments
 from ...model.clock import SECOND, Millis
 from ...model.errors import DiskError, QueueNotFound, TooManyDeduplicationIds
 from ...model.keys import MAX_KEYS, Line, first_number_of, id_number, id_text, key_in
-from ...model.names import Batch, Filed, NotAName, parse_entry, parse_filed
+from ...model.names import Batch, Filed, NotAName, id_of, parse_entry, parse_filed
 from ..catalog import Catalog
 from ..live import Live
 from ..root import Root, path_in
@@ -195,6 +195,10 @@ class Deduplication:
         # First: what leaves `new/` was told of in the news before.
         self._arriving = {(each.filed.queue, key): each for key, each in self._look_at_new()}
         if not self._is_complete:
+            # A listing may miss what is just leased there, by a rename, and no other rename follows.
+            again = {(each.filed.queue, key): each for key, each in self._look_at_new()}
+            self._arriving |= again
+        if not self._is_complete:
             for path in self._segments.paths():
                 # The news so far are of messages that will be found; or were, before a power cut.
                 self._read_up_to[path] = self._segments.read(path)[1]
@@ -246,16 +250,28 @@ class Deduplication:
         disk, path, item = self._root.disk, arriving.path, arriving.filed.item
         try:
             if not isinstance(item, Batch):
-                read_message(disk, path, item)
+                read_message(disk, path, item, afresh=True)
                 return True
             inside = [found.name for found in disk.scan(path)]
             for name in inside:
-                read_message(disk, path_in(path, name), parse_entry(name))
+                read_message(disk, path_in(path, name), parse_entry(name), afresh=True)
             return len(inside) >= item.count
-        except (Gone, Damaged, NotAName, FileNotFoundError):
+        except (Gone, FileNotFoundError):
+            # It may have been leased there in the meantime.
+            renamed = self._find_again(arriving)
+            return renamed is not None and self._is_whole(renamed)
+        except (Damaged, NotAName):
             return False
         except (Forbidden, OSError) as error:
             raise DiskError(detail=f"{path} can't be read: {error}") from error
+
+    def _find_again(self, arriving: _Arriving) -> _Arriving | None:
+        """The same message in `new/` under another name."""
+        id = id_of(arriving.name)
+        for _, each in self._look_at_new():
+            if id_of(each.name) == id and each.path != arriving.path:
+                return each
+        return None
 
     def _read_news(self) -> None:
         """Raises `OSError`."""

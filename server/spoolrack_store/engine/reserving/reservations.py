@@ -3,13 +3,15 @@
 A set is made by leasing its messages, all under one token and until one moment, and by a manifest
 in `reserved/` that says which they are; both become durable together, before anybody is told. Its
 leases end like others'. Before one of them is brought back the set is noted as lost, so that a message
-which others may have is never shown as held. A commit is a marker in `reserved/`, written before the
-messages go to `remove/`: whoever finds it finishes what it began.
+which others may have is never shown as held. A commit is a marker in `reserved/`, durable before the
+first message goes to `remove/`: whoever finds it finishes what it began. Without it nothing is deleted.
 
 With others there, each request keeps them out of `reserved/` while it looks and writes.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from ...model.clock import Millis
 from ...model.errors import (
@@ -130,16 +132,26 @@ class Reservations:
             _check("hold", request.hold, MIN_HOLD, MAX_VISIBILITY)
         with self.upkeep.inside(request.stream):
             held = self._require(request.stream, request.seq)
+            _check_allowed(held, request.allowed)
             hold = held.manifest.hold if request.hold is None else request.hold
-            due, ends = self._root.due_after(hold)
-            # Whoever dies in between must not leave a manifest that outlasts a lease.
-            if due < held.due:
-                self._end_at(held, due, ends)
-            self._leases.end_at(held.manifest, due, ends)
-            if due != held.due:
-                self._end_at(held, due, ends)
-            held.ends = ends
+            before = held.due, held.ends
+            try:
+                self._hold_until(held, *self._root.due_after(hold))
+            except StoreError:
+                if held.due < before[0]:
+                    # It was refused, and must not end sooner for that.
+                    self._hold_until(held, *before)
+                raise
             return held.shown(self._root.clock.monotonic())
+
+    def _hold_until(self, held: HeldSet, due: Millis, ends: Millis) -> None:
+        # Whoever dies in between must not leave a manifest that outlasts a lease.
+        if due < held.due:
+            self._end_at(held, due, ends)
+        self._leases.end_at(held.manifest, due, ends)
+        if due != held.due:
+            self._end_at(held, due, ends)
+        held.ends = ends
 
     def _end_at(self, held: HeldSet, due: Millis, ends: Millis) -> None:
         if not self._holdings.end_at(held, due, ends):
@@ -153,6 +165,7 @@ class Reservations:
             held = self._holdings.sets.get((stream, seq))
             if held is None:
                 raise ReservationNotFound(stream=stream, seq=seq)
+            _check_allowed(held, request.allowed)
             self.upkeep.release(held)
 
     def _commit(self, request: CommitReservations) -> Committed:
@@ -163,6 +176,12 @@ class Reservations:
             before = holdings.committed(stream)
             mine = [held for held in holdings.sets.values() if held.key[0] == stream]
             mine = sorted((held for held in mine if held.key[1] <= up_to), key=lambda held: held.key)
+            if request.allowed is not None:
+                # Nor may who is bounded end a stream that is none of his, far ahead of its sets.
+                if up_to > before and (stream, up_to) not in holdings.sets:
+                    raise ReservationNotFound(stream=stream, seq=up_to)
+                for held in mine:
+                    _check_allowed(held, request.allowed)
             lost = [held for held in mine if self._is_lost(held)]
             if up_to <= before:
                 # What was told before is told again: nobody knows whether it was heard.
@@ -175,8 +194,8 @@ class Reservations:
                 seqs = tuple(held.key[1] for held in done)
                 holdings.mark(stream, up_to, Marker(sets=seqs, made_at=self._root.clock.wall()))
                 self.upkeep.forget_after_sync(stream, older, told)
-            self.upkeep.begin_commits(done)
-            messages = sum(map(self.upkeep.finish_commit, done))
+            messages = sum(self._leases.count(held.manifest) for held in done)
+            self.upkeep.finish_after_sync(done)
             return Committed(messages=messages, lost=[held.key[1] for held in lost])
 
     def _is_lost(self, held: HeldSet) -> bool:
@@ -217,11 +236,24 @@ class Reservations:
         )
         return [holdings.sets[key].shown(now) for key in keys[:limit]]
 
-    def begin_reading(self, stream: str, seq: int, *, from_start: bool) -> int:
+    def count(self) -> tuple[int, int]:
+        """How many sets are held, and how many are lost, as far as it is known without looking."""
+        now, holdings = self._root.clock.monotonic(), self._holdings
+        over = [
+            held.is_over(now)
+            for held in holdings.sets.values()
+            if held.key[1] > holdings.committed(held.key[0])
+        ]
+        return len(over) - sum(over), sum(over)
+
+    def begin_reading(
+        self, stream: str, seq: int, *, from_start: bool, allowed: Callable[[str], bool] | None = None
+    ) -> int:
         """How many messages the set was made of; raises what a read of it must be told."""
         _check_name(stream, seq)
         self.upkeep.look(stream)
         held = self._require(stream, seq)
+        _check_allowed(held, allowed)
         held.reads += from_start
         held.is_told = True
         return len(held.manifest.ids)
@@ -273,6 +305,11 @@ def _check_name(stream: str, seq: int) -> None:
         rule = "must be 1 to 80 letters, digits, '_' and '-'"
         raise InvalidRequest(what="stream", value=stream, rule=rule)
     _check("seq", seq, 0, MAX_SEQ)
+
+
+def _check_allowed(held: HeldSet, allowed: Callable[[str], bool] | None) -> None:
+    if allowed is not None and not allowed(held.manifest.queue):
+        raise ReservationNotFound(stream=held.key[0], seq=held.key[1])
 
 
 def _check(what: str, value: int, least: int, most: int | None) -> None:

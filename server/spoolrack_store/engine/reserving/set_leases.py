@@ -106,6 +106,11 @@ class SetLeases:
                 return
         raise DiskError(detail=f"not all leases of a set of {manifest.queue} can be found")
 
+    def _is_known(self, queue: str, hidden: Hidden) -> bool:
+        """Whether it still is: who looks for one lease may hear that others are gone."""
+        index, names = self._root.index.queues.get(queue), list(hidden.names)
+        return bool(names) and index is not None and index.find_hidden(id_of(names[0])) is hidden
+
     def _look_for(self, queue: str, hidden: Hidden, ids: Sequence[str]) -> None:
         """A lease isn't where it was believed to be: somebody has moved it, or deleted it."""
         self._root.was_faster(self._root.path_of(queue, hidden))
@@ -155,12 +160,18 @@ class SetLeases:
                 is_done = False
         return is_done
 
+    def count(self, manifest: Manifest) -> int:
+        """How many of its messages are under its leases, as far as it is known without looking."""
+        return sum(len(hidden.names) for hidden in self.of(manifest))
+
     def delete(self, manifest: Manifest) -> int:
         """Delete its messages; how many. Raises `StoreError` if some are still there."""
         queue, count = manifest.queue, 0
         for _ in range(_LOOKS):
             leases = self.of(manifest)
             for hidden in leases:
+                if not self._is_known(queue, hidden):
+                    continue
                 ids = list(map(id_of, hidden.names))
                 removed = self._remover.remove_lease(queue, hidden)
                 count += removed

@@ -68,11 +68,9 @@ class Upkeep:
                 if are_out:
                     # Whoever was writing these is dead, or was refused.
                     holdings.drop_paths(doesnt_count)
-                doomed = {key for key, held in holdings.sets.items() if holdings.is_doomed(held)}
-                self._unfinished |= doomed - self._leaving
-                if self._unfinished or (relies and (holdings.sets or holdings.markers)):
+                if relies and (holdings.sets or holdings.markers):
                     root.everything_changed()
-                self._finish_commits()
+                self._finish_found()
             self._require_known(stream)
             yield are_out
         finally:
@@ -154,23 +152,44 @@ class Upkeep:
 
     # Commits.
 
-    def begin_commits(self, sets: Sequence[HeldSet]) -> None:
-        """These are marked as committed: whatever goes wrong, their messages will be deleted."""
-        if sets:
-            self._unfinished.update(held.key for held in sets)
-            self._root.commit_soon()
+    def finish_after_sync(self, sets: Sequence[HeldSet]) -> None:
+        """These are marked as committed: once that is durable, their messages will be deleted, whatever
+        goes wrong.
 
-    def finish_commit(self, held: HeldSet) -> int:
-        """Delete the messages of a committed set, and its manifest after the next sync; how many.
+        A power cut before must not have taken a part of a set that is not committed: who is told then
+        that it was lost counts on all of it.
+        """
+
+        def finish() -> None:
+            self._unfinished.update(held.key for held in sets)
+            self._finish_commits()
+
+        if sets:
+            self._root.after_sync.append(finish)
+
+    def _finish_found(self) -> None:
+        """Finish what a marker that was read tells of. Whoever wrote it may not have synced it."""
+        holdings = self._holdings
+        doomed = {key for key, held in holdings.sets.items() if holdings.is_doomed(held)}
+        found = doomed - self._leaving - self._unfinished
+        if found:
+            self._root.everything_changed()
+            self._root.syncer.folder_changed(layout.RESERVED)
+            self._root.folders.settle(layout.RESERVED)
+            self._unfinished |= found
+        self._finish_commits()
+
+    def _finish_commit(self, held: HeldSet) -> None:
+        """Delete the messages of a committed set, and its manifest after the next sync.
 
         Raises `StoreError`; then it is tried again.
         """
         count = self._leases.delete(held.manifest)
+        self._root.statistics.count(held.manifest.queue, "commit", count)
         self._unfinished.discard(held.key)
         if held.key not in self._leaving:
             self._leaving.add(held.key)
             self._root.after_sync.append(partial(self._bury, held))
-        return count
 
     def _bury(self, held: HeldSet) -> None:
         self._leaving.discard(held.key)
@@ -210,7 +229,7 @@ class Upkeep:
                 self._unfinished.discard(key)
                 continue
             try:
-                self.finish_commit(held)
+                self._finish_commit(held)
             except StoreError as error:
                 log.error("the committed %s can't be deleted yet: %s", held.name, error)
                 self._leases.keep_hidden(held.manifest)
@@ -291,8 +310,7 @@ class Upkeep:
             older = sorted(markers)[:-1]
             if older:
                 self.forget_after_sync(stream, older, ())
-        self._unfinished.update(held.key for held in holdings.sets.values() if holdings.is_doomed(held))
-        self._finish_commits()
+        self._finish_found()
         self._undo_all_unnamed()
         self._knows_all = True
 

@@ -112,6 +112,8 @@ class Postman:
             if root.folders.is_there(source):
                 self._delete(source, chunk)  # The queue has just ended.
             return
+        root.statistics.count(queue, "publish", batch.count)
+        root.index.queues[queue].entered += batch.count if folder is None else len(folder.names)
         if folder is None:
             if not root.index.queues[queue].knows_batch(batch.id):
                 root.index.queues[queue].ready.add_unlisted(batch)

@@ -118,7 +118,7 @@ class Publications:
             # A queue may have been made a moment ago.
             must_sync |= self._root.syncer.has_changed(layout.CONFIG)
             for name in names:
-                must_sync |= self._claim(draft, held[name])
+                must_sync |= self._claim(draft, held[name], request.allowed)
             self._require_room(draft)
             if must_sync:
                 # Otherwise a crash could keep the manifest, and not all that it says is published.
@@ -135,7 +135,7 @@ class Publications:
         self._root.after_sync.append(partial(self._deliver, draft.name, manifest))
         return Published(messages=manifest.messages, is_already=False, last_epoch=request.epoch)
 
-    def _claim(self, draft: _Draft, held: Held) -> bool:
+    def _claim(self, draft: _Draft, held: Held, allowed: Callable[[str], bool] | None) -> bool:
         """Take the stage; whether something in it may not be durable."""
         folders = self._root.folders
         name = held.folder.stage
@@ -144,7 +144,7 @@ class Publications:
                 if folders.is_contended:
                     held = self._stages.read(held.folder)
                 self._stages.settle(held)
-                if not held.chunks:
+                if not held.chunks or not held.is_within(allowed):
                     raise StageNotFound(stage=name)
                 for chunk in held.chunks.values():
                     load = draft.loads.get(chunk.queue)

@@ -215,7 +215,8 @@ class Stager:
                         if folders.is_contended:
                             held = self._stages.read(held.folder)
                         self._stages.settle(held)
-                        count = held.messages if self._stages.drop(held) else 0
+                        if held.is_within(request.allowed):
+                            count = held.messages if self._stages.drop(held) else 0
                 except FileNotFoundError:
                     log.debug("the stage %s has just been dropped by somebody else", request.stage)
             if folders.is_contended:

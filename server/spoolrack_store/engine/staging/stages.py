@@ -8,7 +8,7 @@ is listed whenever it is needed, and whoever changes a stage holds the lock on i
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -47,6 +47,10 @@ class Held:
     def messages(self) -> int:
         return sum(chunk.batch.count for chunk in self.chunks.values())
 
+    def is_within(self, allowed: Callable[[str], bool] | None) -> bool:
+        """Whether all its messages are for queues that are allowed."""
+        return allowed is None or all(allowed(chunk.queue) for chunk in self.chunks.values())
+
     @property
     def first(self) -> str:
         """The lowest id of a batch in it."""
@@ -68,6 +72,10 @@ class Stages:
     def forget(self) -> None:
         """Others may come: what is known may soon be wrong."""
         self._known = None
+
+    def count(self) -> int | None:
+        """How many there are; None if that must be looked up."""
+        return None if self._known is None else len(self._known)
 
     # What there is.
 
@@ -181,7 +189,8 @@ class Stages:
 
     def _check(self, path: str, name: str) -> None:
         disk = self._root.disk
-        read_message(disk, path, parse_entry(name))
+        # Whoever wrote it may have died because a sync failed.
+        read_message(disk, path, parse_entry(name), afresh=True)
         if not disk.can_sync_all:
             # Else the next sync, which covers the whole file system, does it.
             try:

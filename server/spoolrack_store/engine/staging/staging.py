@@ -58,6 +58,10 @@ class Staging:
         except StoreError as error:
             log.error("what was staged or published has to wait: %s", error)
 
+    def count(self) -> int | None:
+        """How many stages there are; None if that must be looked up."""
+        return self._stages.count()
+
     def listed(self, after: str, limit: int) -> list[StageInfo]:
         """Up to `limit` stages whose names stand above `after`, in order."""
         return self._stager.listed(after, limit)

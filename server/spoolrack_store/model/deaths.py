@@ -1,0 +1,79 @@
+"""What a history says: how a message came to be a dead letter, once or again. Pure.
+
+A history is a list in JSON, a chapter for each death, the oldest first. It is for people: what isn't
+one is said by `NotAHistory`, and costs nobody the message.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .clock import Millis
+from .names import is_queue_name
+
+MAX_TOLD: Final = 20
+"""So many deaths of a message are told, the last ones: a message may die and be redriven for ever."""
+
+_REASON: Final = re.compile(r"[a-z_]{1,40}")
+_MAX_RECEIVES: Final = 2**31 - 1
+_MAX_MILLIS: Final = 10**13 - 1
+"""The last moment that has 13 digits."""
+
+
+class NotAHistory(Exception):
+    """The file holds something else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Death:
+    """That a message was put into a dead-letter queue."""
+
+    source_queue: str
+    """The queue that it was in."""
+    reason: str
+    """Why: "max_receives" is the only reason that there is so far."""
+    receives: int
+    """How many leases on it had begun there."""
+    first_receive: Millis | None
+    """Unix time, as the next."""
+    died_at: Millis
+    redriven_to: str = ""
+    """The queue that it was brought back to afterwards; empty: it wasn't."""
+    redriven_at: Millis | None = None
+
+
+def deaths_in(history: bytes) -> tuple[Death, ...]:
+    """The last deaths that a history tells of, the oldest of them first; raises `NotAHistory`."""
+    try:
+        chapters = json.loads(history)
+        return tuple(_death(chapter) for chapter in chapters[-MAX_TOLD:])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise NotAHistory(f"{type(error).__name__}: {error}") from error
+
+
+def _death(chapter: dict[str, Any]) -> Death:
+    source_queue, reason = chapter["source_queue"], chapter["reason"]
+    if not is_queue_name(source_queue) or not _REASON.fullmatch(reason):
+        raise ValueError(f"{source_queue!r} or {reason!r}")
+    first = chapter.get("first_receive_ms")
+    redriven_to = chapter.get("redriven_to") or ""
+    if redriven_to and not is_queue_name(redriven_to):
+        raise ValueError(f"{redriven_to!r}")
+    return Death(
+        source_queue=source_queue,
+        reason=reason,
+        receives=_number(chapter["receives"], _MAX_RECEIVES),
+        first_receive=None if first is None else Millis(_number(first, _MAX_MILLIS)),
+        died_at=Millis(_number(chapter["buried_at_ms"], _MAX_MILLIS)),
+        redriven_to=redriven_to,
+        redriven_at=Millis(_number(chapter["redriven_at_ms"], _MAX_MILLIS)) if redriven_to else None,
+    )
+
+
+def _number(value: object, most: int) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{value!r} is not a number from 0 to {most}")
+    return value

@@ -1,0 +1,35 @@
+"""What is told of queues and owners to whoever watches them. Values, no behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What this process has done to a queue since it began; what others do isn't counted."""
+
+    entered: int = 0
+    """Messages that it brought into the queue: sent, published, buried or moved there."""
+    left: int = 0
+    """Messages that it deleted, let expire, or moved away; a purge isn't counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ages:
+    """The ready messages of one queue by age."""
+
+    counts: tuple[int, ...]
+    """The youngest first: those younger than the first bound, and so on; the last: older than all."""
+    is_exact: bool
+    """Whether no count was estimated. The sum always is exact."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """A process that has the root open, or had, and died a moment ago."""
+
+    name: str
+    about: str
+    """What it says of itself: its process id and its host."""
+    is_me: bool

@@ -1,0 +1,56 @@
+"""What a disk never got is not taken for what it has, though memory shows it whole."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from filling import fill_bytes
+from loop_disk import MEBIBYTE, LoopDisk, why_not
+from spoolrack_store.files.disk import LocalDisk
+
+BODY = b"x" * 64 * 4_096
+
+
+@pytest.fixture
+def hollow(tmp_path: Path) -> Iterator[tuple[LoopDisk, Path]]:
+    """A disk whose image has holes, in a folder that has less room than it would need to fill them."""
+    reason = why_not("ext4")
+    if reason is not None:
+        pytest.skip(reason)
+    below = tmp_path / "below"
+    below.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={24 * MEBIBYTE}", "none", below], check=True)
+    try:
+        with LoopDisk("ext4", below / "disk", is_hollow=True, making=("-J", "size=4")) as disk:
+            yield disk, below
+    finally:
+        subprocess.run(["umount", below], check=True)
+
+
+def test_what_a_failed_sync_has_not_written_is_not_read_afresh(hollow: tuple[LoopDisk, Path]) -> None:
+    made, below = hollow
+    disk = LocalDisk(made.mount_point)
+    try:
+        disk.create("synced", [b"on the disk"], sync=True)
+        os.sync()
+        fill_bytes(below / "filling")
+        disk.create("lost", [BODY], sync=False)
+        with pytest.raises(OSError, match=r"No space left|Input/output error"):
+            disk.sync_file("lost")
+
+        assert disk.read("lost") == BODY, "memory shows it, or there is nothing to test"
+        assert disk.read("lost", afresh=True) != BODY
+        assert disk.read("synced", afresh=True) == b"on the disk"
+    finally:
+        disk.close()
+
+
+def test_what_waits_to_be_written_is_read_afresh_all_the_same(tmp_path: Path) -> None:
+    disk = LocalDisk(tmp_path)
+    disk.create("waiting", [BODY], sync=False)
+    assert disk.read("waiting", afresh=True) == BODY
+    disk.close()
