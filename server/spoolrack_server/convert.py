@@ -17,6 +17,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import HOUR, Millis
+from spoolrack_store.model.deaths import Death
 from spoolrack_store.model.errors import (
     InvalidMessage,
     InvalidQueueName,
@@ -52,6 +53,9 @@ MAX_WAIT: Final = HOUR
 
 MAX_DEDUPLICATION_ID: Final = 128
 """Characters."""
+
+LARGEST_DEATH: Final = 256
+"""Bytes that one of them takes in a message."""
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_SECONDS: Final = 315_576_000_000
@@ -296,7 +300,21 @@ def message(message: Message) -> pb.Message:
             made.attributes[name].string_value = value
         else:
             made.attributes[name].binary_value = value
+    if message.deaths:
+        made.deaths.extend(map(_death, message.deaths))
     return made
+
+
+def _death(death: Death) -> pb.Death:
+    return pb.Death(
+        source_queue=death.source_queue,
+        reason=death.reason,
+        receive_count=death.receives,
+        first_receive_time=None if death.first_receive is None else timestamp(death.first_receive),
+        death_time=timestamp(death.died_at),
+        redriven_to=death.redriven_to,
+        redrive_time=None if death.redriven_at is None else timestamp(death.redriven_at),
+    )
 
 
 def states(numbers: Iterable[pb.MessageState.ValueType]) -> frozenset[State]:

@@ -22,14 +22,20 @@ from spoolrack_store.model.errors import (
     UnknownFormat,
 )
 
+from .access.files import AccessUnusable
+from .access.security import Insecure
 from .addresses import AddressUnusable
 from .logs import Log
+from .observing.tracing import TracingUnavailable
 
 GRACE: Final = 10.0
 """Seconds that calls have to end when a server stops."""
 
 EXIT_CODES: Final[Mapping[type[Exception], int]] = {
     AddressUnusable: os.EX_UNAVAILABLE,
+    TracingUnavailable: os.EX_UNAVAILABLE,
+    AccessUnusable: os.EX_CONFIG,
+    Insecure: os.EX_USAGE,
     RootInUse: os.EX_TEMPFAIL,
     RootUnusable: os.EX_CANTCREAT,
     UnknownFormat: os.EX_DATAERR,

@@ -27,7 +27,22 @@ class Health:
         """Why the server doesn't serve; None while it does."""
         self.is_final = False
         """It will never serve again."""
+        self.is_starting = False
+        """It doesn't serve yet; nobody but a probe can ask then."""
         self._changed = asyncio.Event()
+
+    @property
+    def state(self) -> str:
+        """In a word."""
+        if self.is_final:
+            return "draining"
+        if self.why is not None:
+            return "failed"
+        return "starting" if self.is_starting else "serving"
+
+    @property
+    def is_serving(self) -> bool:
+        return self.state == "serving"
 
     def fail(self, why: str) -> None:
         """Stop serving, for `why`; the first reason stays."""

@@ -14,6 +14,8 @@ from typing import Literal, TextIO
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
+from .observing.request_ids import REQUEST_ID
+
 LogFormat = Literal["logfmt", "json"]
 Log = FilteringBoundLogger
 
@@ -26,11 +28,20 @@ def _escaped(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     }
 
 
+def _with_request(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Say for which request it is, if it is for one."""
+    id = REQUEST_ID.get()
+    if id:
+        event["request"] = id
+    return event
+
+
 def make_log(
     *, format: LogFormat = "logfmt", level: int = logging.INFO, stream: TextIO | None = None
 ) -> Log:
     """A logger of lines in `format`: `time=… level=… event=…` and facts, or the same as JSON."""
     processors: list[Processor] = [
+        _with_request,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", key="time", utc=True),
         structlog.processors.format_exc_info,

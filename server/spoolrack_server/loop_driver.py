@@ -2,8 +2,9 @@
 
 Beside an event loop, a thread of its own costs the committer a fifth of the processor's time: the two
 take the interpreter's lock from each other for every call and every answer. So a short commit is done
-in the loop's own thread, and only its sync waits elsewhere; whatever may take longer is done elsewhere
-altogether, and the loop goes on.
+in the loop's own thread, and only its sync waits elsewhere, unless it is quick: then it takes longer to
+wake another thread and be woken by it. Whatever may take longer is done elsewhere altogether, and the
+loop goes on.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import Context
 
 from spoolrack_store.committer import Committer, Cycle
 from spoolrack_store.drivers import error_of, run_whole, step
@@ -34,6 +36,7 @@ class LoopDriver:
         self._is_at_work = False
         self._timer: asyncio.TimerHandle | None = None
         self._ended = threading.Event()
+        self._nobodys = Context()
 
     def start(self, committer: Committer) -> None:
         self._committer = committer
@@ -43,10 +46,11 @@ class LoopDriver:
         if self._is_woken:
             return
         self._is_woken = True
+        # A commit is for many: what it logs must not seem to be of the request that woke it.
         if threading.get_ident() == self._loop_thread:
-            self._loop.call_soon(self._look)
+            self._loop.call_soon(self._look, context=self._nobodys)
         else:
-            self._loop.call_soon_threadsafe(self._look)
+            self._loop.call_soon_threadsafe(self._look, context=self._nobodys)
 
     def stop(self) -> None:
         self._ended.wait()
@@ -85,6 +89,8 @@ class LoopDriver:
             raise
         if work is None:
             self._end(None)
+        elif work.commit is not None and work.commit.is_quick:
+            self._go_on(cycle, error_of(self._committer, work))
         else:
             self._run_beside(
                 lambda: error_of(self._committer, work), lambda error: self._go_on(cycle, error)

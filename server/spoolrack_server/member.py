@@ -1,7 +1,7 @@
 """`python -m spoolrack_server.member SETTINGS`: one of the servers that a supervisor keeps.
 
-It says on standard output when it serves. Its standard input is a pipe that nobody writes to: the end
-of it means that the supervisor is gone, and is a reason to drain.
+It says on standard output when it serves. Its standard input is its line to the supervisor: the end of
+it means that the supervisor is gone, and is a reason to drain.
 """
 
 from __future__ import annotations
@@ -9,30 +9,39 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable
 
+from .observing.crew import Member
+from .observing.line import Line
 from .serve import Listening, ServeSettings, serve
 from .supervisor import READY
 
 
 def main() -> None:
     settings = ServeSettings(**json.loads(sys.argv[1]))
-    sys.exit(asyncio.run(serve(settings, _tell, _until_alone)))
+    sys.exit(asyncio.run(_serve(settings)))
+
+
+async def _serve(settings: ServeSettings) -> int:
+    member = Member(settings.number)
+    line = await Line.open(socket.socket(fileno=os.dup(sys.stdin.fileno())), member.answer)
+    member.begin(line)
+    listening = asyncio.create_task(line.run())
+
+    def until_alone(end: Callable[[], None]) -> None:
+        listening.add_done_callback(lambda _: end())
+
+    try:
+        return await serve(settings, _tell, until_alone, member)
+    finally:
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
 
 
 def _tell(_: Listening) -> None:
     os.write(sys.stdout.fileno(), READY)
-
-
-def _until_alone(end: Callable[[], None]) -> None:
-    loop = asyncio.get_running_loop()
-
-    def ended() -> None:
-        loop.remove_reader(sys.stdin.fileno())
-        end()
-
-    loop.add_reader(sys.stdin.fileno(), ended)
 
 
 if __name__ == "__main__":

@@ -17,11 +17,14 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import reservation_pb2 as rpc
 from spoolrack_store.model import reservations as ops
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import Draining, InvalidRequest
+from spoolrack_store.model.errors import Draining, InvalidRequest, ReservationNotFound
 from spoolrack_store.model.operations import Message
 from spoolrack_store.model.settings import MAX_VISIBILITY
 
 from . import convert
+from .access.calls import queues_for
+from .access.permissions import Permission
+from .access.showing import shown
 from .asking import FRAME_BYTES, Asking, page_size, page_token
 from .leases import Leases
 from .rpc import CallIsOver, Context, put, write
@@ -45,6 +48,10 @@ class Reserving:
 
     async def Reserve(self, request: rpc.ReserveRequest, context: Context) -> None:
         made = await self._leases.reserve(_asked(request))
+        allowed = queues_for(Permission.RECEIVE)
+        if made is not None and allowed is not None and not allowed(made.queue):
+            # Somebody else's, of another queue: it is left alone.
+            raise ReservationNotFound(stream=request.stream, seq=request.seq)
         response = rpc.ReserveResponse(reservation=None if made is None else _told(made))
         try:
             await write(context, response)
@@ -54,7 +61,12 @@ class Reserving:
 
     async def Confirm(self, request: rpc.ConfirmRequest, context: Context) -> rpc.ConfirmResponse:
         held = await self._asking.ask(
-            ops.Confirm(stream=_stream(request.stream), seq=_seq(request.seq), hold=_hold(request))
+            ops.Confirm(
+                stream=_stream(request.stream),
+                seq=_seq(request.seq),
+                hold=_hold(request),
+                allowed=queues_for(Permission.RECEIVE),
+            )
         )
         return rpc.ConfirmResponse(reservation=_told(held))
 
@@ -69,6 +81,7 @@ class Reserving:
             _seq(request.seq),
             begin=begin,
             end=end,
+            allowed=queues_for(Permission.RECEIVE),
         )
         pages = await self._asking.look(begin_reading)
         while (page := await self._asking.look(next, pages, None)) is not None:
@@ -84,6 +97,7 @@ class Reserving:
             ops.CommitReservations(
                 stream=_stream(request.stream),
                 up_to=convert.place(request.up_to, "up_to", most=ops.MAX_SEQ),
+                allowed=queues_for(Permission.RECEIVE),
             )
         )
         return rpc.CommitReservationsResponse(messages=committed.messages, lost=committed.lost)
@@ -91,7 +105,13 @@ class Reserving:
     async def ReleaseReservation(
         self, request: rpc.ReleaseReservationRequest, context: Context
     ) -> rpc.ReleaseReservationResponse:
-        await self._asking.ask(ops.Release(stream=_stream(request.stream), seq=_seq(request.seq)))
+        await self._asking.ask(
+            ops.Release(
+                stream=_stream(request.stream),
+                seq=_seq(request.seq),
+                allowed=queues_for(Permission.RECEIVE),
+            )
+        )
         return rpc.ReleaseReservationResponse()
 
     async def ListReservations(
@@ -99,9 +119,15 @@ class Reserving:
     ) -> rpc.ListReservationsResponse:
         size = page_size(request.page_size)
         look = partial(
-            self._asking.store.reservations,
-            queue=request.queue and convert.queue_name(request.queue),
-            stream=request.stream and _stream(request.stream),
+            shown,
+            partial(
+                self._asking.store.reservations,
+                queue=request.queue and convert.queue_name(request.queue),
+                stream=request.stream and _stream(request.stream),
+            ),
+            lambda reservation: (reservation.stream, reservation.seq),
+            lambda reservation: (reservation.queue,),
+            queues_for(Permission.MONITOR),
             after=page_token(_place, request.page_token, _FIRST_PAGE),
             limit=size + 1,
         )

@@ -18,8 +18,11 @@ from google.protobuf.message_factory import GetMessageClass
 from spoolrack.v1 import queue_service_pb2
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 
+from .access.calls import Admission, Admissions
 from .logs import Log
-from .status import INTERNAL, failure_of
+from .observing.refusals import Refusals
+from .observing.watch import FAULTS, Watch
+from .status import INTERNAL, Failure, failure_of
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Method = Callable[[Any, Context], Awaitable[Message | None]]
@@ -46,8 +49,14 @@ _GARBAGE: Final = _Garbage()
 class Calls:
     """The calls of one server: how each begins and ends. Lives in one event loop."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(
+        self, log: Log, watch: Watch | None = None, admissions: Admissions | None = None
+    ) -> None:
+        """Without `admissions` nobody is asked who he is."""
         self._log = log
+        self._watch = watch or Watch(refusals=Refusals(log))
+        self._refusals = self._watch.refusals
+        self._admissions = admissions
         self._running: set[asyncio.Task[Any]] = set()
         self._refusing = False
         self._last_begin = -QUIET
@@ -55,6 +64,11 @@ class Calls:
     def refuse(self) -> None:
         """Let no new call do anything: it is told to try again."""
         self._refusing = True
+
+    def look_again(self) -> None:
+        """Who may do what has changed: end the streams that could not begin any more."""
+        if self._admissions is not None:
+            self._admissions.look_again()
 
     async def quiet(self, grace: float) -> None:
         """Return once the calls under way have ended, or `grace` seconds are over, and none comes in.
@@ -86,18 +100,21 @@ class Calls:
         """
         found: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         for method in SERVICE.methods:
-            run = self._guarded(_method(parts, method.name), method.name)
+            streams = method.client_streaming or method.server_streaming
+            is_long = streams or method.name in writes_itself
+            run = self._guarded(_method(parts, method.name), method.name, is_long=is_long)
+            run = self._watch.rpc(run, method.name, streams=streams)
             parse = _parser(method)
             if method.client_streaming:
                 make = grpc.stream_stream_rpc_method_handler
-            elif method.server_streaming or method.name in writes_itself:
+            elif is_long:
                 make = grpc.unary_stream_rpc_method_handler
             else:
                 make = grpc.unary_unary_rpc_method_handler
             found[method.name] = make(run, parse, _serialize)
         return grpc.method_handlers_generic_handler(SERVICE.full_name, found)
 
-    def _guarded(self, method: Method, name: str) -> Method:
+    def _guarded(self, method: Method, name: str, *, is_long: bool) -> Method:
         async def run(request: Any, context: Context) -> Message | None:
             task = asyncio.current_task()
             if task is not None:
@@ -107,13 +124,15 @@ class Calls:
             try:
                 if self._refusing:
                     raise Draining
+                if self._admissions is not None:
+                    return await self._admit(method, name, request, context, is_long=is_long)
                 if isinstance(request, _Garbage):
                     raise _unreadable()
                 return await method(
                     request if isinstance(request, Message) else Requests(context), context
                 )
             except StoreError as error:
-                await self._refuse(context, error)
+                await self._refuse(context, error, name)
             except CallIsOver:
                 # grpc.aio wants this one where nobody is left to be answered.
                 raise asyncio.CancelledError from None
@@ -121,17 +140,45 @@ class Calls:
                 raise
             except Exception:  # noqa: BLE001 - the last door before the client
                 self._log.exception("a call failed by a mistake of the server", method=name)
-                await context.abort(INTERNAL.code, INTERNAL.message, INTERNAL.trailing_metadata())
+                await _abort(context, INTERNAL)
             return None
 
         return run
 
-    async def _refuse(self, context: Context, error: StoreError) -> None:
+    async def _admit(
+        self, method: Method, name: str, request: Any, context: Context, *, is_long: bool
+    ) -> Message | None:
+        """The answer for somebody who must say who he is, and may not do everything."""
+        assert self._admissions is not None
+        one = request if isinstance(request, Message) else None
+        if isinstance(request, _Garbage):
+            # Only whom we know is told what is wrong with it.
+            self._admissions.caller_of(context)
+            raise _unreadable()
+        with self._admissions.admitted(context, name, one, is_long=is_long) as admission:
+            try:
+                return await method(Requests(context, admission) if one is None else one, context)
+            except (asyncio.CancelledError, CallIsOver):
+                if admission.refused is None:
+                    raise
+                if admission.task is not None:
+                    admission.task.uncancel()
+                raise admission.refused from None
+
+    async def _refuse(self, context: Context, error: StoreError, name: str) -> None:
         failure = failure_of(error)
         if failure is None:
             self._log.error("an error that has no status", reason=error.reason, detail=str(error))
             failure = INTERNAL
-        await context.abort(failure.code, failure.message, failure.trailing_metadata())
+        is_fault = failure.code.name in FAULTS
+        self._refusals.tell(name, failure.reason, failure.message, is_fault=is_fault)
+        await _abort(context, failure)
+
+
+async def _abort(context: Context, failure: Failure) -> None:
+    """End the call with a failure, and with what its caller is told in any case."""
+    told = context.trailing_metadata() or ()
+    await context.abort(failure.code, failure.message, (*failure.trailing_metadata(), *told))
 
 
 async def write(context: Context, response: Message) -> None:
@@ -169,8 +216,14 @@ async def put(context: Context, response: Message) -> None:
 class Requests:
     """The requests of one stream, as they come."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, admission: Admission | None = None) -> None:
         self._context = context
+        self._admission = admission
+
+    def check(self, request: Any) -> None:
+        """Raises `PermissionDenied` for one that must not be done."""
+        if self._admission is not None:
+            self._admission.require(request)
 
     async def next(self) -> Any | None:
         """The next request; None when the client has ended its side. Raises `InvalidRequest` for what

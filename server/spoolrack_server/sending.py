@@ -6,7 +6,7 @@ Owns how the refusals of the edge and the results of the store become one list i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -14,9 +14,11 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Send, Sent
+from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 from spoolrack_store.store import Store
 
 from . import convert
+from .observing.trace_context import ROOM, TRACEPARENT
 from .status import error_of
 from .workers import Workers
 
@@ -34,6 +36,18 @@ class Sending:
         them all."""
         answers = iter(self.future.result())
         return [_result(next(answers) if error is None else error) for error in self.refused]
+
+
+def lend(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMessage]) -> None:
+    """Give the messages the trace context that came with their call, if they carry none."""
+    if not trace:
+        return
+    for message in messages:
+        held = message.attributes
+        size = sum(len(name) + each.ByteSize() for name, each in held.items())
+        if TRACEPARENT not in held and size + ROOM <= MAX_ATTRIBUTES_SIZE:
+            for name, value in trace.items():
+                held[name].string_value = value
 
 
 def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> Sending:

@@ -11,8 +11,14 @@ from dataclasses import dataclass
 
 from spoolrack_store.model.chores import Chores
 
+from .access.files import AccessUnusable
+from .access.security import Security
+from .access.tls import TlsFiles
 from .ending import EXIT_CODES, GRACE, end_by_signals, explain
+from .limits import Limits
 from .logs import LogFormat, adopt_library_logs, make_log
+from .observing.crew import Member
+from .observing.tracing import TracingUnavailable, exporting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +28,8 @@ class Listening:
     root: str
     grpc_address: str
     http_url: str | None
+    health_url: str | None = None
+    has_tls: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,24 +55,62 @@ class ServeSettings:
     """Whether the work of these is done here, too."""
     group_access: bool = False
     """Whether a root that is made is one for all processes of its group."""
+    health: tuple[str, int] | None = None
+    """Where probes are answered, in plain text; None: only at the HTTP port."""
+    traces: str | None = None
+    """The URL of an OTLP endpoint, which is given the spans of what was asked; None: none are made."""
+    most_queues: int = 1_000
+    """So many queues have figures of their own at most."""
+    number: int = 0
+    """Of this process, among those of one supervisor."""
     shares_ports: bool = False
     """Whether other processes of this user may listen at the same ports."""
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    tls_client_ca: str | None = None
+    tokens: str | None = None
+    permissions: str | None = None
+    """Paths of files; None: there is no such thing."""
+    insecure: bool = False
+    """Whether others than this machine are served without TLS."""
+    connections: int = 1_000
+    """At each port."""
+
+    @property
+    def security(self) -> Security:
+        """Raises `AccessUnusable` for a certificate without its key."""
+        tls = None
+        if self.tls_certificate is not None and self.tls_key is not None:
+            tls = TlsFiles(
+                certificate=self.tls_certificate, key=self.tls_key, client_ca=self.tls_client_ca
+            )
+        elif self.tls_certificate or self.tls_key or self.tls_client_ca:
+            raise AccessUnusable("TLS", "give --tls-certificate and --tls-key together")
+        return Security(
+            tls=tls, tokens=self.tokens, permissions=self.permissions, insecure=self.insecure
+        )
 
 
 async def serve(
     settings: ServeSettings,
     announce: Callable[[Listening], None],
     until: Callable[[Callable[[], None]], None] | None = None,
+    crew: Member | None = None,
 ) -> int:
     """Serve until a signal says otherwise; returns the process's exit code.
 
     `announce` is called once calls are served. `until` is given what drains like a signal, if there is
-    another reason to end.
+    another reason to end. `crew` are the processes that this one is one of, if there are more.
     """
     from .server import Server
 
     log = make_log(format=settings.log_format)
     adopt_library_logs(log)
+    try:
+        traces = None if settings.traces is None else exporting(settings.traces)
+        security = settings.security
+    except (TracingUnavailable, AccessUnusable) as error:
+        return explain(error)
     server = Server(
         settings.root,
         host=settings.host,
@@ -78,7 +124,15 @@ async def serve(
         chores=Chores(unlinks=settings.reaper, ticks=settings.mover),
         shares_ports=settings.shares_ports,
         group_access=settings.group_access,
+        health=settings.health,
+        crew=crew,
+        traces=traces,
+        most_queues=settings.most_queues,
+        security=security,
+        limits=Limits(connections=settings.connections),
     )
+    if crew is not None:
+        crew.join(server.observer)
     stopping = end_by_signals(log, "draining")
     if until is not None:
         until(stopping.set)
@@ -86,7 +140,15 @@ async def serve(
         await server.start()
     except tuple(EXIT_CODES) as error:
         return explain(error)
-    announce(Listening(root=server.root, grpc_address=server.grpc_address, http_url=server.http_url))
+    announce(
+        Listening(
+            root=server.root,
+            grpc_address=server.grpc_address,
+            http_url=server.http_url,
+            health_url=server.health_url,
+            has_tls=security.tls is not None,
+        )
+    )
     await stopping.wait()
     await server.stop()
     return os.EX_OK

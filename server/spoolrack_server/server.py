@@ -11,7 +11,7 @@ import asyncio
 import os
 from random import Random
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -19,33 +19,27 @@ from grpc_reflection.v1alpha import reflection
 from spoolrack_store.model.chores import ALL_CHORES, Chores
 from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.settings import MIB
 from spoolrack_store.store import Store
 
+from .access.calls import Admissions
+from .access.reflection import reflect
+from .access.security import Doors, Security
 from .addresses import AddressUnusable, address_text, reserve
 from .ending import GRACE
 from .gateway.bodies import Patience
 from .gateway.gateway import Gateway
 from .health import Health, HealthService
+from .limits import Limits
 from .logs import Log, make_log
 from .loop_driver import LoopDriver
+from .observing.figures import MOST_QUEUES
+from .observing.observer import Crew, Observer
+from .observing.probes import probes_of
+from .observing.refusals import Refusals
+from .observing.watch import Traces, Watch
 from .rpc import SERVICE, Calls
 from .service import WRITES_ITSELF, QueueService
 from .workers import Workers
-
-LARGEST_CALL: Final = 68 * MIB
-"""Bytes of one request or response: the largest message there can be, and room around it."""
-
-_OPTIONS: Final = (
-    ("grpc.max_receive_message_length", LARGEST_CALL),
-    ("grpc.max_send_message_length", LARGEST_CALL),
-    # A peer that vanished without a word is found out within the sum of these two.
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    # Clients may ask for the same, also while a stream of theirs is silent.
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-)
 
 
 class Server:
@@ -73,12 +67,20 @@ class Server:
         chores: Chores = ALL_CHORES,
         shares_ports: bool = False,
         group_access: bool = False,
+        health: tuple[str, int] | None = None,
+        crew: Crew | None = None,
+        traces: Traces | None = None,
+        most_queues: int = MOST_QUEUES,
+        security: Security | None = None,
+        limits: Limits | None = None,
     ) -> None:
         """Port 0 takes a free one; an `http_port` of None serves no HTTP. `patience` is HTTP's.
 
         `workers` bounds the fetches, and the saves, that are with the store at a time. With
         `shares_ports` other processes of this user may listen at the same ports, and connections go to
-        any of them. With `group_access` a new root is one for all processes of its group.
+        any of them. With `group_access` a new root is one for all processes of its group. `health` is
+        where probes are answered, in plain text. So many queues have figures of their own at most.
+        Without `security` everybody on this machine may come, and nobody else.
         """
         self.root = os.fspath(root)
         self.host = host
@@ -96,8 +98,17 @@ class Server:
         self._chores = chores
         self._shares_ports = shares_ports
         self._group_access = group_access
+        self._security = security or Security()
+        self._limits = limits or Limits()
+        self._doors: Doors | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._health = Health()
-        self._calls = Calls(self._log)
+        self._health.is_starting = True
+        self.observer = Observer(self._health, self._clock, crew, most_queues)
+        self._traces = traces
+        self._watch = Watch(self.observer.operations, traces, refusals=Refusals(self._log))
+        self._probes = None if health is None else probes_of(self._health, *health)
+        self._calls = Calls(self._log, self._watch)
         self._store: Store | None = None
         self._service: QueueService | None = None
         self._grpc: grpc.aio.Server | None = None
@@ -109,9 +120,14 @@ class Server:
 
     @property
     def http_url(self) -> str | None:
-        return (
-            None if self.http_port is None else f"http://{address_text(self.http_host, self.http_port)}"
-        )
+        if self.http_port is None:
+            return None
+        scheme = "http" if self._security.tls is None else "https"
+        return f"{scheme}://{address_text(self.http_host, self.http_port)}"
+
+    @property
+    def health_url(self) -> str | None:
+        return None if self._probes is None else f"http://{self._probes.address}"
 
     @property
     def store(self) -> Store:
@@ -134,13 +150,35 @@ class Server:
 
     async def start(self) -> None:
         """Return once calls are served; what can't start leaves nothing behind."""
+        self._security.check((self.host, self.grpc_port))
+        if self.http_port is not None:
+            self._security.check((self.http_host, self.http_port))
+        self._doors = doors = self._security.opened(self._log)
         reserve(self.host, self.grpc_port, shares=self._shares_ports).close()
         if self.http_port is not None:
             reserve(self.http_host, self.http_port, shares=self._shares_ports).close()
+        if self._probes is not None:
+            await self._probes.start()
         # A clock that a test turns doesn't ring in our loop.
         driver = LoopDriver(self._clock) if isinstance(self._clock, SystemClock) else None
-        self._store = store = await asyncio.to_thread(
-            Store.open,
+        try:
+            self._store = store = await asyncio.to_thread(self._open, driver)
+        except BaseException:
+            await self._close_last()
+            raise
+        try:
+            self._listen_to(store)
+            self.observer.begin(store.tally, reaps=self._chores.unlinks)
+            await self._start_grpc(store, doors)
+            await self._start_http(store, doors)
+        except BaseException:
+            await self.stop(grace=0)
+            raise
+        self._health.is_starting = False
+        self._log.info("serving", root=self.root, grpc=self.grpc_address, http=self.http_url or "none")
+
+    def _open(self, driver: LoopDriver | None) -> Store:
+        return Store.open(
             self.root,
             clock=self._clock,
             random=self._random,
@@ -149,14 +187,6 @@ class Server:
             group_access=self._group_access,
             driver=driver,
         )
-        try:
-            self._watch(store)
-            await self._start_grpc(store)
-            await self._start_http(store)
-        except BaseException:
-            await self.stop(grace=0)
-            raise
-        self._log.info("serving", root=self.root, grpc=self.grpc_address, http=self.http_url or "none")
 
     async def stop(self, grace: float | None = None) -> None:
         """Drain, and return once all is closed; what hasn't ended after `grace` seconds is cut off.
@@ -170,6 +200,8 @@ class Server:
         grace = self._grace if grace is None else grace
         loop = asyncio.get_running_loop()
         end = loop.time() + grace
+        if self._watching is not None:
+            self._watching.cancel()
         self._health.finish("The server is shutting down.")
         self._calls.refuse()
         if self._gateway is not None:
@@ -185,47 +217,74 @@ class Server:
             await self._service.close()
         if self._gateway is not None:
             await self._gateway.stop(max(0.0, end - loop.time()))
+        await self.observer.end()
         await asyncio.to_thread(store.close)
+        await self._close_last()
         self._service = self._grpc = self._gateway = None
         self._log.info("stopped", root=self.root)
 
-    async def _start_grpc(self, store: Store) -> None:
-        self._service = QueueService(store, self._clock, self._log, self._workers)
+    async def _close_last(self) -> None:
+        if self._traces is not None:
+            await asyncio.to_thread(self._traces.close)
+        if self._probes is not None:
+            await self._probes.stop()
+
+    async def _start_grpc(self, store: Store, doors: Doors) -> None:
+        admissions = None if doors.guard.is_open else Admissions(doors.guard)
+        self._calls = Calls(self._log, self._watch, admissions)
+        self._service = QueueService(store, self._clock, self._log, self._workers, self._watch)
+        self.observer.lend(self._service)
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
         port = ("grpc.so_reuseport", int(self._shares_ports))
-        self._grpc = server = grpc.aio.server(options=(*_OPTIONS, port))
+        self._grpc = server = grpc.aio.server(options=(*self._limits.grpc_options(), port))
         server.add_generic_rpc_handlers((self._calls.handlers(self._service.parts, WRITES_ITSELF),))
         health_pb2_grpc.add_HealthServicer_to_server(HealthService(self._health), server)
-        reflection.enable_server_reflection(
-            (
-                SERVICE.full_name,
-                health_pb2.DESCRIPTOR.services_by_name["Health"].full_name,
-                reflection.SERVICE_NAME,
-            ),
-            server,
-        )
+        names = (SERVICE.full_name, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
+        reflect(server, (*names, reflection.SERVICE_NAME), admissions)
         try:
-            self.grpc_port = server.add_insecure_port(self.grpc_address)
+            if doors.tls is None:
+                self.grpc_port = server.add_insecure_port(self.grpc_address)
+            else:
+                self.grpc_port = server.add_secure_port(self.grpc_address, doors.tls.for_grpc())
         except RuntimeError as error:
             raise AddressUnusable(self.grpc_address, "somebody was faster") from error
         await server.start()
+        self._watching = asyncio.create_task(doors.watch(self._look_again))
 
-    async def _start_http(self, store: Store) -> None:
+    def _look_again(self) -> None:
+        """Who may do what has changed."""
+        self._calls.look_again()
+        if self._gateway is not None:
+            self._gateway.look_again()
+
+    async def _start_http(self, store: Store, doors: Doors) -> None:
         if self.http_port is None:
             return
         self._gateway = Gateway(
-            store, self._health, self._clock, self._log, self._patience, self._workers
+            store,
+            self._health,
+            self._clock,
+            self._log,
+            self._patience,
+            self._workers,
+            self._watch,
+            self.observer,
+            doors.guard,
         )
         try:
             self.http_port = await self._gateway.start(
-                self.http_host, self.http_port, shares_port=self._shares_ports
+                self.http_host,
+                self.http_port,
+                shares_port=self._shares_ports,
+                tls=None if doors.tls is None else doors.tls.for_asyncio(),
+                connections=self._limits.connections,
             )
         except OSError as error:
             raise AddressUnusable(
                 address_text(self.http_host, self.http_port), error.strerror or str(error)
             ) from error
 
-    def _watch(self, store: Store) -> None:
+    def _listen_to(self, store: Store) -> None:
         loop = asyncio.get_running_loop()
 
         def tell(error: StoreError) -> None:

@@ -1,10 +1,10 @@
 """`QueueService`: each RPC as a request to the store.
 
-Here are those about queues and messages; those about stages and reservations are parts of their own. A
-handler checks what the contract bounds, submits to the store and awaits the answer; it never
-waits for a disk in the event loop. What no transport took, because its client was gone, is given back
-at once. Memory is bounded by call: a stream holds one frame, and asks the store for the next when that
-one is taken.
+Here are those about queues and messages; those about stages, reservations and redrives are parts of
+their own. A handler checks what the contract bounds, submits to the store and awaits the answer; it
+never waits for a disk in the event loop. What no transport took, because its client was gone, is given
+back at once. Memory is bounded by call: a stream holds one frame, and asks the store for the next when
+that one is taken.
 """
 
 # ruff: noqa: N802 - the contract names the methods
@@ -22,10 +22,16 @@ from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
 
 from . import convert, deleting, sending
+from .access.calls import queues_for
+from .access.permissions import Permission
+from .access.showing import shown
 from .answers import answer
 from .asking import FRAME_BYTES, Asking, page_size, page_token
 from .leases import Leases
 from .logs import Log
+from .observing.trace_context import context_in
+from .observing.watch import Watch
+from .redriving import Redriving
 from .refill import Refill
 from .reserving import Reserving
 from .rpc import CallIsOver, Context, Requests, write
@@ -41,7 +47,14 @@ WRITES_ITSELF: Final = frozenset({"Receive", "Reserve"})
 class QueueService:
     """The handlers. Lives in one event loop."""
 
-    def __init__(self, store: Store, clock: Clock, log: Log, workers: Workers | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        log: Log,
+        workers: Workers | None = None,
+        watch: Watch | None = None,
+    ) -> None:
         self._store = store
         self._workers = workers or Workers(None)
         self._clock = clock
@@ -50,12 +63,17 @@ class QueueService:
         self._reserving = Reserving(self._asking, self._leases)
         self._draining = False
         self._refills: set[Refill] = set()
-        self._streams = Streams()
+        self._streams = Streams(watch)
 
     @property
     def parts(self) -> tuple[object, ...]:
         """What has the handlers, each of them in one."""
-        return self, Staging(self._asking), self._reserving
+        return self, Staging(self._asking), self._reserving, Redriving(self._asking)
+
+    def credits(self) -> tuple[int, int]:
+        """How many messages all streams of receives may hold, and how many they hold."""
+        held = [refill.credits for refill in self._refills]
+        return sum(each.limit for each in held), sum(each.in_flight for each in held)
 
     def drain(self) -> None:
         """End the streams: those of receives now, those of requests when all they took is answered."""
@@ -90,7 +108,15 @@ class QueueService:
         size = page_size(request.page_size)
         after = page_token(convert.queue_name, request.page_token, "")
         queues = await self._asking.look(
-            partial(self._store.queues, prefix=request.prefix, after=after, limit=size + 1)
+            partial(
+                shown,
+                partial(self._store.queues, prefix=request.prefix),
+                lambda queue: queue.name,
+                lambda queue: (queue.name,),
+                queues_for(Permission.MONITOR),
+                after=after,
+                limit=size + 1,
+            )
         )
         now = self._clock.wall()
         return rpc.ListQueuesResponse(
@@ -122,6 +148,7 @@ class QueueService:
 
     async def Send(self, request: rpc.SendRequest, context: Context) -> rpc.SendResponse:
         async with self._workers.saving():
+            sending.lend(context_in(context.invocation_metadata() or ()), request.messages)
             begun = sending.start(self._store, request.queue, request.messages)
             await answer(begun.future)
             return rpc.SendResponse(results=begun.results())
@@ -267,6 +294,7 @@ class QueueService:
         for message in found[:limit]:
             size += message.size if max_body is None else min(message.size, max_body)
             size += sum(len(name) + len(value) for name, value in message.attributes.items())
+            size += len(message.deaths) * convert.LARGEST_DEATH
             if count and size > FRAME_BYTES:
                 break
             count += 1

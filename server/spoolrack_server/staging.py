@@ -8,6 +8,7 @@ which of them it is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -18,6 +19,9 @@ from spoolrack_store.model.errors import InvalidMessage, StoreError
 from spoolrack_store.model.operations import Outgoing
 
 from . import convert
+from .access.calls import queues_for
+from .access.permissions import Permission
+from .access.showing import shown
 from .asking import Asking, page_size, page_token
 from .rpc import Context
 
@@ -42,7 +46,8 @@ class Staging:
         )
 
     async def Publish(self, request: rpc.PublishRequest, context: Context) -> rpc.PublishResponse:
-        published = await self._asking.ask(_publication(request))
+        allowed = queues_for(Permission.SEND)
+        published = await self._asking.ask(_publication(request, allowed))
         return rpc.PublishResponse(
             messages=published.messages,
             already=published.is_already,
@@ -50,7 +55,9 @@ class Staging:
         )
 
     async def Abort(self, request: rpc.AbortRequest, context: Context) -> rpc.AbortResponse:
-        dropped = await self._asking.ask(ops.Abort(stage=_stage_name(request.stage)))
+        dropped = await self._asking.ask(
+            ops.Abort(stage=_stage_name(request.stage), allowed=queues_for(Permission.SEND))
+        )
         return rpc.AbortResponse(messages=dropped)
 
     async def ListStages(
@@ -58,7 +65,15 @@ class Staging:
     ) -> rpc.ListStagesResponse:
         size = page_size(request.page_size)
         after = page_token(_stage_name, request.page_token, "")
-        look = partial(self._asking.store.stages, after=after, limit=size + 1)
+        look = partial(
+            shown,
+            self._asking.store.stages,
+            lambda stage: stage.name,
+            lambda stage: stage.messages,
+            queues_for(Permission.MONITOR),
+            after=after,
+            limit=size + 1,
+        )
         stages = await self._asking.look(look)
         return rpc.ListStagesResponse(
             stages=[_told(stage) for stage in stages[:size]],
@@ -96,7 +111,7 @@ def _outgoing(place: int, message: pb.OutgoingMessage) -> Outgoing:
         raise InvalidMessage(why=f"number {place}: {error}") from error
 
 
-def _publication(request: rpc.PublishRequest) -> ops.Publish:
+def _publication(request: rpc.PublishRequest, allowed: Callable[[str], bool] | None) -> ops.Publish:
     convert.place(len(request.stages), "the number of stages", most=ops.MAX_STAGES)
     memory = ops.DEFAULT_MEMORY
     if request.HasField("memory"):
@@ -106,6 +121,7 @@ def _publication(request: rpc.PublishRequest) -> ops.Publish:
         epoch=convert.place(request.epoch, "epoch", most=ops.MAX_EPOCH),
         stages=[_stage_name(stage) for stage in request.stages],
         memory=memory,
+        allowed=allowed,
     )
 
 

@@ -18,6 +18,8 @@ from google.protobuf.message import Message
 from spoolrack_store.model.errors import Draining, StoreError
 
 from .answers import on_answer
+from .observing import watch
+from .observing.watch import Watch
 from .rpc import Context, Requests, put
 from .status import error_of
 
@@ -39,7 +41,8 @@ class Begun(Protocol):
 class Streams:
     """Those of one server that carry requests. Lives in one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, watch: Watch | None = None) -> None:
+        self._watch = watch or Watch()
         self._draining = False
         self._inflows: set[asyncio.Task[None]] = set()
 
@@ -59,7 +62,8 @@ class Streams:
         """Serve a stream until it ends: hand each request to the store with `begin`, and write a
         `response` to each in their order. The `StoreError` that a request meets is in its response."""
         line = _Line()
-        inflow = asyncio.create_task(self._take(requests, line, begin))
+        operation = response.__name__.removesuffix("Response")
+        inflow = asyncio.create_task(self._take(requests, line, begin, operation))
         self._inflows.add(inflow)
         inflow.add_done_callback(line.end)
         if self._draining:
@@ -77,17 +81,23 @@ class Streams:
             await asyncio.gather(inflow, return_exceptions=True)
 
     async def _take(
-        self, requests: Requests, line: _Line, begin: Callable[[Any], Awaitable[Begun]]
+        self,
+        requests: Requests,
+        line: _Line,
+        begin: Callable[[Any], Awaitable[Begun]],
+        operation: str,
     ) -> None:
         window = line.window
         await window.room()
         while (request := await requests.next()) is not None:
+            watched = self._watch.begin(operation, request)
             begun: Begun | StoreError
             try:
+                requests.check(request)
                 begun = await begin(request)
             except StoreError as error:
                 begun = error
-            line.enter(_Turn(request.correlation_id, request.ByteSize(), begun))
+            line.enter(_Turn(request.correlation_id, request.ByteSize(), begun, watched))
             if not window.has_room:
                 await window.room()
 
@@ -95,12 +105,15 @@ class Streams:
 class _Turn:
     """One request on its way, or why it never went."""
 
-    __slots__ = ("begun", "correlation_id", "size")
+    __slots__ = ("begun", "correlation_id", "size", "watched")
 
-    def __init__(self, correlation_id: int, size: int, begun: Begun | StoreError) -> None:
+    def __init__(
+        self, correlation_id: int, size: int, begun: Begun | StoreError, watched: watch.Begun
+    ) -> None:
         self.correlation_id = correlation_id
         self.size = size
         self.begun = begun
+        self.watched = watched
 
     @property
     def is_answered(self) -> bool:
@@ -112,8 +125,11 @@ class _Turn:
             if isinstance(self.begun, StoreError):
                 raise self.begun
             response.results.extend(self.begun.results())
+            self.watched.end()
         except StoreError as error:
             response.error.CopyFrom(error_of(error))
+            told = response.error
+            self.watched.refused(told.code, told.reason, told.message)
         answer: Message = response
         return answer
 

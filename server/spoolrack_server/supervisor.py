@@ -1,8 +1,9 @@
 """Several servers on one root and one pair of ports, with one process above them that serves nothing.
 
 The kernel deals out the connections. The supervisor reserves the ports, so that they stay the same and
-nobody else's, starts again who has died, and hands a signal on as a drain to all. Its servers hold one
-end of a pipe each: when that breaks, because the supervisor is gone, they drain by themselves.
+nobody else's, starts again who has died, and hands a signal on as a drain to all. It has a line to each
+of its servers, by which they hear of each other's figures; when that breaks, because the supervisor is
+gone, they drain by themselves. It answers probes for all of them.
 """
 
 from __future__ import annotations
@@ -16,12 +17,19 @@ import socket
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from .access.files import AccessUnusable
+from .access.security import Insecure
 from .addresses import AddressUnusable, address_text, reserve
 from .ending import end_by_signals, explain
 from .logs import Log, make_log
+from .observing.crew import Roster
+from .observing.line import Line
 from .serve import Listening, ServeSettings
+
+if TYPE_CHECKING:
+    from .observing.probes import Probes
 
 MEMBER: Final = "spoolrack_server.member"
 READY: Final = b"ready\n"
@@ -37,7 +45,8 @@ class Supervisor:
 
     def __init__(self, settings: ServeSettings, count: int, log: Log) -> None:
         """`settings` name the ports that are reserved."""
-        self._settings = json.dumps(asdict(replace(settings, shares_ports=True)))
+        self._settings = replace(settings, shares_ports=True, health=None)
+        self.roster = Roster()
         self._count = count
         self._log = log
         self._running: dict[int, asyncio.subprocess.Process] = {}
@@ -57,6 +66,10 @@ class Supervisor:
             if all([await self._is_ready(n) for n in range(1, self._count)]):
                 announce()
         await asyncio.gather(*tasks)
+
+    @property
+    def is_ending(self) -> bool:
+        return self._ending.is_set()
 
     def end(self) -> None:
         """Let all drain."""
@@ -108,18 +121,20 @@ class Supervisor:
 
     async def _run_once(self, n: int) -> tuple[bool, int]:
         """Start a server and wait for its end: whether it has served, and its exit code."""
-        ours, theirs = os.pipe()
-        try:
+        ours, theirs = socket.socketpair()
+        settings = json.dumps(asdict(replace(self._settings, number=n)))
+        with theirs:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", MEMBER, self._settings),
-                stdin=ours,
+                *(sys.executable, "-m", MEMBER, settings),
+                stdin=theirs.fileno(),
                 stdout=asyncio.subprocess.PIPE,
                 # Ctrl-C at a terminal goes to the supervisor alone, which lets them drain once.
                 start_new_session=True,
             )
-        finally:
-            os.close(ours)
         self._running[n] = process
+        line = await Line.open(ours, self.roster.answers_to(n))
+        listening = asyncio.create_task(line.run())
+        self.roster.add(n, line)
         try:
             if self._ending.is_set():
                 process.terminate()
@@ -133,7 +148,9 @@ class Supervisor:
         finally:
             self._serving.discard(n)
             del self._running[n]
-            os.close(theirs)
+            self.roster.remove(n)
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
 
 
 async def supervise(settings: ServeSettings, count: int, announce: Callable[[Listening], None]) -> int:
@@ -142,14 +159,23 @@ async def supervise(settings: ServeSettings, count: int, announce: Callable[[Lis
     http_host = settings.host if settings.http_host is None else settings.http_host
     with contextlib.ExitStack() as reserved:
         try:
+            security = settings.security
+            security.check((settings.host, settings.grpc_port))
+            if settings.http_port is not None:
+                security.check((http_host, settings.http_port))
             grpc_port = _reserve(reserved, settings.host, settings.grpc_port)
             http_port = settings.http_port
             if http_port is not None:
                 http_port = _reserve(reserved, http_host, http_port)
-        except AddressUnusable as error:
+        except (AccessUnusable, AddressUnusable, Insecure) as error:
             return explain(error)
         settings = replace(settings, grpc_port=grpc_port, http_port=http_port)
+        scheme = "http" if security.tls is None else "https"
         supervisor = Supervisor(settings, count, log)
+        try:
+            probes = await _probes(supervisor, settings.health)
+        except AddressUnusable as error:
+            return explain(error)
         ending = end_by_signals(log, "draining", supervisor.signal)
         drain = asyncio.create_task(_drain(supervisor, ending))
         await supervisor.run(
@@ -159,12 +185,27 @@ async def supervise(settings: ServeSettings, count: int, announce: Callable[[Lis
                     grpc_address=address_text(settings.host, grpc_port),
                     http_url=None
                     if http_port is None
-                    else f"http://{address_text(http_host, http_port)}",
+                    else f"{scheme}://{address_text(http_host, http_port)}",
+                    health_url=None if probes is None else f"http://{probes.address}",
+                    has_tls=security.tls is not None,
                 )
             )
         )
         drain.cancel()
+        if probes is not None:
+            await probes.stop()
     return supervisor.code
+
+
+async def _probes(supervisor: Supervisor, address: tuple[str, int] | None) -> Probes | None:
+    """The listener for probes, if there shall be one, listening."""
+    if address is None:
+        return None
+    from .observing.probes import probes_of_all
+
+    probes = probes_of_all(supervisor.roster, *address, is_draining=lambda: supervisor.is_ending)
+    await probes.start()
+    return probes
 
 
 async def _drain(supervisor: Supervisor, ending: asyncio.Event) -> None:

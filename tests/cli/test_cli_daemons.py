@@ -216,8 +216,8 @@ def is_alive(pid: int) -> bool:
     """Whether the process runs: not if it only waits to be buried."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # It may also end while it is read.
 
 
 def test_several_processes_share_one_port_and_one_root(launch: Launch, tmp_path: Path) -> None:

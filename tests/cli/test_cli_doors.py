@@ -36,13 +36,16 @@ COMMANDS = list(commands(program))
 def test_the_commands_are_all_there() -> None:
     assert {path[0] for path in COMMANDS} == {
         *("serve", "mover", "reaper", "send", "receive", "delete", "release", "queues", "peek", "top"),
-        *("bench", "fsck", "export", "import", "stages", "reservations"),
+        *("bench", "fsck", "export", "import", "stages", "reservations", "redrive", "redrives"),
+        *("tokens", "try", "health"),
     }
     assert {path[1] for path in COMMANDS if path[0] == "queues"} == {
-        *("create", "list", "show", "set", "delete", "purge")
+        *("create", "list", "show", "set", "apply", "delete", "purge")
     }
     assert {path[1] for path in COMMANDS if path[0] == "stages"} == {"list", "publish", "abort"}
     assert {path[1] for path in COMMANDS if path[0] == "reservations"} == {"list", "show", "release"}
+    assert {path[1] for path in COMMANDS if path[0] == "redrives"} == {"list", "cancel"}
+    assert {path[1] for path in COMMANDS if path[0] == "tokens"} == {"new"}
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

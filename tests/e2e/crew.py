@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -19,12 +20,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from random import randrange
 from typing import IO, Final
 
 HERE: Final = Path(__file__).parent
 SILENCE: Final = 120.0
 """Seconds without a word from anybody, after which a run is stuck: only a defect takes so long."""
 STARTS: Final = 10
+_PORTS: Final = 100
+"""So many are tried, of which nearly all are free."""
+_LOWEST_PORT: Final = 10_000
 _LAST_WORDS: Final = 40
 
 
@@ -176,8 +181,8 @@ class Served:
         self._options = options
         self.member: Member
         self._crew = crew
-        self.port = 0
-        self.http_port = 0
+        self.port = _port_of_its_own()
+        self.http_port = _port_of_its_own()
         self.restart()
 
     @property
@@ -215,8 +220,7 @@ class Served:
 
     def restart(self) -> None:
         """Start it again; return once it serves."""
-        # A client that knocks at the free port in vain may for a moment be connected to itself,
-        # through that very port.
+        # What was killed may for a moment still have its ports.
         for _ in range(STARTS):
             self.begin_restart()
             member = self.member
@@ -236,3 +240,15 @@ class Served:
             code = member.process.wait(SILENCE)
             assert code == os.EX_UNAVAILABLE, f"{code}: " + "\n".join(member.last_words)
         raise AssertionError(f"{self.address} is not to be had")
+
+
+def _port_of_its_own() -> int:
+    """A port of this machine that nobody is given by chance while the server is dead, neither another
+    server nor a client that knocks: one below those that the kernel hands out (ip(7))."""
+    handed_out = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    for _ in range(_PORTS):
+        port = randrange(_LOWEST_PORT, int(handed_out[0]))
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError(f"none of {_PORTS} ports is free")

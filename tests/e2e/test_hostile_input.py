@@ -35,14 +35,22 @@ def client(served: Served) -> Iterator[spoolrack.Client]:
         yield client
 
 
+LOOKS: Final = 100
+
+
 def serves(client: spoolrack.Client) -> bool:
     """Whether a message sent now is received, is the only one, and can be deleted."""
     queue = client.queue("jobs")
     sent = queue.send(b"still there?", attributes={"a": "b"})
     (message,) = queue.receive(10)
     message.delete()
-    counts = client.get_queue("jobs").counts
-    return (message.id, counts.ready, counts.leased) == (sent, 0, 0)
+    for _ in range(LOOKS):
+        counts = client.get_queue("jobs").counts
+        if counts.ready + counts.leased == 0:
+            return message.id == sent
+        # What only has the name of a message counts as one until somebody wants to read it.
+        assert queue.receive(10) == []
+    return False
 
 
 # The socket.
@@ -93,7 +101,7 @@ def test_the_http_port_serves_no_files_and_survives_noise(
     client: spoolrack.Client, served: Served, reset: bool
 ) -> None:
     for path in (b"/../FORMAT", b"/FORMAT", b"/-/../../FORMAT", b"/%2e%2e/FORMAT", b"//", b"\0", b"*"):
-        words = b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        words = b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         assert b"spoolrack 1\n" not in raw.speak(served.http_port, words, reset=reset)
     for words in WORDS.values():
         raw.speak(served.http_port, words, reset=reset)

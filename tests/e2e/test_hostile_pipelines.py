@@ -62,6 +62,9 @@ GOOD: Final[Mapping[str, Sequence[Any]]] = {
     "delay": (Duration(),),
     "deduplication_id": ("",),
     "page_token": ("", "s"),
+    **dict.fromkeys(("destination", "source_queue"), ("", "", "other")),
+    "ids": ("01890a5d-ac96-774b-bcce-b302099a8057", "01890A5D-AC96-774B-BCCE-B302099A8058"),
+    "max_messages_per_second": (0, 1, 1_000),
     "messages": (pb.OutgoingMessage(body=b"x"),),
 }
 NANOS: Final = (0, 0, 0, 1, -1, 999_999_999, 1_000_000_000, -(2**31))

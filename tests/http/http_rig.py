@@ -167,7 +167,7 @@ class Raw:
 
     async def say(self, *lines: str, body: bytes = b"") -> None:
         """Send the lines of a head, if there are any, and `body`."""
-        head = "\r\n".join([*lines, "Host: x", "", ""]) if lines else ""
+        head = "\r\n".join([*lines, "Host: localhost", "", ""]) if lines else ""
         self.writer.write(head.encode() + body)
         await self.writer.drain()
 

@@ -138,6 +138,8 @@ async def test_a_header_that_is_no_text_is_refused(http: Http, server: Server) -
     await http.create()
     for header in (b"X-Attribute-A: \xff", b"Content-Type: \xff", b"X-Message-Delay: \xff"):
         async with raw_to(server) as raw:
-            await raw.say(body=b"POST /q/messages HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n\r\n")
+            await raw.say(
+                body=b"POST /q/messages HTTP/1.1\r\nHost: localhost\r\n" + header + b"\r\n\r\n"
+            )
             assert (await raw.answer())[0] == 400
     assert (await http.counts())["ready"] == 0

@@ -5,56 +5,25 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-from http_rig import DESCRIPTION, STUCK
+from conversation import conversation, run
+from http_rig import DESCRIPTION
 from spoolrack_server.gateway import bodies, errors
 from spoolrack_server.server import Server
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 HTTP = (DOCS / "http.md").read_text()
-BLOCKS = re.findall(r"```\n(\$ .*?)```", HTTP, re.DOTALL)
-MARK = "=== next ==="
-
-
-def told() -> list[tuple[str, list[str]]]:
-    """Each command, and the lines that the page shows of its output."""
-    lines = "".join(BLOCKS).splitlines()
-    starts = [n for n, line in enumerate(lines) if line.startswith("$ ")]
-    return [
-        (lines[start][2:], lines[start + 1 : end])
-        for start, end in zip(starts, [*starts[1:], None], strict=True)
-    ]
-
-
-def matches(shown: str, line: str) -> bool:
-    return re.fullmatch(re.escape(shown).replace("…", ".*"), line) is not None
 
 
 async def test_every_line_of_the_page_does_what_it_says(tmp_path: Path) -> None:
     if shutil.which("curl") is None:
         pytest.skip("needs curl: make system-tools installs it")
-    conversation = told()
     # With a clock that goes: a message of the page is delayed for half a second.
     async with Server(tmp_path / "root") as server:
-        script = f"\necho; echo '{MARK}'\n".join(command for command, _ in conversation)
-        script = script.replace("http://localhost:8080", str(server.http_url))
-        done = await asyncio.to_thread(
-            subprocess.run,
-            ["bash", "-c", script],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=STUCK,
-            check=True,
-        )
-    outputs = done.stdout.split(MARK)
-    for (command, shown), output in zip(conversation, outputs, strict=True):
-        lines = [line.rstrip("\r") for line in output.splitlines()]
-        for wanted in shown:
-            assert any(matches(wanted, line) for line in lines), f"$ {command}\n{wanted}\n{output}"
+        names = {"http://localhost:8080": str(server.http_url)}
+        await asyncio.to_thread(run, conversation(HTTP), tmp_path, names)
 
 
 def test_the_page_lists_every_route() -> None:

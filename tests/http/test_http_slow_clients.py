@@ -232,7 +232,7 @@ async def test_pipelined_requests_are_answered_in_order(http: Http, server: Serv
 
 
 async def say_all(raw: Raw, lines: list[str]) -> None:
-    heads = "".join(f"{line} HTTP/1.1\r\nHost: x\r\n\r\n" for line in lines)
+    heads = "".join(f"{line} HTTP/1.1\r\nHost: localhost\r\n\r\n" for line in lines)
     await raw.say(body=heads.encode())
 
 

@@ -110,6 +110,12 @@ class Client:
                 return
         raise AssertionError(f"never {count} leased: {await self.counts(queue)}")
 
+    async def until_ready(self, count: int, queue: str = "q") -> None:
+        for _ in range(MANY_LOOKS):
+            if (await self.counts(queue)).ready == count:
+                return
+        raise AssertionError(f"never {count} ready: {await self.counts(queue)}")
+
     def stream(self, max_in_flight: int = 0, queue: str = "q", **more: Any) -> Any:
         return self.stub.StreamReceive(
             rpc.StreamReceiveRequest(queue=queue, max_in_flight=max_in_flight, **more)
@@ -129,8 +135,10 @@ async def next_messages(stream: Any, count: int) -> list[pb.Message]:
 
 
 @asynccontextmanager
-async def connected(server: Server) -> AsyncIterator[Client]:
-    async with grpc.aio.insecure_channel(server.grpc_address, options=UNLIMITED) as channel:
+async def connected(server: Server, *options: tuple[str, int]) -> AsyncIterator[Client]:
+    async with grpc.aio.insecure_channel(
+        server.grpc_address, options=[*UNLIMITED, *options]
+    ) as channel:
         yield Client(channel)
 
 

@@ -13,9 +13,10 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from server_rig import Client, connected, refused
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.limits import LARGEST_CALL
 from spoolrack_server.logs import make_log
 from spoolrack_server.rpc import SERVICE, Calls, Context
-from spoolrack_server.server import LARGEST_CALL, Server
+from spoolrack_server.server import Server
 
 MIB = 1024 * 1024
 UNARY = [method.name for method in SERVICE.methods if not method.client_streaming]

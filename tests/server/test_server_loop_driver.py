@@ -1,4 +1,4 @@
-"""The store's commits run in the event loop's thread, which waits for no sync and for nothing long."""
+"""The store's commits run in the event loop's thread, which waits for nothing long."""
 
 from __future__ import annotations
 
@@ -93,6 +93,27 @@ async def test_a_short_commit_is_done_by_the_loop_and_synced_by_another_thread(t
         assert threading.get_ident() not in disk.syncing
 
 
+async def test_a_lone_send_is_synced_by_the_loop_whose_file_was_synced_last(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (store, disk):
+        await answer(store.submit(sending(b"one")))
+        assert disk.syncing == {threading.get_ident()}
+
+
+async def test_what_has_changed_after_a_file_was_synced_is_synced_by_another_thread(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as (store, disk):
+        await answer(store.submit(sending(b"one")))
+        disk.syncing.clear()
+        # Both in one commit: the lease comes after the file.
+        sent, received = store.submit(sending(b"two")), store.submit(Receive(queue="q"))
+        await answer(sent)
+        (message,) = await answer(received)
+        assert message.body == b"one"
+        assert disk.syncing
+        assert threading.get_ident() not in disk.syncing
+
+
 async def test_what_may_take_long_is_done_by_another_thread(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, disk):
         await answer(store.submit(sending(b"one")))
@@ -104,8 +125,8 @@ async def test_what_may_take_long_is_done_by_another_thread(tmp_path: Path) -> N
 
 async def test_the_loop_goes_on_during_a_sync_and_what_gathers_shares_the_next(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, disk):
-        reached, go_on = disk.hold("sync_folder")
-        first = store.submit(sending(b"first"))
+        reached, go_on = disk.hold("sync_all")
+        first = store.submit(sending(b"first", b"second"))
         await asyncio.to_thread(reached.wait)
         disk.forget()
         more = [store.submit(sending(b"more")) for _ in range(20)]

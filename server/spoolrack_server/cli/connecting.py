@@ -6,9 +6,10 @@ The queues are a server's, or those of a folder, in which this process then does
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from os.path import abspath
 from typing import Any, Final
@@ -17,11 +18,14 @@ from urllib.parse import quote
 import click
 from click.core import ParameterSource
 from spoolrack import Client, QueueInfo, RetryPolicy, connect
+from spoolrack.credentials import CredentialOptions
 
 from .plain import option
 from .units import Folder, Span
 
+TOKEN: Final = "SPOOLRACK_TOKEN"
 _FEW: Final = RetryPolicy(attempts=4)
+_A_FILE: Final = click.Path(exists=True, dir_okay=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +36,15 @@ class Reach:
     timeout: float
     root: str | None = None
     """The folder, if there is no server."""
+    credentials: CredentialOptions = field(default_factory=CredentialOptions, repr=False)
 
     def quick(self) -> Client:
         """For somebody who waits at a terminal: says within moments that no server is there."""
-        return connect(self.url, timeout=self.timeout, retry=_FEW)
+        return connect(self.url, timeout=self.timeout, retry=_FEW, **self.credentials)
 
-    def patient(self) -> Client:
+    def patient(self, retry: RetryPolicy | None = None) -> Client:
         """For long work: goes on after a restart of the server, if that takes less than the timeout."""
-        return connect(self.url, timeout=self.timeout)
+        return connect(self.url, timeout=self.timeout, retry=retry, **self.credentials)
 
     def look_at(self, queue: str) -> QueueInfo:
         """The queue, before long work on it begins."""
@@ -55,7 +60,35 @@ def reaches_queues(command: Callable[..., Any]) -> Callable[..., Any]:
         envvar="SPOOLRACK_URL",
         default="127.0.0.1:50051",
         show_default=True,
-        help="The server: HOST:PORT or grpc://HOST:PORT.",
+        help="The server: HOST:PORT or grpc://HOST:PORT, with TLS grpcs://HOST:PORT.",
+    )
+    @option(
+        "--token-file",
+        metavar="FILE",
+        type=_A_FILE,
+        envvar="SPOOLRACK_TOKEN_FILE",
+        help="The token, for a server that asks for one; or put it into SPOOLRACK_TOKEN.",
+    )
+    @option(
+        "--ca",
+        metavar="FILE",
+        type=_A_FILE,
+        envvar="SPOOLRACK_CA",
+        help="With grpcs://: who may have signed the server's certificate.",
+    )
+    @option(
+        "--certificate",
+        metavar="FILE",
+        type=_A_FILE,
+        envvar="SPOOLRACK_CERTIFICATE",
+        help="With grpcs://: this client's own certificate, for a server that asks for one.",
+    )
+    @option("--key", metavar="FILE", type=_A_FILE, envvar="SPOOLRACK_KEY", help="Its key.")
+    @option(
+        "--insecure",
+        envvar="SPOOLRACK_INSECURE",
+        is_flag=True,
+        help="Send the token to other machines without TLS, too.",
     )
     @option(
         "--root",
@@ -85,6 +118,11 @@ def reaches_queues(command: Callable[..., Any]) -> Callable[..., Any]:
         root: str | None,
         group_access: bool,
         timeout: float,
+        token_file: str | None,
+        ca: str | None,
+        certificate: str | None,
+        key: str | None,
+        insecure: bool,
         **options: Any,
     ) -> Any:
         with ExitStack() as stack:
@@ -97,9 +135,22 @@ def reaches_queues(command: Callable[..., Any]) -> Callable[..., Any]:
                 logging.getLogger("spoolrack_store.files.mounts").setLevel(logging.ERROR)
                 # All clients of the command share the store, which is opened with the first call.
                 stack.enter_context(connect(url))
-            return command(Reach(url, timeout, root), *arguments, **options)
+            credentials = CredentialOptions(ca=ca, certificate=certificate, key=key, insecure=insecure)
+            if root is None:
+                credentials["token"] = _token(token_file)
+            else:
+                credentials = CredentialOptions()
+            return command(Reach(url, timeout, root, credentials), *arguments, **options)
 
     return with_reach
+
+
+def _token(path: str | None) -> str | None:
+    """From a file, or the environment: a command line is everybody's to read."""
+    if path is None:
+        return os.environ.get(TOKEN) or None
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.readline(2_048).strip()
 
 
 def _is_meant() -> bool:

@@ -24,6 +24,7 @@ UNAVAILABLE: Final = os.EX_UNAVAILABLE
 OUR_MISTAKE: Final = os.EX_SOFTWARE
 INPUT_OUTPUT: Final = os.EX_IOERR
 TRY_AGAIN: Final = os.EX_TEMPFAIL
+NO_PERMISSION: Final = os.EX_NOPERM
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 TERMINATED: Final = 143
@@ -34,12 +35,17 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     errors.MessageDamaged: BAD_CONTENT,
     errors.InvalidRequest: USAGE,
     errors.InvalidUrl: USAGE,
+    errors.InvalidCredentials: USAGE,
+    errors.Unauthenticated: NO_PERMISSION,
+    errors.PermissionDenied: NO_PERMISSION,
     errors.QueueNotFound: NOTHING,
     errors.MessageNotFound: NOTHING,
     errors.StageNotFound: NOTHING,
     errors.ReservationNotFound: NOTHING,
     errors.ReservationLost: NOTHING,
     errors.ReservationCommitted: NOTHING,
+    errors.RedriveNotFound: NOTHING,
+    errors.RedriveRunning: TRY_AGAIN,
     errors.QueueExists: NOTHING,
     errors.StaleReceipt: NOTHING,
     errors.Unreachable: UNAVAILABLE,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import BinaryIO, Final
 
 import click
-from spoolrack import RetryPolicy, connect
+from spoolrack import RetryPolicy
 
 from .connecting import Reach, reaches_queues
 from .exits import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, USAGE, code_of, line_of
@@ -91,9 +91,9 @@ def command(
         default = found.name.partition(":")[2] if source == "-" else os.path.abspath(source)
         with (
             Journal(state or default + STATE_ENDING, found.name, numbered=kind == ARCHIVE) as journal,
-            connect(reach.url, timeout=reach.timeout) as client,
+            reach.patient() as client,
             # It must be known what became of a send before it is made again.
-            connect(reach.url, timeout=reach.timeout, retry=RetryPolicy(attempts=1)) as sender,
+            reach.patient(RetryPolicy(attempts=1)) as sender,
             progress_bar("Importing", found.length, quiet) as advance,
         ):
             importer = Importer(

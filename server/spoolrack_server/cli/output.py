@@ -16,7 +16,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Final
 
-from spoolrack import MessageFacts, QueueInfo, Reservation, StageInfo
+from spoolrack import MessageFacts, QueueInfo, Redrive, Reservation, StageInfo
 
 PROGRAM: Final = "spoolrack"
 
@@ -68,6 +68,16 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
     fields["lease_end"] = _moment(message.lease_end)
     if message.receipt:
         fields["receipt"] = message.receipt
+    if message.deaths:
+        fields["deaths"] = [
+            {
+                **asdict(death),
+                "first_receive_time": _moment(death.first_receive_time),
+                "death_time": _moment(death.death_time),
+                "redrive_time": _moment(death.redrive_time),
+            }
+            for death in message.deaths
+        ]
     return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
 
 
@@ -109,6 +119,14 @@ def reservation_json(reservation: Reservation) -> str:
     """A reservation as a JSON object."""
     fields = {**asdict(reservation), "expires": _moment(reservation.expire_time)}
     del fields["expire_time"]
+    return json.dumps(fields)
+
+
+def redrive_json(redrive: Redrive) -> str:
+    """A redrive as a JSON object."""
+    fields = asdict(redrive)
+    fields["started"], fields["ended"] = _moment(redrive.start_time), _moment(redrive.end_time)
+    del fields["start_time"], fields["end_time"]
     return json.dumps(fields)
 
 

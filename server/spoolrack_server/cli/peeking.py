@@ -79,6 +79,7 @@ def print_table(messages: Sequence[MessageFacts]) -> int:
     """The messages in columns; answers the exit code."""
     if not messages:
         return NOTHING
+    has_dead = any(message.deaths for message in messages)
     now = datetime.now(UTC)
     rows = [
         (
@@ -87,13 +88,24 @@ def print_table(messages: Sequence[MessageFacts]) -> int:
             span_text(_since(message.send_time, now)),
             str(message.receive_count),
             str(message.size),
+            *(_death(message, now) if has_dead else ()),
             _shortened(message.body),
         )
         for message in messages
     ]
-    headers = ("ID", "STATE", "AGE", "RECEIVES", "BYTES", "BODY")
+    dead = ("CAME FROM", "BECAUSE OF", "DEAD FOR") if has_dead else ()
+    headers = ("ID", "STATE", "AGE", "RECEIVES", "BYTES", *dead, "BODY")
     click.echo(columns(headers, rows, right=frozenset({3, 4})))
     return OK
+
+
+def _death(message: MessageFacts, now: datetime) -> tuple[str, str, str]:
+    """What it died of; the last time, if it did so more often."""
+    if not message.deaths:
+        return "", "", ""
+    last = message.deaths[-1]
+    because = f"{last.reason} ({last.receive_count})"
+    return last.source_queue, because, span_text(_since(last.death_time, now))
 
 
 def _since(moment: datetime, now: datetime) -> float:

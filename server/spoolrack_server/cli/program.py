@@ -34,11 +34,16 @@ _COMMANDS: Final = {
     "peek": "peeking",
     "stages": "stages",
     "reservations": "reservations",
+    "redrive": "redriving",
+    "redrives": "redrives",
     "top": "top",
     "bench": "benching",
+    "try": "trying",
+    "health": "asking",
     "export": "exporting",
     "import": "importing",
     "fsck": "checking",
+    "tokens": "tokens",
 }
 """Where each command is. Loaded when it is asked for: a check of folders needs no gRPC."""
 

@@ -1,4 +1,4 @@
-"""A progress bar for messages, if somebody can see it."""
+"""Progress bars for messages, if somebody can see them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
+    MofNCompleteColumn,
     Progress,
     TaskProgressColumn,
     TextColumn,
@@ -17,6 +18,8 @@ from rich.progress import (
 
 Advance = Callable[[int, int], None]
 """Told of messages and bytes that are done."""
+Show = Callable[[int, int], None]
+"""Told of how many messages are done, and of how many there are."""
 
 
 @contextmanager
@@ -44,3 +47,23 @@ def progress_bar(title: str, length: int | None, quiet: bool) -> Iterator[Advanc
             progress.update(task, advance=size, messages=done)
 
         yield advance
+
+
+@contextmanager
+def counting_bar(title: str, quiet: bool) -> Iterator[Show]:
+    """A bar on standard error for messages that somebody else counts."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda done, total: None
+        return
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    with progress:
+        task = progress.add_task(title, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)

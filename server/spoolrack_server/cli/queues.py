@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 from spoolrack import QueueInfo, QueueSettings
 
+from . import applying
 from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK
 from .output import columns, queue_json, tell
@@ -23,6 +24,9 @@ _NEVER: Final = "no"
 @click.group()
 def command() -> None:
     """Create, list, show, set, delete and purge queues."""
+
+
+command.add_command(applying.command, "apply")
 
 
 def _has_settings(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -25,6 +25,16 @@ COMPATIBLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "mq": {"data": "/tmp/mq", "http": ("0.0.0.0", 8080), "workers": 8, "peers": 0},
 }
 """The defaults of others."""
+SECURITY: Final = (
+    "tls_certificate",
+    "tls_key",
+    "tls_client_ca",
+    "tokens",
+    "permissions",
+    "insecure",
+    "connections",
+)
+"""Options that go to the server as they are."""
 
 
 class _AddressOrOff(Address):
@@ -99,7 +109,8 @@ class _AddressOrOff(Address):
     "--compat",
     type=click.Choice(sorted(COMPATIBLE)),
     default=None,
-    help="Take the defaults of softlayer/mq: --root /tmp/mq --http 0.0.0.0:8080 --workers 8 --peers 0.",
+    help="Take the defaults of softlayer/mq: --root /tmp/mq --http 0.0.0.0:8080 --workers 8 --peers 0. "
+    "Say --insecure with it, or give a certificate.",
 )
 @option(
     "--group-access",
@@ -108,11 +119,77 @@ class _AddressOrOff(Address):
     help="A root that is made is one for all processes of its group.",
 )
 @option(
+    "--tls-certificate",
+    type=click.Path(exists=True, dir_okay=False),
+    envvar="SPOOLRACK_TLS_CERTIFICATE",
+    help="The server's certificate, in PEM, with those between it and its CA: both ports speak TLS.",
+)
+@option(
+    "--tls-key",
+    type=click.Path(exists=True, dir_okay=False),
+    envvar="SPOOLRACK_TLS_KEY",
+    help="Its key, in PEM, without a password.",
+)
+@option(
+    "--tls-client-ca",
+    type=click.Path(exists=True, dir_okay=False),
+    envvar="SPOOLRACK_TLS_CLIENT_CA",
+    help="Clients must show a certificate that one of the CAs in this file has signed.",
+)
+@option(
+    "--tokens",
+    type=click.Path(exists=True, dir_okay=False),
+    envvar="SPOOLRACK_TOKENS",
+    help="Clients must send a token; `spoolrack tokens new NAME` makes one and its line for this file.",
+)
+@option(
+    "--permissions",
+    type=click.Path(exists=True, dir_okay=False),
+    envvar="SPOOLRACK_PERMISSIONS",
+    help="Who of them may do what to which queues; without it, all of them everything.",
+)
+@option(
+    "--insecure",
+    envvar="SPOOLRACK_INSECURE",
+    is_flag=True,
+    help="Serve other machines without TLS, too.",
+)
+@option(
+    "--connections",
+    type=click.IntRange(min=1, max=1_000_000),
+    envvar="SPOOLRACK_CONNECTIONS",
+    default=1_000,
+    show_default=True,
+    help="So many at each port of each process; one more is closed.",
+)
+@option(
     "--grace",
     type=Span(),
     default="10s",
     show_default=True,
     help="How long calls may take to end when the server stops.",
+)
+@option(
+    "--health",
+    type=_AddressOrOff(),
+    envvar="SPOOLRACK_HEALTH",
+    default=OFF,
+    show_default=True,
+    help="Where to answer probes, and nothing else, in plain text.",
+)
+@option(
+    "--traces",
+    metavar="URL",
+    default=None,
+    show_default="none",
+    help='Give spans of what is asked to this OTLP endpoint; needs "spoolrack[otel]".',
+)
+@option(
+    "--metrics-queues",
+    type=click.IntRange(min=0, max=1_000_000),
+    default=1_000,
+    show_default=True,
+    help="So many queues have metrics of their own; the rest shares those of the queue *.",
 )
 @option(
     "--log-format",
@@ -149,6 +226,10 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
         mover=not chosen["no_mover"],
         reaper=not chosen["no_reaper"],
         group_access=chosen["group_access"],
+        health=chosen["health"],
+        traces=chosen["traces"],
+        most_queues=chosen["metrics_queues"],
+        **{name: chosen[name] for name in SECURITY},
     )
     if processes > 1:
         return asyncio.run(supervise(settings, processes, _announce))
@@ -161,7 +242,11 @@ def _announce(server: Listening) -> None:
     if server.http_url is not None:
         lines.append(f"  HTTP  {server.http_url}/-/health")
     program = _program()
+    if server.health_url is not None:
+        lines.append(f"  Probes  {server.health_url}/-/health/ready")
     at = "" if address == USUAL_GRPC else f" --url {address}"
+    if server.has_tls:
+        at = f" --url grpcs://{address} --ca FILE"
     lines += [
         "Next, in another terminal:",
         f"  {program} send{at} --create hello 'Hello, world' && {program} receive{at} hello --delete",

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from spoolrack_store.model.operations import OpenMessage, Request
 from spoolrack_store.store import Store
 
+from ..access.guard import Guard
 from ..answers import answer
 from ..leases import Leases
 from ..logs import Log
@@ -29,9 +30,15 @@ class Asking:
     """Lives in one event loop."""
 
     def __init__(
-        self, store: Store, log: Log, patience: Patience, workers: Workers | None = None
+        self,
+        store: Store,
+        log: Log,
+        patience: Patience,
+        workers: Workers | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self.store = store
+        self.guard = guard or Guard()
         self.patience = patience
         self.room = Room(patience.memory)
         self.workers = workers or Workers(None)

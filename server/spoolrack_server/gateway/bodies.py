@@ -2,12 +2,14 @@
 
 A body that comes is read with a deadline that moves on as it comes, and all that come at one time share
 one bound. A body that goes is waited for until the kernel has taken all of it, so that the caller knows
-whether it went; large ones are sent by the kernel from the file. Who is too slow is cut off.
+whether it went; large ones are sent by the kernel from the file. With TLS it goes through us, and up to
+64 KiB of it may wait for the kernel when we think that it went. Who is too slow is cut off.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -128,18 +130,41 @@ async def send(
     async with _cut_off_after(request, patience):
         await response.prepare(request)
     if request.method != "HEAD":
-        loop = asyncio.get_running_loop()
         end = first + count
+        # What is encrypted is not what is in the file.
+        send = _by_kernel if transport.get_extra_info("sslcontext") is None else _by_us
         while first < end:
             size = min(BLOCK, end - first)
             async with _cut_off_after(request, patience):
                 if transport.is_closing():
                     raise ConnectionResetError
-                if await loop.sendfile(transport, file, first, size) != size:
+                if await send(transport, response, file, first, size) != size:
                     raise ConnectionAbortedError("the file is shorter than it was")
             first += size
     async with _cut_off_after(request, patience):
         await response.write_eof()
+
+
+async def _by_kernel(
+    transport: asyncio.WriteTransport,
+    response: web.StreamResponse,
+    file: BinaryIO,
+    first: int,
+    size: int,
+) -> int:
+    return await asyncio.get_running_loop().sendfile(transport, file, first, size)
+
+
+async def _by_us(
+    transport: asyncio.WriteTransport,
+    response: web.StreamResponse,
+    file: BinaryIO,
+    first: int,
+    size: int,
+) -> int:
+    block = await asyncio.to_thread(os.pread, file.fileno(), size, first)
+    await response.write(block)
+    return len(block)
 
 
 def _flush_all(request: web.Request) -> asyncio.WriteTransport:
@@ -147,7 +172,11 @@ def _flush_all(request: web.Request) -> asyncio.WriteTransport:
     transport = request.transport
     if transport is None:
         raise asyncio.CancelledError
-    transport.set_write_buffer_limits(0)
+    if transport.get_extra_info("sslcontext") is None:
+        transport.set_write_buffer_limits(0)
+    else:
+        # asyncio's TLS takes a bound of 0 for one that is always reached, and then nothing goes on.
+        transport.set_write_buffer_limits(1, 0)
     return transport
 
 

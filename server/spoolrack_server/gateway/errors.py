@@ -12,8 +12,9 @@ from typing import ClassVar, Final
 
 from aiohttp import web
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.errors import StoreError, Unauthenticated
 
+from ..access.guard import CHALLENGE
 from ..status import INTERNAL, Failure, failure_of
 
 RETRY_AFTER: Final = Millis(10_000)
@@ -39,6 +40,17 @@ class NoSuchPage(GatewayError):
 
     def __init__(self) -> None:
         super().__init__("There is nothing here: /-/openapi.json says what there is.")
+
+
+class WrongHost(GatewayError):
+    reason = "WRONG_HOST"
+    http_code = 421
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"This server is for this machine alone, and is not {host[:100]!r}: ask for localhost or "
+            "an address, or give the server --tokens."
+        )
 
 
 class MethodNotAllowed(GatewayError):
@@ -98,7 +110,12 @@ def answer_to(error: StoreError | GatewayError) -> web.Response | None:
         retry_after = Millis(1_000) if error.http_code == UNAVAILABLE else None
         return _answer(error.http_code, error.reason, str(error), {}, error.headers, retry_after)
     failure = failure_of(error)
-    return None if failure is None else _of(failure)
+    if failure is None:
+        return None
+    response = _of(failure)
+    if isinstance(error, Unauthenticated):
+        response.headers["WWW-Authenticate"] = CHALLENGE
+    return response
 
 
 def mistake() -> web.Response:

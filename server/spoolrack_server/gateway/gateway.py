@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
@@ -18,16 +21,28 @@ from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import Draining, StoreError
 from spoolrack_store.store import Store
 
+from ..access.guard import Guard
+from ..dashboard.routes import dashboard_routes
 from ..health import Health
+from ..limits import LINE, Limits
 from ..logs import Log
+from ..observing.observer import Observer
+from ..observing.refusals import Refusals
+from ..observing.request_ids import HEADER
+from ..observing.watch import Watch
+from ..status import LONGEST_MESSAGE
 from ..workers import Workers
 from .asking import Asking
 from .bodies import Patience
+from .entrance import Entrance
 from .errors import GatewayError, MethodNotAllowed, NoSuchPage, answer_to, mistake
+from .listening import listen
 from .messages import MessageEndpoints
 from .pages import Pages
 from .queues import QueueEndpoints
-from .routes import Endpoint, pattern, routes
+from .routes import Endpoint, Route, pattern, routes
+
+REQUEST: Final = web.RequestKey("spoolrack-request-id", str)
 
 FINISHED_ANYWAY: Final = frozenset({"PUT", "POST", "DELETE"})
 """Methods whose work goes on when their client has gone: some never wait for the answer."""
@@ -47,16 +62,28 @@ class Gateway:
         log: Log,
         patience: Patience | None = None,
         workers: Workers | None = None,
+        watch: Watch | None = None,
+        observer: Observer | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self._log = log
+        self._watch = watch or Watch(refusals=Refusals(log))
+        self._entrance = Entrance(guard or Guard())
         self._patience = patience or Patience()
-        self._asking = Asking(store, log, self._patience, workers)
+        self._asking = Asking(store, log, self._patience, workers, self._entrance.guard)
         self._running: set[asyncio.Task[Any]] = set()
         self._refusing = False
         self._pages: set[Endpoint] = set()
         self._runner = web.AppRunner(
             self._application(
-                QueueEndpoints(self._asking, clock), MessageEndpoints(self._asking), Pages(health)
+                (
+                    *routes(
+                        QueueEndpoints(self._asking, clock),
+                        MessageEndpoints(self._asking),
+                        Pages(health, observer),
+                    ),
+                    *dashboard_routes(self._asking, health, clock),
+                )
             ),
             access_log=None,
             logger=_library_log(),
@@ -64,33 +91,48 @@ class Gateway:
             handler_cancellation=True,
             # What comes back must be what was sent, and a few bytes must not become a gigabyte.
             auto_decompress=False,
+            max_line_size=LINE,
+            max_field_size=LINE,
             keepalive_timeout=self._patience.idle,
             shutdown_timeout=CLEANUP,
         )
 
-    def _application(
-        self, queues: QueueEndpoints, messages: MessageEndpoints, pages: Pages
-    ) -> web.Application:
+    def _application(self, served: Sequence[Route]) -> web.Application:
         application = web.Application(middlewares=[self._edge])
-        for route in routes(queues, messages, pages):
+        application.on_response_prepare.append(_name_request)
+        for route in served:
             application.router.add_route(
                 route.method, pattern(route.path), route.endpoint, expect_handler=_expect_nothing
             )
+            self._entrance.add(route)
             if route.is_page:
                 self._pages.add(route.endpoint)
         return application
 
     # Start and stop.
 
-    async def start(self, host: str, port: int, *, shares_port: bool = False) -> int:
+    async def start(
+        self,
+        host: str,
+        port: int,
+        *,
+        shares_port: bool = False,
+        tls: ssl.SSLContext | None = None,
+        connections: int = Limits().connections,
+    ) -> int:
         """Return the port that is listened at, once requests are served.
 
         With `shares_port` other processes may listen at it, too, and the kernel deals out connections.
         """
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port, reuse_port=shares_port or None).start()
+        for listening in listen(host, port, connections, shares_port=shares_port):
+            await web.SockSite(self._runner, listening, ssl_context=tls).start()
         listened: int = self._runner.addresses[0][1]
         return listened
+
+    def look_again(self) -> None:
+        """Who may do what has changed."""
+        self._entrance.look_again()
 
     def refuse(self) -> None:
         """Let no new request do anything: it is told to try again."""
@@ -115,6 +157,19 @@ class Gateway:
         task = asyncio.current_task()
         if task is not None:
             self._keep(task)
+        request[REQUEST] = self._watch.name(request.headers.get(HEADER))
+        route = request.match_info.route.resource
+        response: web.StreamResponse = await self._watch.http(
+            request.method,
+            "" if route is None else route.canonical,
+            request.path,
+            request.headers.items(),
+            partial(self._answer_on, request, handler),
+        )
+        return response
+
+    async def _answer_on(self, request: web.Request, handler: Endpoint) -> web.StreamResponse:
+        """The response to a request that may outlive its connection."""
         if request.method not in FINISHED_ANYWAY:
             return await self._answer(request, handler)
         return await asyncio.shield(self._keep(asyncio.create_task(self._answer(request, handler))))
@@ -127,6 +182,7 @@ class Gateway:
     async def _answer(self, request: web.Request, endpoint: Endpoint) -> web.StreamResponse:
         """The response; `CancelledError` where nobody is left who could get it, as aiohttp wants it."""
         try:
+            self._entrance.admit(request)
             if self._refusing and request.match_info.handler not in self._pages:
                 raise Draining
             response = await endpoint(request)
@@ -151,12 +207,26 @@ class Gateway:
                 response = answer_to(MethodNotAllowed(error.method, error.allowed_methods))
             case web.HTTPNotFound():
                 response = answer_to(NoSuchPage())
+        if response is not None and isinstance(error, StoreError | GatewayError):
+            self._watch.refusals.tell(
+                f"{request.method} {request.path[:200]}",
+                error.reason,
+                str(error)[:LONGEST_MESSAGE],
+                is_fault=response.status >= 500,
+            )
         if response is None:
             self._log.error(
                 "a request failed by a mistake of the server", method=request.method, exc_info=error
             )
             response = mistake()
         return response
+
+
+async def _name_request(request: web.Request, response: web.StreamResponse) -> None:
+    """Say in each answer by which id its request is found in the log."""
+    id = request.get(REQUEST)
+    if id is not None:
+        response.headers[HEADER] = id
 
 
 async def _expect_nothing(request: web.Request) -> None:

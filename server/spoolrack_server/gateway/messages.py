@@ -23,8 +23,10 @@ from spoolrack_store.model.operations import (
     Send,
     Target,
 )
+from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 
 from .. import convert
+from ..observing.trace_context import context_in, lend
 from . import bodies, headers
 from .asking import Asking
 from .queues import name_of
@@ -42,6 +44,7 @@ class MessageEndpoints:
     async def send(self, request: web.Request) -> web.StreamResponse:
         queue = name_of(request)
         attributes = headers.attributes_of(request.headers)
+        lend(context_in(request.headers.items()), attributes, MAX_ATTRIBUTES_SIZE)
         delay = headers.delay(request.headers)
         deduplication_id = headers.deduplication_id(request.headers)
         limit = SMALL

@@ -19,8 +19,10 @@ from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Queue
 from spoolrack_store.model.settings import SPANS, QueueSettings
 
 from .. import convert
+from ..access.permissions import Permission
 from . import bodies, headers
 from .asking import Asking
+from .entrance import IDENTITY
 from .errors import SettingsTooLarge
 
 LARGEST_SETTINGS: Final = 64 * 1024
@@ -43,6 +45,10 @@ class QueueEndpoints:
     async def put(self, request: web.Request) -> web.StreamResponse:
         name = name_of(request)
         settings = await self._settings(request, name)
+        if settings is not None and settings.dead_letter_queue:
+            # Dead letters are sent there.
+            identity = request[IDENTITY]
+            self._asking.guard.require(identity, Permission.SEND, settings.dead_letter_queue)
         try:
             await self._asking.ask(CreateQueue(name=name, settings=settings or _DEFAULTS))
         except QueueExists:

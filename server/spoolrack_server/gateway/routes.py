@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from aiohttp import web
 
+from ..access.permissions import Permission
 from .messages import MessageEndpoints
 from .pages import Pages
 from .queues import QueueEndpoints
+
+SEND: Final = Permission.SEND
+RECEIVE: Final = Permission.RECEIVE
+MANAGE: Final = Permission.MANAGE
+MONITOR: Final = Permission.MONITOR
 
 Endpoint = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -20,26 +27,36 @@ class Route:
     path: str
     """As OpenAPI writes it."""
     endpoint: Endpoint
+    permission: Permission | None = None
+    """What one needs at the queue in the path, or at all queues where it has none; None: nothing, or
+    what the endpoint itself asks for."""
     is_page: bool = False
     """Served also while the server drains."""
+    is_open: bool = False
+    """Also to who doesn't say who he is."""
 
 
 def routes(queues: QueueEndpoints, messages: MessageEndpoints, pages: Pages) -> Sequence[Route]:
     return (
-        Route("GET", "/-/health", pages.health, is_page=True),
-        Route("HEAD", "/-/health", pages.health, is_page=True),
+        Route("GET", "/-/health", pages.health, is_page=True, is_open=True),
+        Route("HEAD", "/-/health", pages.health, is_page=True, is_open=True),
+        Route("GET", "/-/health/live", pages.live, is_page=True, is_open=True),
+        Route("HEAD", "/-/health/live", pages.live, is_page=True, is_open=True),
+        Route("GET", "/-/health/ready", pages.ready, is_page=True, is_open=True),
+        Route("HEAD", "/-/health/ready", pages.ready, is_page=True, is_open=True),
+        Route("GET", "/-/metrics", pages.metrics, MONITOR, is_page=True),
         Route("GET", "/-/openapi.json", pages.openapi, is_page=True),
         Route("HEAD", "/-/openapi.json", pages.openapi, is_page=True),
-        Route("GET", "/{queue}", queues.get),
-        Route("HEAD", "/{queue}", queues.get),
-        Route("PUT", "/{queue}", queues.put),
-        Route("DELETE", "/{queue}", queues.delete),
+        Route("GET", "/{queue}", queues.get, MONITOR),
+        Route("HEAD", "/{queue}", queues.get, MONITOR),
+        Route("PUT", "/{queue}", queues.put, MANAGE),
+        Route("DELETE", "/{queue}", queues.delete, MANAGE),
         # No HEAD: a receive that shows no message would hide one.
-        Route("GET", "/{queue}/messages", messages.receive),
-        Route("POST", "/{queue}/messages", messages.send),
-        Route("GET", "/{queue}/messages/{id}", messages.get),
-        Route("HEAD", "/{queue}/messages/{id}", messages.get),
-        Route("DELETE", "/{queue}/messages/{id}", messages.delete),
+        Route("GET", "/{queue}/messages", messages.receive, RECEIVE),
+        Route("POST", "/{queue}/messages", messages.send, SEND),
+        Route("GET", "/{queue}/messages/{id}", messages.get, RECEIVE),
+        Route("HEAD", "/{queue}/messages/{id}", messages.get, RECEIVE),
+        Route("DELETE", "/{queue}/messages/{id}", messages.delete, RECEIVE),
     )
 
 

@@ -188,7 +188,7 @@ def _entry(line: bytes) -> dict[str, Any] | None:
 def _locked(path: str) -> int:
     """The journal's file, open and locked."""
     for _ in range(_TRIES):
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

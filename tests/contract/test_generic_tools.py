@@ -1,0 +1,30 @@
+"""Any call can be made with a generic tool: the lines of docs/languages.md are typed into a shell."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sysconfig
+from pathlib import Path
+
+from conversation import conversation, run
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.server import Server
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PAGE = (CHECKOUT / "docs" / "languages.md").read_text()
+TYPED = conversation(PAGE)
+METHODS = {method.name for method in rpc.DESCRIPTOR.services_by_name["QueueService"].methods}
+
+
+async def test_every_line_of_the_page_does_what_it_says(tmp_path: Path) -> None:
+    path = f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}"
+    async with Server(tmp_path / "root") as server:
+        names = {"127.0.0.1:50051": server.grpc_address}
+        await asyncio.to_thread(run, TYPED, tmp_path, names, os.environ | {"PATH": path})
+
+
+def test_the_page_has_a_line_for_every_rpc() -> None:
+    called = {name for command, _ in TYPED for name in re.findall(r"\bcall (\w+)|/(\w+); }", command)}
+    assert {name for pair in called for name in pair} >= METHODS

@@ -1,0 +1,227 @@
+"""Several processes are watched as one: a scrape tells of all of them, and a probe asks them all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import spoolrack
+from scraping import Scrape, scrape_at
+from spoolrack_server.observing.crew import Member, Roster
+from spoolrack_server.observing.line import Line
+
+STUCK = 60
+
+
+@dataclass
+class Running:
+    process: subprocess.Popen[str]
+    grpc: str
+    http: str
+    probes: str
+
+    def scrape(self) -> Scrape:
+        return asyncio.run(scrape_at(self.http))
+
+    def probe(self, what: str) -> tuple[int, str]:
+        async def ask() -> tuple[int, str]:
+            url = f"{self.probes}/-/health/{what}"
+            async with aiohttp.ClientSession() as http, http.get(url) as answer:
+                return answer.status, (await answer.json()).get("why", "")
+
+        return asyncio.run(ask())
+
+    def until(self, what: str, wanted: tuple[int, str]) -> None:
+        end = time.monotonic() + STUCK
+        while (found := self.probe(what)) != wanted:
+            assert time.monotonic() < end, f"{what} is {found} and never {wanted}"
+
+
+Serve = Callable[..., Running]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    started: list[subprocess.Popen[str]] = []
+
+    def serve(processes: int, *more: str) -> Running:
+        at = "127.0.0.1:0"
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "spoolrack_server", "serve"),
+                *("--data", str(tmp_path / "root"), "--processes", str(processes)),
+                *("--grpc", at, "--http", at, "--health", at, *more),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        started.append(process)
+        assert process.stdout is not None
+        found: dict[str, str] = {}
+        for line in process.stdout:
+            name, _, address = line.strip().partition("  ")
+            found[name] = address.strip().partition("/-/")[0]
+            if name == "Probes":
+                break
+        return Running(process, found["gRPC"], found["HTTP"], found["Probes"])
+
+    yield serve
+    for process in started:
+        if process.poll() is None:
+            process.terminate()
+        process.communicate(timeout=STUCK)
+
+
+def send(running: Running, count: int) -> None:
+    for _ in range(count):
+        with spoolrack.connect(f"grpc://{running.grpc}") as client:
+            client.queue("q").send(b"x")
+
+
+def test_a_scrape_tells_of_all_processes_whichever_of_them_it_comes_to(serve: Serve) -> None:
+    running = serve(3)
+    with spoolrack.connect(f"grpc://{running.grpc}") as client:
+        client.create_queue("q")
+    send(running, 12)
+
+    for _ in range(6):  # The kernel deals them out.
+        found = running.scrape()
+        answered = found.families["spoolrack_process_answers"].samples
+        assert {(each.labels["process"], each.value) for each in answered} == {
+            ("0", 1.0),
+            ("1", 1.0),
+            ("2", 1.0),
+        }
+        sent = [
+            sample.value
+            for sample in found.families["spoolrack_messages"].samples
+            if sample.labels["operation"] == "send"
+        ]
+        assert sum(sent) == 12
+        assert found.value("spoolrack_queues") == 1
+        assert found.labels("spoolrack_process_start_time_seconds", "process") == {"0", "1", "2"}
+
+
+def test_probes_are_answered_for_all_processes_until_the_last_has_ended(serve: Serve) -> None:
+    running = serve(2)
+    assert (running.probe("live"), running.probe("ready")) == ((200, ""), (200, ""))
+    assert running.probe("nothing")[0] == 404
+
+    running.process.send_signal(signal.SIGTERM)
+    running.process.communicate(timeout=STUCK)
+
+    assert running.process.returncode == 0
+    with pytest.raises(aiohttp.ClientConnectionError):
+        running.probe("live")
+
+
+def test_a_process_that_hangs_is_told_by_the_probe_for_life_and_by_a_scrape(serve: Serve) -> None:
+    running = serve(2)
+    hanging = members_of(running.process.pid)[0]
+
+    os.kill(hanging, signal.SIGSTOP)
+    status, why = running.probe("live")
+    os.kill(hanging, signal.SIGCONT)
+
+    assert status == 503
+    assert why.startswith("no answer from ")
+    running.until("live", (200, ""))
+    running.until("ready", (200, ""))
+
+
+def members_of(supervisor: int) -> list[int]:
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text()
+    return [int(pid) for pid in children.split()]
+
+
+def test_one_that_died_is_started_again_and_the_rest_is_ready(serve: Serve) -> None:
+    running = serve(2)
+    os.kill(members_of(running.process.pid)[1], signal.SIGKILL)
+
+    running.until("ready", (200, ""))
+    running.until("live", (200, ""))
+
+
+# Lines.
+
+
+class Told:
+    """Tells something of itself."""
+
+    def __init__(self, state: str = "serving") -> None:
+        self.state = state
+
+    async def own(self) -> list[Any]:
+        return [["spoolrack_serving", [], 1]]
+
+
+async def lined(
+    roster: Roster, number: int, told: Told | None
+) -> tuple[Member, list[asyncio.Task[None]]]:
+    """A member, and the tasks that serve its line."""
+    ours, theirs = socket.socketpair()
+    member = Member(number)
+    if told is not None:
+        member.join(told)
+    line = await Line.open(theirs, member.answer)
+    member.begin(line)
+    supervisors = await Line.open(ours, roster.answers_to(number))
+    roster.add(number, supervisors)
+    return member, [asyncio.create_task(each.run()) for each in (line, supervisors)]
+
+
+async def test_members_hear_of_each_other_and_not_of_themselves() -> None:
+    roster = Roster()
+    first, tasks = await lined(roster, 0, Told())
+    _, more = await lined(roster, 1, Told("failed"))
+    _, last = await lined(roster, 2, None)
+
+    assert await first.figures() == {1: [("spoolrack_serving", [], 1)], 2: []}
+    assert await roster.states() == {0: "serving", 1: "failed", 2: "starting"}
+    await end(*tasks, *more, *last)
+
+
+async def end(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_who_asks_one_that_is_gone_gets_no_answer() -> None:
+    roster = Roster()
+    first, tasks = await lined(roster, 0, Told())
+    _, others = await lined(roster, 1, Told())
+    assert await first.figures() == {1: [("spoolrack_serving", [], 1)]}
+    await end(others[0])
+    await others[1]  # Its end of the line is broken.
+
+    assert await first.figures() == {1: None}
+    assert await roster.states() == {0: "serving", 1: None}
+    await end(*tasks)
+
+
+async def test_an_answer_may_be_longer_than_a_socket_holds() -> None:
+    ours, theirs = socket.socketpair()
+
+    async def tell(what: str) -> str:
+        return what * 1_000_000
+
+    ends = [await Line.open(each, tell) for each in (ours, theirs)]
+    tasks = [asyncio.create_task(each.run()) for each in ends]
+
+    found = await asyncio.gather(*(each.ask("x", STUCK) for each in ends for _ in range(3)))
+
+    assert found == ["x" * 1_000_000] * 6
+    await end(*tasks)

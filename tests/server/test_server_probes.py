@@ -1,0 +1,137 @@
+"""Probes hear whether a process lives and is ready, from its start to its end, and no more."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from server_rig import connected
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.addresses import AddressUnusable
+from spoolrack_server.health import Health
+from spoolrack_server.observing.probes import LIVE, READY, Probes, probes_of
+from spoolrack_server.server import Server
+from spoolrack_store.model.errors import RootUnusable
+
+
+async def ask(url: str, path: str, method: str = "GET") -> tuple[int, str]:
+    """The status, and why it is bad."""
+    async with aiohttp.ClientSession(url) as http, http.request(method, path) as answer:
+        if method == "HEAD":
+            return answer.status, ""
+        return answer.status, (await answer.json()).get("why", "")
+
+
+@pytest.fixture
+def health() -> Health:
+    return Health()
+
+
+@pytest.fixture
+async def probes(health: Health) -> AsyncIterator[Probes]:
+    probes = probes_of(health, "127.0.0.1", 0)
+    await probes.start()
+    yield probes
+    await probes.stop()
+
+
+async def test_a_process_lives_as_long_as_it_answers_and_is_ready_while_it_serves(
+    health: Health, probes: Probes
+) -> None:
+    url = f"http://{probes.address}"
+    health.is_starting = True
+    assert (await ask(url, LIVE), await ask(url, READY)) == ((200, ""), (503, "starting"))
+
+    health.is_starting = False
+    assert (await ask(url, LIVE), await ask(url, READY)) == ((200, ""), (200, ""))
+
+    health.fail("the sync of /very/secret/path failed")
+    assert (await ask(url, LIVE), await ask(url, READY)) == ((200, ""), (503, "failed"))
+
+    health.finish("The server is shutting down.")
+    assert (await ask(url, LIVE), await ask(url, READY)) == ((200, ""), (503, "draining"))
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/"),
+        ("GET", "/-/metrics"),
+        ("GET", "/-/health"),
+        ("GET", "/-/health/live/"),
+        ("GET", "/q"),
+        ("POST", "/q/messages"),
+        ("POST", "/-/health/live"),
+        ("DELETE", "/q"),
+    ],
+)
+async def test_the_listener_for_probes_serves_nothing_else(
+    probes: Probes, method: str, path: str
+) -> None:
+    assert await ask(f"http://{probes.address}", path, method) == (404, "")
+
+
+async def test_a_probe_may_be_a_head(probes: Probes) -> None:
+    assert await ask(f"http://{probes.address}", READY, "HEAD") == (200, "")
+
+
+async def test_a_server_answers_probes_at_a_port_of_their_own_and_at_its_own(tmp_path: Path) -> None:
+    async with Server(tmp_path / "root", health=("127.0.0.1", 0)) as server:
+        assert server.health_url is not None
+        assert server.http_url is not None
+        for url in (server.health_url, server.http_url):
+            assert await ask(url, LIVE) == (200, "")
+            assert await ask(url, READY) == (200, "")
+
+
+async def test_a_server_that_drains_lives_and_is_not_ready_until_its_end(tmp_path: Path) -> None:
+    server = Server(tmp_path / "root", health=("127.0.0.1", 0), grace=60)
+    async with server, connected(server) as client:
+        await client.create()
+        stream = client.stub.StreamSend()
+        await stream.write(rpc.StreamSendRequest(queue="q"))
+        await stream.read()
+        async with aiohttp.ClientSession(server.http_url) as http:
+            # A body that comes slowly holds up the drain, once the server has asked for it.
+            begun, slow = asyncio.Event(), asyncio.Event()
+
+            async def body() -> AsyncIterator[bytes]:
+                begun.set()
+                yield b"x"
+                await slow.wait()
+
+            sending = asyncio.create_task(http.post("/q/messages", data=body(), expect100=True))
+            await begun.wait()
+            health = server.health_url or ""
+            stopping = asyncio.create_task(server.stop())
+            while (await ask(health, READY)) != (503, "draining"):
+                pass
+            assert await ask(health, LIVE) == (200, "")
+            assert await ask(server.http_url or "", READY) == (503, "draining")
+            slow.set()
+            await sending
+            await stopping
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await ask(health, LIVE)
+
+
+async def test_a_server_that_can_not_start_leaves_no_listener_behind(tmp_path: Path) -> None:
+    (tmp_path / "root").write_text("a file")
+    server = Server(tmp_path / "root", health=("127.0.0.1", 0))
+
+    with pytest.raises(RootUnusable):
+        await server.start()
+
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await ask(server.health_url or "", LIVE)
+
+
+async def test_a_taken_port_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        server = Server(tmp_path / "root", health=("127.0.0.1", taken.getsockname()[1]))
+        with pytest.raises(AddressUnusable):
+            await server.start()
