@@ -27,12 +27,14 @@ from .blocking import (
 )
 from .errors import SpoolrackError
 from .message import MessageFacts
+from .redrives import Redrive, RedriveState
 from .reservations import Committed, Reservation, ReservationState
 from .retry import RetryPolicy
 from .stages import Published, StagedChunk, StageInfo
 from .values import (
     BlockingMessage,
     ById,
+    Death,
     DeleteResult,
     Outgoing,
     QueueCounts,
@@ -49,6 +51,7 @@ __all__ = [
     "ById",
     "Client",
     "Committed",
+    "Death",
     "DeleteResult",
     "Message",
     "MessageFacts",
@@ -60,6 +63,8 @@ __all__ = [
     "QueueCounts",
     "QueueInfo",
     "QueueSettings",
+    "Redrive",
+    "RedriveState",
     "Reservation",
     "ReservationState",
     "RetryPolicy",

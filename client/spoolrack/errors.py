@@ -87,6 +87,20 @@ class InvalidReceipt(InvalidRequest):
     reason = "INVALID_RECEIPT"
 
 
+class Unauthenticated(SpoolrackError):
+    """The server doesn't know who asks: no token and no certificate, or none that it knows."""
+
+    reason = "UNAUTHENTICATED"
+    code = "UNAUTHENTICATED"
+
+
+class PermissionDenied(SpoolrackError):
+    """Who asks has no permission to do this to this queue, whether it is there or not."""
+
+    reason = "PERMISSION_DENIED"
+    code = "PERMISSION_DENIED"
+
+
 class QueueNotFound(SpoolrackError):
     """There is no queue of this name."""
 
@@ -116,6 +130,13 @@ class ReservationNotFound(SpoolrackError):
     code = "NOT_FOUND"
 
 
+class RedriveNotFound(SpoolrackError):
+    """There is no redrive of this id: it never was, or it ended more than 30 days ago."""
+
+    reason = "REDRIVE_NOT_FOUND"
+    code = "NOT_FOUND"
+
+
 class QueueExists(SpoolrackError):
     """A queue of this name exists with other settings."""
 
@@ -142,6 +163,13 @@ class ReservationCommitted(SpoolrackError):
     for it again has gone back in time, as with an old checkpoint."""
 
     reason = "RESERVATION_COMMITTED"
+    code = "FAILED_PRECONDITION"
+
+
+class RedriveRunning(SpoolrackError):
+    """The queue has a redrive that goes on: wait until it has ended, or cancel it."""
+
+    reason = "REDRIVE_RUNNING"
     code = "FAILED_PRECONDITION"
 
 
@@ -246,6 +274,12 @@ class Timeout(SpoolrackError, TimeoutError):  # the builtin too, so that `except
 
     reason = "TIMEOUT"
     code = "DEADLINE_EXCEEDED"
+
+
+class InvalidCredentials(SpoolrackError, ValueError):
+    """The token, or a file of certificates, can't be used as it is, or must not be used there."""
+
+    reason = "INVALID_CREDENTIALS"
 
 
 class InvalidUrl(SpoolrackError, ValueError):

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from .values import Attributes, Envelope, State, moment_of
+from .values import Attributes, Death, Envelope, State, moment_of
 
 
 class MessageFacts:
@@ -77,6 +78,14 @@ class MessageFacts:
     def state(self) -> State:
         """Where the message was in its life when this answer was given."""
         return self._envelope.state
+
+    @property
+    def deaths(self) -> Sequence[Death]:
+        """How it came to be a dead letter: its last 20 deaths, the oldest of them first.
+
+        It keeps them when it is redriven. Only a message that was got or peeked knows them.
+        """
+        return self._envelope.deaths
 
     @property
     def queue_name(self) -> str:

@@ -1,10 +1,14 @@
-"""Messages on their way out: made fit for the wire, and divided into calls. Pure."""
+"""Messages on their way out: made fit for the wire, and divided into calls.
+
+Pure, but that a message takes along the trace in which it is sent.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar, cast
 
+from . import tracing
 from .values import MAX_BATCH, MAX_BATCH_BYTES, Outgoing, body_of, seconds_of
 
 Item = TypeVar("Item")
@@ -13,7 +17,7 @@ Item = TypeVar("Item")
 def outgoing_of(message: bytes | str | Outgoing) -> Outgoing:
     """A message with a body of bytes and a delay in seconds; raises `TypeError` for other kinds."""
     if not isinstance(message, Outgoing):
-        return Outgoing(body=body_of(message))
+        return Outgoing(body=body_of(message), attributes=tracing.traced({}))
     for name, value in message.attributes.items():
         if not isinstance(name, str) or not isinstance(value, str | bytes):
             raise TypeError(
@@ -25,7 +29,7 @@ def outgoing_of(message: bytes | str | Outgoing) -> Outgoing:
         )
     return Outgoing(
         body=body_of(message.body),
-        attributes=message.attributes,
+        attributes=tracing.traced(message.attributes),
         delay=None if message.delay is None else seconds_of(message.delay),
         deduplication_id=message.deduplication_id,
     )

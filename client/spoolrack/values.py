@@ -6,7 +6,7 @@ Spans of time are seconds; where one is handed in, a `timedelta` will do as well
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -122,6 +122,23 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Death:
+    """One time that a message was put into a dead-letter queue."""
+
+    source_queue: str
+    """The queue that it was in."""
+    reason: str
+    """Why: "max_receives" is the only reason so far."""
+    receive_count: int
+    """How many leases on it had begun in that queue."""
+    first_receive_time: datetime | None
+    death_time: datetime
+    redriven_to: str = ""
+    """The queue that a redrive brought it back to afterwards. Empty: none did."""
+    redrive_time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
     """A message as a transport delivers it, before it is bound to a queue's handle."""
 
@@ -138,6 +155,8 @@ class Envelope:
     receipt: str = ""
     """Empty in messages that were got or listed."""
     state: State = State.READY
+    deaths: Sequence[Death] = ()
+    """The oldest first; only in messages that were got or listed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ def test_the_mode_of_an_empty_folder_says_for_whom_the_root_is(root: Path, url: 
     assert {stat.S_IMODE(mode) for mode in found.values()} == {0o2770, 0o660}
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o2750, 0o700])
+@pytest.mark.parametrize("mode", [0o775, 0o2750, 0o700])
 def test_a_mode_that_may_be_chance_says_nothing(root: Path, url: str, mode: int) -> None:
     root.mkdir()
     root.chmod(mode)

@@ -20,11 +20,14 @@ from spoolrack.errors import (
     StaleReceipt,
     Unreachable,
 )
+from spoolrack.redrives import Redrive
 from spoolrack.runtime import Runtime, Signal
 from spoolrack.values import (
+    Death,
     Envelope,
     QueueSettings,
     State,
+    moment_of,
 )
 
 PAGE = 100
@@ -43,6 +46,7 @@ class Held:
     due_ms: int | None = None
     token: str | None = None
     stream: MemoryDeliveries | None = None
+    deaths: list[Death] = field(default_factory=list)
 
     @property
     def state(self) -> State:
@@ -66,6 +70,7 @@ class Held:
             due_ms=self.due_ms,
             receipt=receipt,
             state=self.state,
+            deaths=() if receipt else list(self.deaths),
         )
 
 
@@ -104,6 +109,15 @@ class Reserved:
     reads: int = 0
 
 
+@dataclass
+class Redriven:
+    """A redrive, and the ids of the messages that it hasn't looked at yet."""
+
+    told: Redrive
+    left: list[str]
+    begun_ms: int
+
+
 class Memory:
     """The queues, and the clock they live by."""
 
@@ -124,6 +138,7 @@ class Memory:
         """The last one of each writer."""
         self.reserved: dict[tuple[str, int], Reserved] = {}
         self.committed: dict[str, int] = {}
+        self.redrives: dict[str, Redriven] = {}
         self._serial = 0
 
     def advance(self, millis: int) -> None:
@@ -193,6 +208,16 @@ class Memory:
         self.give_back(held)
         target = box.settings.dead_letter_queue
         if was_leased and target in self.boxes and held.receives >= box.settings.max_receives:
+            first = held.first_receive_ms
+            death = Death(
+                source_queue=name,
+                reason="max_receives",
+                receive_count=held.receives,
+                first_receive_time=None if first is None else moment_of(first),
+                death_time=moment_of(self.now_ms),
+            )
+            held.deaths.append(death)
+            held.receives, held.first_receive_ms = 0, None
             del box.messages[held.id]
             self.boxes[target].messages[held.id] = held
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from memory import PAGE, Box, Held, Memory, MemoryDeliveries
+from memory_redriving import MemoryRedriving
 from memory_reserving import MemoryReserving
 from memory_staging import MemoryStaging, refusal_of
 from spoolrack.errors import (
@@ -45,6 +46,7 @@ class MemoryTransport:
         self._memory = memory
         self._runtime = runtime
         self.staging = MemoryStaging(memory)
+        self.redriving = MemoryRedriving(memory)
         self.reserving = MemoryReserving(memory, runtime)
 
     @property

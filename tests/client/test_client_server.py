@@ -158,6 +158,7 @@ def test_what_is_no_spoolrack_server_is_named() -> None:
         ("grpc://example.org/", "grpc://example.org:50051"),
         ("[::1]:50051", "grpc://[::1]:50051"),
         ("10.0.0.1", "grpc://10.0.0.1:50051"),
+        ("grpcs://example.org", "grpcs://example.org:50051"),
     ],
 )
 def test_urls_name_servers(url: str, target: str) -> None:
@@ -168,7 +169,6 @@ def test_urls_name_servers(url: str, target: str) -> None:
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("grpcs://host:1", "no grpcs:// yet"),
         ("file://root", "names no folder"),
         ("vsqs://q", "names no folder"),
         ("http://host:1", "http:// is not known"),

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from spoolrack.credentials import NONE
 from spoolrack.spark import channel, write_partition
 
 from benchmarks.null_server import NullServer
@@ -41,7 +42,7 @@ def test_processes_that_are_forked_make_channels_of_their_own(server: NullServer
 
 def test_a_process_makes_one_channel_when_it_first_calls(server: NullServer) -> None:
     writer = pickle.loads(pickle.dumps(write_partition(server.endpoint, "jobs")))
-    key = (os.getpid(), server.endpoint)
+    key = (os.getpid(), server.endpoint, NONE)
     assert key not in channel._channels
 
     writer(["a"])

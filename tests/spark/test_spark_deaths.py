@@ -95,6 +95,19 @@ def test_the_death_of_a_python_process_loses_and_doubles_nothing(
     counted(server)
 
 
+def test_calls_that_a_server_ends_as_it_stops_are_made_again(
+    spark: SparkSession, server: NullServer, tmp_path: Path
+) -> None:
+    for method in ("Stage", "frame", "Reserve", "Publish", "CommitReservations"):
+        server.faults.append(Fault(method=method, skip=1, code=grpc.StatusCode.CANCELLED))
+
+    failures = run_to_its_end(spark, server, tmp_path)
+
+    assert not any(fault.times for fault in server.faults), "all of them have come about"
+    assert failures == 0
+    counted(server)
+
+
 @pytest.mark.parametrize(
     "method",
     [

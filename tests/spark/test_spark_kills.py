@@ -8,6 +8,7 @@ doubled. Each death takes seconds: some are for every run, the others are slow.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,6 +106,7 @@ def test_a_server_that_is_killed_in_mid_batch_loses_and_doubles_nothing(
         # In mid-batch: a task has staged, and nobody has published.
         while not (new := {one.name for one in staged.iterdir()} - known):
             assert query.isActive, "it has come to its end before it was killed so often"
+            time.sleep(0.005)
         known |= new
         served.kill()
         known |= {one.name for one in staged.iterdir()}

@@ -338,7 +338,7 @@ def test_partitions_are_written_by_hand(spark: SparkSession, server: NullServer)
         (["body"], {"mode": "direct"}, "append", "deduplication_id"),
         (["body"], {}, "overwrite", "can't be overwritten"),
         (["body"], {"queue": "a/b"}, "append", "queue's name"),
-        (["body"], {"credentials": "x"}, "append", "later version"),
+        (["body"], {"credentials": "x"}, "append", "parts NAME=VALUE"),
     ],
 )
 def test_what_can_not_be_written_is_refused_before_any_row(

@@ -11,10 +11,12 @@ from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
 from ..calling import Calling
+from ..credentials import CredentialOptions
 from ..errors import InvalidSetting, QueueNotFound
 from ..message import MessageFacts
 from ..outgoing import outgoing_of
 from ..reading import Reading
+from ..redrives import Redrive
 from ..reservations import Committed, Reservation
 from ..retry import RetryPolicy
 from ..runtime import Runtime, Tasks
@@ -32,16 +34,21 @@ from ..values import (
 )
 from .batch import Batch
 from .queue import Queue
+from .redriving import list_redrives
 
 _KNOWN: Final = {setting.name: setting.default for setting in fields(QueueSettings)}
 
 
 def connect(
-    url: str = "127.0.0.1:50051", *, timeout: Seconds = 30.0, retry: RetryPolicy | None = None
+    url: str = "127.0.0.1:50051",
+    *,
+    timeout: Seconds = 30.0,
+    retry: RetryPolicy | None = None,
+    **credentials: Unpack[CredentialOptions],
 ) -> Client:
     """A client of the server at `url`, for the event loop that runs now: see `spoolrack.connect`."""
     runtime = Tasks()
-    return Client(open_transport(url, runtime), runtime, timeout=timeout, retry=retry)
+    return Client(open_transport(url, runtime, **credentials), runtime, timeout=timeout, retry=retry)
 
 
 class Client:
@@ -260,6 +267,20 @@ class Client:
             if not page.next_token:
                 return
             token = page.next_token
+
+    async def get_redrive(self, id: str, *, timeout: Seconds | None = None) -> Redrive:
+        """A redrive, and how far it is; raises `RedriveNotFound`."""
+        redriving = self._calling.transport.redriving
+        return await self._calling.ask(lambda left: redriving.get(id, timeout=left), timeout)
+
+    def redrives(self, queue: str = "", *, timeout: Seconds | None = None) -> AsyncIterator[Redrive]:
+        """The redrives of a dead-letter queue, or all: see `spoolrack.Client.redrives`."""
+        return list_redrives(self._calling, queue, timeout)
+
+    async def cancel_redrive(self, id: str, *, timeout: Seconds | None = None) -> Redrive:
+        """End a redrive: see `spoolrack.Client.cancel_redrive`."""
+        redriving = self._calling.transport.redriving
+        return await self._calling.ask(lambda left: redriving.cancel(id, timeout=left), timeout)
 
     async def close(self) -> None:
         """End the streams and what else is under way, and close the connection. Any number of times."""

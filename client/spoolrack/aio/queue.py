@@ -8,9 +8,9 @@ from typing import Unpack, cast
 
 from ..calling import Calling
 from ..coalesce import Coalescer
-from ..errors import MessageNotFound, SpoolrackError, StaleReceipt
 from ..message import MessageFacts
 from ..outgoing import chunks_of, outgoing_of, size_of
+from ..redrives import Redrive
 from ..reservations import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
 from ..stages import BatchOptions
 from ..stream import EnvelopeStream
@@ -24,8 +24,6 @@ from ..values import (
     Seconds,
     SendResult,
     State,
-    Target,
-    VisibilityChange,
     VisibilityResult,
     optional_seconds,
     seconds_of,
@@ -33,6 +31,8 @@ from ..values import (
 from .batch import QueueBatch
 from .message import Message, MessageStream, receipt_of
 from .peeking import peek_envelopes
+from .redriving import start_redrive
+from .settling import Settling
 from .worker import Worker, WorkerCore
 
 
@@ -46,14 +46,7 @@ class Queue:
         self._sends: Coalescer[Outgoing, SendResult] = Coalescer(
             runtime, lambda items, left: transport.send(name, items, timeout=left), size_of
         )
-        self._deletes: Coalescer[Target, DeleteResult] = Coalescer(
-            runtime, lambda items, left: transport.delete(name, items, timeout=left), _no_size
-        )
-        self._changes: Coalescer[VisibilityChange, VisibilityResult] = Coalescer(
-            runtime,
-            lambda items, left: transport.change_visibility(name, items, timeout=left),
-            _no_size,
-        )
+        self._settling = Settling(calling, name)
 
     @property
     def name(self) -> str:
@@ -208,62 +201,33 @@ class Queue:
 
     async def delete(self, message: MessageFacts | str, *, timeout: Seconds | None = None) -> None:
         """Delete a message by itself or its receipt; raises `StaleReceipt` if the lease is over."""
-        await self._delete(ByReceipt(receipt_of(message)), timeout, None)
+        await self._settling.delete(ByReceipt(receipt_of(message)), timeout)
 
     async def delete_by_id(self, id: str, *, timeout: Seconds | None = None) -> None:
         """Delete a message in any state, whoever holds a lease on it; raises `MessageNotFound`.
 
         One that was deleted a moment ago may also be a success."""
-        await self._delete(ById(id), timeout, MessageNotFound)
-
-    async def _delete(
-        self, target: Target, timeout: Seconds | None, done_if: type[SpoolrackError] | None
-    ) -> None:
-        async def once(deadline: float) -> None:
-            result = await self._deletes.submit(target, deadline)
-            if result.error is not None:
-                raise result.error
-
-        await self._calling.attempt(once, timeout, done_if=done_if)
+        await self._settling.delete(ById(id), timeout)
 
     async def delete_many(
         self, messages: Iterable[MessageFacts | str | ById], *, timeout: Seconds | None = None
     ) -> list[DeleteResult]:
         """Delete messages by themselves, their receipts, or `ById(id)`; a result for each."""
-        transport = self._calling.transport
         targets = (
             message if isinstance(message, ById) else ByReceipt(receipt_of(message))
             for message in messages
         )
-        return await self._calling.in_chunks(
-            chunks_of(targets, _no_size),
-            lambda chunk, left: transport.delete(self._name, chunk, timeout=left),
-            lambda error: DeleteResult(error=error),
-            timeout,
-        )
+        return await self._settling.delete_many(targets, timeout)
 
     async def extend(
         self, message: MessageFacts | str, seconds: Seconds, *, timeout: Seconds | None = None
     ) -> datetime:
         """Let a lease end so long after now; returns the moment. Raises `StaleReceipt`."""
-        span = _extension(seconds)
-        end = await self._change(VisibilityChange(receipt_of(message), span), timeout, None)
-        return cast(datetime, end)
+        return await self._settling.extend(receipt_of(message), seconds, timeout)
 
     async def release(self, message: MessageFacts | str, *, timeout: Seconds | None = None) -> None:
         """End a lease: the message is ready again at its old place. Raises `StaleReceipt`."""
-        await self._change(VisibilityChange(receipt_of(message), 0.0), timeout, StaleReceipt)
-
-    async def _change(
-        self, change: VisibilityChange, timeout: Seconds | None, done_if: type[SpoolrackError] | None
-    ) -> datetime | None:
-        async def once(deadline: float) -> datetime | None:
-            result = await self._changes.submit(change, deadline)
-            if result.error is not None:
-                raise result.error
-            return result.lease_end
-
-        return await self._calling.attempt(once, timeout, done_if=done_if)
+        await self._settling.release(receipt_of(message), timeout)
 
     async def extend_many(
         self,
@@ -273,24 +237,32 @@ class Queue:
         timeout: Seconds | None = None,
     ) -> list[VisibilityResult]:
         """Extend many leases; a result for each."""
-        return await self._change_many(messages, _extension(seconds), timeout)
+        return await self._settling.extend_many(map(receipt_of, messages), seconds, timeout)
 
     async def release_many(
         self, messages: Iterable[MessageFacts | str], *, timeout: Seconds | None = None
     ) -> list[VisibilityResult]:
         """Release many leases; a result for each."""
-        return await self._change_many(messages, 0.0, timeout)
+        return await self._settling.release_many(map(receipt_of, messages), timeout)
 
-    async def _change_many(
-        self, messages: Iterable[MessageFacts | str], span: float, timeout: Seconds | None
-    ) -> list[VisibilityResult]:
-        transport = self._calling.transport
-        changes = (VisibilityChange(receipt_of(message), span) for message in messages)
-        return await self._calling.in_chunks(
-            chunks_of(changes, _no_size),
-            lambda chunk, left: transport.change_visibility(self._name, chunk, timeout=left),
-            lambda error: VisibilityResult(error=error),
-            timeout,
+    async def redrive(
+        self,
+        *,
+        destination: str = "",
+        ids: Iterable[str] | None = None,
+        source_queue: str = "",
+        max_messages_per_second: int = 0,
+        timeout: Seconds | None = None,
+    ) -> Redrive:
+        """Begin to move this queue's dead letters back: see `spoolrack.Queue.redrive`."""
+        return await start_redrive(
+            self._calling,
+            self._name,
+            destination=destination,
+            ids=ids,
+            source_queue=source_queue,
+            max_messages_per_second=max_messages_per_second,
+            timeout=timeout,
         )
 
     async def get(self, id: str, *, timeout: Seconds | None = None) -> Message:
@@ -386,14 +358,3 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<spoolrack.aio.Queue {self.describe()}>"
-
-
-def _extension(seconds: Seconds) -> float:
-    span = seconds_of(seconds)
-    if span <= 0:
-        raise ValueError(f"a lease can't be extended by {span:g} s: use release to end it")
-    return span
-
-
-def _no_size(_: object) -> int:
-    return 0

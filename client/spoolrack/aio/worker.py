@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from .. import tracing
 from ..errors import SpoolrackError
 from ..message import MessageFacts
 from ..runtime import Started
@@ -130,7 +131,8 @@ class WorkerCore(Generic[Bound]):
 
     async def _work_on(self, message: Bound) -> None:
         try:
-            await self._handler(message)
+            with tracing.working_on(message):
+                await self._handler(message)
         except Exception as error:  # noqa: BLE001  # whatever a handler raises is its own affair
             await settle_message(self._queue, message, error)
             self._report(message, error)

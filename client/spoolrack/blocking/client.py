@@ -10,7 +10,9 @@ from weakref import WeakSet
 
 from .. import aio
 from ..calling import Calling
+from ..credentials import CredentialOptions
 from ..message import MessageFacts
+from ..redrives import Redrive
 from ..reservations import Committed, Reservation
 from ..retry import RetryPolicy
 from ..runtime import Threads, run
@@ -23,16 +25,26 @@ from .queue import Queue
 
 
 def connect(
-    url: str = "127.0.0.1:50051", *, timeout: Seconds = 30.0, retry: RetryPolicy | None = None
+    url: str = "127.0.0.1:50051",
+    *,
+    timeout: Seconds = 30.0,
+    retry: RetryPolicy | None = None,
+    **credentials: Unpack[CredentialOptions],
 ) -> Client:
-    """A client of the server at `url`: `host:port` or `grpc://host:port`; or, without a server, of the
-    root `file:///the/root` or the vsqs folder `vsqs:///queue/folder`.
+    """A client of the server at `url`: `host:port` or `grpc://host:port`, with TLS
+    `grpcs://host:port`; or, without a server, of the root `file:///the/root` or the vsqs folder
+    `vsqs:///queue/folder`.
 
     Returns at once; the first call makes the connection, or opens the root. `timeout` bounds each call
-    with all its retries, where the call doesn't say otherwise. Raises `InvalidUrl`.
+    with all its retries, where the call doesn't say otherwise. `token`, `ca`, `certificate` and `key`
+    say who calls, and by whom the server is known: `CredentialOptions` tells of each. A token goes
+    over a connection without TLS only to this machine, or with `insecure=True`. Raises `InvalidUrl`
+    and `InvalidCredentials`.
     """
     runtime = Threads()
-    core = aio.Client(open_transport(url, runtime), runtime, timeout=timeout, retry=retry)
+    core = aio.Client(
+        open_transport(url, runtime, **credentials), runtime, timeout=timeout, retry=retry
+    )
     _left_open.add(core.calling)
     return Client(core)
 
@@ -204,6 +216,22 @@ class Client:
         """The reservations of a queue, of a stream, or all, by stream and number. `timeout` is for each
         page of them."""
         return blocking_iterator(self._core.reservations(queue, stream, timeout=timeout))
+
+    # Redrives. `Queue.redrive` begins them.
+
+    def get_redrive(self, id: str, *, timeout: Seconds | None = None) -> Redrive:
+        """A redrive, and how far it is; raises `RedriveNotFound`."""
+        return run(self._core.get_redrive(id, timeout=timeout))
+
+    def redrives(self, queue: str = "", *, timeout: Seconds | None = None) -> Iterator[Redrive]:
+        """The redrives of a dead-letter queue, or all, the oldest first: those that go on, and those
+        that ended within the last 30 days. `timeout` is for each page of them."""
+        return blocking_iterator(self._core.redrives(queue, timeout=timeout))
+
+    def cancel_redrive(self, id: str, *, timeout: Seconds | None = None) -> Redrive:
+        """End a redrive; returns what has become of it. What it has moved stays moved, and one that had
+        ended before stays as it ended. May be repeated. Raises `RedriveNotFound`."""
+        return run(self._core.cancel_redrive(id, timeout=timeout))
 
     def close(self) -> None:
         """End what is under way and close the connection. Any number of times, from any thread."""

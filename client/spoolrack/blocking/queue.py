@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Unpack
 
 from .. import aio
+from ..redrives import Redrive
 from ..reservations import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
 from ..runtime import run
 from ..stages import BatchOptions
@@ -194,6 +195,34 @@ class Queue:
     def release(self, message: Message | str, *, timeout: Seconds | None = None) -> None:
         """End a lease: the message is ready again at its old place. Raises `StaleReceipt`."""
         run(self._core.release(message, timeout=timeout))
+
+    def redrive(
+        self,
+        *,
+        destination: str = "",
+        ids: Iterable[str] | None = None,
+        source_queue: str = "",
+        max_messages_per_second: int = 0,
+        timeout: Seconds | None = None,
+    ) -> Redrive:
+        """Begin to move this queue's dead letters to the queues that they came from, or to
+        `destination`; returns once that is on stable media.
+
+        All that are in the queue now, or those with `ids` (1,000 at most), or those that came from
+        `source_queue`; no more than `max_messages_per_second` in a second, if that isn't 0. It goes
+        on by itself, also after a restart; `Client.get_redrive` says how far it is. Over `file://`,
+        whoever has the root open moves them: stay, or leave it to a server. Raises `RedriveRunning`
+        if the queue has a redrive that goes on.
+        """
+        return run(
+            self._core.redrive(
+                destination=destination,
+                ids=ids,
+                source_queue=source_queue,
+                max_messages_per_second=max_messages_per_second,
+                timeout=timeout,
+            )
+        )
 
     def get(self, id: str, *, timeout: Seconds | None = None) -> Message:
         """A message without leasing it; raises `MessageNotFound`."""

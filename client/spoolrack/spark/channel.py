@@ -18,9 +18,11 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
+from ..credentials import NONE, Credentials
 from ..errors import OutcomeUnknown, SpoolrackError, Timeout, Unreachable
 from ..retry import RetryPolicy
 from ..transports.grpc_calls import OPTIONS, error_from
+from ..transports.grpc_channels import thread_channel, with_metadata
 from ..v1.queue_service_pb2_grpc import QueueServiceStub
 
 Answer = TypeVar("Answer")
@@ -30,7 +32,7 @@ CALL_TIMEOUT: Final = 60.0
 POLICY: Final = RetryPolicy(first=0.1, most=5.0)
 
 _lock = threading.Lock()
-_channels: dict[tuple[int, str], tuple[grpc.Channel, QueueServiceStub]] = {}
+_channels: dict[tuple[int, str, Credentials], tuple[grpc.Channel, QueueServiceStub]] = {}
 # Those of a process that this one was forked off stay in the table, so that none of them is ended here.
 
 
@@ -43,13 +45,13 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def stub_of(address: str) -> QueueServiceStub:
+def stub_of(address: str, credentials: Credentials = NONE) -> QueueServiceStub:
     """The calls of a server; the channel is this process's own."""
-    key = (os.getpid(), address)
+    key = (os.getpid(), address, credentials)
     with _lock:
         if key not in _channels:
-            channel = grpc.insecure_channel(address, options=OPTIONS)
-            _channels[key] = (channel, QueueServiceStub(channel))
+            channel = thread_channel(address, credentials, OPTIONS)
+            _channels[key] = (channel, QueueServiceStub(with_metadata(channel, credentials)))
         return _channels[key][1]
 
 
@@ -98,6 +100,7 @@ class Caller:
 
     address: str
     patience: Patience
+    credentials: Credentials = NONE
 
     def __call__(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
         return repeated(lambda: self.once(method, request, timeout=timeout), self.patience)
@@ -105,17 +108,19 @@ class Caller:
     def once(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
         """One try; raises `SpoolrackError`."""
         try:
-            return getattr(stub_of(self.address), method)(request, timeout=timeout)
+            stub = stub_of(self.address, self.credentials)
+            return getattr(stub, method)(request, timeout=timeout)
         except grpc.RpcError as error:
-            raise error_from(error, self.address, timeout) from None
+            raise error_from(error, self.address, timeout, is_ours=False) from None
 
     def begin(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
         """A call under way: `finished` waits for it."""
-        return getattr(stub_of(self.address), method).future(request, timeout=timeout)
+        stub = stub_of(self.address, self.credentials)
+        return getattr(stub, method).future(request, timeout=timeout)
 
     def finished(self, under_way: Any) -> Any:
         """The answer of a call that was begun; raises `SpoolrackError`."""
         try:
             return under_way.result()
         except grpc.RpcError as error:
-            raise error_from(error, self.address, CALL_TIMEOUT) from None
+            raise error_from(error, self.address, CALL_TIMEOUT, is_ours=False) from None

@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ..errors import InvalidRequest
+from ..credentials import NONE, Credentials
 from ..transports.opening import DEFAULT_PORT
+from .credentials import InvalidOption as InvalidOption
+from .credentials import credentials_in
 
 MAX_MESSAGES: Final = 100_000
 """The contract's most for one reservation."""
@@ -37,19 +39,16 @@ _QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 _WRITER: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
-class InvalidOption(InvalidRequest, ValueError):
-    """An option of the Spark data source can't be what it is."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Which queue of which server."""
+    """Which queue of which server, and who asks. The driver pickles it for the executors."""
 
     address: str
     """`host:port`."""
     queue: str
     retry_seconds: float = 300.0
     """How long a call that may succeed later is repeated, before it fails."""
+    credentials: Credentials = NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,21 +113,26 @@ def place_of(
     endpoint: str, queue: str, *, credentials: str | None = None, retry_seconds: float = 300.0
 ) -> Place:
     """Raises `InvalidOption` for what can't be a place."""
-    if credentials:
-        raise InvalidOption("credentials are for a later version: this one has no transport for them.")
-    address = endpoint.removeprefix("grpc://")
+    scheme, separator, address = endpoint.rpartition("://")
+    is_secure = scheme == "grpcs"
     parts = _AUTHORITY.fullmatch(address)
+    if separator and scheme not in ("grpc", "grpcs"):
+        parts = None
     if parts is None or not 0 < int((parts[2] or f":{DEFAULT_PORT}")[1:]) < 65536:
         raise InvalidOption(
-            f"endpoint is {endpoint!r}: it must name a server as host:port or grpc://host:port."
+            f"endpoint is {endpoint!r}: it must name a server as host:port, grpc://host:port or grpcs://host:port."
         )
     if _QUEUE.fullmatch(queue) is None:
         raise InvalidOption(
             f"queue is {queue!r}: a queue's name has 1 to 80 letters, digits, '_', '.' and '-', and "
             "begins with a letter or a digit."
         )
+    address = f"{parts[1]}{parts[2] or f':{DEFAULT_PORT}'}"
     return Place(
-        address=f"{parts[1]}{parts[2] or f':{DEFAULT_PORT}'}", queue=queue, retry_seconds=retry_seconds
+        address=address,
+        queue=queue,
+        retry_seconds=retry_seconds,
+        credentials=credentials_in(credentials or "", address, parts[1], is_secure=is_secure),
     )
 
 

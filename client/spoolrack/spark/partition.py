@@ -66,7 +66,7 @@ def write_partition(endpoint: str, queue: str, **options: Any) -> PartitionWrite
 
     A row is bytes or text, which are its body, or has `body` and perhaps `attributes`,
     `deduplication_id` and `delay_seconds`: a Row or a mapping. With `rdd.mapPartitions` its counts
-    come back. `options`: credentials (reserved), retry_seconds. Raises `InvalidOption`.
+    come back. `options`: credentials, retry_seconds. Raises `InvalidOption`.
     """
     return PartitionWriter(place_of(endpoint, queue, **options))
 
@@ -77,7 +77,7 @@ def write_batches(endpoint: str, queue: str, **options: Any) -> BatchWriter:
 
 
 def _caller(place: Place) -> Caller:
-    return Caller(place.address, Patience(place.retry_seconds))
+    return Caller(place.address, Patience(place.retry_seconds), place.credentials)
 
 
 def _message(row: Any) -> Sized:

@@ -164,7 +164,7 @@ class StreamReading:
 
     def lag(self, offset: Offset | None) -> dict[str, Any] | None:
         """The offset, and what waits behind it: for the query's progress. None if nobody answers."""
-        once = Caller(self._caller.address, Patience(0.0))
+        once = Caller(self._caller.address, Patience(0.0), self._caller.credentials)
         try:
             counts = self._counts(once)
         except SpoolrackError:
@@ -194,7 +194,7 @@ def read_slice(place: Place, gen: str, seq: int, part: Slice, patience: Patience
         if request.begin >= part.end:
             return
         try:
-            for frame in stub_of(place.address).ReadReservation(request):
+            for frame in stub_of(place.address, place.credentials).ReadReservation(request):
                 messages = [one for one in frame.messages if one.id not in seen]
                 seen.update(one.id for one in messages)
                 failed = 0
@@ -203,7 +203,7 @@ def read_slice(place: Place, gen: str, seq: int, part: Slice, patience: Patience
                     yield messages
             return
         except grpc.RpcError as broken:
-            error = error_from(broken, place.address)
+            error = error_from(broken, place.address, is_ours=False)
         failed += 1
         pause = pause_after(error, failed, deadline - patience.monotonic(), patience.random)
         if pause is None:
@@ -213,7 +213,7 @@ def read_slice(place: Place, gen: str, seq: int, part: Slice, patience: Patience
 
 def peek(place: Place, patience: Patience) -> Iterator[Any]:
     """All messages of the queue in lists, as they are; none is leased."""
-    caller = Caller(place.address, patience)
+    caller = Caller(place.address, patience, place.credentials)
     request = rpc.ListMessagesRequest(queue=place.queue, page_size=1_000, max_body_bytes=-1)
     while True:
         page = caller("ListMessages", request)

@@ -89,7 +89,8 @@ def publish(options: WriteOptions, written: Sequence[Written | None], writer: st
 
 
 def _caller(options: WriteOptions) -> Caller:
-    return Caller(options.place.address, Patience(options.place.retry_seconds))
+    place = options.place
+    return Caller(place.address, Patience(place.retry_seconds), place.credentials)
 
 
 def _drop(options: WriteOptions, written: Sequence[Any]) -> None:

@@ -54,7 +54,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _reading(self) -> StreamReading:
         if self._opened is None:
             place = self._options.place
-            caller = Caller(place.address, Patience(place.retry_seconds))
+            caller = Caller(place.address, Patience(place.retry_seconds), place.credentials)
             self._opened = StreamReading(self._options, caller)
         return self._opened
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from ..redrives import Redrive, RedrivePage
 from ..reservations import Committed, Reservation, ReservationPage
 from ..stages import Published, StagedChunk, StagePage
 from ..values import (
@@ -113,11 +114,36 @@ class Reserving(Protocol):
         """By stream and number; no queue, or no stream, means all."""
 
 
+class Redriving(Protocol):
+    """The operations on redrives."""
+
+    async def start(
+        self,
+        queue: str,
+        *,
+        destination: str,
+        ids: Sequence[str],
+        source_queue: str,
+        max_messages_per_second: int,
+        timeout: float,
+    ) -> Redrive:
+        """Begin to move dead letters back; without `ids` all, without a rate as fast as may be."""
+
+    async def get(self, id: str, *, timeout: float) -> Redrive: ...
+
+    async def list_redrives(self, *, queue: str, token: str, limit: int, timeout: float) -> RedrivePage:
+        """The oldest first; no queue means all."""
+
+    async def cancel(self, id: str, *, timeout: float) -> Redrive:
+        """End it; answers what has become of it."""
+
+
 class Transport(Protocol):
     """The operations of a store. Safe for use from several threads, or several tasks of one loop."""
 
     staging: Staging
     reserving: Reserving
+    redriving: Redriving
 
     @property
     def target(self) -> str:

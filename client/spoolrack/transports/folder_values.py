@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model import settings as store_settings
 from spoolrack_store.model.clock import HOUR, Millis
+from spoolrack_store.model.deaths import Death as StoreDeath
 from spoolrack_store.model.errors import InvalidRequest, StoreError
 from spoolrack_store.model.settings import MIB, SPANS
 from spoolrack_store.model.transitions import State as StoreState
@@ -25,6 +26,7 @@ from ..values import (
     MAX_BATCH,
     BlockingMessage,
     ById,
+    Death,
     DeleteResult,
     Envelope,
     Outgoing,
@@ -210,6 +212,20 @@ def envelope(message: ops.Message) -> Envelope:
         due_ms=message.due,
         receipt=message.receipt or "",
         state=_STATES_BACK.get(message.state, State.READY),
+        deaths=[_death(death) for death in message.deaths] if message.deaths else (),
+    )
+
+
+def _death(death: StoreDeath) -> Death:
+    first, redriven = death.first_receive, death.redriven_at
+    return Death(
+        source_queue=death.source_queue,
+        reason=death.reason,
+        receive_count=death.receives,
+        first_receive_time=None if first is None else moment_of(first),
+        death_time=moment_of(death.died_at),
+        redriven_to=death.redriven_to,
+        redrive_time=None if redriven is None else moment_of(redriven),
     )
 
 

@@ -15,6 +15,8 @@ import grpc
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
+from .. import tracing
+from ..credentials import NONE, Credentials
 from ..errors import (
     ClientClosed,
     InvalidRequest,
@@ -26,6 +28,7 @@ from ..errors import (
 )
 from ..runtime import Runtime, Tasks
 from ..v1.queue_service_pb2_grpc import QueueServiceStub
+from .grpc_channels import task_channel, thread_channel, with_metadata
 
 Request = TypeVar("Request", contravariant=True)
 Response = TypeVar("Response", covariant=True)
@@ -75,24 +78,25 @@ class Frames(Protocol):
     def cancel(self) -> None: ...
 
 
-def open_calls(target: str, runtime: Runtime) -> Calls:
-    return TaskCalls(target) if isinstance(runtime, Tasks) else ThreadCalls(target)
+def open_calls(target: str, runtime: Runtime, credentials: Credentials = NONE) -> Calls:
+    kind = TaskCalls if isinstance(runtime, Tasks) else ThreadCalls
+    return kind(target, credentials)
 
 
 class ThreadCalls:
     """Calls that block their thread."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, credentials: Credentials = NONE) -> None:
         self._target = target
         self.is_closed = False
-        self.channel = grpc.insecure_channel(target, options=OPTIONS)
-        self.stub: QueueServiceStub = QueueServiceStub(self.channel)
+        self.channel = thread_channel(target, credentials, OPTIONS)
+        self.stub: QueueServiceStub = QueueServiceStub(with_metadata(self.channel, credentials))
 
     async def unary(
         self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float
     ) -> Answer:
         try:
-            return cast(Answer, method(request, timeout=timeout))
+            return cast(Answer, method(request, timeout=timeout, metadata=tracing.metadata()))
         except grpc.RpcError as error:
             raise error_from(error, self._target, timeout, is_ours=self.is_closed) from None
         except ValueError as error:
@@ -148,17 +152,18 @@ class ThreadFrames:
 class TaskCalls:
     """Calls that suspend their task. For the event loop in which it was made."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, credentials: Credentials = NONE) -> None:
         self._target = target
         self.is_closed = False
-        self._channel = grpc.aio.insecure_channel(target, options=OPTIONS)
-        self.stub: QueueServiceStub = QueueServiceStub(self._channel)
+        self._channel = task_channel(target, credentials, OPTIONS)
+        self.stub: QueueServiceStub = QueueServiceStub(with_metadata(self._channel, credentials))
 
     async def unary(
         self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float
     ) -> Answer:
         try:
-            return await cast(Awaitable[Answer], method(request, timeout=timeout))
+            call = method(request, timeout=timeout, metadata=tracing.metadata())
+            return await cast(Awaitable[Answer], call)
         except grpc.aio.AioRpcError as error:
             raise error_from(error, self._target, timeout, is_ours=self.is_closed) from None
         except grpc.aio.UsageError as error:

@@ -92,7 +92,9 @@ class _Status:
 class _Call:
     """One stream. For one thread at a time, but for `cancel`."""
 
-    def __init__(self, channel: Any, method: bytes) -> None:
+    def __init__(
+        self, channel: Any, method: bytes, metadata: tuple[tuple[str, str], ...] | None
+    ) -> None:
         self.status: _Status | None = None
         self.ended_before = False
         """Whether it had ended before it was asked last: then nothing of the request has left."""
@@ -100,7 +102,7 @@ class _Call:
         self._due = {"begin", "end"}
         """What gRPC still has to say. It must not be waited for when there is nothing."""
         begin = (
-            cygrpc.SendInitialMetadataOperation(None, 0),
+            cygrpc.SendInitialMetadataOperation(metadata, 0),
             cygrpc.ReceiveInitialMetadataOperation(0),
         )
         end = (cygrpc.ReceiveStatusOnClientOperation(0),)
@@ -158,8 +160,15 @@ class OwnStreams(Generic[Response]):
     """`grpc_streams.Asks`, with as many streams as requests are under way."""
 
     def __init__(
-        self, channel: Any, method: str, response: Kind[Response], target: str, runtime: Runtime
+        self,
+        channel: Any,
+        method: str,
+        response: Kind[Response],
+        target: str,
+        runtime: Runtime,
+        metadata: tuple[tuple[str, str], ...] | None = None,
     ) -> None:
+        self._metadata = metadata
         self._channel = channel._channel
         self._method = f"/{SERVICE}/{method}".encode()
         self._parse: Callable[[bytes], Response] = response.FromString
@@ -201,7 +210,7 @@ class OwnStreams(Generic[Response]):
         except IndexError:
             pass
         try:
-            return _Call(self._channel, self._method)
+            return _Call(self._channel, self._method, self._metadata)
         except ValueError as error:
             # gRPC's word for a channel that was closed meanwhile.
             raise ClientClosed() from error

@@ -16,6 +16,7 @@ from ..v1 import queue_service_pb2 as rpc
 from ..values import (
     BlockingMessage,
     ById,
+    Death,
     DeleteResult,
     Envelope,
     LeaseDurability,
@@ -152,6 +153,21 @@ def envelope(message: pb.Message) -> Envelope:
         due_ms=millis(message.due_time) if message.HasField("due_time") else None,
         receipt=message.receipt,
         state=_STATES_BACK.get(message.state, State.READY),
+        deaths=[_death(death) for death in message.deaths] if message.deaths else (),
+    )
+
+
+def _death(death: pb.Death) -> Death:
+    return Death(
+        source_queue=death.source_queue,
+        reason=death.reason,
+        receive_count=death.receive_count,
+        first_receive_time=moment_of(millis(death.first_receive_time))
+        if death.HasField("first_receive_time")
+        else None,
+        death_time=moment_of(millis(death.death_time)),
+        redriven_to=death.redriven_to,
+        redrive_time=moment_of(millis(death.redrive_time)) if death.HasField("redrive_time") else None,
     )
 
 

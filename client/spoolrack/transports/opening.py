@@ -7,8 +7,9 @@ round.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, Unpack
 
+from ..credentials import CredentialOptions, credentials_for, refuse_credentials
 from ..errors import InvalidUrl
 from ..runtime import Runtime
 from . import Transport
@@ -17,12 +18,12 @@ DEFAULT_PORT: Final = 50051
 _AUTHORITY: Final = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]@?#]+)(:(?P<port>[0-9]{1,5}))?/?"
 )
-_NOT_YET: Final = frozenset({"grpcs"})
-_KNOWN: Final = "use host:port or grpc://host:port, file:///root, or vsqs:///folder"
+_KNOWN: Final = "use host:port, grpc://host:port or grpcs://host:port, file:///root, or vsqs:///folder"
 
 
-def open_transport(url: str, runtime: Runtime) -> Transport:
-    """The transport that `url` names. Makes no connection yet; raises `InvalidUrl`."""
+def open_transport(url: str, runtime: Runtime, **credentials: Unpack[CredentialOptions]) -> Transport:
+    """The transport that `url` names. Makes no connection yet; raises `InvalidUrl`, or
+    `InvalidCredentials`."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         scheme, rest = "grpc", url
@@ -30,22 +31,21 @@ def open_transport(url: str, runtime: Runtime) -> Transport:
         from .over_vsqs import VsqsTransport
         from .vsqs_values import place_of
 
+        refuse_credentials(url, credentials)
         return VsqsTransport(place_of(url), runtime)
     if scheme == "file":
         from .folder_values import place_of as root_of
         from .over_folder import FolderTransport
 
+        refuse_credentials(url, credentials)
         return FolderTransport(root_of(url), runtime)
-    if scheme in _NOT_YET:
-        raise InvalidUrl(
-            f"{url!r} can't be opened: this version of Spoolrack has no {scheme}:// yet; "
-            "use grpc://host:port."
-        )
-    if scheme != "grpc":
+    if scheme not in ("grpc", "grpcs"):
         raise InvalidUrl(f"{url!r} can't be opened: {scheme}:// is not known; {_KNOWN}.")
     parts = _AUTHORITY.fullmatch(rest)
     if parts is None or not 0 < int(parts["port"] or DEFAULT_PORT) < 65536:
         raise InvalidUrl(f"{url!r} names no server: {_KNOWN}.")
     from .over_grpc import GrpcTransport
 
-    return GrpcTransport(f"{parts['host']}:{parts['port'] or DEFAULT_PORT}", runtime)
+    address = f"{parts['host']}:{parts['port'] or DEFAULT_PORT}"
+    checked = credentials_for(address, parts["host"], is_secure=scheme == "grpcs", **credentials)
+    return GrpcTransport(address, runtime, checked)

@@ -30,9 +30,10 @@ from ..values import (
     VisibilityChange,
     VisibilityResult,
 )
-from . import Reserving, Staging
+from . import Redriving, Reserving, Staging
 from . import folder_values as convert
 from .folder_calls import FolderCalls
+from .folder_redriving import FolderRedriving
 from .folder_reserving import FolderReserving
 from .folder_staging import FolderStaging
 from .folder_stores import Share
@@ -82,6 +83,7 @@ class FolderTransport:
         self._calls = FolderCalls(share, runtime, place.url)
         self.staging: Staging = FolderStaging(self._calls)
         self.reserving: Reserving = FolderReserving(self._calls)
+        self.redriving: Redriving = FolderRedriving(self._calls)
         # A client that was forgotten must not keep the store open for ever. At the interpreter's end
         # the system does what is needed.
         weakref.finalize(self, share.leave_soon).atexit = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from ..credentials import NONE, Credentials
 from ..outgoing import size_of
 from ..runtime import Runtime
 from ..v1 import queue_service_pb2 as rpc
@@ -26,10 +27,11 @@ from ..values import (
     VisibilityChange,
     VisibilityResult,
 )
-from . import Reserving, Staging
+from . import Redriving, Reserving, Staging
 from . import grpc_values as convert
 from .grpc_calls import Frames, ThreadCalls, open_calls
 from .grpc_own import OwnStreams, is_usable
+from .grpc_redriving import GrpcRedriving
 from .grpc_reserving import GrpcReserving
 from .grpc_staging import GrpcStaging
 from .grpc_streams import Asks, NotKnown, RequestStream
@@ -59,19 +61,24 @@ class GrpcDeliveries:
 class GrpcTransport:
     """`transports.Transport` over one channel to `host:port`."""
 
-    def __init__(self, address: str, runtime: Runtime) -> None:
+    def __init__(self, address: str, runtime: Runtime, credentials: Credentials = NONE) -> None:
         self._address = address
-        self._calls = open_calls(address, runtime)
+        self._credentials = credentials
+        self._calls = open_calls(address, runtime, credentials)
         self._stub = self._calls.stub
         self.staging: Staging = GrpcStaging(self._calls)
         self.reserving: Reserving = GrpcReserving(self._calls)
+        self.redriving: Redriving = GrpcRedriving(self._calls)
         self._sends: Asks[rpc.StreamSendResponse]
         self._deletes: Asks[rpc.StreamDeleteResponse]
         if isinstance(self._calls, ThreadCalls) and is_usable(self._calls.channel):
             channel = self._calls.channel
-            self._sends = OwnStreams(channel, "StreamSend", rpc.StreamSendResponse, address, runtime)
+            said = credentials.metadata
+            self._sends = OwnStreams(
+                channel, "StreamSend", rpc.StreamSendResponse, address, runtime, said
+            )
             self._deletes = OwnStreams(
-                channel, "StreamDelete", rpc.StreamDeleteResponse, address, runtime
+                channel, "StreamDelete", rpc.StreamDeleteResponse, address, runtime, said
             )
         else:
             self._sends = RequestStream(self._stub.StreamSend, address, runtime)
@@ -79,7 +86,7 @@ class GrpcTransport:
 
     @property
     def target(self) -> str:
-        return f"grpc://{self._address}"
+        return f"grpc{'s' if self._credentials.is_secure else ''}://{self._address}"
 
     async def create_queue(
         self, name: str, settings: Mapping[str, object], *, timeout: float

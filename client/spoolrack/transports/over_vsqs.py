@@ -20,10 +20,10 @@ from ..values import (
     VisibilityResult,
 )
 from ..vsqs.content import Content
-from . import Reserving, Staging
+from . import Redriving, Reserving, Staging
 from .beside import Beside
 from .vsqs_calls import Stop, VsqsCalls
-from .vsqs_lacks import NoReservations, NoStages
+from .vsqs_lacks import NoRedrives, NoReservations, NoStages
 from .vsqs_values import Place
 
 
@@ -81,6 +81,7 @@ class VsqsTransport:
         self._beside = Beside(runtime)
         self.staging: Staging = NoStages()
         self.reserving: Reserving = NoReservations()
+        self.redriving: Redriving = NoRedrives()
 
     @property
     def target(self) -> str:

@@ -1,4 +1,4 @@
-"""What a vsqs folder has nothing for: stages and reservations are refused, with what to do instead."""
+"""What a vsqs folder has nothing for: it is refused, with what to do instead."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from ..errors import Unsupported
+from ..redrives import Redrive, RedrivePage
 from ..reservations import Committed, Reservation, ReservationPage
 from ..stages import Published, StagedChunk, StagePage
 from ..values import Outgoing
@@ -75,6 +76,31 @@ class NoReservations:
         _no_reservations()
 
 
+class NoRedrives:
+    """`transports.Redriving` that refuses all."""
+
+    async def start(
+        self,
+        queue: str,
+        *,
+        destination: str,
+        ids: Sequence[str],
+        source_queue: str,
+        max_messages_per_second: int,
+        timeout: float,
+    ) -> Redrive:
+        _no_redrives()
+
+    async def get(self, id: str, *, timeout: float) -> Redrive:
+        _no_redrives()
+
+    async def list_redrives(self, *, queue: str, token: str, limit: int, timeout: float) -> RedrivePage:
+        _no_redrives()
+
+    async def cancel(self, id: str, *, timeout: float) -> Redrive:
+        _no_redrives()
+
+
 def _no_stages() -> NoReturn:
     raise Unsupported(
         "A vsqs folder has no stages, so a batch can't appear in it all at once: send the messages "
@@ -85,4 +111,10 @@ def _no_stages() -> NoReturn:
 def _no_reservations() -> NoReturn:
     raise Unsupported(
         "A vsqs folder has no reservations: receive and delete its messages, or use file:///root."
+    )
+
+
+def _no_redrives() -> NoReturn:
+    raise Unsupported(
+        "A vsqs folder has no dead letters, so there is nothing to redrive: use file:///root."
     )

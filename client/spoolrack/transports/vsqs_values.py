@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from .. import tracing
 from ..errors import InvalidReceipt, InvalidUrl, MessageNotFound, SpoolrackError, Unsupported
 from ..values import Envelope, Outgoing, QueueSettings, State, seconds_of
 from ..vsqs import names
@@ -71,7 +72,7 @@ def check_settings(named: Mapping[str, object], settings: QueueSettings) -> None
 
 def refusal_of(message: Outgoing) -> SpoolrackError | None:
     """Why a vsqs folder can't hold a message."""
-    if message.attributes:
+    if message.attributes.keys() - tracing.NAMES:
         return Unsupported("A vsqs message has no attributes: put them into the body.")
     if message.delay is not None and seconds_of(message.delay) > 0:
         return Unsupported("A vsqs message can't be delayed.")

@@ -345,7 +345,7 @@ class OutgoingMessage(_message.Message):
     """
     @_builtins.property
     def attributes(self) -> _containers.MessageMap[_builtins.str, Global___Attribute]:
-        """Attributes by name. A name has 1 to 256 bytes; names and values together up to 64 KiB."""
+        """Up to 1,000 attributes by name. A name has 1 to 256 bytes; names and values together up to 64 KiB."""
 
     @_builtins.property
     def delay(self) -> _duration_pb2.Duration:
@@ -404,6 +404,7 @@ class Message(_message.Message):
     RECEIPT_FIELD_NUMBER: _builtins.int
     DUE_TIME_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    DEATHS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The message's id: a UUID of version 7, in the order of the sends."""
     body: _builtins.bytes
@@ -434,6 +435,13 @@ class Message(_message.Message):
     def due_time(self) -> _timestamp_pb2.Timestamp:
         """When the lease, or the delay, ends. Absent: the message is ready."""
 
+    @_builtins.property
+    def deaths(self) -> _containers.RepeatedCompositeFieldContainer[Global___Death]:
+        """How it came to be a dead letter: its last 20 deaths, the oldest of them first. It keeps them when
+        it is redriven. Empty in a message that never was one, and in those that were received: only a look
+        at a message reads its history.
+        """
+
     def __init__(
         self,
         *,
@@ -447,14 +455,69 @@ class Message(_message.Message):
         receipt: _builtins.str = ...,
         due_time: _timestamp_pb2.Timestamp | None = ...,
         state: Global___MessageState.ValueType = ...,
+        deaths: _abc.Iterable[Global___Death] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "first_receive_time", b"first_receive_time", "send_time", b"send_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "due_time", b"due_time", "first_receive_time", b"first_receive_time", "id", b"id", "receipt", b"receipt", "receive_count", b"receive_count", "send_time", b"send_time", "size", b"size", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "deaths", b"deaths", "due_time", b"due_time", "first_receive_time", b"first_receive_time", "id", b"id", "receipt", b"receipt", "receive_count", b"receive_count", "send_time", b"send_time", "size", b"size", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Message: _TypeAlias = Message  # noqa: Y015
+
+@_typing.final
+class Death(_message.Message):
+    """One time that a message was put into a dead-letter queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_QUEUE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    RECEIVE_COUNT_FIELD_NUMBER: _builtins.int
+    FIRST_RECEIVE_TIME_FIELD_NUMBER: _builtins.int
+    DEATH_TIME_FIELD_NUMBER: _builtins.int
+    REDRIVEN_TO_FIELD_NUMBER: _builtins.int
+    REDRIVE_TIME_FIELD_NUMBER: _builtins.int
+    source_queue: _builtins.str
+    """The queue that it was in."""
+    reason: _builtins.str
+    """Why it was put there, for programs: "max_receives", which is the only reason so far. What made
+    its consumers fail, nobody has said to the queue.
+    """
+    receive_count: _builtins.int
+    """How many leases on it had begun in that queue."""
+    redriven_to: _builtins.str
+    """The queue that a redrive brought it back to afterwards. Empty: none did."""
+    @_builtins.property
+    def first_receive_time(self) -> _timestamp_pb2.Timestamp:
+        """When the first of them began. Absent: that is not known."""
+
+    @_builtins.property
+    def death_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was put into the dead-letter queue."""
+
+    @_builtins.property
+    def redrive_time(self) -> _timestamp_pb2.Timestamp:
+        """When that was."""
+
+    def __init__(
+        self,
+        *,
+        source_queue: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        receive_count: _builtins.int = ...,
+        first_receive_time: _timestamp_pb2.Timestamp | None = ...,
+        death_time: _timestamp_pb2.Timestamp | None = ...,
+        redriven_to: _builtins.str = ...,
+        redrive_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["death_time", b"death_time", "first_receive_time", b"first_receive_time", "redrive_time", b"redrive_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["death_time", b"death_time", "first_receive_time", b"first_receive_time", "reason", b"reason", "receive_count", b"receive_count", "redrive_time", b"redrive_time", "redriven_to", b"redriven_to", "source_queue", b"source_queue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Death: _TypeAlias = Death  # noqa: Y015
 
 @_typing.final
 class Error(_message.Message):

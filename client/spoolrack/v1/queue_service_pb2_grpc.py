@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from spoolrack.v1 import queue_service_pb2 as spoolrack_dot_v1_dot_queue__service__pb2
+from spoolrack.v1 import redrive_pb2 as spoolrack_dot_v1_dot_redrive__pb2
 from spoolrack.v1 import reservation_pb2 as spoolrack_dot_v1_dot_reservation__pb2
 from spoolrack.v1 import staging_pb2 as spoolrack_dot_v1_dot_staging__pb2
 
@@ -165,6 +166,26 @@ class QueueServiceStub(object):
                 '/spoolrack.v1.QueueService/ListReservations',
                 request_serializer=spoolrack_dot_v1_dot_reservation__pb2.ListReservationsRequest.SerializeToString,
                 response_deserializer=spoolrack_dot_v1_dot_reservation__pb2.ListReservationsResponse.FromString,
+                _registered_method=True)
+        self.StartRedrive = channel.unary_unary(
+                '/spoolrack.v1.QueueService/StartRedrive',
+                request_serializer=spoolrack_dot_v1_dot_redrive__pb2.StartRedriveRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_redrive__pb2.StartRedriveResponse.FromString,
+                _registered_method=True)
+        self.GetRedrive = channel.unary_unary(
+                '/spoolrack.v1.QueueService/GetRedrive',
+                request_serializer=spoolrack_dot_v1_dot_redrive__pb2.GetRedriveRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_redrive__pb2.GetRedriveResponse.FromString,
+                _registered_method=True)
+        self.ListRedrives = channel.unary_unary(
+                '/spoolrack.v1.QueueService/ListRedrives',
+                request_serializer=spoolrack_dot_v1_dot_redrive__pb2.ListRedrivesRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_redrive__pb2.ListRedrivesResponse.FromString,
+                _registered_method=True)
+        self.CancelRedrive = channel.unary_unary(
+                '/spoolrack.v1.QueueService/CancelRedrive',
+                request_serializer=spoolrack_dot_v1_dot_redrive__pb2.CancelRedriveRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_redrive__pb2.CancelRedriveResponse.FromString,
                 _registered_method=True)
 
 
@@ -365,6 +386,35 @@ class QueueServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StartRedrive(self, request, context):
+        """Begins to move messages of a dead-letter queue back. The answer comes when that is on stable media:
+        it goes on by itself, also after a restart. A queue has one redrive at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetRedrive(self, request, context):
+        """Returns a redrive, and how far it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRedrives(self, request, context):
+        """Returns the redrives, those of the last 30 days that have ended too, a page at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelRedrive(self, request, context):
+        """Ends a redrive. What it has moved stays moved. A repetition is a success.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueueServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -492,6 +542,26 @@ def add_QueueServiceServicer_to_server(servicer, server):
                     servicer.ListReservations,
                     request_deserializer=spoolrack_dot_v1_dot_reservation__pb2.ListReservationsRequest.FromString,
                     response_serializer=spoolrack_dot_v1_dot_reservation__pb2.ListReservationsResponse.SerializeToString,
+            ),
+            'StartRedrive': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartRedrive,
+                    request_deserializer=spoolrack_dot_v1_dot_redrive__pb2.StartRedriveRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_redrive__pb2.StartRedriveResponse.SerializeToString,
+            ),
+            'GetRedrive': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRedrive,
+                    request_deserializer=spoolrack_dot_v1_dot_redrive__pb2.GetRedriveRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_redrive__pb2.GetRedriveResponse.SerializeToString,
+            ),
+            'ListRedrives': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRedrives,
+                    request_deserializer=spoolrack_dot_v1_dot_redrive__pb2.ListRedrivesRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_redrive__pb2.ListRedrivesResponse.SerializeToString,
+            ),
+            'CancelRedrive': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelRedrive,
+                    request_deserializer=spoolrack_dot_v1_dot_redrive__pb2.CancelRedriveRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_redrive__pb2.CancelRedriveResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1174,6 +1244,114 @@ class QueueService(object):
             '/spoolrack.v1.QueueService/ListReservations',
             spoolrack_dot_v1_dot_reservation__pb2.ListReservationsRequest.SerializeToString,
             spoolrack_dot_v1_dot_reservation__pb2.ListReservationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartRedrive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.QueueService/StartRedrive',
+            spoolrack_dot_v1_dot_redrive__pb2.StartRedriveRequest.SerializeToString,
+            spoolrack_dot_v1_dot_redrive__pb2.StartRedriveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRedrive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.QueueService/GetRedrive',
+            spoolrack_dot_v1_dot_redrive__pb2.GetRedriveRequest.SerializeToString,
+            spoolrack_dot_v1_dot_redrive__pb2.GetRedriveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRedrives(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.QueueService/ListRedrives',
+            spoolrack_dot_v1_dot_redrive__pb2.ListRedrivesRequest.SerializeToString,
+            spoolrack_dot_v1_dot_redrive__pb2.ListRedrivesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelRedrive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.QueueService/CancelRedrive',
+            spoolrack_dot_v1_dot_redrive__pb2.CancelRedriveRequest.SerializeToString,
+            spoolrack_dot_v1_dot_redrive__pb2.CancelRedriveResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,6 +6,7 @@ The contract between Spoolrack's server and its clients."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from spoolrack.v1 import queue_service_pb2 as _queue_service_pb2
+from spoolrack.v1 import redrive_pb2 as _redrive_pb2
 from spoolrack.v1 import reservation_pb2 as _reservation_pb2
 from spoolrack.v1 import staging_pb2 as _staging_pb2
 import abc as _abc_1
@@ -115,6 +116,16 @@ class QueueServiceStub:
     """Gives the messages of a reservation back; whoever asks for it again is told that it is lost."""
     ListReservations: _grpc.UnaryUnaryMultiCallable[_reservation_pb2.ListReservationsRequest, _reservation_pb2.ListReservationsResponse]
     """Returns the reservations, a page at a time."""
+    StartRedrive: _grpc.UnaryUnaryMultiCallable[_redrive_pb2.StartRedriveRequest, _redrive_pb2.StartRedriveResponse]
+    """Begins to move messages of a dead-letter queue back. The answer comes when that is on stable media:
+    it goes on by itself, also after a restart. A queue has one redrive at a time.
+    """
+    GetRedrive: _grpc.UnaryUnaryMultiCallable[_redrive_pb2.GetRedriveRequest, _redrive_pb2.GetRedriveResponse]
+    """Returns a redrive, and how far it is."""
+    ListRedrives: _grpc.UnaryUnaryMultiCallable[_redrive_pb2.ListRedrivesRequest, _redrive_pb2.ListRedrivesResponse]
+    """Returns the redrives, those of the last 30 days that have ended too, a page at a time."""
+    CancelRedrive: _grpc.UnaryUnaryMultiCallable[_redrive_pb2.CancelRedriveRequest, _redrive_pb2.CancelRedriveResponse]
+    """Ends a redrive. What it has moved stays moved. A repetition is a success."""
 
 @_typing.type_check_only
 class QueueServiceAsyncStub(QueueServiceStub):
@@ -201,6 +212,16 @@ class QueueServiceAsyncStub(QueueServiceStub):
     """Gives the messages of a reservation back; whoever asks for it again is told that it is lost."""
     ListReservations: _aio.UnaryUnaryMultiCallable[_reservation_pb2.ListReservationsRequest, _reservation_pb2.ListReservationsResponse]  # type: ignore[assignment]
     """Returns the reservations, a page at a time."""
+    StartRedrive: _aio.UnaryUnaryMultiCallable[_redrive_pb2.StartRedriveRequest, _redrive_pb2.StartRedriveResponse]  # type: ignore[assignment]
+    """Begins to move messages of a dead-letter queue back. The answer comes when that is on stable media:
+    it goes on by itself, also after a restart. A queue has one redrive at a time.
+    """
+    GetRedrive: _aio.UnaryUnaryMultiCallable[_redrive_pb2.GetRedriveRequest, _redrive_pb2.GetRedriveResponse]  # type: ignore[assignment]
+    """Returns a redrive, and how far it is."""
+    ListRedrives: _aio.UnaryUnaryMultiCallable[_redrive_pb2.ListRedrivesRequest, _redrive_pb2.ListRedrivesResponse]  # type: ignore[assignment]
+    """Returns the redrives, those of the last 30 days that have ended too, a page at a time."""
+    CancelRedrive: _aio.UnaryUnaryMultiCallable[_redrive_pb2.CancelRedriveRequest, _redrive_pb2.CancelRedriveResponse]  # type: ignore[assignment]
+    """Ends a redrive. What it has moved stays moved. A repetition is a success."""
 
 class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     """A durable message queue. Delivery is at least once.
@@ -434,5 +455,39 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_reservation_pb2.ListReservationsResponse, _abc.Awaitable[_reservation_pb2.ListReservationsResponse]]:
         """Returns the reservations, a page at a time."""
+
+    @_abc_1.abstractmethod
+    def StartRedrive(
+        self,
+        request: _redrive_pb2.StartRedriveRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_redrive_pb2.StartRedriveResponse, _abc.Awaitable[_redrive_pb2.StartRedriveResponse]]:
+        """Begins to move messages of a dead-letter queue back. The answer comes when that is on stable media:
+        it goes on by itself, also after a restart. A queue has one redrive at a time.
+        """
+
+    @_abc_1.abstractmethod
+    def GetRedrive(
+        self,
+        request: _redrive_pb2.GetRedriveRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_redrive_pb2.GetRedriveResponse, _abc.Awaitable[_redrive_pb2.GetRedriveResponse]]:
+        """Returns a redrive, and how far it is."""
+
+    @_abc_1.abstractmethod
+    def ListRedrives(
+        self,
+        request: _redrive_pb2.ListRedrivesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_redrive_pb2.ListRedrivesResponse, _abc.Awaitable[_redrive_pb2.ListRedrivesResponse]]:
+        """Returns the redrives, those of the last 30 days that have ended too, a page at a time."""
+
+    @_abc_1.abstractmethod
+    def CancelRedrive(
+        self,
+        request: _redrive_pb2.CancelRedriveRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_redrive_pb2.CancelRedriveResponse, _abc.Awaitable[_redrive_pb2.CancelRedriveResponse]]:
+        """Ends a redrive. What it has moved stays moved. A repetition is a success."""
 
 def add_QueueServiceServicer_to_server(servicer: QueueServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

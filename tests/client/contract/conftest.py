@@ -93,6 +93,7 @@ LACKS = {
     "vsqs": {
         *("attributes", "delays", "receive counts", "settings", "several queues"),
         *("cancelled calls", "deduplication", "stages", "reservations", "validation"),
+        "dead letters",
     },
 }
 

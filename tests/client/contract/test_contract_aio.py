@@ -78,12 +78,20 @@ async def test_a_stream_is_iterated_and_gives_back_the_rest(
 ) -> None:
     await aio_jobs.send_many(str(number) for number in range(10))
     seen = []
+
+    async def four_are_leased() -> bool:
+        return await leased(aio_client) == 4
+
     async with aio_jobs.messages(max_in_flight=4) as stream:
         async for message in stream:
             async with message:
                 seen.append(message.text)
             if len(seen) == 3:
                 break
+        # What is on its way when a stream ends comes only when its lease is over. What was sent before
+        # an answer has come with it.
+        await until_true(four_are_leased)
+        assert await leased(aio_client) == 4
     assert seen == ["0", "1", "2"]
 
     async def nothing_is_leased() -> bool:

@@ -1,0 +1,111 @@
+"""Deletions, extensions and releases of one queue: what is asked for at one time travels together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import cast
+
+from ..calling import Calling
+from ..coalesce import Coalescer
+from ..errors import MessageNotFound, SpoolrackError, StaleReceipt
+from ..outgoing import chunks_of
+from ..values import (
+    ById,
+    DeleteResult,
+    Seconds,
+    Target,
+    VisibilityChange,
+    VisibilityResult,
+    seconds_of,
+)
+
+
+class Settling:
+    """Those calls. They are repeated where that helps: each may take place twice."""
+
+    def __init__(self, calling: Calling, queue: str) -> None:
+        self._calling = calling
+        self._queue = queue
+        transport, runtime = calling.transport, calling.runtime
+        self._deletes: Coalescer[Target, DeleteResult] = Coalescer(
+            runtime, lambda items, left: transport.delete(queue, items, timeout=left), _no_size
+        )
+        self._changes: Coalescer[VisibilityChange, VisibilityResult] = Coalescer(
+            runtime,
+            lambda items, left: transport.change_visibility(queue, items, timeout=left),
+            _no_size,
+        )
+
+    async def delete(self, target: Target, timeout: Seconds | None) -> None:
+        async def once(deadline: float) -> None:
+            result = await self._deletes.submit(target, deadline)
+            if result.error is not None:
+                raise result.error
+
+        # By its receipt, what is gone is a success anyhow.
+        done_if = MessageNotFound if isinstance(target, ById) else None
+        await self._calling.attempt(once, timeout, done_if=done_if)
+
+    async def delete_many(
+        self, targets: Iterable[Target], timeout: Seconds | None
+    ) -> list[DeleteResult]:
+        transport = self._calling.transport
+        return await self._calling.in_chunks(
+            chunks_of(targets, _no_size),
+            lambda chunk, left: transport.delete(self._queue, chunk, timeout=left),
+            lambda error: DeleteResult(error=error),
+            timeout,
+        )
+
+    async def extend(self, receipt: str, seconds: Seconds, timeout: Seconds | None) -> datetime:
+        """The moment at which the lease ends now."""
+        end = await self._change(VisibilityChange(receipt, _extension(seconds)), timeout, None)
+        return cast(datetime, end)
+
+    async def extend_many(
+        self, receipts: Iterable[str], seconds: Seconds, timeout: Seconds | None
+    ) -> list[VisibilityResult]:
+        return await self._change_many(receipts, _extension(seconds), timeout)
+
+    async def release(self, receipt: str, timeout: Seconds | None) -> None:
+        await self._change(VisibilityChange(receipt, 0.0), timeout, StaleReceipt)
+
+    async def release_many(
+        self, receipts: Iterable[str], timeout: Seconds | None
+    ) -> list[VisibilityResult]:
+        return await self._change_many(receipts, 0.0, timeout)
+
+    async def _change(
+        self, change: VisibilityChange, timeout: Seconds | None, done_if: type[SpoolrackError] | None
+    ) -> datetime | None:
+        async def once(deadline: float) -> datetime | None:
+            result = await self._changes.submit(change, deadline)
+            if result.error is not None:
+                raise result.error
+            return result.lease_end
+
+        return await self._calling.attempt(once, timeout, done_if=done_if)
+
+    async def _change_many(
+        self, receipts: Iterable[str], span: float, timeout: Seconds | None
+    ) -> list[VisibilityResult]:
+        transport = self._calling.transport
+        changes = (VisibilityChange(receipt, span) for receipt in receipts)
+        return await self._calling.in_chunks(
+            chunks_of(changes, _no_size),
+            lambda chunk, left: transport.change_visibility(self._queue, chunk, timeout=left),
+            lambda error: VisibilityResult(error=error),
+            timeout,
+        )
+
+
+def _extension(seconds: Seconds) -> float:
+    span = seconds_of(seconds)
+    if span <= 0:
+        raise ValueError(f"a lease can't be extended by {span:g} s: use release to end it")
+    return span
+
+
+def _no_size(_: object) -> int:
+    return 0
