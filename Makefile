@@ -3,13 +3,15 @@
 #   make PYTHON=/path/to/python3.12 ...   the interpreter for the virtual environment
 #   make serve DATA=/srv/queues ARGS=...  another folder, more flags for `spoolrack serve`
 #   make test ARGS="-k lease"             more arguments for pytest
+#   make test WORKERS=1                   one test at a time
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-all torture mutants bench-setup bench budget pipeline system-tools setup format stubs clean
+.PHONY: help serve test test-all torture mutants interop image-steps bench-setup bench budget pipeline system-tools setup format stubs clean
 
 DATA ?= ./data
 ARGS ?=
 MINUTES ?= 30
+WORKERS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 export PYTHON
 
 help: ## List the targets.
@@ -21,15 +23,19 @@ serve: ## Serve the queues in ./data: gRPC on 127.0.0.1:50051, HTTP on 127.0.0.1
 
 test: ## Run every quick test; what was skipped, and why, is listed at the end.
 	@scripts/set-up spark
-	@exec .venv/bin/python -m pytest $(ARGS)
+	@exec .venv/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 test-all: ## Run every test, the slow ones too.
 	@scripts/set-up spark
-	@exec .venv/bin/python -m pytest --slow $(ARGS)
+	@exec .venv/bin/python -m pytest --slow -n $(WORKERS) --dist loadgroup $(ARGS)
 
 torture: ## Crash, kill and unplug for MINUTES, and count what was lost; as root on real disks, too.
 	@scripts/set-up dev
 	@exec env PYTHONPATH=tests/disks:tests/torture .venv/bin/python tests/torture/torture.py --minutes $(MINUTES) $(ARGS)
+
+image-steps: ## Run every step of the Dockerfile in a chroot, as root with debootstrap, and serve from what they make.
+	@scripts/set-up dev
+	@exec .venv/bin/python -m pytest --slow tests/image -k bare_debian $(ARGS)
 
 bench-setup: ## Install the peers that `make bench` compares with: servers from Debian as root, clients with pip.
 	@scripts/install-peers
@@ -45,7 +51,7 @@ budget: ## Count the system calls of each operation, and write them down; a test
 	@exec .venv/bin/python tests/budget/counting.py --write
 
 mutants: ## Plant each known bug in a copy of the store, and show which test catches it.
-	@scripts/set-up dev
+	@scripts/set-up spark
 	@exec .venv/bin/python tests/mutants/plant.py $(ARGS)
 
 pipeline: ## Run examples/sessions.py in ./pipeline: a log, a queue, Spark, Parquet and a second queue.
@@ -53,8 +59,14 @@ pipeline: ## Run examples/sessions.py in ./pipeline: a log, a queue, Spark, Parq
 	@JAVA_HOME="$$(.venv/bin/python scripts/find-java)" SPARK_LOCAL_IP=127.0.0.1 PYSPARK_PYTHON="$(CURDIR)/.venv/bin/python" \
 	    .venv/bin/python examples/sessions.py pipeline $(ARGS)
 
-system-tools: ## Install what the tests of real disks need, as root: mkfs, mount, strace, curl.
+interop: ## Install what the clients in all languages need, as root on Debian, and test each against a server.
+	@scripts/set-up dev
+	@scripts/install-languages
+	@SPOOLRACK_INTEROP=all exec .venv/bin/python -m pytest --slow tests/interop $(ARGS)
+
+system-tools: ## Install what tests need besides Python, as root: mkfs, mount, strace, curl, Chromium, Node and Go.
 	@scripts/install-system-tools
+	@scripts/install-languages node go
 
 setup: ## Set up .venv for development; `make test` does so by itself.
 	@scripts/set-up dev
@@ -71,5 +83,5 @@ stubs: ## Generate client/spoolrack/v1 from protos/.
 	@.venv/bin/python scripts/generate-stubs
 
 clean: ## Remove what was set up and cached; ./data stays.
-	@rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	@rm -rf .venv .venv-bench .toolchains client/examples/*/build client/examples/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 	@find client server tests -name __pycache__ -prune -exec rm -rf {} +

@@ -1,12 +1,19 @@
-"""What holds for every test: the slow ones run when asked for, and a skip is never silent."""
+"""What holds for every test: slow ones run when asked for, a skip is never silent, and who shares what
+runs on one worker."""
 
 from __future__ import annotations
 
 import logging
 import signal
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
+
+TESTS: Final = Path(__file__).parent
+TOGETHER: Final = frozenset({"browser", "image", "interop", "spark"})
+"""Folders whose tests share what takes long to start or to build: one worker runs all of each."""
 
 # .ci/allowed-skips knows this reason.
 SLOW = pytest.mark.skip(reason="slow: make test-all runs it")
@@ -23,10 +30,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--slow"):
-        for item in items:
-            if item.get_closest_marker("slow"):
-                item.add_marker(SLOW)
+    for item in items:
+        if item.get_closest_marker("slow") and not config.getoption("--slow"):
+            item.add_marker(SLOW)
+        item.add_marker(pytest.mark.xdist_group(_group(item.path)))
+
+
+def _group(path: Path) -> str:
+    """What one worker runs in order: a file, which may share a server, or a folder."""
+    folder, *_ = path.relative_to(TESTS).parts
+    return folder if folder in TOGETHER else str(path.relative_to(TESTS))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -44,8 +44,11 @@ class LiteQueue(Library):
     driver = LiteQueueDriver
     draining = Shape(senders=(0, 0), consumers=(1, 1))
     """Eight at once wait for each other's locks for minutes."""
+    only = frozenset({"callers", "one", "singles", "tens", "paced"})
+    """What it takes in hundreds in a second, it gives out again in minutes."""
     facts = Facts(
         title="litequeue",
         configuration="SQLite's WAL, synchronous FULL (its own choice: NORMAL); many in a transaction",
-        note="In the processes themselves, no server. What is done stays in the table.",
+        note="In the processes themselves, no server. What is done stays in the table. Not in "
+        "hundreds: to receive again what it takes in a second takes minutes.",
     )

@@ -17,7 +17,8 @@ import spoolrack
 from .. import running
 from .base import WAIT, Broken, Driver, Facts, Received, System
 
-_IMPORTS = "import spoolrack_server.cli.program, spoolrack_server.cli.serving, spoolrack_server.serve"
+_IMPORTS = "import spoolrack_server.cli.program, spoolrack_server.cli.serving, spoolrack_server.server"
+"""All that `spoolrack serve` imports, also what it imports late."""
 _SETTLED = 60.0
 """Seconds that the reaper may take for what a round leaves."""
 
@@ -127,9 +128,7 @@ class Spoolrack(System):
             time.sleep(0.02)
 
     def seconds_of_imports(self) -> float:
-        began = time.monotonic()
-        subprocess.run([sys.executable, "-c", _IMPORTS], check=True)
-        return time.monotonic() - began
+        return min(_seconds_of(_IMPORTS) for _ in range(3))
 
     def seconds_of_listing(self) -> float | None:
         began = time.monotonic()
@@ -159,3 +158,9 @@ class SpoolrackProcesses(Spoolrack):
         title=f"Spoolrack, {processes} processes",
         configuration=f"spoolrack serve --processes {processes}; lease_durability strict",
     )
+
+
+def _seconds_of(program: str) -> float:
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", program], check=True)
+    return time.monotonic() - began

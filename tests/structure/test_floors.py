@@ -41,7 +41,7 @@ FLOORS = {
         holds=(
             "spoolrack_store",
             *("spoolrack_store.store", "spoolrack_store.committer", "spoolrack_store.parking"),
-            "spoolrack_store.rereading",
+            *("spoolrack_store.rereading", "spoolrack_store.tally", "spoolrack_store.overview"),
             *("spoolrack_store.mover", "spoolrack_store.listener", "spoolrack_store.testing"),
             *("spoolrack_store.sweeper", "spoolrack_store.drivers", "spoolrack_store.effort"),
         ),
@@ -56,7 +56,7 @@ FLOORS = {
         holds=("spoolrack.*",),
         sees=("stubs",),
         third_party=("grpc", "google.protobuf", "google.rpc"),
-        sees_later=("brokerless", "vsqs"),
+        sees_later=("brokerless", "vsqs", "opentelemetry"),
     ),
     # The client's surface over a folder, without a server.
     "brokerless": Floor(
@@ -64,6 +64,7 @@ FLOORS = {
             *("spoolrack.transports.over_folder", "spoolrack.transports.folder_calls"),
             *("spoolrack.transports.folder_stores", "spoolrack.transports.folder_values"),
             *("spoolrack.transports.folder_staging", "spoolrack.transports.folder_reserving"),
+            "spoolrack.transports.folder_redriving",
         ),
         sees=("client", "store", "files", "model"),
     ),
@@ -86,8 +87,9 @@ FLOORS = {
         sees=("stubs", "store", "model"),
         third_party=(
             *("grpc", "grpc_health", "grpc_reflection", "google.protobuf", "google.rpc"),
-            *("aiohttp", "structlog"),
+            *("aiohttp", "prometheus_client", "structlog"),
         ),
+        sees_later=("opentelemetry",),
     ),
     # The top: what people start.
     "cli": Floor(

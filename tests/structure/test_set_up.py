@@ -90,5 +90,14 @@ def test_an_index_that_can_not_be_reached_is_said_and_the_next_set_up_starts_aga
         assert "Traceback" not in refused.stderr
 
 
+def test_a_language_without_an_example_is_refused(checkout: Path) -> None:
+    refused = subprocess.run(
+        ["scripts/install-languages", "cobol"], cwd=checkout, capture_output=True, text=True, timeout=60
+    )
+
+    assert refused.returncode == 1
+    assert "no example in cobol" in refused.stderr
+
+
 def test_an_unknown_profile_is_refused_with_the_usage(checkout: Path) -> None:
     assert "usage: scripts/set-up server|dev" in set_up(checkout, "everything").stderr

@@ -1,0 +1,29 @@
+"""What is installed holds what the server serves: a file that isn't packed is missed by users first."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+STATIC = CHECKOUT / "server" / "spoolrack_server" / "dashboard" / "static"
+
+
+def test_the_wheel_holds_every_file_of_the_dashboard_with_its_licences(tmp_path: Path) -> None:
+    built = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        names = set(packed.namelist())
+    wanted = {str(path.relative_to(STATIC.parents[2])) for path in STATIC.rglob("*") if path.is_file()}
+    assert len(wanted) > 20
+    assert wanted <= names
+    assert "spoolrack_server/gateway/openapi.json" in names
