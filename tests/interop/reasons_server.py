@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Never
 
 import grpc
@@ -21,6 +21,12 @@ from spoolrack_store.model.errors import StoreError
 
 STRANGE: Final = "Ω, 世界\n" * 40
 """Text that no header carries as it is, and longer than a fact may be."""
+
+NO_ANSWER: Final = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,
+)
 
 
 def _kinds(kind: type[StoreError]) -> Iterator[type[StoreError]]:
@@ -57,11 +63,31 @@ class _Failing(QueueServiceServicer):
         raise AssertionError("aborted")
 
 
-@contextmanager
-def failing_server() -> Iterator[str]:
+class _Breaking(QueueServiceServicer):
+    def __init__(self) -> None:
+        self._codes = list(NO_ANSWER)
+
+    def Send(self, request: rpc.SendRequest, context: grpc.ServicerContext) -> rpc.SendResponse:  # noqa: N802
+        if self._codes:
+            context.abort(self._codes.pop(), "no answer came")
+        sent = rpc.SendResult(sent=rpc.SentMessage(id="1"))
+        return rpc.SendResponse(results=[sent] * len(request.messages))
+
+
+def failing_server() -> AbstractContextManager[str]:
     """Its address."""
+    return _serving(_Failing(failures()))
+
+
+def breaking_server() -> AbstractContextManager[str]:
+    """The address of one whose first sends fail as if nobody had answered: see `NO_ANSWER`."""
+    return _serving(_Breaking())
+
+
+@contextmanager
+def _serving(servicer: QueueServiceServicer) -> Iterator[str]:
     server = grpc.server(ThreadPoolExecutor(4))
-    add_QueueServiceServicer_to_server(_Failing(failures()), server)
+    add_QueueServiceServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:

@@ -14,6 +14,7 @@ from crew import Served
 from interop_driver import STUCK, Driver, Refused, outgoing, raw
 from interop_languages import Language
 from interop_programs import Programs
+from reasons_server import breaking_server
 from spoolrack import Outgoing
 
 UNAVAILABLE = 14
@@ -106,6 +107,14 @@ def test_the_producer_sends_batches_with_attributes(served: Served, programs: Pr
             "number": str(n),
             "digest": hashlib.sha256(message.body).digest(),
         }
+
+
+def test_the_producer_repeats_what_no_answer_came_to(programs: Programs) -> None:
+    with breaking_server() as address:
+        producer = programs.start("producer", address, "jobs", 1)
+
+        assert producer.hear("sent") == "sent 1"
+        assert producer.wait() == 0
 
 
 def test_the_worker_deletes_extends_and_releases(served: Served, programs: Programs) -> None:

@@ -16,7 +16,8 @@ const definition = protoLoader.loadSync('spoolrack/v1/queue_service.proto', {
 });
 const { QueueService } = grpc.loadPackageDefinition(definition).spoolrack.v1;
 
-const { UNAVAILABLE, RESOURCE_EXHAUSTED } = grpc.status;
+// What gRPC says where no answer came: one that a server gave has a reason.
+const NO_ANSWER = [grpc.status.UNAVAILABLE, grpc.status.DEADLINE_EXCEEDED, grpc.status.CANCELLED];
 
 /** A client at `host:port`. It connects when it is used, and again whenever the connection breaks. */
 export function connect(address) {
@@ -72,9 +73,9 @@ export function failureIn({ code, message, reason, metadata, retryDelay }) {
   return { code, message, domain: '', reason, metadata, retryMs: millisOf(retryDelay) };
 }
 
-/** Whether the same request may succeed later: the server is away, or it said when to try again. */
-export function isRetryable({ code, retryMs }) {
-  return code === UNAVAILABLE || (code === RESOURCE_EXHAUSTED && retryMs !== null);
+/** Whether the same request may succeed later. With a reason the server has decided that; without one, no answer came. */
+export function isRetryable({ code, reason, retryMs }) {
+  return reason ? retryMs !== null : NO_ANSWER.includes(code);
 }
 
 /** How long to wait before the next try: longer each time, and never less than the server asked for. */

@@ -59,9 +59,13 @@ func (f *Failure) Name() string {
 	return f.Code.String()
 }
 
-// Retryable tells whether the same request may succeed later: the server is away, or it said when to try again.
+// Retryable tells whether the same request may succeed later. With a reason the server has decided that; without
+// one, no answer came.
 func (f *Failure) Retryable() bool {
-	return f.Code == codes.Unavailable || (f.Code == codes.ResourceExhausted && f.Retry != nil)
+	if f.Reason != "" {
+		return f.Retry != nil
+	}
+	return f.Code == codes.Unavailable || f.Code == codes.DeadlineExceeded || f.Code == codes.Canceled
 }
 
 // FailureOf reads what a call has failed with.

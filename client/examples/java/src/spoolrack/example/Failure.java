@@ -7,6 +7,7 @@ import com.google.rpc.RetryInfo;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.protobuf.StatusProto;
+import java.io.IOException;
 import java.time.Duration;
 import java.util.Map;
 import spoolrack.v1.QueueOuterClass;
@@ -32,6 +33,9 @@ public record Failure(
   /** What a failed call carries in its status. */
   public static Failure of(StatusRuntimeException error) {
     Status status = error.getStatus();
+    if (isBrokenConnection(status)) {
+      status = Status.UNAVAILABLE.withDescription("the connection broke: " + status.getDescription());
+    }
     String domain = "";
     String reason = "";
     Duration retryDelay = null;
@@ -86,6 +90,14 @@ public record Failure(
   @Override
   public String toString() {
     return (reason.isEmpty() ? code.toString() : code + " " + reason) + ": " + message;
+  }
+
+  /**
+   * A call that begins just as its connection breaks can end as UNKNOWN, "channel closed"
+   * (grpc/grpc-java#10120): not known by number, but by its cause, which no status of a server has.
+   */
+  private static boolean isBrokenConnection(Status status) {
+    return status.getCode() == Status.Code.UNKNOWN && status.getCause() instanceof IOException;
   }
 
   private static Duration duration(com.google.protobuf.Duration duration) {
