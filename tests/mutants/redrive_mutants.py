@@ -100,4 +100,14 @@ REDRIVE_MUTANTS: Final = (
         ),
         caught_by=("tests/crash/test_crashes.py",),
     ),
+    Mutant(
+        name="who-is-alone-again-trusts-an-old-look-at-redrives",
+        breaks="a redrive that one begins, and dies, is known to those that stay",
+        edits=edit(
+            "engine/redriving/redrives.py",
+            "self._must_look = self._root.is_shared  # Others may begin one at any time.\n",
+            "self._must_look = False\n",
+        ),
+        caught_by=("tests/crash/test_shared_known.py",),
+    ),
 )

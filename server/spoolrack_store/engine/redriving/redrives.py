@@ -73,7 +73,7 @@ class Redrives:
         """All that there are, the oldest first; with others there, only while they are kept out."""
         if self._must_look or self._root.is_shared:
             self._known = self._listed()
-            self._must_look = False
+            self._must_look = self._root.is_shared  # Others may begin one at any time.
         return self._known
 
     def _listed(self) -> dict[str, Kept]:

@@ -245,10 +245,8 @@ class Redriving:
 
     def led_to(self, queue: str) -> Iterator[str]:
         """The queues that messages of `queue` may have been moved to, as far as is known."""
-        known = self._redrives.listed_last
-        if self._root.is_shared:
-            # One that is given another name meanwhile may be missed, and was mostly there before.
-            known += self._redrives.every().values()
+        # One that is given another name meanwhile may be missed, and was mostly there before.
+        known = [*self._redrives.listed_last, *self._redrives.every().values()]
         orders = [kept.order for kept in known if kept.order.queue == queue]
         yield from {order.destination for order in orders if order.destination}
         if not all(order.destination for order in orders):
