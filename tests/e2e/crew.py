@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from random import randrange
@@ -27,9 +28,10 @@ HERE: Final = Path(__file__).parent
 SILENCE: Final = 120.0
 """Seconds without a word from anybody, after which a run is stuck: only a defect takes so long."""
 STARTS: Final = 10
-_PORTS: Final = 100
-"""So many are tried, of which nearly all are free."""
+_TRIES: Final = 100
+"""So many ports are tried, of which nearly all are free."""
 _LOWEST_PORT: Final = 10_000
+_WORKERS: Final = 16
 _LAST_WORDS: Final = 40
 
 
@@ -239,16 +241,27 @@ class Served:
                     return
             code = member.process.wait(SILENCE)
             assert code == os.EX_UNAVAILABLE, f"{code}: " + "\n".join(member.last_words)
-        raise AssertionError(f"{self.address} is not to be had")
+        why = "\n".join(self.member.last_words)
+        raise AssertionError(f"{self.address} is not to be had: {why}")
+
+
+def _ports() -> Iterator[int]:
+    """One after the other of those that no other worker of the tests uses, below those that the kernel
+    hands out (ip(7)): nobody is given by chance what belongs to a server that is dead for a moment."""
+    handed_out = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = range(_LOWEST_PORT + worker % _WORKERS, int(handed_out[0]), _WORKERS)
+    first = randrange(len(own))
+    return cycle([*own[first:], *own[:first]])
+
+
+_PORTS: Final = _ports()
 
 
 def _port_of_its_own() -> int:
-    """A port of this machine that nobody is given by chance while the server is dead, neither another
-    server nor a client that knocks: one below those that the kernel hands out (ip(7))."""
-    handed_out = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
-    for _ in range(_PORTS):
-        port = randrange(_LOWEST_PORT, int(handed_out[0]))
+    """A port of this machine that is free, and that no other server here is given for a long time."""
+    for port in islice(_PORTS, _TRIES):
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             return port
-    raise AssertionError(f"none of {_PORTS} ports is free")
+    raise AssertionError(f"none of {_TRIES} ports is free")
