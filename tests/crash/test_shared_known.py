@@ -250,7 +250,8 @@ KNOWN = {
     ),
     "an old receipt of what was redriven by one that died after the other's last look": (
         "plot 1 any-subset syncfs strict 2 of 2; a: send-id d 3 5 0 + receive 0 d 3 0; open a; "
-        "a: later 30000; a: later 2000; a: redrive d q 0; die a 0 kill; a: send q 1 5 0; b: delete 0 held 0 1"
+        "a: later 30000; a: later 2000; a: redrive d q 0; die a 0 kill; a: send q 1 5 0; "
+        "b: delete 0 held 0 1"
     ),
 }
 
