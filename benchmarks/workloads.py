@@ -115,7 +115,7 @@ def jobs_for(
                 Job(
                     module=driver.__module__,
                     driver=driver.__name__,
-                    address=system.address,
+                    address=system.address_of(at),
                     queue=queue,
                     run=run,
                     sends=sends,

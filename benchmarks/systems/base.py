@@ -148,6 +148,10 @@ class System(ABC):
         """Of the program that runs."""
         return ""
 
+    def address_of(self, client: int) -> str:
+        """What the client process with this number connects to."""
+        return self.address
+
     @abstractmethod
     def create_queue(self, queue: str) -> None:
         """Make an empty queue."""

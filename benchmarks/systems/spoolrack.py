@@ -1,4 +1,8 @@
-"""Spoolrack, over gRPC, with its public client: one server process, or several on one root."""
+"""Spoolrack, over gRPC, with its public client: one server process, or several on one root.
+
+Several have a port each, and the client processes are dealt out to them in turn. Behind one port the
+kernel deals out connections by chance: four clients mostly come to two or three of four servers.
+"""
 
 from __future__ import annotations
 
@@ -88,19 +92,47 @@ class Spoolrack(System):
         configuration="spoolrack serve; lease_durability strict (the default)",
     )
 
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._addresses: list[str] = []
+        self._servers: list[running.Server] = []
+
     @property
     def root(self) -> Path:
         return self.folder / "root"
 
     def start(self) -> None:
         super().start()
-        log = self.folder / "log"
+        self._servers = [self._start(number) for number in range(self.processes)]
+        self._addresses = [server.wait_for_line("  gRPC  ").split()[0] for server in self._servers]
+        self.address, self.server = self._addresses[0], self._servers[0]
+
+    def _start(self, number: int) -> running.Server:
+        log = self.folder / f"log-{number}"
         log.unlink(missing_ok=True)
-        at = ("--grpc", "127.0.0.1:0", "--http", "off", "--processes", str(self.processes))
-        self.server = running.Server(
+        at = ("--grpc", "127.0.0.1:0", "--http", "off")
+        return running.Server(
             [sys.executable, "-m", "spoolrack_server", "serve", "--data", str(self.root), *at], log
         )
-        self.address = self.server.wait_for_line("  gRPC  ").split()[0]
+
+    def address_of(self, client: int) -> str:
+        return self._addresses[client % self.processes]
+
+    def pids(self) -> list[int]:
+        return [pid for server in self._servers for pid in server.pids()]
+
+    def kill(self) -> None:
+        for server in self._servers:
+            server.kill()
+
+    def stop(self) -> None:
+        for server in self._servers:
+            server.end()
+        self._servers.clear()
+        super().stop()
+
+    def is_alive(self) -> bool:
+        return all(server.is_alive() for server in self._servers)
 
     def version(self) -> str:
         return version("spoolrack")
@@ -145,7 +177,8 @@ class SpoolrackTwo(Spoolrack):
     only = frozenset({"hundreds", "callers", "singles", "tens", "paced"})
     facts = Facts(
         title="Spoolrack, 2 processes",
-        configuration="spoolrack serve --processes 2; lease_durability strict",
+        configuration="two spoolrack serve on one root, the client processes dealt out to them; "
+        "lease_durability strict",
     )
 
 
@@ -156,7 +189,8 @@ class SpoolrackProcesses(Spoolrack):
     processes = max(3, min(4, os.cpu_count() or 3))
     facts = Facts(
         title=f"Spoolrack, {processes} processes",
-        configuration=f"spoolrack serve --processes {processes}; lease_durability strict",
+        configuration=f"{processes} spoolrack serve on one root, the client processes dealt out to "
+        "them; lease_durability strict",
     )
 
 
