@@ -102,6 +102,10 @@ class RedisStream(System):
         # Otherwise its log grows with all rounds, and the rewriting comes in the middle of one.
         client = _client(self.address)
         if client.info("persistence")["aof_current_size"] > _LARGE:
-            client.bgrewriteaof()
-            while client.info("persistence")["aof_rewrite_in_progress"]:
-                time.sleep(0.01)
+            try:
+                client.bgrewriteaof()
+            except redis.ResponseError as error:
+                if "already in progress" not in str(error):
+                    raise  # It may have begun by itself.
+        while client.info("persistence")["aof_rewrite_in_progress"]:
+            time.sleep(0.01)
