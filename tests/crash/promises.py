@@ -40,6 +40,10 @@ class Fate:
     """What it was before it came back, or was buried, on its own: nobody was told, so a crash may undo
     that."""
 
+    def lies_as(self, other: Fate) -> bool:
+        mine, its = (self.queue, self.receives), (other.queue, other.receives)
+        return mine == its and (self.token, self.due) == (other.token, other.due)
+
 
 @dataclass(frozen=True, slots=True)
 class Now:
@@ -119,6 +123,10 @@ class Promises:
             self.uncertain.discard(fate.body)
 
     def was_there(self, id: str) -> bool:
+        return self.was_deleted(id)
+
+    def was_deleted(self, id: str) -> bool:
+        """Whether it was there, and nobody need find it any more."""
         return id in self.dead or id in self.aside
 
     def sent(self, id: str, fate: Fate) -> None:
@@ -181,10 +189,15 @@ class Promises:
         isn't `is_sure` that redrives took nothing out of it since the last one, of that, too."""
         for id, fate in list(self.alive.items()):
             places = {queue} if is_sure else self._places_of(fate)
-            if fate.queue == queue and not self._may_be_dead_letter(fate) and places == {queue}:
+            is_there = fate.queue == queue and self.has_arrived(id)
+            if is_there and not self._may_be_dead_letter(fate) and places == {queue}:
                 self.deleted(id)
             elif queue in self._places_of(fate):
                 self.open.dying.add(id)
+
+    def has_arrived(self, id: str) -> bool:
+        """Whether what is promised is in its queue, so that it goes with all that is."""
+        return True
 
     def seen(self, id: str, body: bytes) -> None:
         """A message was delivered, or found."""

@@ -48,5 +48,5 @@ def check_known_ids(rig: EngineRig, fates: Promises) -> None:
         keys = known.of(queue)._ids
         for number in filter(None, (keys.get(key_of(name, salt)) for name in ALL_IDS)):
             id = id_text(number)
-            if not (id in fates.alive or id in fates.dead or id in fates.aside):
+            if not (id in fates.alive or fates.was_deleted(id)):
                 raise Broken(BrokenKind.LOST, f"{id} would be told to be stored, and never was")

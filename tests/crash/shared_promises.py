@@ -8,14 +8,17 @@ that a cut may bring back; an answer seals the state that it is about. After a k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from holds import Holds, Key, OpenHolds, Shown, all_of
 from pending import Open
+from power_disk import PowerDisk
 from promises import Broken, Fate, Kind, Now, Promises, fate_of
 from seen import Found
 from spoolrack_store.model.names import is_set_token
 from spoolrack_store.model.settings import QueueSettings
+from taken_ids import TakenIds
+from whole_disk import body_of, removed
 
 _GONE = None
 """As a state: deleted."""
@@ -50,34 +53,18 @@ class SharedPromises(Promises):
     assigned: set[str] = field(default_factory=set)
     """Ids that are leased already, by a commit that hasn't been answered: until then nobody knows of
     them."""
-    on_disk: Callable[[str], bytes | None] = lambda _: None
-    """What is in the file of a message, wherever it lies."""
+    swept: set[str] = field(default_factory=set)
+    """Ids of unanswered sends that went with their queue before anybody saw them there: who takes over
+    what one who died has sent can empty its queue in the same step."""
+    disk: Callable[[], PowerDisk] = PowerDisk
+    """The one that they share, as it is."""
 
     def fork(self) -> SharedPromises:
         """The same, to be judged after a power cut; what is known of each engine is over then."""
-        fork = replace(
-            self,
-            alive=dict(self.alive),
-            dead=set(self.dead),
-            queues=dict(self.queues),
-            bodies=set(self.bodies),
-            by_hand=set(self.by_hand),
-            torn_by_hand=set(self.torn_by_hand),
-            uncertain=set(self.uncertain),
-            earlier=dict(self.earlier),
-            leaving=dict(self.leaving),
-            settings_before={name: list(those) for name, those in self.settings_before.items()},
-            hazy=set(self.hazy),
-            under_way=dict(self.under_way),
-            touched={},
-            vouched=set(self.vouched),
-            assigned=set(self.assigned),
-            ids=self.ids.copy(),
-            open=self.open.copy(),
-            reserved=self.reserved.copy(),
-            sealed=self.sealed.copy(),
-            sets_under_way=dict(self.sets_under_way),
-        )
+        copied = {each.name: _copied(getattr(self, each.name)) for each in fields(self) if each.init}
+        fork = replace(self, **copied)
+        fork.settings_before = {name: list(those) for name, those in self.settings_before.items()}
+        fork.touched = {}
         fork.redrives = self.redrives.copy()
         return fork
 
@@ -244,11 +231,14 @@ class SharedPromises(Promises):
             return
         Promises.sent(self, id, fate)
 
+    def was_deleted(self, id: str) -> bool:
+        return Promises.was_deleted(self, id) or id in self.swept
+
     def was_there(self, id: str) -> bool:
         """Who refuses a repetition answers for the first one, which its sender may just be writing."""
         if Promises.was_there(self, id) or id in self.leaving:
             return True
-        body = self.on_disk(id)
+        body = body_of(self.disk(), id)
         if body is None:
             return False
         if id in self.vouched:
@@ -265,6 +255,14 @@ class SharedPromises(Promises):
             self.leaving[id] = fate
             self.hazy.add(id)
         self.touched[id] = _GONE
+
+    def emptied(self, queue: str, *, is_sure: bool) -> None:
+        self._note_swept({queue})
+        Promises.emptied(self, queue, is_sure=is_sure)
+
+    def has_arrived(self, id: str) -> bool:
+        """What another has answered for comes to its queue when its sender has done its part."""
+        return id not in self.vouched
 
     def leased(self, id: str, lease: Fate, now: Now) -> None:
         if lease.queue not in self.queues:
@@ -315,6 +313,16 @@ class SharedPromises(Promises):
         # With its neighbours in a batch folder it may be in more places than that.
         self.hazy.add(id)
 
+    def _note_swept(self, emptied: set[str]) -> None:
+        if not emptied:
+            return
+        calls = [call for opened in self.under_way.values() for call in opened.calls]
+        sent = {body for call in calls for body in call} - self.refused
+        for id, body in removed(self.disk()):
+            queue, _ = self.ids.labels.get(body, ("", ""))
+            if body in sent and queue in emptied:
+                self.swept.add(id)
+
     def _push(self, id: str, before: Fate) -> None:
         self.earlier[id] = [*self.earlier.get(id, ()), before]
 
@@ -322,6 +330,7 @@ class SharedPromises(Promises):
 
     def look(self, found: Mapping[str, Found], queues: Mapping[str, QueueSettings], now: Now) -> None:
         """Hold what is there against what was done, and take it as it is."""
+        self._note_swept(self.open.emptied)
         self.judge(found, queues, now)
         self.judge_states(found, now, crashed=False)
         self._forget_arrived(found)
@@ -336,7 +345,7 @@ class SharedPromises(Promises):
             now_is = fate_of(each, now, was, crashed=False)
             if was is None:
                 self.hazy.add(id)
-            if was is not None and _is_same(was, now_is):
+            if was is not None and was.lies_as(now_is):
                 self.alive[id] = was
                 continue
             self.alive[id] = now_is
@@ -358,6 +367,7 @@ class SharedPromises(Promises):
                 name for name in opened.emptied & queues.keys() if None in opened.settings.get(name, ())
             }
             self.open.add(replace(opened, emptied=opened.emptied - spared))
+        self._note_swept(self.open.emptied)
         self.judge(found, queues, now)
         if states:
             self._judge_states_after_cut(found, now)
@@ -384,10 +394,5 @@ class SharedPromises(Promises):
             opened.calls = [call for call in opened.calls if there.isdisjoint(call)]
 
 
-def _is_same(one: Fate, other: Fate) -> bool:
-    return (one.queue, one.receives, one.token, one.due) == (
-        other.queue,
-        other.receives,
-        other.token,
-        other.due,
-    )
+def _copied(value: object) -> object:
+    return value.copy() if isinstance(value, dict | set | TakenIds | Open | Holds) else value

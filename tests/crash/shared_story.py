@@ -23,7 +23,6 @@ from seen import Found, check_index, files_of, name_at, read, sent_files_of, set
 from shared_disk import SharedDisk
 from shared_hearing import SharedHearing, UnderWay
 from shared_promises import SharedPromises
-from spoolrack_store.files.disk import Kind as FoundKind
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import NotAName
 from spoolrack_store.testing import ManualClock
@@ -54,7 +53,7 @@ class SharedStory:
         self.fates.redrives.several = True
         self.asking = Asking(plot, self.fates)
         self.hearing = SharedHearing(plot, self.fates, self.asking, self._lying_of)
-        self.fates.on_disk = self._body_of
+        self.fates.disk = lambda: self.power
         self.clocks = {name: ManualClock(wall=Millis(SOME_DAY + SKEWS[name])) for name in plot.names}
         self.ones: dict[str, One] = {}
         self.on_step: OnStep | None = None
@@ -75,17 +74,6 @@ class SharedStory:
             self.turn(plot.names[0], "", (Act("create", (queue,)),))
         for name in plot.names:
             self.turn(name, "", (Act("tick"),))
-
-    def _body_of(self, id: str) -> bytes | None:
-        waiting = ["new", "queues", "delay", "remove"]
-        while waiting:
-            path = waiting.pop()
-            for found in self.power.scan(path):
-                if found.kind is FoundKind.FOLDER:
-                    waiting.append(f"{path}/{found.name}")
-                elif found.name.rpartition(":")[2].startswith(id):
-                    return self.power.read(f"{path}/{found.name}")
-        return None
 
     # Time.
 
@@ -187,7 +175,7 @@ class SharedStory:
         fork = copy(self)
         fork.on_step = None
         fork.fates = self.fates.fork()
-        fork.fates.on_disk = fork._body_of
+        fork.fates.disk = lambda: fork.power
         fork.ones = {}
         return fork
 

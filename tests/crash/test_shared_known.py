@@ -253,6 +253,14 @@ KNOWN = {
         "a: later 30000; a: later 2000; a: redrive d q 0; die a 0 kill; a: send q 1 5 0; "
         "b: delete 0 held 0 1"
     ),
+    "a purge of a message whose sender has no answer yet, when its repetition has one": (
+        "plot 1 any-subset syncfs strict 2 of 3; b: apply send-id d 3 5 3; c: send-id d 3 0 0; "
+        "a: purge d"
+    ),
+    "an id of what one that died had sent, taken over and purged in one step": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: apply send-id d 1 60 3; open b; die b 8 all whole; "
+        "b: purge d"
+    ),
 }
 
 
