@@ -56,7 +56,7 @@ class Format:
     begins: str
     """A line of another kind belongs to the record before it."""
     gap: timedelta
-    """A session is over when nothing came for so long."""
+    """A session is over when nothing came for longer than that."""
     late: timedelta
     """Records may be so much out of order."""
     key: Column

@@ -57,7 +57,7 @@ def sessions_of(log: Path) -> list[Session]:
         match = TRACE.match(record)
         assert match is not None
         at, key = Decimal(match[1].decode()), match[2].decode()
-        if key not in last or at >= last[key] + GAP:
+        if key not in last or at > last[key] + GAP:
             of[key] = [0, 0]
             found.append((key, of[key]))
         last[key] = at
@@ -110,9 +110,13 @@ JOURNAL = [
 ]
 
 
+TRACE_LINES = [b"0.00 a.py(1): x", b"0.05 a.py(2): y", b"0.11 a.py(3): z"]
+
+
 @pytest.mark.parametrize(
     ("name", "lines", "expected"),
     [
+        ("trace", TRACE_LINES, [("a.py", 1, 1), ("a.py", 2, 2)]),
         ("access", ACCESS, [("10.0.0.7", 1, 1), ("10.0.0.7", 2, 2)]),
         ("journal", JOURNAL, [("?", 1, 0), ("cron.service", 2, 2), ("kernel", 1, 0)]),
     ],
