@@ -41,6 +41,9 @@ class Open:
             {name: list(settings) for name, settings in self.settings.items()},
         )
 
+    def sends(self, body: bytes) -> bool:
+        return any(body in call for call in self.calls)
+
     def add(self, other: Open) -> None:
         """What the other may have done, too."""
         self.calls += other.calls

@@ -102,10 +102,10 @@ class Promises:
     def took(self, queue: str, deduplication_id: str, id: str) -> None:
         """A new message was stored for this deduplication id."""
         label = queue, deduplication_id
-        first = self.ids.first_of(label, sent_at(id))
-        if first is not None and first not in self.aside:
-            raise Broken(Kind.DOUBLED, f"{label} was stored as {first}, and again as {id}")
-        self.ids.taken[label] = id
+        other = self.ids.clash(label, id)
+        if other is not None and other not in self.aside:
+            raise Broken(Kind.DOUBLED, f"{label} was stored as {other}, and again as {id}")
+        self.ids.take(label, id)
 
     def repeated(self, queue: str, deduplication_id: str, id: str, now: Now) -> None:
         """A message was refused, because `id` is there, or was."""

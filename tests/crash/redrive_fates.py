@@ -124,9 +124,15 @@ class RedriveFates:
             if self.born.setdefault(id, each.name.queue) in graves and each.name.queue in dead:
                 told = deaths_told(power, each.name.queue, id)
                 assert told or self.is_mixed, f"{id} is a dead letter without a history"
+        now: dict[str, tuple[str, int]] = {}
         for id, each in found.items():
             queue, before = each.name.queue, self.deaths.get(id)
             told = deaths_told(power, queue, id)
+            # Of a death that a power cut has undone it may be told, too, until it dies again.
+            is_doubtful = crashed and self.several and queue not in dead
+            now[id] = queue, max(0, told - is_doubtful)
+            if before is not None and before[0] == queue and queue not in dead:
+                now[id] = queue, min(told, before[1])
             if before is not None:
                 was_in, least = before
                 if queue in dead and was_in in graves and not crashed and not self.is_mixed:
@@ -136,9 +142,7 @@ class RedriveFates:
                 assert told >= least, (
                     f"{id} in {queue} tells of {told} deaths, and told of {before[1]} in {was_in}"
                 )
-        self.deaths = {
-            id: (each.name.queue, deaths_told(power, each.name.queue, id)) for id, each in found.items()
-        }
+        self.deaths = now
 
 
 def deaths_told(power: PowerDisk, queue: str, id: str) -> int:

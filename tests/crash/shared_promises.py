@@ -48,8 +48,8 @@ class SharedPromises(Promises):
     """So many commits had been applied before the one that has sealed them."""
     sets_under_way: dict[str, OpenHolds] = field(default_factory=dict)
     """By engine, also of one that died with it."""
-    vouched: set[str] = field(default_factory=set)
-    """Ids that were told to be there before their sender has said so."""
+    vouched: dict[str, str] = field(default_factory=dict)
+    """By id: who sends what another has told to be there; empty if he died since."""
     assigned: set[str] = field(default_factory=set)
     """Ids that are leased already, by a commit that hasn't been answered: until then nobody knows of
     them."""
@@ -161,6 +161,7 @@ class SharedPromises(Promises):
 
     def died(self, who: str, once: str) -> None:
         """What `who` has left unanswered stays open under the name `once`."""
+        self.vouched |= {id: "" for id, sender in self.vouched.items() if sender == who}
         if who in self.under_way:
             self.under_way[once] = self.under_way.pop(who)
         if who in self.sets_under_way:
@@ -227,7 +228,7 @@ class SharedPromises(Promises):
     def sent(self, id: str, fate: Fate) -> None:
         if id in self.vouched:
             # Another has answered for it, before its sender did.
-            self.vouched.discard(id)
+            del self.vouched[id]
             return
         Promises.sent(self, id, fate)
 
@@ -244,7 +245,8 @@ class SharedPromises(Promises):
         if id in self.vouched:
             return True
         self.uncertain.discard(body)
-        self.vouched.add(id)
+        senders = (who for who, opened in self.under_way.items() if opened.sends(body))
+        self.vouched[id] = next(senders, "")
         self.alive[id] = Fate(body=body, queue=self.ids.labels[body][0])
         self.hazy.add(id)
         return True
@@ -261,8 +263,8 @@ class SharedPromises(Promises):
         Promises.emptied(self, queue, is_sure=is_sure)
 
     def has_arrived(self, id: str) -> bool:
-        """What another has answered for comes to its queue when its sender has done its part."""
-        return id not in self.vouched
+        """What another has answered for comes with the answer of its sender, if he lives."""
+        return not self.vouched.get(id)
 
     def leased(self, id: str, lease: Fate, now: Now) -> None:
         if lease.queue not in self.queues:

@@ -53,6 +53,18 @@ class TakenIds:
         first = self.taken.get(label)
         return first if first is not None and self._is_within(label, first, now) else None
 
+    def clash(self, label: Label, id: str) -> str | None:
+        """The message that was stored for it as well, within the window of whichever came first."""
+        other = self.taken.get(label)
+        if other is None:
+            return None
+        one, next = sorted((other, id))
+        return other if self._is_within(label, one, sent_at(next)) else None
+
+    def take(self, label: Label, id: str) -> None:
+        """The message was stored for it. One that was sent later may have been answered before."""
+        self.taken[label] = max(id, self.taken.get(label, ""))
+
     def twice(self, found: Mapping[str, Found], known: Mapping[str, bytes]) -> tuple[str, str] | None:
         """Two messages that were stored for one id of one queue, within its window."""
         by_key: dict[str, list[str]] = {}

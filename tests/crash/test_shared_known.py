@@ -257,6 +257,19 @@ KNOWN = {
         "plot 1 any-subset syncfs strict 2 of 3; b: apply send-id d 3 5 3; c: send-id d 3 0 0; "
         "a: purge d"
     ),
+    "an id whose message another could not make durable, and lives": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: apply send-id d 1 0 1 + send q 1 5 0; "
+        "trouble a ENOSPC 0 1; a: lose; open b; b: send-id d 2 60 1"
+    ),
+    "a history that came back before its message did, which had not died yet": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: receive 0 q 2 0 + send q 1 5 0 + send q 1 5 0; "
+        "pass 1; pass 29999; a: receive 0 q 1 0; b: later 2000; pass 29999; die a 1 kill; "
+        "a: delete 0 held 0 1; die b 9 only=1 whole; b: reserve s q 0 3 60000 + redrive d - 0"
+    ),
+    "an id that is stored again after its window, before the first one is answered": (
+        "plot 1 any-subset syncfs strict 2 of 3; c: apply send-id q 1 60 0; pass 29999; pass 29999; "
+        "pass 30000; a: send-id q 2 0 0"
+    ),
     "an id of what one that died had sent, taken over and purged in one step": (
         "plot 1 any-subset syncfs strict 2 of 2; b: apply send-id d 1 60 3; open b; die b 8 all whole; "
         "b: purge d"

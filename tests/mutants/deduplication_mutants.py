@@ -13,6 +13,7 @@ _EVERY: Final = (
     "tests/crash/test_every_crash.py::test_no_operation_breaks_a_promise_wherever_the_process_dies",
 )
 _SHARED: Final = ("tests/crash/test_shared_crashes.py",)
+_KNOWN: Final = ("tests/crash/test_shared_known.py",)
 
 DEDUPLICATION_MUTANTS: Final = (
     Mutant(
@@ -156,5 +157,25 @@ DEDUPLICATION_MUTANTS: Final = (
             "                self._read_up_to[path] = 0\n",
         ),
         caught_by=_PEERS,
+    ),
+    Mutant(
+        name="an-id-is-believed-whose-message-nobody-could-write",
+        breaks="a repetition is answered only for a message that is there whole",
+        edits=edit(
+            "engine/deduplicating/deduplication.py",
+            "        elif self._is_torn(live, key, first):\n            first = None\n",
+            "",
+        ),
+        caught_by=_KNOWN,
+    ),
+    Mutant(
+        name="a-repetition-believes-what-memory-shows",
+        breaks="a repetition is answered only for a message that is there whole",
+        edits=edit(
+            "engine/deduplicating/deduplication.py",
+            "            read_message(disk, path, item, afresh=True)\n",
+            "            read_message(disk, path, item)\n",
+        ),
+        caught_by=_KNOWN,
     ),
 )

@@ -24,7 +24,7 @@ from ...files.segments import Segments
 from ...model.clock import SECOND, Millis
 from ...model.errors import DiskError, QueueNotFound, TooManyDeduplicationIds
 from ...model.keys import MAX_KEYS, Line, first_number_of, id_number, id_text, key_in
-from ...model.names import Batch, Filed, NotAName, id_of, parse_entry, parse_filed
+from ...model.names import Batch, Entry, Filed, NotAName, id_of, parse_entry, parse_filed
 from ..catalog import Catalog
 from ..live import Live
 from ..root import Root, path_in
@@ -69,6 +69,8 @@ class Deduplication:
         """Whether this commit has learned what the others have written."""
         self._lock: Lock | None = None
         self._arriving: dict[tuple[str, int], _Arriving] = {}
+        self._are_whole: dict[str, bool] = {}
+        """Of those, what was found when they were read, by path."""
         self._coming: dict[str, int] = {}
         """How many new keys this commit may take, by queue."""
         self._next_look = Millis(root.clock.monotonic() + LOOK_EVERY)
@@ -86,6 +88,8 @@ class Deduplication:
         first = keys.find(key, since)
         if first is None:
             first = self._find_arriving(live, key, since)
+        elif self._is_torn(live, key, first):
+            first = None
         if first is not None:
             if self._has_company:
                 self._require_same(live)
@@ -114,6 +118,7 @@ class Deduplication:
         if self._is_open:
             self._is_open = False
             self._arriving.clear()
+            self._are_whole.clear()
             self._coming.clear()
             self._unlock()
 
@@ -246,24 +251,47 @@ class Deduplication:
             raise explained(error) from error
         return self.known.of(live.name).find(key, since)
 
+    def _is_torn(self, live: Live, key: int, id: int) -> bool:
+        """Whether its sender has told of the message, and could not make it durable: a sync of it has
+        failed, so that an heir will find that it was never sent."""
+        arriving = self._arriving.get((live.name, key))
+        if arriving is None or id_number(arriving.name) != id:
+            return False
+        return self._reads_whole(arriving) is False
+
     def _is_whole(self, arriving: _Arriving) -> bool:
-        disk, path, item = self._root.disk, arriving.path, arriving.filed.item
+        return self._reads_whole(arriving) is True
+
+    def _reads_whole(self, arriving: _Arriving) -> bool | None:
+        """Whether the message, and all that was sent with it, is there whole; None if it is not in
+        `new/` any more. Raises `DiskError` if that can't be told."""
+        path = arriving.path
+        known = self._are_whole.get(path)
+        if known is not None:
+            return known
         try:
-            if not isinstance(item, Batch):
-                read_message(disk, path, item, afresh=True)
-                return True
-            inside = [found.name for found in disk.scan(path)]
-            for name in inside:
-                read_message(disk, path_in(path, name), parse_entry(name), afresh=True)
-            return len(inside) >= item.count
+            is_whole = self._read(path, arriving.filed.item)
         except (Gone, FileNotFoundError):
             # It may have been leased there in the meantime.
             renamed = self._find_again(arriving)
-            return renamed is not None and self._is_whole(renamed)
+            return None if renamed is None else self._reads_whole(renamed)
         except (Damaged, NotAName):
-            return False
+            is_whole = False
         except (Forbidden, OSError) as error:
             raise DiskError(detail=f"{path} can't be read: {error}") from error
+        self._are_whole[path] = is_whole
+        return is_whole
+
+    def _read(self, path: str, item: Entry | Batch) -> bool:
+        """Read it all from the disk; whether it is as much as was sent."""
+        disk = self._root.disk
+        if not isinstance(item, Batch):
+            read_message(disk, path, item, afresh=True)
+            return True
+        inside = [found.name for found in disk.scan(path)]
+        for name in inside:
+            read_message(disk, path_in(path, name), parse_entry(name), afresh=True)
+        return len(inside) >= item.count
 
     def _find_again(self, arriving: _Arriving) -> _Arriving | None:
         """The same message in `new/` under another name."""
