@@ -139,7 +139,7 @@ AWAITED_MUTANTS: Final = (
         breaks="a deduplication id is stored once, whoever dies over it",
         edits=edit(
             "engine/deduplicating/deduplication.py",
-            "            return renamed is not None and self._is_whole(renamed)\n",
+            "            return None if renamed is None else self._reads_whole(renamed)\n",
             "            return renamed is None\n",
         ),
         caught_by=(_ENDS,),

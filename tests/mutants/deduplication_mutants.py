@@ -133,8 +133,8 @@ DEDUPLICATION_MUTANTS: Final = (
         breaks="what a dead process has written whole is refused to be stored again",
         edits=edit(
             "engine/deduplicating/deduplication.py",
-            "        if arriving is None or id",
-            "        if arriving is not None or id",
+            "        if arriving is None or id_number(arriving.name) <",
+            "        if arriving is not None or id_number(arriving.name) <",
         ),
         caught_by=_PEERS,
     ),
