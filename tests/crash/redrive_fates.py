@@ -131,10 +131,10 @@ class RedriveFates:
             # Of a death that a power cut has undone it may be told, too, until it dies again.
             is_doubtful = crashed and self.several and queue not in dead
             now[id] = queue, max(0, told - is_doubtful)
-            if before is not None and before[0] == queue and queue not in dead:
-                now[id] = queue, min(told, before[1])
             if before is not None:
                 was_in, least = before
+                if was_in == queue and queue not in dead:
+                    now[id] = queue, min(told, least)
                 if queue in dead and was_in in graves and not crashed and not self.is_mixed:
                     least += 1
                 if crashed and was_in in dead and queue not in dead:

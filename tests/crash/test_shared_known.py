@@ -1,4 +1,4 @@
-"""Histories of several engines on one disk that broke a promise once."""
+"""Histories of several engines on one disk that broke a promise once, or seemed to."""
 
 from __future__ import annotations
 
