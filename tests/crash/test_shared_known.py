@@ -261,6 +261,10 @@ KNOWN = {
         "plot 1 any-subset syncfs strict 2 of 2; a: apply send-id d 1 0 1 + send q 1 5 0; "
         "trouble a ENOSPC 0 1; a: lose; open b; b: send-id d 2 60 1"
     ),
+    "an id that was stored anew, since another could not make its message durable": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: apply send-id d 1 0 1 + send q 1 5 0; "
+        "trouble a ENOSPC 0 1; a: lose; open b; b: send-id d 2 60 1; b: send-id d 2 5 1"
+    ),
     "a history that came back before its message did, which had not died yet": (
         "plot 1 any-subset syncfs strict 2 of 2; a: receive 0 q 2 0 + send q 1 5 0 + send q 1 5 0; "
         "pass 1; pass 29999; a: receive 0 q 1 0; b: later 2000; pass 29999; die a 1 kill; "

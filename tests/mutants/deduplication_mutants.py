@@ -169,6 +169,16 @@ DEDUPLICATION_MUTANTS: Final = (
         caught_by=_KNOWN,
     ),
     Mutant(
+        name="an-id-that-was-stored-anew-is-stored-once-more",
+        breaks="a deduplication id is stored once, whatever lies in new/ of a send that failed",
+        edits=edit(
+            "engine/deduplicating/deduplication.py",
+            "        if arriving is None or id_number(arriving.name) != id:\n",
+            "        if arriving is None:\n",
+        ),
+        caught_by=_KNOWN,
+    ),
+    Mutant(
         name="a-repetition-believes-what-memory-shows",
         breaks="a repetition is answered only for a message that is there whole",
         edits=edit(
