@@ -278,6 +278,10 @@ KNOWN = {
         "plot 1 any-subset syncfs strict 2 of 2; b: apply send-id d 1 60 3; open b; die b 8 all whole; "
         "b: purge d"
     ),
+    "a batch that is released whole, of which another has just extended one, unheard": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: send-id r 3 5 0 + receive 0 r 3 0; b: deafen; "
+        "a: change 0 held 0 1 60000; b: change 0 held 0 0 0"
+    ),
 }
 
 

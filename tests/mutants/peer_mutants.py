@@ -187,4 +187,34 @@ PEER_MUTANTS: Final = (
         ),
         caught_by=(_KNOWN,),
     ),
+    Mutant(
+        name="a-release-answers-for-what-has-gone",
+        breaks="who is told that a lease was released held it until then",
+        edits=edit(
+            "engine/leaser.py",
+            "[None if name in released else StaleReceipt(id=id_of(name)) for name in names]",
+            "[None for name in names if released or True]",
+        ),
+        caught_by=("tests/store/test_store_unheard.py",),
+    ),
+    Mutant(
+        name="a-batch-is-released-whole-beside-others",
+        breaks="a release answers for no message that another has taken out of its batch",
+        edits=edit(
+            "engine/requeuer.py",
+            "        if not self._root.is_shared:\n            self.requeue(live",
+            "        if live:\n            self.requeue(live",
+        ),
+        caught_by=("tests/store/test_store_unheard.py", _KNOWN),
+    ),
+    Mutant(
+        name="an-extension-answers-for-what-has-gone",
+        breaks="who is told that a lease was extended holds it until then",
+        edits=edit(
+            "engine/leaser.py",
+            "        if not self._root.is_shared or not hidden.is_folder:\n",
+            "        if hidden:\n",
+        ),
+        caught_by=("tests/store/test_store_unheard.py",),
+    ),
 )

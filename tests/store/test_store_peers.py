@@ -107,44 +107,6 @@ def test_a_lease_can_be_extended_released_and_deleted_through_another(several: S
     assert len(other.sights()) == 1
 
 
-def deafened(rig: EngineRig) -> None:
-    """It hears nothing of the others any more, unless it looks."""
-    rig.engine.peers.listen = lambda: None  # type: ignore[method-assign]
-
-
-def test_a_delete_finds_the_lease_that_another_has_moved_in_the_meantime(several: Several) -> None:
-    one, other = several.rigs
-    one.send(b"a")
-    (message,) = one.receive()
-    deafened(one)
-    longer = [VisibilityChange(str(message.receipt), Millis(90_000))]
-    other.ask(ChangeVisibility(queue="q", changes=longer))
-
-    assert one.ask(Delete(queue="q", targets=receipts([message]))) == [None]
-
-    other.commit()
-    assert other.sights() == []
-
-
-@pytest.mark.parametrize("span", [0, 60_000])
-def test_a_change_finds_the_lease_that_another_has_moved_in_the_meantime(
-    several: Several, span: int
-) -> None:
-    one, other = several.rigs
-    one.send(b"a", b"b")
-    leased = one.receive(2)
-    deafened(one)
-    longer = [VisibilityChange(str(leased[0].receipt), Millis(90_000))]
-    other.ask(ChangeVisibility(queue="q", changes=longer))
-
-    changes = [VisibilityChange(str(message.receipt), Millis(span)) for message in leased]
-    results = one.ask(ChangeVisibility(queue="q", changes=changes))
-
-    assert not any(isinstance(result, Exception) for result in results), results
-    other.commit()
-    other.check()
-
-
 def test_the_receipt_of_a_lease_that_is_over_works_with_nobody(several: Several) -> None:
     one, other = several.rigs
     one.send(b"a")

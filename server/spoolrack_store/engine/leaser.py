@@ -194,14 +194,14 @@ class Leaser:
 
     def _change_together(self, live: Live, together: _Together, results: Ends) -> None:
         for (hidden, visibility), names in together.items():
-            outcome: Millis | StoreError | None
+            ends: Ends
             try:
-                outcome = self._end_at(live, hidden, list(names), visibility)
+                ends = self._end_at(live, hidden, list(names), visibility)
             except StoreError as error:
-                outcome = error
-            for places in names.values():
+                ends = [error] * len(names)
+            for places, end in zip(names.values(), ends, strict=True):
                 for at in places:
-                    results[at] = outcome
+                    results[at] = end
 
     def _change_again(self, live: Live, request: ChangeVisibility, results: Ends) -> None:
         """Others may have moved leases while they were changed: look for those once more."""
@@ -214,7 +214,7 @@ class Leaser:
             try:
                 receipt = receipts.parse(live.name, change.receipt)
                 hidden, name = receipts.find_lease(self._root.index.queues[live.name], receipt)
-                results[at] = self._end_at(live, hidden, [name], change.visibility)
+                (results[at],) = self._end_at(live, hidden, [name], change.visibility)
             except StoreError as error:
                 results[at] = error
 
@@ -329,21 +329,17 @@ class Leaser:
         root.index.reschedule(queue, hidden)
         return True
 
-    def _end_at(
-        self, live: Live, hidden: Hidden, names: list[str], visibility: Millis
-    ) -> Millis | None:
-        """Let the lease on `names` end so long after now; the Unix time, None for a release."""
+    def _end_at(self, live: Live, hidden: Hidden, names: list[str], visibility: Millis) -> Ends:
+        """Let the lease on `names` end so long after now: for each its end, None for a release."""
         if visibility == 0:
-            first = names[0]
-            if not self._requeuer.requeue(live, hidden, names, undo=False) and self._root.is_shared:
-                raise StaleReceipt(id=id_of(first))
-            return None
+            released = self._requeuer.release(live, hidden, names)
+            return [None if name in released else StaleReceipt(id=id_of(name)) for name in names]
         root, queue = self._root, live.name
         due, due_monotonic = root.due_after(visibility)
         if len(names) == len(hidden.names):
             if not self.move_end(queue, hidden, due, due_monotonic):
                 self._lost(queue, hidden, names)
-            return due
+            return self._moved(queue, hidden, names, due)
         assert isinstance(hidden.item, BatchFolder)
         for name in names:
             entry = moved_out(parse_entry(name), hidden.item.batch)
@@ -359,7 +355,18 @@ class Leaser:
                 self._lost(queue, hidden, [name])
             root.index.queues[queue].split(hidden, name, alone)
             root.index.reschedule(queue, alone)
-        return due
+        return [due] * len(names)
+
+    def _moved(self, queue: str, hidden: Hidden, names: list[str], due: Millis) -> Ends:
+        """`due` for what is under the lease still: others may have taken something out, unheard."""
+        if not self._root.is_shared or not hidden.is_folder:
+            return [due] * len(names)
+        found = self._root.folders.scan(self._root.path_of(queue, hidden))
+        there = {each.name for each in found}
+        gone = [name for name in names if name not in there]
+        for name in gone:
+            self._requeuer.forget(queue, hidden, name)
+        return [due if name in there else StaleReceipt(id=id_of(name)) for name in names]
 
     def _lost(self, queue: str, hidden: Hidden, names: list[str]) -> NoReturn:
         """Somebody took the files away: there is no lease any more."""
