@@ -69,10 +69,15 @@ KNOWN = {
         "0 + send-id d 3 0 0; fail ENOSPC 11 1 kill; reserve s d 3 3 30000 + reserve t q 0 10 60000; "
         "stage t 0 q 3 0; crash 2 all half; publish 0 1 t"
     ),
-    "a set that is confirmed for a shorter time, and was refused that": (
+    "a set that is confirmed for a shorter time, and one lease of it can't be": (
         "plot 1 any-subset syncfs strict 2; send q 3 5 0; receive 0 q 1 0; change 0 held 0 1 0; "
         "send q 3 5 0; reserve s q 0 4 0; reserve s q 1 9 60000; fail EIO 1 1 kill; "
         "confirm s 0 5000; heal"
+    ),
+    "a set that is confirmed for a shorter time, on a disk that refuses all from then on": (
+        "plot 1 any-subset syncfs strict 2; stage s 0 q 2 0; publish 0 1 s; stage s 0 q 2 0; "
+        "stage s 1 d 1 10000; stage t 0 q 1 0; reserve s q 0 9 0; reserve s q 1 2 60000; "
+        "confirm s 0 90000; fail ENOSPC 1 1048576 kill; confirm s 0 5000; heal"
     ),
     "a set that is confirmed and committed at once": (
         "plot 1 any-subset syncfs strict 2; put d 5; later 2000; reserve s d 2 1 0; "

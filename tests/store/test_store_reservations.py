@@ -147,6 +147,37 @@ def test_a_confirmation_may_shorten_the_hold(rig: EngineRig) -> None:
         ids_in(rig)
 
 
+def test_a_hold_that_can_not_be_shortened_lasts(rig: EngineRig) -> None:
+    rig.send(b"1", b"2")
+    reserve(rig)
+    assert isinstance(rig.disk, FaultyDisk)
+    rig.disk.fail(errno.ENOSPC, "rename", path="reserved/")
+
+    with pytest.raises(DiskFull):
+        rig.ask(Confirm(stream="s", seq=0, hold=Millis(2_000)))
+
+    rig.clock.advance(HOLD - 1)
+    assert len(ids_in(rig)) == 2
+
+
+def test_messages_whose_leases_can_not_be_shortened_come_back_later(rig: EngineRig) -> None:
+    rig.send(b"1", b"2")
+    reserve(rig)
+    assert isinstance(rig.disk, FaultyDisk)
+    rig.disk.fail(errno.ENOSPC, "rename", path="delay/")
+
+    confirmed = rig.ask(Confirm(stream="s", seq=0, hold=Millis(2_000)))
+
+    assert confirmed.expires_at == rig.clock.wall() + 2_000
+    rig.clock.advance(2_000)
+    with pytest.raises(ReservationLost):
+        ids_in(rig)
+    assert rig.receive(10) == []
+    rig.disk.heal()
+    rig.clock.advance(HOLD)
+    assert len(rig.receive(10)) == 2
+
+
 def test_a_hold_that_is_over_gives_the_messages_back_and_is_told_as_lost(rig: EngineRig) -> None:
     ids = rig.send(b"1", b"2")
     reserve(rig)

@@ -11,6 +11,7 @@ With others there, each request keeps them out of `reserved/` while it looks and
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from ...model.clock import Millis
@@ -49,6 +50,8 @@ from ..views import Sight, Views
 from .holdings import HeldSet, Holdings
 from .set_leases import SetLeases
 from .upkeep import Upkeep
+
+log = logging.getLogger(__name__)
 
 
 class Reservations:
@@ -134,24 +137,22 @@ class Reservations:
             held = self._require(request.stream, request.seq)
             _check_allowed(held, request.allowed)
             hold = held.manifest.hold if request.hold is None else request.hold
-            before = held.due, held.ends
-            try:
-                self._hold_until(held, *self._root.due_after(hold))
-            except StoreError:
-                if held.due < before[0]:
-                    # It was refused, and must not end sooner for that.
-                    self._hold_until(held, *before)
-                raise
+            due, ends = self._root.due_after(hold)
+            # Whoever dies in between must not leave a manifest that outlasts a lease.
+            if due < held.due:
+                self._shorten(held, due, ends)
+            else:
+                self._leases.end_at(held.manifest, due, ends)
+                self._end_at(held, due, ends)
             return held.shown(self._root.clock.monotonic())
 
-    def _hold_until(self, held: HeldSet, due: Millis, ends: Millis) -> None:
-        # Whoever dies in between must not leave a manifest that outlasts a lease.
-        if due < held.due:
-            self._end_at(held, due, ends)
-        self._leases.end_at(held.manifest, due, ends)
-        if due != held.due:
-            self._end_at(held, due, ends)
-        held.ends = ends
+    def _shorten(self, held: HeldSet, due: Millis, ends: Millis) -> None:
+        self._end_at(held, due, ends)
+        try:
+            self._leases.end_at(held.manifest, due, ends)
+        except StoreError as error:
+            # The hold ends as it was asked to; only its messages are hidden for longer.
+            log.warning("%s ends sooner, and not all leases with it: %s", held.name, error)
 
     def _end_at(self, held: HeldSet, due: Millis, ends: Millis) -> None:
         if not self._holdings.end_at(held, due, ends):
