@@ -52,6 +52,8 @@ class PowerDisk(MemoryDisk):
         """So many bytes of a file that wasn't synced were, before more was appended."""
         self._given_up: dict[File, None] = {}
         """Files whose sync failed: their pages count as clean, and no later sync writes them."""
+        self.losses = 0
+        """Files that a sync has failed to write, ever."""
 
     # Disk.
 
@@ -146,10 +148,6 @@ class PowerDisk(MemoryDisk):
         """What is in the files of which a sync has failed."""
         return {file.content for file in self._given_up}
 
-    def is_given_up(self, file: Node) -> bool:
-        """Whether a sync of this file has failed."""
-        return file in self._given_up
-
     def give_up(self, path: str | None) -> None:
         """A sync of the file at `path`, or of everything, fails: what it should have written is never
         written any more, though whoever reads it finds it until the power is cut."""
@@ -160,6 +158,7 @@ class PowerDisk(MemoryDisk):
         for file in given:
             del self._unsynced[file]
             self._given_up[file] = None
+            self.losses += 1
 
     # The cut.
 
@@ -194,7 +193,7 @@ class PowerDisk(MemoryDisk):
         """The same disk once more, with all that isn't durable yet, and nobody's locks."""
         nodes: dict[Node, Node] = {}
         other = PowerDisk(can_sync_all=self.can_sync_all, model=self.model)
-        other.room = self.room
+        other.room, other.losses = self.room, self.losses
         other.root = _copied_folder(self.root, nodes)
         other._ticks = count(next(self._ticks))
         other._durable = {

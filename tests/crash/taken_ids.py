@@ -49,9 +49,12 @@ class TakenIds:
                 self.over.add(id)
 
     def first_of(self, label: Label, now: int) -> str | None:
-        """The message that an answer at Unix time `now` must name."""
+        """The message that must be named by an answer that was decided at Unix time `now`, and may be
+        told when another was stored since."""
         first = self.taken.get(label)
-        return first if first is not None and self._is_within(label, first, now) else None
+        if first is None or sent_at(first) > now:
+            return None
+        return first if self._is_within(label, first, now) else None
 
     def clash(self, label: Label, id: str) -> str | None:
         """The message that was stored for it as well, within the window of whichever came first."""

@@ -278,6 +278,15 @@ KNOWN = {
         "plot 1 any-subset syncfs strict 2 of 2; b: apply send-id d 1 60 3; open b; die b 8 all whole; "
         "b: purge d"
     ),
+    "a repetition that is answered late, of an id that was stored again since": (
+        "plot 1 any-subset syncfs strict 2 of 3; b: send-id q 1 0 0; c: apply send-id q 3 5 2; "
+        "pass 45000; pass 45000; a: send-id q 1 5 0"
+    ),
+    "a repetition of what another could not write, between the look at it and the sync": (
+        "plot 1 any-subset syncfs strict 2 of 2; b: send-id q 1 5 3; a: send-id q 1 5 2; b: heed; "
+        "a: apply send-id d 3 5 0; trouble a EIO 0 1; b: apply send-id d 3 5 0; a: sync; b: sync; "
+        "b: finish; die b 0 none empty; b: tick"
+    ),
     "a batch that is released whole, of which another has just extended one, unheard": (
         "plot 1 any-subset syncfs strict 2 of 2; a: send-id r 3 5 0 + receive 0 r 3 0; b: deafen; "
         "a: change 0 held 0 1 60000; b: change 0 held 0 0 0"

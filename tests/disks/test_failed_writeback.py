@@ -49,6 +49,24 @@ def test_what_a_failed_sync_has_not_written_is_not_read_afresh(hollow: tuple[Loo
         disk.close()
 
 
+def test_a_failed_writeback_is_reported_to_each_who_had_the_disk_open(
+    hollow: tuple[LoopDisk, Path],
+) -> None:
+    made, below = hollow
+    one, other = LocalDisk(made.mount_point), LocalDisk(made.mount_point)
+    try:
+        one.create("FORMAT", [b"of a root"], sync=True)
+        os.sync()
+        fill_bytes(below / "filling")
+        one.create("lost", [BODY], sync=False)
+        for disk in (one, other):
+            with pytest.raises(OSError, match=r"No space left|Input/output error"):
+                disk.sync_all()
+    finally:
+        one.close()
+        other.close()
+
+
 def test_what_waits_to_be_written_is_read_afresh_all_the_same(tmp_path: Path) -> None:
     disk = LocalDisk(tmp_path)
     disk.create("waiting", [BODY], sync=False)
