@@ -148,7 +148,7 @@ def known(rig: EngineRig) -> Iterator[str]:
     root = rig.engine._root
     for queue in rig.engine.catalog.queues:
         index = root.index.queues[queue]
-        rig.engine.peers.look_into(queue)
+        rig.engine.peers.contents.look_into(queue)
         for name, folder in index.ready.since(""):
             inside = name if folder is None else f"{folder.batch}/{name}"
             yield f"{layout.QUEUES}/{queue}/{inside}"

@@ -10,6 +10,7 @@ _PEERS: Final = "tests/store/test_store_peers.py"
 _VISITORS: Final = "tests/store/test_store_visitors.py"
 _STORIES: Final = "tests/crash/test_shared_crashes.py"
 _KNOWN: Final = "tests/crash/test_shared_known.py"
+_UNLISTED: Final = "tests/store/test_store_unlisted.py"
 _PLANTED: Final = "tests/crash/test_shared_planted.py"
 
 PEER_MUTANTS: Final = (
@@ -216,5 +217,35 @@ PEER_MUTANTS: Final = (
             "        if hidden:\n",
         ),
         caught_by=("tests/store/test_store_unheard.py",),
+    ),
+    Mutant(
+        name="a-look-leaves-out-what-others-have-leased",
+        breaks="a receipt works with every process, whoever has leased the message",
+        edits=edit(
+            "engine/contents.py",
+            "            self.look_into_lease(queue, lease)\n",
+            "            assert lease\n",
+        ),
+        caught_by=(_UNLISTED,),
+    ),
+    Mutant(
+        name="nobody-brings-back-what-the-dead-have-leased-whole",
+        breaks="what a dead process had leased comes back when it is due",
+        edits=edit(
+            "engine/requeuer.py",
+            "                self._look_into(queue, hidden)  # It is due still.\n",
+            "                assert self._look_into\n",
+        ),
+        caught_by=(_UNLISTED,),
+    ),
+    Mutant(
+        name="a-lease-of-another-is-counted-after-its-end",
+        breaks="what others have deleted is gone from what a process knows",
+        edits=edit(
+            "engine/beliefs.py",
+            "            index.forget_unlisted(hidden.item.id)\n            return\n",
+            "            return\n",
+        ),
+        caught_by=(_UNLISTED,),
     ),
 )

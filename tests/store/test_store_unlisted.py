@@ -10,7 +10,18 @@ from faulty_disk import FaultyDisk
 from memory_disk import MemoryDisk
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import QueueFull
-from spoolrack_store.model.operations import ById, ByReceipt, Delete, Outgoing, Send
+from spoolrack_store.model.figures import QueueFigures
+from spoolrack_store.model.operations import (
+    ById,
+    ByReceipt,
+    ChangeVisibility,
+    Delete,
+    GiveBack,
+    Message,
+    Outgoing,
+    Send,
+    VisibilityChange,
+)
 from spoolrack_store.testing import ManualClock
 
 
@@ -135,3 +146,97 @@ def test_who_has_lost_a_race_hears_what_else_is_gone_before_the_next_claim(besid
     assert [m.body for m in beside.other.receive(4)] == [b"d"]
     assert beside.other.engine.lost_races == 1
     beside.check()
+
+
+def leased_unheard_of(beside: Beside) -> list[Message]:
+    """A batch that one has leased before the other had looked into it."""
+    beside.one.send(b"a", b"b", b"c")
+    leased = beside.one.receive(3)
+    beside.other.commit()
+    assert beside.disk.called("scan") == []
+    return leased
+
+
+def by_receipt(*messages: Message) -> Delete:
+    return Delete(queue="q", targets=[ByReceipt(str(message.receipt)) for message in messages])
+
+
+def test_a_batch_that_another_leases_and_deletes_is_not_looked_into(beside: Beside) -> None:
+    leased = leased_unheard_of(beside)
+    assert figures_of(beside.other).leased == 3
+
+    beside.one.ask(by_receipt(*leased))
+    beside.other.commit()
+
+    assert figures_of(beside.other).leased == 0
+    assert beside.disk.called("scan") == []
+    beside.check()
+
+
+def test_what_another_has_leased_is_found_by_its_receipts(beside: Beside) -> None:
+    first, *rest = leased_unheard_of(beside)
+
+    assert beside.other.ask(by_receipt(first)) == [None]
+    longer = [VisibilityChange(str(message.receipt), Millis(60_000)) for message in rest]
+    assert (
+        beside.other.ask(ChangeVisibility(queue="q", changes=longer))
+        == [beside.other.clock.wall() + 60_000] * 2
+    )
+
+    beside.check()
+    beside.other.clock.advance(Millis(59_000))
+    assert beside.one.receive(9) == []
+
+
+def test_what_another_has_leased_comes_back_when_he_is_dead(beside: Beside) -> None:
+    leased = leased_unheard_of(beside)
+    assert leased[0].due is not None
+    beside.one.die()
+    beside.other.tick()
+    beside.other.clock.advance(Millis(leased[0].due - beside.other.clock.wall() - 1))
+    beside.other.tick()
+    assert beside.other.receive(9) == []
+
+    beside.other.clock.advance(Millis(10_000))
+
+    again = beside.other.receive(9)
+    assert [(m.id, m.receives) for m in again] == [(m.id, 2) for m in leased]
+    beside.other.check()
+
+
+def test_a_lease_goes_on_where_others_extend_release_and_lease_it_again(beside: Beside) -> None:
+    leased = leased_unheard_of(beside)
+    longer = [VisibilityChange(str(message.receipt), Millis(90_000)) for message in leased]
+    beside.one.ask(ChangeVisibility(queue="q", changes=longer))
+    beside.other.commit()
+    beside.one.ask(GiveBack(queue="q", receipts=[str(message.receipt) for message in leased]))
+    assert figures_of(beside.other).leased == 3
+
+    beside.other.commit()
+
+    assert (figures_of(beside.other).leased, figures_of(beside.other).ready) == (0, 3)
+    beside.one.receive(3)
+    beside.other.commit()
+    assert (figures_of(beside.other).leased, figures_of(beside.other).ready) == (3, 0)
+    beside.check()
+
+
+def test_a_lease_that_can_not_be_looked_into_comes_back_later(beside: Beside) -> None:
+    leased_unheard_of(beside)
+    beside.one.die()
+    beside.disk.fail(errno.EMFILE, "scan", path="delay/")
+    beside.other.clock.advance(Millis(100_000))
+    beside.other.tick()
+    assert beside.other.receive(9) == []
+
+    beside.disk.heal()
+    beside.other.clock.advance(Millis(1_000))
+
+    assert len(beside.other.receive(9)) == 3
+    beside.other.check()
+
+
+def figures_of(rig: EngineRig) -> QueueFigures:
+    figures = rig.engine.views.figures("q")
+    assert figures is not None
+    return figures

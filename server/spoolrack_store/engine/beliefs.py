@@ -15,7 +15,7 @@ from typing import Final
 
 from ..files import layout
 from ..files.disk import Kind
-from ..index.hidden import Hidden, QueueIndex
+from ..index.hidden import Hidden, QueueIndex, Unlisted
 from ..index.ready import BatchFolder
 from ..model.clock import Millis
 from ..model.ids import is_id
@@ -25,6 +25,7 @@ from ..model.names import (
     Item,
     NotAName,
     id_of,
+    is_set_token,
     length_of,
     parse_entry,
     parse_filed,
@@ -66,6 +67,9 @@ class Beliefs:
             return
         if lease_in(name) in self.staying:
             return  # Extended, by whomever: it goes on as the same lease.
+        if isinstance(hidden, Unlisted):
+            index.forget_unlisted(hidden.item.id)
+            return
         if isinstance(hidden.item, BatchFolder):
             path = self._root.path_of(filed.queue, hidden)
             self._leaving[hidden.item.batch.id] = hidden.item, path
@@ -148,28 +152,35 @@ class Beliefs:
         root = self._root
         most = MAX_DELAY if filed.token is None else MAX_VISIBILITY
         left = max(min(due - root.clock.wall(), most) + MARGIN, root.chores.wait)
+        due_monotonic = Millis(root.clock.monotonic() + left)
         known = self._known(index, filed.item)
         if known is not None and known.token == filed.token:
             if known.due != due:
                 # A lease that was extended elsewhere goes on here as the same one.
                 path = root.path_of(filed.queue, known)
                 root.syncer.folder_moved(path, f"{layout.DELAY}/{filed}")
-                known.due, known.due_monotonic = due, Millis(root.clock.monotonic() + left)
+                known.due, known.due_monotonic = due, due_monotonic
                 root.index.reschedule(filed.queue, known)
             return
         item: str | BatchFolder | None
         if isinstance(filed.item, Batch):
             path = layout.hidden(filed.queue, filed.item, due, filed.token)
             item = self._vacated(filed.queue, index, filed.item, path)
-            item = item or self._listed(filed.queue, path, filed.item, index)
             # It may have come through its queue before it was durably out of `new/`.
             root.syncer.folder_changed(layout.queue_folder(filed.queue))
             root.syncer.published(path)
+            if item is None and filed.token is not None and not is_set_token(filed.token):
+                # Mostly its holder deletes it: then nobody here has to look.
+                self._doubt(layout.DELAY)
+                root.index.add_unlisted(
+                    filed.queue, Unlisted(filed.item, due, due_monotonic, filed.token)
+                )
+                return
+            item = item or self._listed(filed.queue, path, filed.item, index)
         else:
             item = str(filed.item)
         if item is None:
             return
-        due_monotonic = Millis(root.clock.monotonic() + left)
         hidden = Hidden(item, due=due, due_monotonic=due_monotonic, token=filed.token)
         self._doubt(layout.DELAY)
         whole = index.find_hidden(filed.item.id)
@@ -184,10 +195,19 @@ class Beliefs:
             self.vacate(filed.queue, index, filed.item.id)
         root.index.hide(filed.queue, hidden)
 
-    def _known(self, index: QueueIndex, item: Item) -> Hidden | None:
+    def look_into_lease(self, queue: str, lease: Unlisted) -> None:
+        """Learn what is in a leased batch folder of which only the name was known."""
+        root, index = self._root, self._root.index.queues[queue]
+        folder = self._listed(queue, root.path_of(queue, lease), lease.item, index)
+        index.forget_unlisted(lease.item.id)
+        if folder is not None:
+            due, ends = lease.due, lease.due_monotonic
+            root.index.hide(queue, Hidden(folder, due=due, due_monotonic=ends, token=lease.token))
+
+    def _known(self, index: QueueIndex, item: Item) -> Hidden | Unlisted | None:
         """The lease or delay under which this very item is believed to be."""
         if isinstance(item, Batch):
-            return index.find_hidden_batch(item.id)
+            return index.find_hidden_batch(item.id) or index.find_unlisted(item.id)
         hidden = index.find_hidden(item.id)
         return None if hidden is None or hidden.is_folder else hidden
 
@@ -217,6 +237,9 @@ class Beliefs:
     def _vacated(self, queue: str, index: QueueIndex, batch: Batch, path: str) -> BatchFolder | None:
         """The batch has moved to `path` from where it was believed to be, with what is left in it."""
         index.ready.forget_unlisted(batch.id)
+        lease = index.forget_unlisted(batch.id)
+        if lease is not None:
+            self._root.syncer.folder_moved(self._root.path_of(queue, lease), path)
         folder = index.ready.folder(batch.id)
         if folder is not None:
             was_at = layout.ready(queue, folder.batch)

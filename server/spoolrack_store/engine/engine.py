@@ -108,6 +108,7 @@ class Engine:
         self._histories = Histories(root)
         self._letters = Letters(root, self.catalog, self._histories)
         self.peers = Peers(root, self.catalog, watch)
+        self._contents = contents = self.peers.contents
         self._segments = Segments(disk, owner)
         self.deduplication = Deduplication(root, self.catalog, self._segments)
         self._publisher = Publisher(root, self.catalog)
@@ -125,14 +126,14 @@ class Engine:
             self.redriving.led_to,
         )
         self._clearance = Clearance(root, self.catalog)
-        self._requeuer = Requeuer(root, self.catalog, self._letters)
+        self._requeuer = Requeuer(root, self.catalog, self._letters, contents.look_into_lease)
         self._may_be_shared = watch is not None
         self._leaser = Leaser(
             root, self.catalog, self._letters, self._remover, self._requeuer, self.peers, arrivals
         )
         self._adoption = Adoption(root, self.catalog, self._publisher)
-        self.staging = Staging(root, self.catalog, self.peers.look_into)
-        self.views = Views(root, self.catalog, self.peers.look_into)
+        self.staging = Staging(root, self.catalog, contents.look_into)
+        self.views = Views(root, self.catalog, contents.look_into)
         self.reservations = Reservations(
             root, self.catalog, self._leaser, self._remover, self._requeuer, self.peers, self.views
         )
@@ -312,7 +313,7 @@ class Engine:
         folders = self._root.folders
         folders.require_root()
         folders.fill_reserve()
-        self.peers.retry()
+        self._contents.retry()
         self.peers.listen()
         self._meet()
         self._requeue_due()
@@ -331,7 +332,7 @@ class Engine:
         self.reservations.upkeep.tick()
         for live in self.catalog.queues.values():
             if live.settings.retention:
-                self.peers.look_ahead(live.name)
+                self._contents.look_ahead(live.name)
                 self._remover.expire_head(live, PASSED_OVER_PER_TICK)
 
     def _requeue_due(self) -> None:
@@ -379,7 +380,7 @@ class Engine:
         for queue in {request.queue for request in requests}:
             live = self.catalog.queues.get(queue)
             if live is not None and (live.settings.max_messages or live.settings.max_bytes):
-                self.peers.look_into(queue)
+                self._contents.look_into(queue)
         return self._sender.send(requests)
 
     def _delete(self, requests: Sequence[Delete]) -> Sequence[Outcome]:
@@ -389,7 +390,7 @@ class Engine:
                 if request.queue in self._root.index.queues and not all(
                     isinstance(target, ByReceipt) for target in request.targets
                 ):
-                    self.peers.look_into(request.queue)
+                    self._contents.look_into(request.queue)
         return self._remover.delete(requests)
 
     def _is_queue(self, name: str) -> bool:

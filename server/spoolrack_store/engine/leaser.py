@@ -113,7 +113,7 @@ class Leaser:
         taken = passed_over = 0
         lost = self._root.lost_races
         while room > taken and passed_over < MOST_PASSED_OVER:
-            self._peers.look_ahead(live.name)
+            self._peers.contents.look_ahead(live.name)
             head = self._next(ready)
             if head is None:
                 break

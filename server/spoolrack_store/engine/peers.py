@@ -15,12 +15,12 @@ from typing import Final, Protocol
 
 from ..files import layout
 from ..files.watcher import Change
-from ..index.hidden import QueueIndex
 from ..index.ready import BatchFolder
 from ..model.errors import DiskError, StoreError
 from ..model.names import Batch, id_of
 from .beliefs import Beliefs, filed_as, lease_in
 from .catalog import Catalog
+from .contents import Contents
 from .root import Root
 
 log = logging.getLogger(__name__)
@@ -57,10 +57,9 @@ class Peers:
         self._catalog = catalog
         self._watch = watch
         self._beliefs = Beliefs(root)
+        self.contents = Contents(root, self._beliefs)
         self._has_missed = False
         """Whether something was heard that could not be taken in."""
-        self._unread: list[tuple[str, Batch]] = []
-        """Batch folders, with their queues, that could not be looked into."""
         self.has_news = False
         """Whether somebody has come or gone since this was last set to False."""
         self._owners_seen_ns = 0
@@ -93,7 +92,7 @@ class Peers:
             self.has_news = True  # Once more, when that was taken in.
             return
         for queue in self._root.index.queues:
-            self.look_into(queue)
+            self.contents.look_into(queue)
         self._root.is_shared = self._root.folders.is_contended = False
         for folder in _SHARED:
             self._watch.unwatch(folder)
@@ -332,36 +331,10 @@ class Peers:
                 if gone:
                     self._beliefs.has_thinned(path, hidden.names)
             there.discard(name)
-
-    # What is looked into only when somebody needs it.
-
-    def look_ahead(self, queue: str) -> None:
-        """Know by name what a receive may choose from."""
-        index = self._root.index.queues[queue]
-        while (batch := index.ready.unlisted_among(self._root.choice)) is not None:
-            self._look_into(queue, index, batch)
-
-    def look_into(self, queue: str) -> None:
-        """Know all ready messages of a queue by name."""
-        index = self._root.index.queues[queue]
-        for batch in index.ready.unlisted():
-            self._look_into(queue, index, batch)
-
-    def _look_into(self, queue: str, index: QueueIndex, batch: Batch) -> None:
-        try:
-            self._beliefs.look_into(queue, index, batch)
-        except StoreError as error:
-            # It must not stand in the way of the others.
-            log.warning("%s can't be looked into for now: %s", layout.ready(queue, batch), error)
-            self._unread.append((queue, batch))
-
-    def retry(self) -> None:
-        """What could not be looked into, unless it has been heard of since, is worth another look."""
-        unread, self._unread = self._unread, []
-        for queue, batch in unread:
-            index = self._root.index.queues.get(queue)
-            if index is not None and not index.knows_batch(batch.id):
-                index.ready.add_unlisted(batch)
+        for lease in index.unlisted():
+            name = layout.name_of(self._root.path_of(queue, lease))
+            if lease_in(name) not in names:
+                index.forget_unlisted(lease.item.id)
 
     # What is asked again.
 
@@ -369,7 +342,7 @@ class Peers:
         """Know all that is in the queue at this moment."""
         if self._watch is not None and self._root.is_shared and not self._watch.hears_all:
             self._look_at([queue])
-        self.look_into(queue)
+        self.contents.look_into(queue)
 
     def seek(self, queue: str, id: str) -> None:
         """Look for a message that is not where it was believed to be, or nowhere: listen, then list.
@@ -380,12 +353,12 @@ class Peers:
         if self._watch is None or not self._root.is_shared:
             return
         self.listen()
-        self.retry()
+        self.contents.retry()
         for look in range(_LOOKS + 1):
             index = self._root.index.queues.get(queue)
             if index is None:
                 return
-            self.look_into(queue)
+            self.contents.look_into(queue)
             is_known = index.find_hidden(id) is not None or index.ready.find(id) is not None
             # Where not all is heard, what is known may be long over.
             if is_known and (look or self._watch.hears_all):
@@ -396,5 +369,5 @@ class Peers:
                 self._look_for_leases(queue)
             else:
                 self._look_at([queue])
-        if any(unread == queue for unread, _ in self._unread):
+        if self.contents.has_unread(queue):
             raise DiskError(detail=f"not all that is in {queue} can be looked at, nor {id} be found")

@@ -6,11 +6,11 @@ A lease that ends with all its receives used up makes a dead letter, if the queu
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from ..files import layout
-from ..index.hidden import Hidden
+from ..index.hidden import Hidden, Unlisted
 from ..index.ready import BatchFolder
 from ..model.clock import SECOND
 from ..model.errors import StoreError
@@ -30,10 +30,18 @@ RETRY_AFTER: Final = SECOND
 class Requeuer:
     """Not thread-safe."""
 
-    def __init__(self, root: Root, catalog: Catalog, letters: Letters) -> None:
+    def __init__(
+        self,
+        root: Root,
+        catalog: Catalog,
+        letters: Letters,
+        look_into: Callable[[str, Unlisted], None],
+    ) -> None:
+        """`look_into` lets what others have leased be known by name."""
         self._root = root
         self._catalog = catalog
         self._letters = letters
+        self._look_into = look_into
 
     def requeue_due(self) -> None:
         """Bring back everything whose lease or delay has ended."""
@@ -44,6 +52,9 @@ class Requeuer:
             live = self._catalog.queues.get(queue)
             if live is None:
                 continue  # A doomed queue: what is in it goes to `remove/`.
+            if isinstance(hidden, Unlisted):
+                self._look_into(queue, hidden)  # It is due still.
+                continue
             names = hidden.names
             try:
                 self.requeue(live, hidden, names, undo=False)

@@ -14,14 +14,14 @@ from ..files import layout
 from ..files.disk import Disk, Found, Kind
 from ..files.folders import Folders
 from ..files.syncer import Syncer
-from ..index.hidden import Hidden, Index
+from ..index.hidden import Hidden, Index, Unlisted
 from ..index.ready import BatchFolder
 from ..model.chores import ALL_CHORES, Chores
 from ..model.clock import Clock, Millis
 from ..model.errors import StoreError
 from ..model.figures import Statistics
 from ..model.ids import IdMaker, is_id
-from ..model.names import Item, NotAName, parse_entry, parse_item
+from ..model.names import Batch, Item, NotAName, parse_entry, parse_item
 from .recent import RECENT_BYTES, Recent
 
 log = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ class Root:
 
         self.after_sync.append(drop)
 
-    def path_of(self, queue: str, hidden: Hidden) -> str:
+    def path_of(self, queue: str, hidden: Hidden | Unlisted) -> str:
         return layout.hidden(queue, item_of(hidden.item), hidden.due, hidden.token)
 
 
@@ -147,8 +147,10 @@ def _nothing() -> None:
     """It is enough that there was a sync."""
 
 
-def item_of(item: str | BatchFolder) -> Item:
-    return parse_item(item) if isinstance(item, str) else item.batch
+def item_of(item: str | BatchFolder | Batch) -> Item:
+    if isinstance(item, str):
+        return parse_item(item)
+    return item.batch if isinstance(item, BatchFolder) else item
 
 
 def path_in(folder: str, name: str) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain, count
 
 from ..model.clock import Millis
 from ..model.credits import Credits
 from ..model.ids import sent_at
-from ..model.names import id_of, length_of
+from ..model.names import Batch, id_of, length_of
 from ..model.transitions import State
 from .ready import BatchFolder, Ready
 
@@ -61,8 +62,22 @@ class Hidden:
         return State.DELAYED if self.token is None else State.LEASED
 
 
+@dataclass(slots=True, eq=False)
+class Unlisted:
+    """A batch folder that somebody else has leased, and that nobody here has looked into."""
+
+    item: Batch
+    due: Millis
+    due_monotonic: Millis
+    token: str
+
+
 class QueueIndex:
-    """One queue's messages."""
+    """One queue's messages.
+
+    What finds or lists leases, and `bytes`, know nothing of what is `unlisted`; `leased` and the length
+    do.
+    """
 
     def __init__(self) -> None:
         self.ready = Ready()
@@ -73,6 +88,9 @@ class QueueIndex:
         oldest of the others mustn't look at them."""
         self._batches: dict[str, Hidden] = {}
         """The folders, by the batch's id."""
+        self._unlisted: dict[str, Unlisted] = {}
+        """By the batch's id. Their messages are counted as its name says."""
+        self._unlisted_count = 0
         self.entered = 0
         """Messages that this process has brought into the queue since it began."""
         self.left = 0
@@ -80,11 +98,11 @@ class QueueIndex:
         self._hidden_bytes = 0
 
     def __len__(self) -> int:
-        return self.ready.count + len(self._leased) + len(self._delayed)
+        return self.ready.count + self.leased + self.delayed
 
     @property
     def leased(self) -> int:
-        return len(self._leased)
+        return len(self._leased) + self._unlisted_count
 
     @property
     def delayed(self) -> int:
@@ -135,6 +153,24 @@ class QueueIndex:
         del self._like(hidden)[id_of(name)]
         self._like(alone)[id_of(name)] = alone
 
+    def add_unlisted(self, lease: Unlisted) -> None:
+        self._unlisted[lease.item.id] = lease
+        self._unlisted_count += lease.item.count
+
+    def forget_unlisted(self, id: str) -> Unlisted | None:
+        """The batch `id` has left, or has been looked into; what was known of it."""
+        lease = self._unlisted.pop(id, None)
+        if lease is not None:
+            self._unlisted_count -= lease.item.count
+        return lease
+
+    def find_unlisted(self, id: str) -> Unlisted | None:
+        return self._unlisted.get(id)
+
+    def unlisted(self) -> list[Unlisted]:
+        """Where to look to know all leases."""
+        return list(self._unlisted.values())
+
     def find_hidden(self, id: str) -> Hidden | None:
         return self._leased.get(id) or self._delayed.get(id)
 
@@ -142,6 +178,8 @@ class QueueIndex:
         """The queue is gone with all that was in it; credits come back."""
         for hidden in list(self.hidden()):
             self.unhide(hidden)
+        for lease in self.unlisted():
+            self.forget_unlisted(lease.item.id)
 
     def find_hidden_batch(self, id: str) -> Hidden | None:
         """The lease or delay of the whole batch folder `id`."""
@@ -150,7 +188,9 @@ class QueueIndex:
     def knows_batch(self, id: str) -> bool:
         """Whether the batch folder `id` is believed to be anywhere."""
         ready = self.ready
-        return bool(ready.folder(id) or ready.find_unlisted(id)) or id in self._batches
+        if ready.folder(id) or ready.find_unlisted(id):
+            return True
+        return id in self._batches or id in self._unlisted
 
     def hidden(self) -> Iterator[Hidden]:
         """Each lease and delay once."""
@@ -185,14 +225,18 @@ class Index:
 
     def __init__(self) -> None:
         self.queues: dict[str, QueueIndex] = {}
-        self._heap: list[tuple[Millis, int, str, Hidden]] = []
+        self._heap: list[tuple[Millis, int, str, Hidden | Unlisted]] = []
         self._ticket = count()
 
     def hide(self, queue: str, hidden: Hidden) -> None:
         self.queues[queue].hide(hidden)
         self.reschedule(queue, hidden)
 
-    def reschedule(self, queue: str, hidden: Hidden) -> None:
+    def add_unlisted(self, queue: str, lease: Unlisted) -> None:
+        self.queues[queue].add_unlisted(lease)
+        self.reschedule(queue, lease)
+
+    def reschedule(self, queue: str, hidden: Hidden | Unlisted) -> None:
         """`hidden` is due at another time than before."""
         heapq.heappush(self._heap, (hidden.due_monotonic, next(self._ticket), queue, hidden))
 
@@ -201,7 +245,7 @@ class Index:
         self._skip_stale()
         return self._heap[0][0] if self._heap else None
 
-    def pop_due(self, now: Millis) -> tuple[str, Hidden] | None:
+    def pop_due(self, now: Millis) -> tuple[str, Hidden | Unlisted] | None:
         """Something that is due at the monotonic time `now`, once."""
         self._skip_stale()
         if not self._heap or self._heap[0][0] > now:
@@ -213,12 +257,13 @@ class Index:
         while self._heap:
             due, _, queue, hidden = self._heap[0]
             index = self.queues.get(queue)
-            names = hidden.names
-            if (
-                index is not None
-                and due == hidden.due_monotonic
-                and names
-                and index.find_hidden(id_of(names[0])) is hidden
-            ):
+            if index is not None and due == hidden.due_monotonic and _is_in(index, hidden):
                 return
             heapq.heappop(self._heap)
+
+
+def _is_in(index: QueueIndex, hidden: Hidden | Unlisted) -> bool:
+    if isinstance(hidden, Unlisted):
+        return index.find_unlisted(hidden.item.id) is hidden
+    names = hidden.names
+    return bool(names) and index.find_hidden(id_of(names[0])) is hidden

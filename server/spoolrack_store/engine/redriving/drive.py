@@ -109,7 +109,7 @@ class Drive:
             self._end(now)
             return 0
         allowed = self._pace.allowed(now, most)
-        self._peers.look_into(order.queue)
+        self._peers.contents.look_into(order.queue)
         looked, picks = self._pick(index, self._selection.take(index, now, most), allowed)
         if picks:
             self._write(picks)

@@ -1,0 +1,78 @@
+"""What is in the batch folders of others: known by name only once somebody needs it.
+
+What another process has sent or leased, it mostly leases or deletes itself soon. To list a folder for
+each would cost more than all else that is heard.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ..files import layout
+from ..index.hidden import QueueIndex, Unlisted
+from ..model.errors import StoreError
+from ..model.names import Batch
+from .beliefs import Beliefs
+from .requeuer import RETRY_AFTER
+from .root import Root
+
+log = logging.getLogger(__name__)
+
+
+class Contents:
+    """Not thread-safe."""
+
+    def __init__(self, root: Root, beliefs: Beliefs) -> None:
+        self._root = root
+        self._beliefs = beliefs
+        self._unread: list[tuple[str, Batch]] = []
+        """Batch folders, with their queues, that could not be looked into."""
+
+    def look_ahead(self, queue: str) -> None:
+        """Know by name what a receive may choose from."""
+        index = self._root.index.queues[queue]
+        while (batch := index.ready.unlisted_among(self._root.choice)) is not None:
+            self._look_into_batch(queue, index, batch)
+
+    def look_into(self, queue: str) -> None:
+        """Know all messages of a queue by name."""
+        index = self._root.index.queues[queue]
+        for batch in index.ready.unlisted():
+            self._look_into_batch(queue, index, batch)
+        for lease in index.unlisted():
+            self.look_into_lease(queue, lease)
+
+    def look_into_lease(self, queue: str, lease: Unlisted) -> None:
+        """Know by name what somebody else has leased; if it can't be read, no sooner than in a second
+        again for being due."""
+        try:
+            self._beliefs.look_into_lease(queue, lease)
+        except StoreError as error:
+            self._is_unread(queue, lease.item, self._root.path_of(queue, lease), error)
+            _, later = self._root.due_after(RETRY_AFTER)
+            if lease.due_monotonic < later:
+                lease.due_monotonic = later
+                self._root.index.reschedule(queue, lease)
+
+    def _look_into_batch(self, queue: str, index: QueueIndex, batch: Batch) -> None:
+        try:
+            self._beliefs.look_into(queue, index, batch)
+        except StoreError as error:
+            # It must not stand in the way of the others.
+            self._is_unread(queue, batch, layout.ready(queue, batch), error)
+
+    def _is_unread(self, queue: str, batch: Batch, path: str, error: StoreError) -> None:
+        log.warning("%s can't be looked into for now: %s", path, error)
+        self._unread.append((queue, batch))
+
+    def has_unread(self, queue: str) -> bool:
+        """Whether something of the queue could not be looked into."""
+        return any(unread == queue for unread, _ in self._unread)
+
+    def retry(self) -> None:
+        """What could not be looked into, unless it has been heard of since, is worth another look."""
+        unread, self._unread = self._unread, []
+        for queue, batch in unread:
+            index = self._root.index.queues.get(queue)
+            if index is not None and not index.knows_batch(batch.id):
+                index.ready.add_unlisted(batch)
