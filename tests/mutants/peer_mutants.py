@@ -248,4 +248,14 @@ PEER_MUTANTS: Final = (
         ),
         caught_by=(_UNLISTED,),
     ),
+    Mutant(
+        name="ones-own-goes-first-for-ever",
+        breaks="a message waits for those alone that were sent hardly later",
+        edits=edit(
+            "engine/leaser.py",
+            "            if sent_at(id_of(name)) > latest:\n",
+            "            if sent_at(id_of(name)) > latest and not name:\n",
+        ),
+        caught_by=(_UNLISTED,),
+    ),
 )

@@ -8,6 +8,7 @@ import pytest
 from engine_rig import EngineRig
 from faulty_disk import FaultyDisk
 from memory_disk import MemoryDisk
+from spoolrack_store.engine.leaser import OWN_AMONG
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import QueueFull
 from spoolrack_store.model.figures import QueueFigures
@@ -79,6 +80,42 @@ def test_a_batch_is_looked_into_when_its_turn_comes(beside: Beside) -> None:
     assert beside.disk.called("scan") == []
     assert beside.other.engine.ready("q") == 2
     assert [m.body for m in beside.other.receive(9)] == [b"b", b"c"]
+    beside.check()
+
+
+@pytest.mark.parametrize(("later", "expected"), [(100, b"own"), (101, b"old")])
+def test_who_has_others_takes_first_what_it_was_sent_itself_hardly_later(
+    beside: Beside, later: int, expected: bytes
+) -> None:
+    beside.one.send(b"old", b"older")
+    beside.one.clock.advance(Millis(later))
+    beside.other.send(b"own")
+
+    assert [m.body for m in beside.other.receive(1)] == [expected]
+    assert bool(beside.disk.called("scan")) is (expected == b"old")
+    beside.check()
+
+
+def test_what_it_was_sent_itself_is_looked_for_among_the_oldest_only(beside: Beside) -> None:
+    for at in range(OWN_AMONG):
+        beside.one.send(b"%d" % at)
+        beside.one.clock.advance(Millis(1))
+    beside.other.send(b"own")
+
+    assert [m.body for m in beside.other.receive(2)] == [b"0", b"own"]
+    assert [m.body for m in beside.one.receive(1)] == [b"1"]
+    beside.check()
+
+
+def test_what_comes_back_is_nobodys_own(beside: Beside) -> None:
+    beside.one.send(b"old")
+    beside.one.clock.advance(Millis(1))
+    beside.other.send(b"own")
+    (own,) = beside.other.receive(1)
+    release = [VisibilityChange(str(own.receipt), Millis(0))]
+    assert beside.other.ask(ChangeVisibility(queue="q", changes=release)) == [None]
+
+    assert [m.body for m in beside.other.receive(1)] == [b"old"]
     beside.check()
 
 

@@ -17,6 +17,7 @@ from ..index.ready import BatchFolder, Place, Ready
 from ..model.clock import Millis
 from ..model.credits import Credits
 from ..model.errors import InvalidRequest, StaleReceipt, StoreError
+from ..model.ids import sent_at
 from ..model.names import id_of, leased, length_of, make_set_token, moved_out, parse_entry
 from ..model.operations import ChangeVisibility, GiveBack, Message, Receive
 from ..model.transitions import Move, State
@@ -39,6 +40,11 @@ WHOLE_LEASES: Final = 2
 them must not use up its neighbours' receives."""
 MOST_PASSED_OVER: Final = 1_000
 """So many old or dead messages are put away by one receive before it lets others work."""
+
+HARDLY_OLDER: Final = Millis(100)
+"""What was sent to one process may be delivered before what another was sent so long before."""
+OWN_AMONG: Final = 8
+"""And among so many of the oldest singles and batch folders it is looked for."""
 
 Ends = list[Millis | StoreError | None]
 _Together = dict[tuple[Hidden, Millis], dict[str, list[int]]]
@@ -113,8 +119,10 @@ class Leaser:
         taken = passed_over = 0
         lost = self._root.lost_races
         while room > taken and passed_over < MOST_PASSED_OVER:
-            self._peers.contents.look_ahead(live.name)
-            head = self._next(ready)
+            head = self._own(ready)
+            if head is None:
+                self._peers.contents.look_ahead(live.name)
+                head = self._next(ready)
             if head is None:
                 break
             name, folder = head
@@ -151,6 +159,20 @@ class Leaser:
             bytes_left -= size
         return bytes_left
 
+    def _own(self, ready: Ready) -> Place | None:
+        """What was sent to this process, if hardly anything is older: the others leave it alone, and
+        nobody has to look into their folders, or read a message back, for it."""
+        oldest = ready.oldest_id()
+        if oldest is None or self._root.choice > 1 or not self._root.is_shared:
+            return None
+        latest = sent_at(oldest) + HARDLY_OLDER
+        for name, folder in ready.heads(OWN_AMONG):
+            if sent_at(id_of(name)) > latest:
+                break
+            if self._root.recent.holds(id_of(name)):
+                return name, folder
+        return None
+
     def _next(self, ready: Ready) -> Place | None:
         """What to lease: the oldest, or with peers one of the oldest."""
         if self._root.choice == 1:
@@ -159,8 +181,8 @@ class Leaser:
         return self._root.random.choice(heads) if heads else None
 
     def _fits(self, ready: Ready, folder: BatchFolder, room: int, bytes: int) -> bool:
-        """Whether the folder may be leased whole. With a choice there is no order to keep."""
-        if self._root.choice == 1:
+        """Whether the folder may be leased whole. With a choice, or others, no order is exact."""
+        if self._root.choice == 1 and not self._root.is_shared:
             return ready.is_apart(folder, room, bytes)
         return len(folder) <= room and folder.bytes <= bytes
 

@@ -39,6 +39,9 @@ class Recent:
             _, (_, dropped) = self._contents.popitem(last=False)
             self._held -= dropped
 
+    def holds(self, id: str) -> bool:
+        return id in self._contents
+
     def take(self, id: str) -> Content | None:
         """The content of the message `id`, once; None if it isn't held."""
         found = self._contents.pop(id, None)
