@@ -28,6 +28,8 @@ class Open:
     """Redrives that may have begun."""
     settings: dict[str, list[QueueSettings | None]] = field(default_factory=dict)
     """What the queues may be set to; None: there may be no such queue."""
+    is_of_dead: bool = False
+    """Whether it was left by a process that died while others lived."""
 
     def copy(self) -> Open:
         return Open(
@@ -39,6 +41,7 @@ class Open:
             set(self.emptied),
             list(self.redriving),
             {name: list(settings) for name, settings in self.settings.items()},
+            self.is_of_dead,
         )
 
     def sends(self, body: bytes) -> bool:

@@ -281,7 +281,9 @@ class Promises:
         before = self.alive
         gone = self.alive.keys() - found.keys()
         self.reserved.taken = {id for id in gone if self._is_gone_with_its_set(id, now)}
-        self.dead |= gone
+        # A power cut may bring back what was only put aside.
+        self.uncertain |= {self.alive[id].body for id in gone & self.aside}
+        self.dead |= gone - self.aside
         self.alive = {
             id: fate_of(each, now, before.get(id), crashed=crashed) for id, each in found.items()
         }

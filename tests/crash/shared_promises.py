@@ -163,7 +163,7 @@ class SharedPromises(Promises):
         """What `who` has left unanswered stays open under the name `once`."""
         self.vouched |= {id: "" for id, sender in self.vouched.items() if sender == who}
         if who in self.under_way:
-            self.under_way[once] = self.under_way.pop(who)
+            self.under_way[once] = replace(self.under_way.pop(who), is_of_dead=True)
         if who in self.sets_under_way:
             self.sets_under_way[once] = self.sets_under_way.pop(who)
         self.reopen()
@@ -245,8 +245,8 @@ class SharedPromises(Promises):
         if id in self.vouched:
             return True
         self.uncertain.discard(body)
-        senders = (who for who, opened in self.under_way.items() if opened.sends(body))
-        self.vouched[id] = next(senders, "")
+        living = {who: each for who, each in self.under_way.items() if not each.is_of_dead}
+        self.vouched[id] = next((who for who, each in living.items() if each.sends(body)), "")
         self.alive[id] = Fate(body=body, queue=self.ids.labels[body][0])
         self.hazy.add(id)
         return True
