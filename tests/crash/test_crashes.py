@@ -79,6 +79,15 @@ KNOWN = {
         "stage s 1 d 1 10000; stage t 0 q 1 0; reserve s q 0 9 0; reserve s q 1 2 60000; "
         "confirm s 0 90000; fail ENOSPC 1 1048576 kill; confirm s 0 5000; heal"
     ),
+    "a message that was put aside as unreadable, by a move that a power cut undoes": (
+        "plot 1 any-subset syncfs strict 2; send d 1 5 0 + receive 0 d 1 0; send-id q 1 5 0; "
+        "later 60000; fail EIO 7 1 kill; delete-id q 0 1; receive 0 d 1 0; crash 0 none whole; heal"
+    ),
+    "a dead letter that a redrive takes back while the older history of it goes": (
+        "plot 1 any-subset syncfs strict 2; send q 1 5 0 + receive 0 q 1 0; "
+        "change 0 held 0 1 0 + reserve t q 3 10 60000; later 60000; redrive d - 0; "
+        "reserve t q 0 10 0; pass 45000; receive 0 q 1 5000; pass 29999; redrive d - 0"
+    ),
     "a set that is confirmed and committed at once": (
         "plot 1 any-subset syncfs strict 2; put d 5; later 2000; reserve s d 2 1 0; "
         "commit s 2 + confirm s 2 90000"

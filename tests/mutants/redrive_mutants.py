@@ -110,4 +110,14 @@ REDRIVE_MUTANTS: Final = (
         ),
         caught_by=("tests/crash/test_shared_known.py",),
     ),
+    Mutant(
+        name="an-older-history-takes-the-new-one-with-it",
+        breaks="a message that is taken back keeps the history of its deaths",
+        edits=edit(
+            "engine/letters.py",
+            "        if self._chapters(queue, id) == older:\n",
+            "        if older is not None:\n",
+        ),
+        caught_by=("tests/crash/test_crashes.py",),
+    ),
 )

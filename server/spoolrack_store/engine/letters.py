@@ -8,6 +8,7 @@ where it is, is delivered on, and an alarm is raised.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 
 from ..files import layout
@@ -141,9 +142,15 @@ class Letters:
             id = parse_entry(name).id
             if self._root.may_have_history(queue, id):
                 # It had been one before, and was moved back.
-                self._root.after_sync.append(partial(self._histories.drop, queue, id))
+                older = self._chapters(queue, id)
+                self._root.after_sync.append(partial(self._drop_older, queue, id, older))
         elif index is None and queue in self._root.index.queues:
             self._root.index.queues[queue].ready.add(name)
+
+    def _drop_older(self, queue: str, id: str, older: Sequence[Chapter]) -> None:
+        """The move is durable. What a redrive has written here since goes with the message."""
+        if self._chapters(queue, id) == older:
+            self._histories.drop(queue, id)
 
 
 def _is_same(one: Chapter, other: Chapter) -> bool:
