@@ -258,4 +258,34 @@ PEER_MUTANTS: Final = (
         ),
         caught_by=(_UNLISTED,),
     ),
+    Mutant(
+        name="who-is-alone-does-not-know-all",
+        breaks="a delete that was acknowledged is never delivered again, whoever has left",
+        edits=edit(
+            "engine/peers.py",
+            "        if any(map(self.contents.has_unread, self._root.index.queues)):\n",
+            "        if not self._root.index:\n",
+        ),
+        caught_by=(_UNLISTED,),
+    ),
+    Mutant(
+        name="what-can-not-be-looked-into-is-taken-for-gone",
+        breaks="no delete succeeds for a message that is there",
+        edits=edit(
+            "engine/contents.py",
+            "        return bool(index.unlisted()) or any(",
+            "        return index is None or any(",
+        ),
+        caught_by=(_UNLISTED,),
+    ),
+    Mutant(
+        name="a-purge-leaves-what-can-not-be-looked-into",
+        breaks="what was there before a purge is never delivered after it",
+        edits=edit(
+            "engine/clearance.py",
+            "            self._remove(queue, lease, State.LEASED, is_folder=True)\n",
+            "            assert lease\n",
+        ),
+        caught_by=(_UNLISTED,),
+    ),
 )

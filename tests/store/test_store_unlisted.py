@@ -10,7 +10,7 @@ from faulty_disk import FaultyDisk
 from memory_disk import MemoryDisk
 from spoolrack_store.engine.leaser import OWN_AMONG
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import QueueFull
+from spoolrack_store.model.errors import DiskError, QueueFull
 from spoolrack_store.model.figures import QueueFigures
 from spoolrack_store.model.operations import (
     ById,
@@ -20,6 +20,7 @@ from spoolrack_store.model.operations import (
     GiveBack,
     Message,
     Outgoing,
+    Purge,
     Send,
     VisibilityChange,
 )
@@ -271,6 +272,59 @@ def test_a_lease_that_can_not_be_looked_into_comes_back_later(beside: Beside) ->
 
     assert len(beside.other.receive(9)) == 3
     beside.other.check()
+
+
+def unreadable(beside: Beside) -> list[Message]:
+    """A batch that one has leased, and into which the other can't look."""
+    leased = leased_unheard_of(beside)
+    beside.disk.fail(errno.EMFILE, "scan", path="delay/")
+    return leased
+
+
+def test_a_lease_that_can_not_be_looked_into_is_ready_nowhere_once_it_is_deleted(
+    beside: Beside,
+) -> None:
+    leased = unreadable(beside)
+    beside.other.sights()
+    beside.one.ask(by_receipt(*leased))
+    beside.other.commit()
+    beside.other.tick()
+    assert (figures_of(beside.other).leased, figures_of(beside.other).ready) == (0, 0)
+
+
+def test_no_delete_succeeds_for_a_lease_that_can_not_be_looked_into(beside: Beside) -> None:
+    first, *_ = unreadable(beside)
+    (refused,) = beside.other.ask(by_receipt(first))
+    assert isinstance(refused, DiskError)
+
+    beside.disk.heal()
+    assert beside.other.ask(by_receipt(first)) == [None]
+    beside.check()
+
+
+def test_nor_when_nobody_else_is_there_any_more(beside: Beside) -> None:
+    first, *rest = unreadable(beside)
+    beside.one.die()
+    beside.other.tick()
+    (refused,) = beside.other.ask(by_receipt(first))
+    assert isinstance(refused, DiskError)
+
+    beside.disk.heal()
+    beside.other.tick()
+    assert beside.other.ask(by_receipt(first)) == [None]
+    beside.other.clock.advance(Millis(100_000))
+    assert [m.id for m in beside.other.receive(9)] == [m.id for m in rest]
+    beside.other.check()
+
+
+def test_a_purge_takes_what_can_not_be_looked_into(beside: Beside) -> None:
+    unreadable(beside)
+    assert beside.other.ask(Purge(queue="q")) == 3
+    beside.disk.heal()
+    beside.other.clock.advance(Millis(100_000))
+    beside.meet()
+    assert beside.other.receive(9) == []
+    beside.check()
 
 
 def figures_of(rig: EngineRig) -> QueueFigures:

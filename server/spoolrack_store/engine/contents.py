@@ -26,7 +26,7 @@ class Contents:
         self._root = root
         self._beliefs = beliefs
         self._unread: list[tuple[str, Batch]] = []
-        """Batch folders, with their queues, that could not be looked into."""
+        """Ready batch folders, with their queues, that could not be looked into."""
 
     def look_ahead(self, queue: str) -> None:
         """Know by name what a receive may choose from."""
@@ -43,12 +43,12 @@ class Contents:
             self.look_into_lease(queue, lease)
 
     def look_into_lease(self, queue: str, lease: Unlisted) -> None:
-        """Know by name what somebody else has leased; if it can't be read, no sooner than in a second
-        again for being due."""
+        """Know by name what somebody else has leased. If it can't be read it stays as it was; if it is
+        due, for another second."""
         try:
             self._beliefs.look_into_lease(queue, lease)
         except StoreError as error:
-            self._is_unread(queue, lease.item, self._root.path_of(queue, lease), error)
+            log.warning("%s can't be looked into for now: %s", self._root.path_of(queue, lease), error)
             _, later = self._root.due_after(RETRY_AFTER)
             if lease.due_monotonic < later:
                 lease.due_monotonic = later
@@ -59,15 +59,13 @@ class Contents:
             self._beliefs.look_into(queue, index, batch)
         except StoreError as error:
             # It must not stand in the way of the others.
-            self._is_unread(queue, batch, layout.ready(queue, batch), error)
-
-    def _is_unread(self, queue: str, batch: Batch, path: str, error: StoreError) -> None:
-        log.warning("%s can't be looked into for now: %s", path, error)
-        self._unread.append((queue, batch))
+            log.warning("%s can't be looked into for now: %s", layout.ready(queue, batch), error)
+            self._unread.append((queue, batch))
 
     def has_unread(self, queue: str) -> bool:
-        """Whether something of the queue could not be looked into."""
-        return any(unread == queue for unread, _ in self._unread)
+        """Whether something of the queue can't be looked into; asked after `look_into`."""
+        index = self._root.index.queues[queue]
+        return bool(index.unlisted()) or any(unread == queue for unread, _ in self._unread)
 
     def retry(self) -> None:
         """What could not be looked into, unless it has been heard of since, is worth another look."""

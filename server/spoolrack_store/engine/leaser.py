@@ -160,8 +160,8 @@ class Leaser:
         return bytes_left
 
     def _own(self, ready: Ready) -> Place | None:
-        """What was sent to this process, if hardly anything is older: the others leave it alone, and
-        nobody has to look into their folders, or read a message back, for it."""
+        """What was sent to this process, if hardly anything is older: the others go for their own, and
+        it is read from memory."""
         oldest = ready.oldest_id()
         if oldest is None or self._root.choice > 1 or not self._root.is_shared:
             return None

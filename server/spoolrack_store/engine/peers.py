@@ -93,6 +93,8 @@ class Peers:
             return
         for queue in self._root.index.queues:
             self.contents.look_into(queue)
+        if any(map(self.contents.has_unread, self._root.index.queues)):
+            return  # Who is alone takes what he doesn't know of for deleted. A tick tries again.
         self._root.is_shared = self._root.folders.is_contended = False
         for folder in _SHARED:
             self._watch.unwatch(folder)

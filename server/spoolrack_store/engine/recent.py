@@ -40,6 +40,7 @@ class Recent:
             self._held -= dropped
 
     def holds(self, id: str) -> bool:
+        """Whether `take` would find it."""
         return id in self._contents
 
     def take(self, id: str) -> Content | None:

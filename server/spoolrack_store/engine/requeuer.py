@@ -6,7 +6,7 @@ A lease that ends with all its receives used up makes a dead letter, if the queu
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..files import layout
@@ -75,7 +75,7 @@ class Requeuer:
         moved = [self._single(live, hidden, name, undo=undo) for name in list(names)]
         return all(moved)
 
-    def release(self, live: Live, hidden: Hidden, names: Sequence[str]) -> Collection[str]:
+    def release(self, live: Live, hidden: Hidden, names: Sequence[str]) -> set[str]:
         """Make `names` of `hidden` ready again; those of them that are released now.
 
         Others may have taken something out of a batch folder, unheard: beside them each message moves
@@ -83,8 +83,8 @@ class Requeuer:
         """
         if not self._root.is_shared:
             self.requeue(live, hidden, names, undo=False)
-            return names
-        return [name for name in list(names) if self._single(live, hidden, name, undo=False)]
+            return set(names)
+        return {name for name in list(names) if self._single(live, hidden, name, undo=False)}
 
     def forget(self, queue: str, hidden: Hidden, name: str) -> None:
         """The entry `name` has left `hidden`; a batch folder that is empty now is removed."""
