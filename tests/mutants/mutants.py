@@ -15,12 +15,14 @@ from reservation_mutants import RESERVATION_MUTANTS
 from spark_mutants import SPARK_MUTANTS
 from staging_mutants import STAGING_MUTANTS
 from sync_mutants import SYNC_MUTANTS
+from unlistable_mutants import UNLISTABLE_MUTANTS
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *SYNC_MUTANTS,
     *MESSAGE_MUTANTS,
     *AWAITED_MUTANTS,
     *PEER_MUTANTS,
+    *UNLISTABLE_MUTANTS,
     *COST_MUTANTS,
     *STAGING_MUTANTS,
     *DEDUPLICATION_MUTANTS,

@@ -283,7 +283,7 @@ PEER_MUTANTS: Final = (
         breaks="what was there before a purge is never delivered after it",
         edits=edit(
             "engine/clearance.py",
-            "            self._remove(queue, lease, State.LEASED, is_folder=True)\n",
+            "            self._remove(queue, lease, is_folder=True)\n",
             "            assert lease\n",
         ),
         caught_by=(_UNLISTED,),

@@ -215,7 +215,7 @@ RESERVATION_MUTANTS: Final = (
         breaks="leases of a lost set are counted",
         edits=edit(
             "engine/reserving/upkeep.py",
-            "[held for held in lost if not self._leases.of(held.manifest)]",
+            "[held for held in lost if self._leases.have_left(held.manifest)]",
             "list(lost)",
         ),
         caught_by=(_CRASHES,),

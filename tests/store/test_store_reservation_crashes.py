@@ -13,7 +13,7 @@ from itertools import count
 import pytest
 from engine_rig import EngineRig
 from faulty_disk import FaultyDisk, Killed
-from memory_disk import File, Folder, MemoryDisk, MemoryLock
+from memory_disk import LockingDisk, MemoryDisk
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.errors import DiskError, ReservationLost, StoreError
 from spoolrack_store.model.names import is_set_token, parse_filed, parse_receipt
@@ -169,24 +169,6 @@ def test_what_could_not_be_looked_at_is_undone_later() -> None:
 
 
 # Beside others.
-
-
-class LockingDisk(MemoryDisk):
-    """One that has locks for folders, too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._locks: dict[Folder, File] = {}
-
-    def lock(self, path: str) -> MemoryLock | None:
-        node = self.node(path)
-        if not isinstance(node, Folder):
-            return super().lock(path)
-        held = self._locks.setdefault(node, File(b""))
-        if held.lock is not None:
-            return None
-        held.lock = MemoryLock(held)
-        return held.lock
 
 
 Beside = Callable[[EngineRig], EngineRig]

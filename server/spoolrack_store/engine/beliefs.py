@@ -9,6 +9,7 @@ answered, the folders that it may have come from are synced, too.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from functools import lru_cache
 from typing import Final
@@ -18,6 +19,7 @@ from ..files.disk import Kind
 from ..index.hidden import Hidden, QueueIndex, Unlisted
 from ..index.ready import BatchFolder
 from ..model.clock import Millis
+from ..model.errors import StoreError
 from ..model.ids import is_id
 from ..model.names import (
     Batch,
@@ -33,6 +35,8 @@ from ..model.names import (
 )
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from .root import Root
+
+log = logging.getLogger(__name__)
 
 MARGIN: Final = Millis(1_000)
 """What others have leased or delayed is brought back so long after it is due: they come first, and
@@ -169,18 +173,13 @@ class Beliefs:
             # It may have come through its queue before it was durably out of `new/`.
             root.syncer.folder_changed(layout.queue_folder(filed.queue))
             root.syncer.published(path)
-            if item is None and filed.token is not None and not is_set_token(filed.token):
-                # Mostly its holder deletes it: then nobody here has to look.
-                self._doubt(layout.DELAY)
-                root.index.add_unlisted(
-                    filed.queue, Unlisted(filed.item, due, due_monotonic, filed.token)
-                )
-                return
-            item = item or self._listed(filed.queue, path, filed.item, index)
+            if item is None:
+                unlisted = Unlisted(filed.item, due, due_monotonic, filed.token)
+                item = self._listed_unless_leased(filed.queue, path, unlisted, index)
+                if item is None:
+                    return
         else:
             item = str(filed.item)
-        if item is None:
-            return
         hidden = Hidden(item, due=due, due_monotonic=due_monotonic, token=filed.token)
         self._doubt(layout.DELAY)
         whole = index.find_hidden(filed.item.id)
@@ -195,8 +194,23 @@ class Beliefs:
             self.vacate(filed.queue, index, filed.item.id)
         root.index.hide(filed.queue, hidden)
 
+    def _listed_unless_leased(
+        self, queue: str, path: str, batch: Unlisted, index: QueueIndex
+    ) -> BatchFolder | None:
+        """What is in a batch that is new here; None if there is nothing, or if that is known later."""
+        if batch.token is None or is_set_token(batch.token):
+            try:
+                return self._listed(queue, path, batch.item, index)
+            except StoreError as error:
+                # It must not stand in the way of the others.
+                log.warning("%s can't be looked into for now: %s", path, error)
+        # A lease is mostly deleted by its holder: then nobody here has to look.
+        self._doubt(layout.DELAY)
+        self._root.index.add_unlisted(queue, batch)
+        return None
+
     def look_into_lease(self, queue: str, lease: Unlisted) -> None:
-        """Learn what is in a leased batch folder of which only the name was known."""
+        """Learn what is in a leased or delayed batch folder of which only the name was known."""
         root, index = self._root, self._root.index.queues[queue]
         folder = self._listed(queue, root.path_of(queue, lease), lease.item, index)
         index.forget_unlisted(lease.item.id)
@@ -261,7 +275,14 @@ class Beliefs:
 
     def _listed(self, queue: str, path: str, batch: Batch, index: QueueIndex) -> BatchFolder | None:
         names: list[str] = []
-        for found in self._root.folders.scan(path):
+        try:
+            listed = self._root.folders.scan(path)
+        except StoreError:
+            if self._root.folders.is_folder(path):
+                raise
+            log.warning("%s has the name of a batch and is no folder: it is left alone", path)
+            return None
+        for found in listed:
             try:
                 entry = parse_entry(found.name)
             except NotAName:

@@ -80,16 +80,18 @@ class Clearance:
 
     def _remove_hidden(self, queue: str, index: QueueIndex) -> None:
         for hidden in list(index.hidden()):
-            self._remove(queue, hidden, hidden.state, is_folder=hidden.is_folder)
+            self._remove(queue, hidden, is_folder=hidden.is_folder)
             index.unhide(hidden)
         for lease in index.unlisted():
-            self._remove(queue, lease, State.LEASED, is_folder=True)
+            self._remove(queue, lease, is_folder=True)
             index.forget_unlisted(lease.item.id)
 
-    def _remove(self, queue: str, hidden: Hidden | Unlisted, state: State, *, is_folder: bool) -> None:
+    def _remove(self, queue: str, hidden: Hidden | Unlisted, *, is_folder: bool) -> None:
         source = self._root.path_of(queue, hidden)
         target = layout.removed(queue, item_of(hidden.item))
-        self._root.folders.move(Move.DELETE, state, source, State.REMOVED, target, is_folder=is_folder)
+        self._root.folders.move(
+            Move.DELETE, hidden.state, source, State.REMOVED, target, is_folder=is_folder
+        )
 
     def _remove_queue_folder(self, queue: str, index: QueueIndex) -> None:
         """The queue's folder goes to `remove/` as if it were a batch."""

@@ -1,4 +1,4 @@
-"""What is in the batch folders of others: known by name only once somebody needs it.
+"""What is in the batch folders of others: looked into only once somebody needs it, and if it can be.
 
 What another process has sent or leased, it mostly leases or deletes itself soon. To list a folder for
 each would cost more than all else that is heard.
@@ -7,10 +7,11 @@ each would cost more than all else that is heard.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from ..files import layout
 from ..index.hidden import QueueIndex, Unlisted
-from ..model.errors import StoreError
+from ..model.errors import DiskError, StoreError
 from ..model.names import Batch
 from .beliefs import Beliefs
 from .requeuer import RETRY_AFTER
@@ -61,6 +62,21 @@ class Contents:
             # It must not stand in the way of the others.
             log.warning("%s can't be looked into for now: %s", layout.ready(queue, batch), error)
             self._unread.append((queue, batch))
+
+    def left_in(self, path: str, names: Collection[str]) -> set[str]:
+        """What is in a batch folder now; if that can't be told, `names`, which were believed to be."""
+        try:
+            return {found.name for found in self._root.folders.scan(path)}
+        except StoreError as error:
+            # It must not stand in the way of the others; and a claim is decided by its rename.
+            log.warning("%s can't be looked into for now: %s", path, error)
+            return set(names)
+
+    def require_read(self, queue: str) -> None:
+        """Raises `DiskError` if what isn't known of the queue may be where the start could not read."""
+        if queue in self._root.unread:
+            detail = f"the start could not read all of {queue}: see the log, mend it, and restart"
+            raise DiskError(detail=detail)
 
     def has_unread(self, queue: str) -> bool:
         """Whether something of the queue can't be looked into; asked after `look_into`."""

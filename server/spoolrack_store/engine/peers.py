@@ -10,14 +10,15 @@ index, is in `beliefs`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final, Protocol
 
 from ..files import layout
+from ..files.disk import Kind
 from ..files.watcher import Change
 from ..index.ready import BatchFolder
 from ..model.errors import DiskError, StoreError
-from ..model.names import Batch, id_of
+from ..model.names import Batch, id_of, is_of_batch
 from .beliefs import Beliefs, filed_as, lease_in
 from .catalog import Catalog
 from .contents import Contents
@@ -96,6 +97,7 @@ class Peers:
         if any(map(self.contents.has_unread, self._root.index.queues)):
             return  # Who is alone takes what he doesn't know of for deleted. A tick tries again.
         self._root.is_shared = self._root.folders.is_contended = False
+        self._root.unread.clear()
         for folder in _SHARED:
             self._watch.unwatch(folder)
         for queue in self._root.index.queues:
@@ -253,8 +255,7 @@ class Peers:
     def _look_for_leases(self, queue: str) -> None:
         """Believe what `delay/` shows of one queue."""
         prefix = f"{queue}:"
-        scanned = self._root.folders.scan(layout.DELAY)
-        hidden = {found.name for found in scanned if found.name.startswith(prefix)}
+        hidden = {name for name in self._names_in(layout.DELAY) if name.startswith(prefix)}
         self._forget_hidden(queue, hidden)
         for name in hidden:
             self._beliefs.hidden_is(name, appeared=True)
@@ -262,15 +263,14 @@ class Peers:
 
     def _look_at(self, queues: Collection[str]) -> None:
         """Believe what the folders show of `queues`: first forget what isn't there, then learn."""
-        scan = self._root.folders.scan
         # Whoever made their folders, again after a purge, may not have made that durable.
         self._root.syncer.folder_changed(layout.QUEUES)
         hidden: dict[str, set[str]] = {queue: set() for queue in queues}
-        for found in scan(layout.DELAY):
-            queue = found.name.partition(":")[0]
+        for name in self._names_in(layout.DELAY):
+            queue = name.partition(":")[0]
             if queue in hidden:
-                hidden[queue].add(found.name)
-        ready = {queue: {f.name for f in scan(layout.queue_folder(queue))} for queue in queues}
+                hidden[queue].add(name)
+        ready = {queue: set(self._names_in(layout.queue_folder(queue))) for queue in queues}
         for queue in queues:
             self._forget_hidden(queue, hidden[queue])
             self._forget_ready(queue, ready[queue])
@@ -281,6 +281,12 @@ class Peers:
             for name in ready[queue]:
                 self._beliefs.ready(queue, index, name)
         self._beliefs.settle()
+
+    def _names_in(self, folder: str) -> Iterator[str]:
+        """All names in a folder, but for what has the name of a batch and is no folder."""
+        for found in self._root.folders.scan(folder):
+            if found.kind is Kind.FOLDER or not is_of_batch(found.name):
+                yield found.name
 
     def _forget_ready(self, queue: str, there: set[str]) -> None:
         """Forget what isn't in the queue's folder; what is known already leaves `there`."""
@@ -298,7 +304,7 @@ class Peers:
             index.ready.remove_folder(folder)
             if layout.name_of(path) not in there:
                 continue
-            left = {found.name for found in self._root.folders.scan(path)}
+            left = self.contents.left_in(path, folder.names)
             if not left.issubset(folder.names):
                 continue  # It was forgotten in part, and is learned anew.
             gone = [name for name in folder.names if name not in left]
@@ -324,7 +330,7 @@ class Peers:
                 index.unhide(hidden)
             elif isinstance(hidden.item, BatchFolder):
                 path = f"{layout.DELAY}/{now}"
-                left = {found.name for found in self._root.folders.scan(path)}
+                left = self.contents.left_in(path, hidden.names)
                 if not left.issubset(hidden.names):
                     index.unhide(hidden)  # It was forgotten in part, and is learned anew.
                     continue
@@ -346,6 +352,15 @@ class Peers:
             self._look_at([queue])
         self.contents.look_into(queue)
 
+    def require_leases(self, queue: str, token: str) -> None:
+        """Know by name all that is leased with `token`; raises `StoreError` if that can't be told."""
+        self.contents.require_read(queue)
+        if self._has_missed:
+            raise DiskError(detail=f"what others have leased of {queue} can't be told for now")
+        for lease in self._root.index.queues[queue].unlisted():
+            if lease.token == token:
+                self._beliefs.look_into_lease(queue, lease)
+
     def seek(self, queue: str, id: str) -> None:
         """Look for a message that is not where it was believed to be, or nowhere: listen, then list.
 
@@ -353,6 +368,7 @@ class Peers:
         if that can't be told.
         """
         if self._watch is None or not self._root.is_shared:
+            self.contents.require_read(queue)
             return
         self.listen()
         self.contents.retry()
@@ -371,5 +387,5 @@ class Peers:
                 self._look_for_leases(queue)
             else:
                 self._look_at([queue])
-        if self.contents.has_unread(queue):
+        if self._has_missed or self.contents.has_unread(queue):
             raise DiskError(detail=f"not all that is in {queue} can be looked at, nor {id} be found")

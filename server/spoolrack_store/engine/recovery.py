@@ -360,6 +360,7 @@ class Recovery:
             return self._root.disk.scan(path)
         except OSError as error:
             log.error("%a can't be read, and nothing in it is served: %s", path, error)
+            self._root.unread.add(layout.queue_of(path))
             return []
 
     def _quarantine(self, path: str, why: str) -> None:

@@ -103,7 +103,7 @@ class Remover:
 
     def _delete(self, asked: Sequence[_Asked]) -> list[_Asked]:
         """Delete what can be found; what turned out to be elsewhere is to be asked again."""
-        if self._root.is_shared:
+        if self._root.is_shared or self._root.unread:
             # All of it before anything is found for good: looking changes what is known.
             asked = [one for one in asked if self._has_looked_for(one)]
         removals = _Removals()

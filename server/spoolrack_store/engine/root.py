@@ -51,6 +51,8 @@ class Root:
     """Whether nobody else writes there. If not, each message may have one."""
     is_shared: bool = False
     """Whether other processes have the root open, too."""
+    unread: set[str] = field(default_factory=set)
+    """Queues of which the start could not read everything: what isn't known of them may be there."""
     after_sync: list[Callable[[], None]] = field(default_factory=list)
     """To be done once all that was done before is durable. May not raise a `StoreError`."""
 

@@ -304,7 +304,7 @@ class Folders:
         try:
             self._attempt(lambda: self._disk.make_folder(path), urgent=urgent)
         except FileExistsError:
-            if self._is_folder(path):
+            if self.is_folder(path):
                 return False
             # A link would lead what is moved there out of the root.
             self.quarantine(path, "it stood where a folder must be")
@@ -314,7 +314,8 @@ class Folders:
         self._syncer.folder_changed(layout.folder_of(path))
         return True
 
-    def _is_folder(self, path: str) -> bool:
+    def is_folder(self, path: str) -> bool:
+        """Whether a folder is at `path`, and no link to one. Raises `DiskError`, also if nothing is."""
         try:
             return self._disk.facts(path).kind is Kind.FOLDER
         except OSError as error:

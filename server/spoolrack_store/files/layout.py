@@ -59,6 +59,12 @@ def name_of(path: str) -> str:
     return path.rpartition("/")[2]
 
 
+def queue_of(path: str) -> str:
+    """Whose message, batch or folder lies there: its name says so, or the folder that it lies in."""
+    top, _, rest = path.partition("/")
+    return rest.partition("/")[0] if top == QUEUES else rest.partition(":")[0]
+
+
 def queue_folder(queue: str) -> str:
     return f"{QUEUES}/{queue}"
 

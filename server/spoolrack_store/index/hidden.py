@@ -64,19 +64,24 @@ class Hidden:
 
 @dataclass(slots=True, eq=False)
 class Unlisted:
-    """A batch folder that somebody else has leased, and that nobody here has looked into."""
+    """A batch folder that somebody else has leased or delayed, and that nobody here has looked into."""
 
     item: Batch
     due: Millis
     due_monotonic: Millis
-    token: str
+    token: str | None
+    """None: delayed, not leased."""
+
+    @property
+    def state(self) -> State:
+        return State.DELAYED if self.token is None else State.LEASED
 
 
 class QueueIndex:
     """One queue's messages.
 
-    What finds or lists leases, and `bytes`, know nothing of what is `unlisted`; `leased` and the length
-    do.
+    What finds or lists leases, and `bytes`, know nothing of what is `unlisted`; `leased`, `delayed` and
+    the length do.
     """
 
     def __init__(self) -> None:
@@ -90,7 +95,7 @@ class QueueIndex:
         """The folders, by the batch's id."""
         self._unlisted: dict[str, Unlisted] = {}
         """By the batch's id. Their messages are counted as its name says."""
-        self._unlisted_count = 0
+        self._unlisted_counts = {State.LEASED: 0, State.DELAYED: 0}
         self.entered = 0
         """Messages that this process has brought into the queue since it began."""
         self.left = 0
@@ -102,11 +107,11 @@ class QueueIndex:
 
     @property
     def leased(self) -> int:
-        return len(self._leased) + self._unlisted_count
+        return len(self._leased) + self._unlisted_counts[State.LEASED]
 
     @property
     def delayed(self) -> int:
-        return len(self._delayed)
+        return len(self._delayed) + self._unlisted_counts[State.DELAYED]
 
     @property
     def bytes(self) -> int:
@@ -155,13 +160,13 @@ class QueueIndex:
 
     def add_unlisted(self, lease: Unlisted) -> None:
         self._unlisted[lease.item.id] = lease
-        self._unlisted_count += lease.item.count
+        self._unlisted_counts[lease.state] += lease.item.count
 
     def forget_unlisted(self, id: str) -> Unlisted | None:
         """The batch `id` has left, or has been looked into; what was known of it."""
         lease = self._unlisted.pop(id, None)
         if lease is not None:
-            self._unlisted_count -= lease.item.count
+            self._unlisted_counts[lease.state] -= lease.item.count
         return lease
 
     def find_unlisted(self, id: str) -> Unlisted | None:

@@ -46,6 +46,7 @@ _SIZE = re.compile(r"0|[1-9][0-9]{0,14}")
 _COUNT = re.compile(r"[1-9][0-9]{0,8}")
 _MOMENT = re.compile(r"0|[1-9][0-9]{0,12}")
 _CRC = re.compile(r"[0-9a-f]{8}")
+_COUNTED = re.compile(r",n[0-9]")
 _WORD = re.compile(r"[A-Za-z0-9_.-]*")
 
 
@@ -178,6 +179,11 @@ def name_of_new(id: str, size: int, crc: int, trailer: int, key: str = "") -> st
 def is_as_sent(name: str) -> bool:
     """Whether the entry's `name` knows of no lease."""
     return ",r" not in name and ",f" not in name
+
+
+def is_of_batch(name: str) -> bool:
+    """Whether what has this name, alone or filed under its queue, must be a folder."""
+    return _COUNTED.search(name) is not None
 
 
 def id_of(name: str) -> str:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from ...index.hidden import Hidden
+from ...index.hidden import Hidden, Unlisted
 from ...model.clock import Millis
 from ...model.errors import DiskError, StoreError
 from ...model.holds import Manifest
@@ -60,6 +60,16 @@ class SetLeases:
         found = {index.find_hidden(id): None for id in manifest.ids}
         return [hidden for hidden in found if hidden and hidden.token == manifest.token]
 
+    def _unlisted(self, manifest: Manifest) -> list[Unlisted]:
+        """What of them can't be looked into for now."""
+        index = self._root.index.queues.get(manifest.queue)
+        unlisted = [] if index is None else index.unlisted()
+        return [lease for lease in unlisted if lease.token == manifest.token]
+
+    def have_left(self, manifest: Manifest) -> bool:
+        """Whether none of them is there any more."""
+        return not self.of(manifest) and not self._unlisted(manifest)
+
     def sights(self, manifest: Manifest, ids: Sequence[str]) -> list[Sight]:
         """Where these of its messages are; without those deleted."""
         found = (self.sight(manifest, id) for id in ids)
@@ -73,9 +83,22 @@ class SetLeases:
             return None
         return self._views.hidden(manifest.queue, hidden, hidden.name_of(id))
 
+    def _require_known(self, manifest: Manifest, ids: Sequence[str]) -> None:
+        """Make sure that what of these is nowhere was deleted; else a `StoreError` is raised."""
+        index = self._root.index.queues.get(manifest.queue)
+        if index is None:
+            return
+        if any(not index.find_hidden(id) and not index.ready.find(id) for id in ids):
+            self._peers.require_leases(manifest.queue, manifest.token)
+
     def have_slipped(self, manifest: Manifest, ids: Sequence[str] | None = None) -> bool:
-        """Whether a message of the set, or of these `ids`, is not deleted, and not under its lease."""
-        for id in manifest.ids if ids is None else ids:
+        """Whether a message of the set, or of these `ids`, is not deleted, and not under its lease.
+
+        Raises `StoreError` if that can't be told.
+        """
+        ids = manifest.ids if ids is None else ids
+        self._require_known(manifest, ids)
+        for id in ids:
             if self._is_elsewhere(manifest, id):
                 if not self._root.is_shared:
                     return True
@@ -132,12 +155,15 @@ class SetLeases:
     def undo_all_but(self, tokens: Collection[str]) -> bool:
         """Undo the leases of sets that have none of these `tokens`; False if some stay hidden."""
         is_done = True
+
+        def is_unnamed(lease: Hidden | Unlisted) -> bool:
+            token = lease.token
+            return token is not None and is_set_token(token) and token not in tokens
+
         for live in list(self._catalog.queues.values()):
-            leases = [
-                hidden
-                for hidden in self._root.index.queues[live.name].hidden()
-                if hidden.token and is_set_token(hidden.token) and hidden.token not in tokens
-            ]
+            index = self._root.index.queues[live.name]
+            leases = list(filter(is_unnamed, index.hidden()))
+            is_done &= not any(map(is_unnamed, index.unlisted()))
             if leases:
                 count = sum(len(hidden.names) for hidden in leases)
                 log.info("%d messages of %s: leased for a set that was never made", count, live.name)
@@ -165,7 +191,8 @@ class SetLeases:
         return sum(len(hidden.names) for hidden in self.of(manifest))
 
     def delete(self, manifest: Manifest) -> int:
-        """Delete its messages; how many. Raises `StoreError` if some are still there."""
+        """Delete its messages; how many. Raises `StoreError` if some are, or may be, still there."""
+        self._require_known(manifest, manifest.ids)
         queue, count = manifest.queue, 0
         for _ in range(_LOOKS):
             leases = self.of(manifest)
@@ -186,7 +213,8 @@ class SetLeases:
         """Its messages must not be delivered again, though they can't be deleted yet."""
         root = self._root
         _, later = root.due_after(RETRY_AFTER)
-        for hidden in self.of(manifest):
+        leases: list[Hidden | Unlisted] = [*self.of(manifest), *self._unlisted(manifest)]
+        for hidden in leases:
             if hidden.due_monotonic < later:
                 hidden.due_monotonic = later
                 root.index.reschedule(manifest.queue, hidden)

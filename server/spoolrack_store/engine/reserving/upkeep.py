@@ -215,7 +215,7 @@ class Upkeep:
     def _forget_lost(self, lost: Sequence[HeldSet]) -> None:
         """Unlink the manifests of those that have no leases any more: without, these would be undone,
         and must be counted."""
-        over = [held for held in lost if not self._leases.of(held.manifest)]
+        over = [held for held in lost if self._leases.have_left(held.manifest)]
         if over:
             self._root.folders.settle(layout.DELAY)
         for held in over:

@@ -1,0 +1,328 @@
+"""A folder that can't be listed costs what is in it: nobody waits for it, nothing is promised of it.
+
+What has the name of a batch and is no folder costs nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+import pytest
+from engine_rig import EngineRig
+from faulty_disk import FaultyDisk
+from memory_disk import LockingDisk, MemoryDisk
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import DiskError, MessageNotFound
+from spoolrack_store.model.operations import (
+    ById,
+    ByReceipt,
+    Delete,
+    Message,
+)
+from spoolrack_store.model.reservations import CommitReservations, Committed, Reserve
+from spoolrack_store.testing import ManualClock
+
+HOLD = Millis(60_000)
+LONG = Millis(1_000_000)
+RESERVE = Reserve(queue="q", stream="s", seq=0, hold=HOLD, max_messages=9)
+COMMIT = CommitReservations(stream="s", up_to=0)
+
+
+class Two:
+    """Two engines on one root; the second sees the disk through one that can fail."""
+
+    def __init__(self, *, hears_all: bool) -> None:
+        self.memory, clock = LockingDisk(), ManualClock(wall=Millis(1_700_000_000_000))
+        self.disk = FaultyDisk(self.memory)
+        self.one = EngineRig(self.memory, watch=self.memory.watch, clock=clock)
+        watch = self.memory.watch()
+        watch.hears_all = hears_all
+        if not hears_all:
+            watch.changes = lambda: None  # type: ignore[method-assign]
+        self.other = EngineRig(self.disk, seed=2, watch=lambda: watch, clock=clock)
+        self.tick()
+        self.one.create("q")
+        self.tick()
+
+    def tick(self) -> None:
+        for rig in (self.one, self.other):
+            rig.tick()
+            rig.clock.advance(Millis(1))
+
+    def check(self) -> None:
+        for rig in (self.one, self.other):
+            rig.commit()
+            rig.check()
+
+
+@pytest.fixture(params=[True, False], ids=["told", "deaf"])
+def two(request: pytest.FixtureRequest) -> Two:
+    return Two(hears_all=request.param)
+
+
+def deletes(*messages: Message) -> Delete:
+    return Delete(queue="q", targets=[ByReceipt(str(message.receipt)) for message in messages])
+
+
+# Beside others.
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["lives", "dies"])
+@pytest.mark.parametrize("where", ["delay", "delay/"])
+def test_a_set_whose_leases_can_not_be_listed_is_not_committed(
+    two: Two, where: str, dies: bool
+) -> None:
+    two.one.send(b"a", b"b", b"c")
+    two.disk.fail(errno.EMFILE, "scan", path=where)
+    assert two.one.ask(RESERVE) is not None
+    if dies:
+        two.one.die()
+        two.other.tick()
+
+    with pytest.raises(DiskError):
+        two.other.ask(COMMIT)
+
+    two.disk.heal()
+    two.other.tick()
+    assert two.other.ask(COMMIT) == Committed(messages=3, lost=[])
+    two.other.clock.advance(LONG)
+    two.other.tick()
+    assert two.other.receive(9) == []
+    two.other.check()
+
+
+def test_what_of_a_committed_set_can_not_be_listed_is_not_delivered(two: Two) -> None:
+    two.one.send(b"a", b"b", b"c")
+    two.disk.fail(errno.EMFILE, "scan", path="delay/")
+    two.one.ask(RESERVE)
+    # Who has committed it dies before the messages are deleted.
+    two.one.engine.sync(two.one.engine.apply([COMMIT]))
+    two.one.die()
+
+    for _ in range(3):
+        two.other.tick()
+        two.other.clock.advance(LONG)
+        assert two.other.receive(9) == []
+    two.disk.heal()
+
+    assert two.other.receive(9) == []
+    two.other.tick()
+    assert two.other.states() == {}
+    two.other.check()
+
+
+def test_a_set_that_was_never_made_is_undone_once_its_leases_can_be_listed(two: Two) -> None:
+    two.one.send(b"a", b"b", b"c")
+    two.disk.fail(errno.EMFILE, "scan", path="delay/")
+    two.one.engine.apply([RESERVE])
+    for path in [f"reserved/{found.name}" for found in two.memory.scan("reserved")]:
+        two.memory.unlink(path)
+    two.one.die()
+    two.other.tick()
+    two.disk.heal()
+
+    for _ in range(3):
+        two.other.clock.advance(Millis(2_000))
+        two.other.tick()
+
+    assert [message.receives for message in two.other.receive(9)] == [1] * 3
+    two.other.check()
+
+
+def test_a_lost_set_is_known_as_long_as_its_leases_can_not_be_listed(two: Two) -> None:
+    two.one.send(b"a", b"b", b"c")
+    two.disk.fail(errno.EMFILE, "scan", path="delay/")
+    two.one.ask(RESERVE)
+    two.one.die()
+    two.other.clock.advance(LONG)
+    two.other.tick()
+    for seq in (0, 1):
+        two.other.send(b"d")
+        if seq:
+            two.other.ask(replace(RESERVE, seq=seq))
+        assert two.other.ask(replace(COMMIT, up_to=seq)).lost == ([] if seq else [0])
+    two.disk.heal()
+    two.other.restart()
+    two.other.clock.advance(LONG)
+    two.other.tick()
+
+    assert [m.receives for m in two.other.receive(9)] == [2] * 3, "the hold was one of its receives"
+    two.other.check()
+
+
+def test_a_delayed_batch_that_can_not_be_listed_holds_nobody_up(two: Two) -> None:
+    two.disk.fail(errno.EACCES, "scan", path="delay/")
+    two.one.send(b"later", b"much", delay=10_000)
+    two.one.send(b"now")
+
+    assert [m.body for m in two.other.receive(9)] == [b"now"]
+    figures = two.other.engine.views.figures("q")
+    assert figures is not None
+    assert (figures.leased, figures.delayed) == (1, 2)
+
+    two.disk.heal()
+    two.one.die()
+    two.other.tick()
+    two.other.clock.advance(Millis(11_001))
+    assert [m.body for m in two.other.receive(9)] == [b"later", b"much"]
+    two.other.check()
+
+
+@pytest.mark.parametrize("where", ["queues/q/", "delay/"])
+def test_a_batch_that_can_not_be_listed_any_more_holds_nobody_up(two: Two, where: str) -> None:
+    two.one.send(b"a", b"b")
+    two.other.sights()
+    if where == "delay/":
+        assert len(two.other.receive(2)) == 2
+    two.disk.fail(errno.EACCES, "scan", path=where)
+    two.other.engine.peers.look_later()
+    two.one.clock.advance(Millis(1))
+    two.one.send(b"c")
+
+    assert b"c" in [m.body for m in two.other.receive(9)]
+
+    two.disk.heal()
+    two.other.tick()
+    assert len(two.other.sights()) == 3
+    two.check()
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "queues/q/{}",
+        "delay/q:{}@1800000000000",
+        "delay/q:{}@0000000000001~0000000000000",
+        "delay/q:{}@1800000000000~0000000000000",
+        "delay/q:{}@1800000000000~g000000000000",
+    ],
+)
+def test_what_has_the_name_of_a_batch_and_is_no_folder_costs_nothing(two: Two, where: str) -> None:
+    (id,) = two.one.send(b"gone")
+    two.one.ask(deletes(*two.one.receive(1)))
+    two.memory.create(where.format(f"{id},n7"), [b"no batch"], sync=True)
+    two.one.send(b"sent")
+
+    (message,) = two.other.receive(9)
+    assert message.body == b"sent"
+    assert two.other.ask(deletes(message)) == [None]
+    assert two.one.ask(deletes(message)) == [None], "it is known to be gone"
+    assert two.other.sights() == []
+    two.other.clock.advance(Millis(2_000))
+    two.other.tick()
+    figures = two.other.engine.views.figures("q")
+    assert figures is not None
+    assert (figures.ready, figures.leased, figures.delayed) == (0, 0, 0)
+    two.one.die()
+    two.other.tick()
+    assert not two.other.engine._root.is_shared
+
+
+# A start.
+
+
+@pytest.fixture
+def alone() -> EngineRig:
+    rig = EngineRig(FaultyDisk(MemoryDisk()))
+    rig.create("q")
+    return rig
+
+
+def start_without(rig: EngineRig, path: str) -> FaultyDisk:
+    """Start again while the folders whose paths contain `path` can't be listed."""
+    disk = rig.disk
+    assert isinstance(disk, FaultyDisk)
+    disk.fail(errno.EIO, "scan", path=path)
+    rig.restart()
+    return disk
+
+
+def test_what_a_start_could_not_list_is_not_deleted(alone: EngineRig) -> None:
+    ids = alone.send(b"a", b"b")
+    leased = alone.receive(2)
+    disk = start_without(alone, "delay/q:")
+
+    for target in (ByReceipt(str(leased[0].receipt)), ById(ids[1])):
+        (refused,) = alone.ask(Delete(queue="q", targets=[target]))
+        assert isinstance(refused, DiskError)
+        assert "restart" in str(refused)
+
+    alone.send(b"c")
+    assert [m.body for m in alone.receive(9)] == [b"c"]
+    disk.heal()
+    alone.restart()
+    assert alone.ask(deletes(*leased)) == [None, None]
+    alone.clock.advance(LONG)
+    alone.tick()
+    assert [m.body for m in alone.receive(9)] == [b"c"]
+    alone.check()
+
+
+def test_what_a_start_could_not_list_of_a_queue_is_not_deleted(alone: EngineRig) -> None:
+    alone.create("other")
+    ids = alone.send(b"a")
+    disk = start_without(alone, "queues/q")
+
+    (refused,) = alone.ask(Delete(queue="q", targets=[ById(ids[0])]))
+    assert isinstance(refused, DiskError)
+    (unknown,) = alone.ask(Delete(queue="other", targets=[ById(ids[0])]))
+    assert isinstance(unknown, MessageNotFound)
+
+    disk.heal()
+    alone.restart()
+    assert alone.ask(Delete(queue="q", targets=[ById(ids[0])])) == [None]
+    alone.check()
+
+
+def test_a_set_that_a_start_could_not_list_is_not_committed(alone: EngineRig) -> None:
+    alone.send(b"a", b"b", b"c")
+    alone.ask(RESERVE)
+    disk = start_without(alone, "delay/q:")
+    with pytest.raises(DiskError):
+        alone.ask(COMMIT)
+
+    disk.heal()
+    alone.restart()
+    assert alone.ask(COMMIT) == Committed(messages=3, lost=[])
+    alone.check()
+
+
+def test_what_of_a_committed_set_a_start_could_not_list_is_never_delivered(alone: EngineRig) -> None:
+    alone.send(b"a", b"b", b"c")
+    alone.ask(RESERVE)
+    alone.engine.sync(alone.engine.apply([COMMIT]))
+    disk = start_without(alone, "delay/q:")
+    alone.tick()
+
+    disk.heal()
+    alone.restart()
+
+    alone.clock.advance(LONG)
+    alone.tick()
+    assert alone.receive(9) == []
+    assert alone.states() == {}
+    alone.check()
+
+
+def test_who_was_left_alone_has_read_everything(two: Two) -> None:
+    two.one.send(b"a", b"b")
+    leased = two.one.receive(2)
+    two.disk.fail(errno.EIO, "scan", path="delay/q:")
+    two.one.die()
+    two.other.restart()
+    (refused,) = two.other.ask(deletes(leased[0]))
+    assert isinstance(refused, DiskError)
+    two.disk.heal()
+
+    two.one.restart()
+    two.other.tick()
+    two.one.die()
+    two.other.tick()
+
+    for _ in range(2):
+        assert two.other.ask(deletes(*leased)) == [None, None]
+    two.other.clock.advance(LONG)
+    two.other.tick()
+    assert two.other.receive(9) == []
+    two.other.check()
