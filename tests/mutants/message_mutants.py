@@ -214,8 +214,8 @@ MESSAGE_MUTANTS: Final = (
         breaks="a purge takes leased and delayed messages, too",
         edits=edit(
             "engine/clearance.py",
-            "        self._remove_hidden(queue, index)\n        if index.ready.count:",
-            "        if index.ready.count:",
+            "        self._remove_hidden(queue, index)\n        if not knows_all:",
+            "        if not knows_all:",
         ),
         caught_by=(_ENDS,),
     ),
@@ -225,9 +225,8 @@ MESSAGE_MUTANTS: Final = (
         breaks="what is in delay/ goes with its queue; one made again is empty",
         edits=edit(
             "engine/clearance.py",
-            "            self._remove_hidden(queue, index)\n"
-            "            self._remove_queue_folder(queue, index)",
-            "            self._remove_queue_folder(queue, index)",
+            "            self._remove_hidden(queue, index)\n            if queue in",
+            "            if queue in",
         ),
         caught_by=(_ENDS, _RECOVERY),
     ),

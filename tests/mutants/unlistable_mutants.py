@@ -128,4 +128,34 @@ UNLISTABLE_MUTANTS: Final = (
         edits=edit("engine/peers.py", "        self._root.unread.clear()\n", ""),
         caught_by=(_UNLISTABLE,),
     ),
+    Mutant(
+        name="a-purge-leaves-a-ready-batch-that-can-not-be-listed",
+        breaks="what was there before a purge is never delivered after it",
+        edits=edit(
+            "engine/clearance.py",
+            "        is_empty = knows_all and not index.ready.count\n",
+            "        is_empty = not index.ready.count\n",
+        ),
+        caught_by=(_UNLISTABLE,),
+    ),
+    Mutant(
+        name="a-purge-beside-others-takes-what-it-could-not-list-for-gone",
+        breaks="what was there before a purge is never delivered after it",
+        edits=edit(
+            "engine/queue_turns.py",
+            "        has_unread = queue in self._root.unread or ",
+            "        has_unread = queue in self._root.unread\n        assert queue or ",
+        ),
+        caught_by=(_UNLISTABLE,),
+    ),
+    Mutant(
+        name="a-queue-leaves-its-leases-that-can-not-be-listed",
+        breaks="a queue that is deleted and made again is empty",
+        edits=edit(
+            "engine/clearance.py",
+            "            if queue in root.unread:\n                self._sweep(queue)\n",
+            "",
+        ),
+        caught_by=(_UNLISTABLE,),
+    ),
 )

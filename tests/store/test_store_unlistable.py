@@ -18,7 +18,9 @@ from spoolrack_store.model.operations import (
     ById,
     ByReceipt,
     Delete,
+    DeleteQueue,
     Message,
+    Purge,
 )
 from spoolrack_store.model.reservations import CommitReservations, Committed, Reserve
 from spoolrack_store.testing import ManualClock
@@ -219,6 +221,19 @@ def test_what_has_the_name_of_a_batch_and_is_no_folder_costs_nothing(two: Two, w
     assert not two.other.engine._root.is_shared
 
 
+def test_a_purge_takes_a_ready_batch_that_can_not_be_listed(two: Two) -> None:
+    two.one.send(b"a", b"b")
+    two.disk.fail(errno.EACCES, "scan", path="queues/q/")
+    assert two.other.receive(9) == []
+
+    two.other.ask(Purge(queue="q"))
+
+    two.disk.heal()
+    two.tick()
+    assert two.other.receive(9) == two.one.receive(9) == []
+    two.check()
+
+
 # A start.
 
 
@@ -272,6 +287,31 @@ def test_what_a_start_could_not_list_of_a_queue_is_not_deleted(alone: EngineRig)
     disk.heal()
     alone.restart()
     assert alone.ask(Delete(queue="q", targets=[ById(ids[0])])) == [None]
+    alone.check()
+
+
+@pytest.mark.parametrize("where", ["delay/q:", "queues/q/", "queues/q"])
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["purged", "deleted"])
+def test_what_a_start_could_not_list_is_purged_and_goes_with_its_queue(
+    alone: EngineRig, where: str, is_deleted: bool
+) -> None:
+    alone.send(b"a", b"b")
+    alone.send(b"c", b"d")
+    alone.receive(2)
+    disk = start_without(alone, where)
+
+    if is_deleted:
+        alone.ask(DeleteQueue(name="q"))
+        alone.create("q")
+    else:
+        alone.ask(Purge(queue="q"))
+
+    alone.send(b"new")
+    disk.heal()
+    alone.restart()
+    alone.clock.advance(LONG)
+    alone.tick()
+    assert [m.body for m in alone.receive(9)] == [b"new"]
     alone.check()
 
 

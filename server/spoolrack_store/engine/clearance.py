@@ -28,26 +28,30 @@ class Clearance:
         self._root = root
         self._catalog = catalog
 
-    def purge(self, queue: str) -> int:
-        """Delete all messages of the queue; how many there were.
+    def purge(self, queue: str, *, knows_all: bool) -> int:
+        """Delete all messages of the queue; how many there were, as far as they could be counted.
 
         What is ready goes with one rename, however much it is. A failure leaves the rest in place.
+        Unless it `knows_all`, something lies there that could not be listed, and goes, too.
         """
         root = self._root
         index = root.index.queues[queue]
         count = len(index)
         self._remove_hidden(queue, index)
-        if index.ready.count:
+        if not knows_all:
+            self._sweep(queue)
+        is_empty = knows_all and not index.ready.count
+        if not is_empty:
             self._remove_queue_folder(queue, index)
             # Durable before there is another in its place: a crash must not keep that one, and forget
             # where the old one went, with the deduplication ids in it.
             root.folders.settle(layout.QUEUES)
         root.index.queues[queue] = QueueIndex()
         try:
-            if index.ready.count:
-                root.folders.make(layout.queue_folder(queue))
-            else:
+            if is_empty:
                 root.make_again(layout.queue_folder(queue))  # Another may have died over a purge.
+            else:
+                root.folders.make(layout.queue_folder(queue))
         except StoreError as error:
             log.warning("the folder of %s is made with its next message: %s", queue, error)
         if root.is_shared:
@@ -67,6 +71,8 @@ class Clearance:
         try:
             sent = self._remove_sent(queue)
             self._remove_hidden(queue, index)
+            if queue in root.unread:
+                self._sweep(queue)
             self._remove_queue_folder(queue, index)
             # Others may not have heard of the deletion. What they lease or extend while this looks, the
             # next look finds: only one that finds nothing is the last.
@@ -76,6 +82,7 @@ class Clearance:
             log.warning("the deleted queue %s can't be emptied yet: %s", queue, error)
             return
         del root.index.queues[queue]
+        root.unread.discard(queue)
         root.after_sync.append(lambda: self._catalog.bury_tombstone(queue))
 
     def _remove_hidden(self, queue: str, index: QueueIndex) -> None:
@@ -120,7 +127,7 @@ class Clearance:
         return count
 
     def _sweep(self, queue: str) -> int:
-        """What others have put into `delay/` of the doomed queue; how much there was."""
+        """Delete what of the queue is in `delay/`, whoever has put it there; how much there was."""
         count = 0
         for found, filed in self._filed_in(layout.DELAY, queue):
             count += 1

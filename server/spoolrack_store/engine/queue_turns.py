@@ -57,11 +57,13 @@ class QueueTurns:
             self._clearance.empty(name)
 
     def _purge(self, request: Purge) -> int:
-        self._catalog.require(request.queue)
+        queue = request.queue
+        self._catalog.require(queue)
         if self._root.is_shared:
             try:
                 self._take_over()
             except OSError as error:
                 raise explained(error) from error
-        self._peers.look_through(request.queue)
-        return self._clearance.purge(request.queue)
+        self._peers.look_through(queue)
+        has_unread = queue in self._root.unread or self._peers.contents.has_unread(queue)
+        return self._clearance.purge(queue, knows_all=not has_unread)
