@@ -163,6 +163,10 @@ KNOWN = {
         "plot 1 any-subset syncfs strict 2; "
         "delete-queue r; put r 5; crash 1/written all empty; create r"
     ),
+    "an extension of two that was refused after the first": (
+        "plot 1 any-subset syncfs strict 2; send d 3 5 0; receive 0 d 3 0; fail EIO 1 1 kill; "
+        "change 0 held 0 2 60000; heal; delete 0 held 0 1"
+    ),
 }
 """Histories that broke a promise once."""
 

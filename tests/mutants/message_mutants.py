@@ -219,6 +219,16 @@ MESSAGE_MUTANTS: Final = (
         ),
         caught_by=(_ENDS,),
     ),
+    Mutant(
+        name="a-change-that-was-refused-in-part-was-refused",
+        breaks="an error says that nothing has happened, and of which message",
+        edits=edit(
+            "engine/leaser.py",
+            "        return [names] if is_whole else [[name] for name in names]\n",
+            "        return [names] if is_whole or visibility == 0 else [[name] for name in names]\n",
+        ),
+        caught_by=("tests/store/test_store_requests.py",),
+    ),
     # Queues.
     Mutant(
         name="a-queue-made-again-finds-old-leases",

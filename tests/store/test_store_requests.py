@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from engine_rig import EngineRig
+from faulty_disk import FaultyDisk
 from memory_disk import MemoryDisk
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import InvalidRequest, StaleReceipt
+from spoolrack_store.model.errors import DiskError, InvalidRequest, StaleReceipt
 from spoolrack_store.model.operations import (
     ByReceipt,
     ChangeVisibility,
@@ -55,6 +58,36 @@ def test_to_extend_one_lease_twice_in_one_call_leaves_its_neighbour_alone(rig: E
     assert results == [rig.clock.wall() + 50_000, rig.clock.wall() + 90_000]
     dues = {sight.entry.id: sight.due for sight in rig.sights()}
     assert dues == {one.id: rig.clock.wall() + 90_000, other.id: other.due}
+    rig.check()
+
+
+@pytest.mark.parametrize("visibility", [0, 50_000])
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_change_that_the_disk_refuses_in_part_answers_for_each_message(
+    visibility: int, is_shared: bool
+) -> None:
+    memory = MemoryDisk()
+    disk = FaultyDisk(memory)
+    rig = EngineRig(disk, watch=memory.watch)
+    rig.create(visibility_timeout=30_000)
+    if is_shared:
+        EngineRig(memory, seed=2, watch=memory.watch, clock=rig.clock)
+        rig.tick()
+    rig.send(b"a", b"b", b"c")
+    leased = rig.receive(3)
+    changed = leased if is_shared and not visibility else leased[:2]
+    disk.fail(errno.EIO, "rename", skip=1, times=1)
+
+    first, second, *rest = rig.ask(
+        ChangeVisibility(queue="q", changes=[change(each, visibility) for each in changed])
+    )
+
+    end = rig.clock.wall() + visibility if visibility else None
+    assert first == end
+    assert isinstance(second, DiskError)
+    assert rest == [None] * len(rest)
+    dues = {sight.entry.id: sight.due for sight in rig.sights()}
+    assert (dues[leased[0].id], dues[leased[1].id]) == (end, leased[1].due)
     rig.check()
 
 

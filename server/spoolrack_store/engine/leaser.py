@@ -7,7 +7,6 @@ was leased again, and a restart finds every lease as it was.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
@@ -32,8 +31,6 @@ from .remover import Remover
 from .requeuer import Requeuer
 from .root import Root, item_of, path_in, place_of_ready
 from .terms import Terms, check_visibility, visibility_of
-
-log = logging.getLogger(__name__)
 
 WHOLE_LEASES: Final = 2
 """After so many leases of a whole batch folder its messages are leased singly: a poisonous one among
@@ -215,15 +212,20 @@ class Leaser:
         return results
 
     def _change_together(self, live: Live, together: _Together, results: Ends) -> None:
-        for (hidden, visibility), names in together.items():
-            ends: Ends
-            try:
-                ends = self._end_at(live, hidden, list(names), visibility)
-            except StoreError as error:
-                ends = [error] * len(names)
-            for places, end in zip(names.values(), ends, strict=True):
-                for at in places:
-                    results[at] = end
+        for (hidden, visibility), places in together.items():
+            for names in self._moving_at_once(hidden, list(places), visibility):
+                try:
+                    ends: Ends = self._end_at(live, hidden, names, visibility)
+                except StoreError as error:
+                    ends = [error] * len(names)
+                for name, end in zip(names, ends, strict=True):
+                    for at in places[name]:
+                        results[at] = end
+
+    def _moving_at_once(self, hidden: Hidden, names: list[str], visibility: Millis) -> list[list[str]]:
+        """What moves with one rename, and so can't fail in part."""
+        is_whole = len(names) == len(hidden.names) and (visibility > 0 or not self._root.is_shared)
+        return [names] if is_whole else [[name] for name in names]
 
     def _change_again(self, live: Live, request: ChangeVisibility, results: Ends) -> None:
         """Others may have moved leases while they were changed: look for those once more."""
@@ -352,7 +354,8 @@ class Leaser:
         return True
 
     def _end_at(self, live: Live, hidden: Hidden, names: list[str], visibility: Millis) -> Ends:
-        """Let the lease on `names` end so long after now: for each its end, None for a release."""
+        """Let the lease on `names`, all of it or one, end so long after now: for each its end, None for
+        a release."""
         if visibility == 0:
             released = self._requeuer.release(live, hidden, names)
             return [None if name in released else StaleReceipt(id=id_of(name)) for name in names]
@@ -363,21 +366,20 @@ class Leaser:
                 self._lost(queue, hidden, names)
             return self._moved(queue, hidden, names, due)
         assert isinstance(hidden.item, BatchFolder)
-        for name in names:
-            entry = moved_out(parse_entry(name), hidden.item.batch)
-            alone = Hidden(
-                str(entry),
-                due=due,
-                due_monotonic=due_monotonic,
-                token=hidden.token,
-                credits=hidden.credits,
-            )
-            source = path_in(root.path_of(queue, hidden), name)
-            if not root.folders.extend(source, root.path_of(queue, alone), is_folder=False):
-                self._lost(queue, hidden, [name])
-            root.index.queues[queue].split(hidden, name, alone)
-            root.index.reschedule(queue, alone)
-        return [due] * len(names)
+        (name,) = names
+        alone = Hidden(
+            str(moved_out(parse_entry(name), hidden.item.batch)),
+            due=due,
+            due_monotonic=due_monotonic,
+            token=hidden.token,
+            credits=hidden.credits,
+        )
+        source = path_in(root.path_of(queue, hidden), name)
+        if not root.folders.extend(source, root.path_of(queue, alone), is_folder=False):
+            self._lost(queue, hidden, [name])
+        root.index.queues[queue].split(hidden, name, alone)
+        root.index.reschedule(queue, alone)
+        return [due]
 
     def _moved(self, queue: str, hidden: Hidden, names: list[str], due: Millis) -> Ends:
         """`due` for what is under the lease still: others may have taken something out, unheard."""
