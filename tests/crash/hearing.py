@@ -237,9 +237,10 @@ class Hearing:
             who.use_up(target.receipt)
 
     def _deleted_by_id(self, queue: str, target: ById, result: StoreError | None) -> None:
+        is_refused = self._failed and isinstance(result, DiskError)
         if result is None:
             self.fates.deleted(target.id)
-        elif self._failing is not None or self.is_excused(result):
+        elif self._failing is not None or is_refused or self.is_excused(result):
             pass
         elif self.fates.must_be_in(queue, target.id, self._now):
             raise Broken(Kind.OTHER, f"{target.id} wasn't found to be deleted: {result}")

@@ -58,6 +58,8 @@ class Story:
         """Whether the disk ever failed to read a file: the store puts that aside."""
         self._has_failed = False
         """Whether it ever failed: then a history may be lost, and never a message."""
+        self.is_blind = False
+        """Whether the process has started without seeing all that is there."""
         for queue in reversed(QUEUES):
             self.play((Act("create", (queue,)),))
 
@@ -126,7 +128,7 @@ class Story:
             told,
             before=before,
             now=self.now,
-            failed=len(self.disk.failed) > failed,
+            failed=self.is_blind or len(self.disk.failed) > failed,
             failing=self.disk.failing,
         )
         self.phase += 1
@@ -151,9 +153,9 @@ class Story:
     # What is found.
 
     def look(self) -> None:
-        """Hold what is there against what was promised, unless the disk is failing."""
+        """Hold what is there against what was promised, unless the disk is failing, or has."""
         self._note_unreadable()
-        if self.disk.failing is not None:
+        if self.disk.failing is not None or self.is_blind:
             return
         found, queues, now = self._found(), self._queues(), self.now
         self.fates.judge(found, queues, now)
@@ -251,7 +253,7 @@ class Story:
 
         With `die_at` the start itself may be `Killed`, or fail; nothing was judged then.
         """
-        died = self.now
+        died, self.is_blind = self.now, False
         self._note_unreadable()
         power.free_locks()
         self._note_torn_by_hand(power)

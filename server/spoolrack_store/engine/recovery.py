@@ -75,7 +75,7 @@ class Recovery:
     def run(self) -> None:
         """Read every folder, the later states first."""
         self._catalog.load()
-        self._root.histories.update(found.name for found in self._scan(layout.HISTORY))
+        self._root.histories.update(found.name for found in self._scan(layout.HISTORY) or ())
         for name in self._catalog.doomed:
             self._root.index.queues[name] = QueueIndex()
         self._read_removed()
@@ -158,7 +158,7 @@ class Recovery:
             if found.kind is not Kind.FOLDER:
                 self._quarantine(path, "not a queue's folder")
                 continue
-            if found.name not in self._root.index.queues and not self._scan(path):
+            if found.name not in self._root.index.queues and self._scan(path) == []:
                 self._root.drop_after_sync(path)  # A creation that came no further.
                 continue
             index = self._index_of(found.name, path)
@@ -171,7 +171,7 @@ class Recovery:
     def _read_queue(self, folder: str, index: QueueIndex) -> None:
         singles: list[str] = []
         batches: list[BatchFolder] = []
-        for found in self._scan(folder):
+        for found in self._scan(folder) or ():
             path = path_in(folder, found.name)
             if found.kind is Kind.FILE and length_of_plain(found.name) is not None:
                 id = id_of(found.name)
@@ -327,9 +327,12 @@ class Recovery:
         if not self._root.disk.can_sync_all:
             # A move out of it, of a process that died, may not be durable yet.
             self._root.syncer.folder_changed(path)
+        listed = self._scan(path)
+        if listed is None:
+            return None
         names: list[str] = []
         bytes = 0
-        for found in self._scan(path):
+        for found in listed:
             inside = path_in(path, found.name)
             length = length_of_plain(found.name) if found.kind is Kind.FILE else None
             if length is not None:
@@ -354,14 +357,14 @@ class Recovery:
             return None
         return BatchFolder(batch, names, bytes)
 
-    def _scan(self, path: str) -> list[Found]:
-        """The names in a folder; one that can't be read is left alone and stops nothing."""
+    def _scan(self, path: str) -> list[Found] | None:
+        """The names in a folder; None of one that can't be read: it is left alone and stops nothing."""
         try:
             return self._root.disk.scan(path)
         except OSError as error:
             log.error("%a can't be read, and nothing in it is served: %s", path, error)
             self._root.unread.add(layout.queue_of(path))
-            return []
+            return None
 
     def _quarantine(self, path: str, why: str) -> None:
         try:
