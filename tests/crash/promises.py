@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from broken import Broken, Kind
+from fates import Fate, Now, fate_of
 from holds import Holds
 from pending import Open
 from redrive_fates import RedriveFates
@@ -20,35 +21,7 @@ from spoolrack_store.model.transitions import State
 from stage_fates import StageFates
 from taken_ids import TakenIds
 
-__all__ = ["Broken", "Fate", "Kind", "Now", "Promises", "fate_of"]
-
-
-@dataclass(frozen=True, slots=True)
-class Fate:
-    """One message that was promised, as it is by the last answer about it."""
-
-    body: bytes
-    queue: str
-    receives: int = 0
-    token: str | None = None
-    """Of the lease that it is under."""
-    due: int = 0
-    """Unix time at which lease or delay ends; 0 if there is neither."""
-    ends: int = 0
-    """The same on the monotonic clock of the process that knows it."""
-    was: Fate | None = None
-    """What it was before it came back, or was buried, on its own: nobody was told, so a crash may undo
-    that."""
-
-    def lies_as(self, other: Fate) -> bool:
-        mine, its = (self.queue, self.receives), (other.queue, other.receives)
-        return mine == its and (self.token, self.due) == (other.token, other.due)
-
-
-@dataclass(frozen=True, slots=True)
-class Now:
-    wall: int
-    monotonic: int
+__all__ = ["Broken", "Kind", "Promises"]
 
 
 @dataclass(slots=True)
@@ -258,7 +231,7 @@ class Promises:
             name = found[id].name
             possible: Fate | None = fate
             while possible is not None and not self._is_as(possible, name, now, crashed):
-                possible = possible.was if crashed else None
+                possible = possible.was if crashed or possible.is_untold(now) else None
             if possible is None:
                 raise Broken(
                     Kind.OTHER,
@@ -376,25 +349,3 @@ class Promises:
 
     def _may_be_received(self, name: Name, before: int) -> bool:
         return name.queue in self.open.receiving and name.receives == before + 1
-
-
-def fate_of(found: Found, now: Now, before: Fate | None, *, crashed: bool) -> Fate:
-    name = found.name
-    due = name.due or 0
-    ends = now.monotonic + due - now.wall if due else 0
-    was = None
-    if before is not None and not crashed:
-        is_same = before.queue == name.queue and before.due == due
-        # Leased to nobody, since its reading failed: by what the clock said then, which isn't known.
-        ends = before.ends if is_same else min(ends, now.monotonic)
-        was = before.was if is_same else before
-    return Fate(
-        # It may be damaged where that is nobody's fault.
-        body=found.body if before is None else before.body,
-        queue=name.queue,
-        receives=name.receives,
-        token=name.token,
-        due=due,
-        ends=ends,
-        was=was,
-    )

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from acts import Act, Plot
 from asking import Asking
+from fates import Now
 from hearing import Hearing, Lying
 from holding import Consumer
 from holds import Holds
 from pending import Open
-from promises import Now
 from shared_promises import SharedPromises, Touched
 from spoolrack_store.engine.order import Work
 from spoolrack_store.files.folders import NameTaken

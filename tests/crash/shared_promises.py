@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
+from fates import Fate, Now, fate_of
 from holds import Holds, Key, OpenHolds, Shown, all_of
 from pending import Open
 from power_disk import PowerDisk
-from promises import Broken, Fate, Kind, Now, Promises, fate_of
+from promises import Broken, Kind, Promises
 from seen import Found
 from spoolrack_store.model.names import is_set_token
 from spoolrack_store.model.settings import QueueSettings

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from acts import Act, Place, Plot
 from asking import GRAVES, QUEUES, Asking
 from engine_rig import EngineRig
+from fates import Now
 from hearing import Lying
 from holds import shown_by
 from power_disk import PowerDisk
-from promises import Broken, Kind, Now
+from promises import Broken, Kind
 from repeating import check_known_ids, repeat_taken_ids
 from seen import Found, check_index, files_of, name_at, read, sent_files_of, settings_on
 from shared_disk import SharedDisk

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from asking import TIME_TO_LIVE
-from promises import Broken, Fate, Kind, Now, Promises
+from fates import Fate, Now
+from promises import Broken, Kind, Promises
 from spoolrack_store.model.errors import StageNotFound, StoreError
 from spoolrack_store.model.staging import Publish, Published, Stage, Staged
 from stage_fates import Kept

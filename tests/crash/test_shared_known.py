@@ -291,6 +291,10 @@ KNOWN = {
         "plot 1 any-subset syncfs strict 2 of 2; a: send-id r 3 5 0 + receive 0 r 3 0; b: deafen; "
         "a: change 0 held 0 1 60000; b: change 0 held 0 0 0"
     ),
+    "a lease of what was just sent, that could not be made good, seen by another and undone": (
+        "plot 1 any-subset syncfs strict 2 of 2; a: apply send d 2 5 0 + receive 0 d 2 0; "
+        "trouble a EIO 1 1"
+    ),
 }
 
 

@@ -94,6 +94,21 @@ def test_a_set_whose_leases_can_not_be_listed_is_not_committed(
     two.other.check()
 
 
+def test_a_set_is_not_committed_by_who_has_missed_news_and_can_not_look(two: Two) -> None:
+    two.one.send(b"a", b"b", b"c")
+    two.other.tick()
+    two.one.ask(RESERVE)
+    two.other.engine.peers.look_later()
+    two.disk.fail(errno.EMFILE, "scan", path="delay")
+
+    with pytest.raises(DiskError):
+        two.other.ask(COMMIT)
+
+    two.disk.heal()
+    assert two.other.ask(COMMIT) == Committed(messages=3, lost=[])
+    two.check()
+
+
 def test_what_of_a_committed_set_can_not_be_listed_is_not_delivered(two: Two) -> None:
     two.one.send(b"a", b"b", b"c")
     two.disk.fail(errno.EMFILE, "scan", path="delay/")
