@@ -159,6 +159,28 @@ def test_a_worker_keeps_the_lease_of_a_message_for_as_long_as_its_handler_runs()
         assert done == [1]
 
 
+def test_a_worker_whose_client_is_closed_before_it_can_delete_blames_nobody(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def delete(*arguments: object, **options: object) -> None:
+        raise spoolrack.errors.ClientClosed("it was closed")
+
+    monkeypatch.setattr("spoolrack.aio.Queue.delete", delete)
+    failed: list[Exception] = []
+    with memory_client(Memory()) as client:
+        client.create_queue("jobs")
+        jobs = client.queue("jobs")
+        sent = jobs.send("a")
+        worker = jobs.worker(
+            lambda message: worker.stop(), on_error=lambda _, error: failed.append(error)
+        )
+        worker.run()
+
+    (warning,) = [record for record in caplog.records if sent in record.getMessage()]
+    assert "comes back when its lease ends: it was closed" in warning.getMessage()
+    assert (warning.levelname, warning.exc_info, failed) == ("WARNING", None, [])
+
+
 def test_a_broken_connection_breaks_no_stream() -> None:
     memory = Memory()
     with memory_client(memory) as client:

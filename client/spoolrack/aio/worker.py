@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from .. import tracing
-from ..errors import SpoolrackError
+from ..errors import ClientClosed, SpoolrackError
 from ..message import MessageFacts
 from ..runtime import Started
 from ..stopping import stopping_on_signals
@@ -142,6 +142,10 @@ class WorkerCore(Generic[Bound]):
         else:
             try:
                 await settle_message(self._queue, message, None)
+            except ClientClosed as error:
+                # A close is a way to stop, and no fault of the handler's.
+                text = "message %s of %s was worked on, and comes back when its lease ends: %s"
+                log.warning(text, message.id, message.queue_name, error)
             except SpoolrackError as error:
                 self._report(message, error)
 
