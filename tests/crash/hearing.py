@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from acts import Plot
-from fates import Fate, Now
 from heard_order import heard_at
 from holding import Consumer, id_in, queue_of, token_in
 from holds import Hold
+from message_fate import Fate, Now
 from pending import Open
 from promises import Broken, Kind, Promises
 from redrive_fates import Lead

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from broken import Broken, Kind
-from fates import Fate, Now, fate_of
 from holds import Holds
+from message_fate import Fate, Now, fate_of
 from pending import Open
 from redrive_fates import RedriveFates
 from seen import Found, Name

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from acts import Act, Plot
 from asking import Asking
-from fates import Now
 from hearing import Hearing, Lying
 from holding import Consumer
 from holds import Holds
+from message_fate import Now
 from pending import Open
 from shared_promises import SharedPromises, Touched
 from spoolrack_store.engine.order import Work

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from fates import Fate, Now, fate_of
 from holds import Holds, Key, OpenHolds, Shown, all_of
+from message_fate import Fate, Now, fate_of
 from pending import Open
 from power_disk import PowerDisk
 from promises import Broken, Kind, Promises
@@ -21,10 +21,8 @@ from spoolrack_store.model.settings import QueueSettings
 from taken_ids import TakenIds
 from whole_disk import body_of, removed
 
-_GONE = None
-"""As a state: deleted."""
 Touched = dict[str, Fate | None]
-"""How a commit has left the messages that it was asked about."""
+"""How a commit has left the messages that it was asked about; None: deleted."""
 
 
 @dataclass(slots=True)
@@ -198,7 +196,7 @@ class SharedPromises(Promises):
         """A commit has been answered that has left these so."""
         for id, fate in touched.items():
             earlier = self.earlier.get(id, [])
-            if fate is _GONE:
+            if fate is None:
                 self.leaving.pop(id, None)
                 self.hazy.discard(id)
                 self.dead.add(id)
@@ -257,7 +255,7 @@ class SharedPromises(Promises):
         if fate is not None:
             self.leaving[id] = fate
             self.hazy.add(id)
-        self.touched[id] = _GONE
+        self.touched[id] = None
 
     def emptied(self, queue: str, *, is_sure: bool) -> None:
         self._note_swept({queue})

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from acts import Act, Place, Plot
 from asking import GRAVES, QUEUES, Asking
 from engine_rig import EngineRig
-from fates import Now
 from hearing import Lying
 from holds import shown_by
+from message_fate import Now
 from power_disk import PowerDisk
 from promises import Broken, Kind
 from repeating import check_known_ids, repeat_taken_ids

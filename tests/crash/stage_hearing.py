@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from asking import TIME_TO_LIVE
-from fates import Fate, Now
+from message_fate import Fate, Now
 from promises import Broken, Kind, Promises
 from spoolrack_store.model.errors import StageNotFound, StoreError
 from spoolrack_store.model.staging import Publish, Published, Stage, Staged

@@ -12,11 +12,11 @@ from copy import copy
 from acts import Act, Place, Plot, parse_act
 from asking import GRAVES, QUEUES, Asking
 from engine_rig import EngineRig
-from fates import Fate, Now
 from faulty_disk import Killed
 from hearing import Hearing
 from holding import id_in, queue_of, token_in
 from holds import shown_by
+from message_fate import Fate, Now
 from power_disk import PowerDisk
 from promises import Broken, Kind, Promises
 from repeating import check_known_ids, repeat_taken_ids

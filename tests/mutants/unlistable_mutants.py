@@ -7,6 +7,7 @@ from typing import Final
 from mutant import Mutant, edit
 
 _UNLISTABLE: Final = "tests/store/test_store_unlistable.py"
+_STARTS: Final = "tests/store/test_store_unlistable_starts.py"
 
 UNLISTABLE_MUTANTS: Final = (
     Mutant(
@@ -110,7 +111,7 @@ UNLISTABLE_MUTANTS: Final = (
             "            self._root.unread.add(layout.queue_of(path))\n",
             "",
         ),
-        caught_by=(_UNLISTABLE,),
+        caught_by=(_STARTS,),
     ),
     Mutant(
         name="a-delete-does-not-ask-what-the-start-could-read",
@@ -120,13 +121,13 @@ UNLISTABLE_MUTANTS: Final = (
             "        if self._root.is_shared or self._root.unread:\n",
             "        if self._root.is_shared:\n",
         ),
-        caught_by=(_UNLISTABLE,),
+        caught_by=(_STARTS,),
     ),
     Mutant(
         name="what-a-start-could-not-list-is-never-known",
         breaks="who has looked at everything refuses nothing for what a start could not read",
         edits=edit("engine/peers.py", "        self._root.unread.clear()\n", ""),
-        caught_by=(_UNLISTABLE,),
+        caught_by=(_STARTS,),
     ),
     Mutant(
         name="a-purge-leaves-a-ready-batch-that-can-not-be-listed",
@@ -154,6 +155,16 @@ UNLISTABLE_MUTANTS: Final = (
         edits=edit(
             "engine/clearance.py",
             "            if queue in root.unread:\n                self._sweep(queue)\n",
+            "",
+        ),
+        caught_by=(_STARTS,),
+    ),
+    Mutant(
+        name="a-purge-leaves-what-the-dead-had-sent-and-nobody-can-list",
+        breaks="what was there before a purge is never delivered after it",
+        edits=edit(
+            "engine/clearance.py",
+            "        self._remove_stranded(queue)\n",
             "",
         ),
         caught_by=(_UNLISTABLE,),

@@ -1,6 +1,5 @@
-"""A folder that can't be listed costs what is in it: nobody waits for it, nothing is promised of it.
-
-What has the name of a batch and is no folder costs nothing.
+"""A folder of others that can't be listed costs what is in it: nobody waits for it, and nothing is
+promised of it. What has the name of a batch and is no folder costs nothing.
 """
 
 from __future__ import annotations
@@ -9,65 +8,18 @@ import errno
 from dataclasses import replace
 
 import pytest
-from engine_rig import EngineRig
-from faulty_disk import FaultyDisk
-from memory_disk import LockingDisk, MemoryDisk
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import DiskError, MessageNotFound
+from spoolrack_store.model.errors import DiskError
 from spoolrack_store.model.operations import (
-    ById,
-    ByReceipt,
-    Delete,
-    DeleteQueue,
-    Message,
     Purge,
 )
-from spoolrack_store.model.reservations import CommitReservations, Committed, Reserve
-from spoolrack_store.testing import ManualClock
-
-HOLD = Millis(60_000)
-LONG = Millis(1_000_000)
-RESERVE = Reserve(queue="q", stream="s", seq=0, hold=HOLD, max_messages=9)
-COMMIT = CommitReservations(stream="s", up_to=0)
-
-
-class Two:
-    """Two engines on one root; the second sees the disk through one that can fail."""
-
-    def __init__(self, *, hears_all: bool) -> None:
-        self.memory, clock = LockingDisk(), ManualClock(wall=Millis(1_700_000_000_000))
-        self.disk = FaultyDisk(self.memory)
-        self.one = EngineRig(self.memory, watch=self.memory.watch, clock=clock)
-        watch = self.memory.watch()
-        watch.hears_all = hears_all
-        if not hears_all:
-            watch.changes = lambda: None  # type: ignore[method-assign]
-        self.other = EngineRig(self.disk, seed=2, watch=lambda: watch, clock=clock)
-        self.tick()
-        self.one.create("q")
-        self.tick()
-
-    def tick(self) -> None:
-        for rig in (self.one, self.other):
-            rig.tick()
-            rig.clock.advance(Millis(1))
-
-    def check(self) -> None:
-        for rig in (self.one, self.other):
-            rig.commit()
-            rig.check()
+from spoolrack_store.model.reservations import Committed
+from unlistable import COMMIT, LONG, RESERVE, SEND_TWO, Two, deletes
 
 
 @pytest.fixture(params=[True, False], ids=["told", "deaf"])
 def two(request: pytest.FixtureRequest) -> Two:
     return Two(hears_all=request.param)
-
-
-def deletes(*messages: Message) -> Delete:
-    return Delete(queue="q", targets=[ByReceipt(str(message.receipt)) for message in messages])
-
-
-# Beside others.
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["lives", "dies"])
@@ -249,135 +201,16 @@ def test_a_purge_takes_a_ready_batch_that_can_not_be_listed(two: Two) -> None:
     two.check()
 
 
-# A start.
-
-
-@pytest.fixture
-def alone() -> EngineRig:
-    rig = EngineRig(FaultyDisk(MemoryDisk()))
-    rig.create("q")
-    return rig
-
-
-def start_without(rig: EngineRig, path: str) -> FaultyDisk:
-    """Start again while the folders whose paths contain `path` can't be listed."""
-    disk = rig.disk
-    assert isinstance(disk, FaultyDisk)
-    disk.fail(errno.EIO, "scan", path=path)
-    rig.restart()
-    return disk
-
-
-def test_what_a_start_could_not_list_is_not_deleted(alone: EngineRig) -> None:
-    ids = alone.send(b"a", b"b")
-    leased = alone.receive(2)
-    disk = start_without(alone, "delay/q:")
-
-    for target in (ByReceipt(str(leased[0].receipt)), ById(ids[1])):
-        (refused,) = alone.ask(Delete(queue="q", targets=[target]))
-        assert isinstance(refused, DiskError)
-        assert "restart" in str(refused)
-
-    alone.send(b"c")
-    assert [m.body for m in alone.receive(9)] == [b"c"]
-    disk.heal()
-    alone.restart()
-    assert alone.ask(deletes(*leased)) == [None, None]
-    alone.clock.advance(LONG)
-    alone.tick()
-    assert [m.body for m in alone.receive(9)] == [b"c"]
-    alone.check()
-
-
-def test_what_a_start_could_not_list_of_a_queue_is_not_deleted(alone: EngineRig) -> None:
-    alone.create("other")
-    ids = alone.send(b"a")
-    disk = start_without(alone, "queues/q")
-
-    (refused,) = alone.ask(Delete(queue="q", targets=[ById(ids[0])]))
-    assert isinstance(refused, DiskError)
-    (unknown,) = alone.ask(Delete(queue="other", targets=[ById(ids[0])]))
-    assert isinstance(unknown, MessageNotFound)
-
-    disk.heal()
-    alone.restart()
-    assert alone.ask(Delete(queue="q", targets=[ById(ids[0])])) == [None]
-    alone.check()
-
-
-@pytest.mark.parametrize("where", ["delay/q:", "queues/q/", "queues/q"])
-@pytest.mark.parametrize("is_deleted", [False, True], ids=["purged", "deleted"])
-def test_what_a_start_could_not_list_is_purged_and_goes_with_its_queue(
-    alone: EngineRig, where: str, is_deleted: bool
-) -> None:
-    alone.send(b"a", b"b")
-    alone.send(b"c", b"d")
-    alone.receive(2)
-    disk = start_without(alone, where)
-
-    if is_deleted:
-        alone.ask(DeleteQueue(name="q"))
-        alone.create("q")
-    else:
-        alone.ask(Purge(queue="q"))
-
-    alone.send(b"new")
-    disk.heal()
-    alone.restart()
-    alone.clock.advance(LONG)
-    alone.tick()
-    assert [m.body for m in alone.receive(9)] == [b"new"]
-    alone.check()
-
-
-def test_a_set_that_a_start_could_not_list_is_not_committed(alone: EngineRig) -> None:
-    alone.send(b"a", b"b", b"c")
-    alone.ask(RESERVE)
-    disk = start_without(alone, "delay/q:")
-    with pytest.raises(DiskError):
-        alone.ask(COMMIT)
-
-    disk.heal()
-    alone.restart()
-    assert alone.ask(COMMIT) == Committed(messages=3, lost=[])
-    alone.check()
-
-
-def test_what_of_a_committed_set_a_start_could_not_list_is_never_delivered(alone: EngineRig) -> None:
-    alone.send(b"a", b"b", b"c")
-    alone.ask(RESERVE)
-    alone.engine.sync(alone.engine.apply([COMMIT]))
-    disk = start_without(alone, "delay/q:")
-    alone.tick()
-
-    disk.heal()
-    alone.restart()
-
-    alone.clock.advance(LONG)
-    alone.tick()
-    assert alone.receive(9) == []
-    assert alone.states() == {}
-    alone.check()
-
-
-def test_who_was_left_alone_has_read_everything(two: Two) -> None:
-    two.one.send(b"a", b"b")
-    leased = two.one.receive(2)
-    two.disk.fail(errno.EIO, "scan", path="delay/q:")
+def test_a_purge_takes_what_the_dead_had_sent_and_nobody_can_list(two: Two) -> None:
+    two.one.engine.sync(two.one.engine.apply([SEND_TWO]))
     two.one.die()
-    two.other.restart()
-    (refused,) = two.other.ask(deletes(leased[0]))
-    assert isinstance(refused, DiskError)
+    two.disk.fail(errno.EMFILE, "scan", path="new/q:")
+    work = two.other.engine.apply([SEND_TWO])
+
+    two.other.ask(Purge(queue="q"))
+
+    two.other.complete(work)
     two.disk.heal()
-
-    two.one.restart()
     two.other.tick()
-    two.one.die()
-    two.other.tick()
-
-    for _ in range(2):
-        assert two.other.ask(deletes(*leased)) == [None, None]
-    two.other.clock.advance(LONG)
-    two.other.tick()
-    assert two.other.receive(9) == []
+    assert len(two.other.receive(9)) == 2, "its own are newer than the purge"
     two.other.check()

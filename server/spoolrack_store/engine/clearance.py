@@ -40,6 +40,7 @@ class Clearance:
         self._remove_hidden(queue, index)
         if not knows_all:
             self._sweep(queue)
+        self._remove_stranded(queue)
         is_empty = knows_all and not index.ready.count
         if not is_empty:
             self._remove_queue_folder(queue, index)
@@ -125,6 +126,13 @@ class Clearance:
                 continue
             self._delete_filed(layout.NEW, found, filed, State.SENT)
         return count
+
+    def _remove_stranded(self, queue: str) -> None:
+        """Delete what the dead had sent, and nobody could move on: it can't be listed."""
+        for found, filed in self._filed_in(layout.NEW, queue):
+            owner = filed.item.owner
+            if owner not in (None, self._root.owner) and not is_living(self._root.disk, owner):
+                self._delete_filed(layout.NEW, found, filed, State.SENT)
 
     def _sweep(self, queue: str) -> int:
         """Delete what of the queue is in `delay/`, whoever has put it there; how much there was."""
