@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,6 +82,14 @@ class StoreRig:
         """Return when all that was submitted before has had its commit."""
         for _ in range(2):
             self.ask(CreateQueue(name="in-turn", settings=QueueSettings()))
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Return once it is so: a thread of the store brings it about, and tells nobody."""
+    pause, end = threading.Event(), time.monotonic() + GIVE_UP
+    while not holds():
+        assert time.monotonic() < end, "it never came about"
+        pause.wait(0.002)
 
 
 @contextmanager

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import stat
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,7 @@ from spoolrack_store.model.operations import CreateQueue, Outgoing, Receive, Req
 from spoolrack_store.model.redriving import CancelRedrive, Redrive, RedriveState, StartRedrive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
-
-GIVE_UP = 60.0
+from store_rig import GIVE_UP, until
 
 
 @pytest.fixture
@@ -42,14 +40,6 @@ def prepare(store: Store, messages: int = 250) -> None:
 
 def start(store: Store, rate: int = 0) -> Redrive:
     return store.submit(StartRedrive(queue="dead", destination="q", rate=rate)).result(GIVE_UP)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """A thread of the store must bring it about by itself: nobody asks it for anything."""
-    end = time.monotonic() + GIVE_UP
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def ready(store: Store, queue: str) -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
@@ -33,12 +32,11 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
-from store_rig import GIVE_UP
+from store_rig import GIVE_UP, until
 
 Answer = TypeVar("Answer")
 SOON = Millis(10)
 NO_TIME = Millis(0)
-LOOKS = 10_000
 
 
 def no_inotify() -> Inotify:
@@ -60,16 +58,6 @@ def two(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
         ask(other, CreateQueue(name="met", settings=QueueSettings()))
         until(lambda: len(one.queues()) == 2)
         yield one, other
-
-
-def until(what: Callable[[], bool]) -> None:
-    """Return once it is so; fails after many looks."""
-    pause = threading.Event()
-    for _ in range(LOOKS):
-        if what():
-            return
-        pause.wait(0.002)
-    raise AssertionError("it never came about")
 
 
 def ask(store: Store, request: Request[Answer]) -> Answer:
