@@ -44,7 +44,9 @@ class NullServer(QueueServiceServicer):
         self.ready: dict[str, deque[Held]] = {name: deque() for name in queues}
         self.stages: dict[str, Stage] = {}
         self.published: dict[str, int] = {}
-        """The last epoch of each writer."""
+        """The last epoch of each writer, ..."""
+        self.digests: dict[str, str] = {}
+        """... and its digest."""
         self.holds: dict[tuple[str, int], Hold] = {}
         self.committed: dict[str, int] = {}
         self.deleted: Counter[str] = Counter()
@@ -168,6 +170,10 @@ class NullServer(QueueServiceServicer):
         with self._call("Publish", context):
             last = self.published.get(request.writer, -1)
             if request.epoch <= last:
+                known = self.digests[request.writer] if request.epoch == last else ""
+                if known and request.digest and known != request.digest:
+                    text = f"Epoch {last} of {request.writer} differs."
+                    refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_DIFFERS", text)
                 return staged.PublishResponse(already=True, last_epoch=last)
             for name in request.stages:
                 if name not in self.stages:
@@ -177,6 +183,7 @@ class NullServer(QueueServiceServicer):
                 for _, (queue, messages) in sorted(self.stages.pop(name).chunks.items()):
                     count += len(self._append(queue, messages))
             self.published[request.writer] = request.epoch
+            self.digests[request.writer] = request.digest
             return staged.PublishResponse(messages=count, last_epoch=request.epoch)
 
     def Abort(self, request: staged.AbortRequest, context: grpc.ServicerContext) -> Any:
@@ -231,6 +238,7 @@ class NullServer(QueueServiceServicer):
         with self._call("ReadReservation", context):
             hold = self._hold((request.stream, request.seq), context)
             hold.reads += request.begin == 0
+            hold.is_read |= request.mark_read
             end = min(request.end or len(hold.messages), len(hold.messages))
             messages = hold.messages[request.begin : end]
         for begin in range(0, len(messages), FRAME):
@@ -247,14 +255,20 @@ class NullServer(QueueServiceServicer):
             answer = reserved.CommitReservationsResponse()
             if request.up_to <= last:
                 return answer
-            for name in sorted(self.holds):
-                if name[0] == request.stream and last < name[1] <= request.up_to:
-                    hold = self.holds.pop(name)
-                    if hold.is_lost:
-                        answer.lost.append(name[1])
-                    else:
-                        answer.messages += len(hold.messages)
-                        self.deleted[hold.queue] += len(hold.messages)
+            stream, up_to = request.stream, request.up_to
+            found = [name for name in sorted(self.holds) if name[0] == stream and name[1] <= up_to]
+            for name in found:
+                hold = self.holds[name]
+                if request.only_read and not hold.is_read and not hold.is_lost:
+                    text = f"Reservation {name[1]} of the stream {name[0]} was never read."
+                    refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "RESERVATION_UNREAD", text)
+            for name in found:
+                hold = self.holds.pop(name)
+                if hold.is_lost:
+                    answer.lost.append(name[1])
+                else:
+                    answer.messages += len(hold.messages)
+                    self.deleted[hold.queue] += len(hold.messages)
             self.committed[request.stream] = request.up_to
             return answer
 

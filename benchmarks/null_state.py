@@ -37,6 +37,7 @@ class Hold:
     due: float
     is_lost: bool = False
     reads: int = 0
+    is_read: bool = False
 
 
 @dataclass(slots=True)

@@ -123,6 +123,14 @@ class StageNotFound(SpoolrackError):
     code = "NOT_FOUND"
 
 
+class EpochDiffers(SpoolrackError):
+    """The writer has published this epoch with other messages: nothing was published, and the stages
+    are as they were."""
+
+    reason = "EPOCH_DIFFERS"
+    code = "FAILED_PRECONDITION"
+
+
 class ReservationNotFound(SpoolrackError):
     """There is no reservation of this stream and number: it was never made, or is long over."""
 
@@ -163,6 +171,13 @@ class ReservationCommitted(SpoolrackError):
     for it again has gone back in time, as with an old checkpoint."""
 
     reason = "RESERVATION_COMMITTED"
+    code = "FAILED_PRECONDITION"
+
+
+class ReservationUnread(SpoolrackError):
+    """The reservation was never read, and only those that were read may be deleted: nothing was."""
+
+    reason = "RESERVATION_UNREAD"
     code = "FAILED_PRECONDITION"
 
 

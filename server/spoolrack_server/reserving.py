@@ -82,6 +82,7 @@ class Reserving:
             begin=begin,
             end=end,
             allowed=queues_for(Permission.RECEIVE),
+            mark_read=request.mark_read,
         )
         pages = await self._asking.look(begin_reading)
         while (page := await self._asking.look(next, pages, None)) is not None:
@@ -97,6 +98,7 @@ class Reserving:
             ops.CommitReservations(
                 stream=_stream(request.stream),
                 up_to=convert.place(request.up_to, "up_to", most=ops.MAX_SEQ),
+                only_read=request.only_read,
                 allowed=queues_for(Permission.RECEIVE),
             )
         )

@@ -27,6 +27,7 @@ from .rpc import Context
 
 MAX_STAGE_NAME: Final = 64
 MAX_WRITER_NAME: Final = 80
+MAX_DIGEST: Final = 64
 
 
 class Staging:
@@ -121,6 +122,7 @@ def _publication(request: rpc.PublishRequest, allowed: Callable[[str], bool] | N
         epoch=convert.place(request.epoch, "epoch", most=ops.MAX_EPOCH),
         stages=[_stage_name(stage) for stage in request.stages],
         memory=memory,
+        digest=request.digest and convert.word(request.digest, "digest", most=MAX_DIGEST),
         allowed=allowed,
     )
 

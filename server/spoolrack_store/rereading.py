@@ -19,7 +19,7 @@ from .files.disk import Disk
 from .files.reader import Damaged, Forbidden, Gone, read_message
 from .model.errors import DiskError, InvalidRequest
 from .model.operations import Message, Request
-from .model.reservations import MAX_RESERVED_MESSAGES, PutAside
+from .model.reservations import MAX_RESERVED_MESSAGES, MarkRead, PutAside
 
 log = logging.getLogger(__name__)
 
@@ -52,12 +52,17 @@ class Rereading:
         begin: int,
         end: int,
         allowed: Callable[[str], bool] | None = None,
+        *,
+        mark_read: bool = False,
     ) -> Iterator[list[Message]]:
         """As `Store.read_reservation` says."""
         for what, place in (("begin", begin), ("end", end)):
             if not 0 <= place <= MAX_RESERVED_MESSAGES:
                 rule = f"must be from 0 to {MAX_RESERVED_MESSAGES}"
                 raise InvalidRequest(what=what, value=place, rule=rule)
+        if mark_read:
+            # Before the first message is seen: what was read must never look unread.
+            self._submit(MarkRead(stream=stream, seq=seq, allowed=allowed)).result()
         with self._changing:
             count = self._reservations.begin_reading(stream, seq, from_start=not begin, allowed=allowed)
         return self._pages(stream, seq, begin, min(end or count, count))

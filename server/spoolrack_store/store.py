@@ -253,15 +253,15 @@ class Store:
         begin: int = 0,
         end: int = 0,
         allowed: Callable[[str], bool] | None = None,
+        mark_read: bool = False,
     ) -> Iterator[list[Message]]:
         """The messages of a set from the place `begin` to before `end`, in order, by pages.
 
-        An `end` of 0 is the set's. They carry no receipts, and the read isn't counted as a receive.
-        What was deleted is left out; what is damaged is put aside. Raises, also between two pages,
-        `ReservationNotFound`, also for a set of a queue that isn't `allowed`, `ReservationLost`,
-        `ReservationCommitted`, and `DiskError`.
+        An `end` of 0 is the set's. They carry no receipts, and no receive is counted; `mark_read` marks
+        the set. What was deleted is left out; what is damaged is put aside. Raises, between pages, too,
+        `ReservationNotFound` (not `allowed`), `ReservationLost`, `ReservationCommitted`, `DiskError`.
         """
-        return self._rereading.pages(stream, seq, begin, end, allowed)
+        return self._rereading.pages(stream, seq, begin, end, allowed, mark_read=mark_read)
 
     @property
     def failure(self) -> StoreError | None:

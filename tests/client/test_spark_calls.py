@@ -13,7 +13,13 @@ from spoolrack.spark import write_partition
 from spoolrack.spark.channel import Caller, Patience
 from spoolrack.spark.offsets import Offset, initial
 from spoolrack.spark.options import Place, ReadOptions
-from spoolrack.spark.reading import BatchLost, CheckpointTooOld, StreamReading, peek, read_slice
+from spoolrack.spark.reading import (
+    BatchLost,
+    CheckpointTooOld,
+    StreamReading,
+    peek,
+    read_slice,
+)
 from spoolrack.spark.rows import message_of
 from spoolrack.spark.sending import stage
 
@@ -51,7 +57,8 @@ def reading(server: NullServer, time: Time) -> Callable[..., StreamReading]:
     made = []
 
     def make(**options: object) -> StreamReading:
-        values = {"hold_seconds": 60.0, "partitions": 3, **options}
+        # Most tests plan batches, and read none.
+        values = {"hold_seconds": 60.0, "partitions": 3, "deletes_unread": True, **options}
         made.append(StreamReading(ReadOptions(place=place(server), **values), caller(server, time)))
         return made[-1]
 
@@ -89,7 +96,7 @@ def test_batches_follow_each_other_and_what_is_done_is_deleted(
     server: NullServer, reading: Callable[..., StreamReading], time: Time
 ) -> None:
     server.put("jobs", BODIES)
-    one, start, read = reading(), initial(), []
+    one, start, read = reading(deletes_unread=False), initial(), []
 
     while (end := latest(one, start)) != start:
         read += rows(server, one, start, end, time)
@@ -346,9 +353,9 @@ def test_a_stage_is_whole_whatever_call_breaks(server: NullServer, time: Time) -
     ]
     messages = (message_of(body, None, None, None) for body in BODIES)
 
-    count = stage(caller(server, time), place(server), "s", messages, 60.0)
+    staged = stage(caller(server, time), place(server), "s", messages, 60.0)
 
-    assert count == len(BODIES)
+    assert staged.messages == len(BODIES)
     held = server.stages["s"].chunks
     assert [m.body for number in sorted(held) for m in held[number][1]] == BODIES
 

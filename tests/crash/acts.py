@@ -31,6 +31,7 @@ REQUESTS = {
     "reserve": "stream queue seq most hold",
     "confirm": "stream seq hold",
     "release": "stream seq",
+    "mark-read": "stream seq",
     "commit": "stream up-to",
     "purge": "queue",
     "delete-queue": "queue",

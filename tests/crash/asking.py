@@ -25,7 +25,7 @@ from spoolrack_store.model.operations import (
     VisibilityChange,
 )
 from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
-from spoolrack_store.model.reservations import CommitReservations, Confirm, Release, Reserve
+from spoolrack_store.model.reservations import CommitReservations, Confirm, MarkRead, Release, Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.staging import Abort, Publish, Stage
 from stage_fates import Attempt, Kept
@@ -71,7 +71,7 @@ class Asking:
 
     def request(self, act: Act) -> tuple[Request[object], Consumer | None] | None:
         """The request, and who makes it; None if there is nothing to ask for."""
-        if act.word in ("reserve", "confirm", "release", "commit"):
+        if act.word in ("reserve", "confirm", "release", "mark-read", "commit"):
             return self._about_set(act), None
         if act.word in ("stage", "publish", "abort"):
             return self._about_stage(act), None
@@ -119,6 +119,9 @@ class Asking:
                 opened.changing.update(holds.ids_of((stream, seq)))
                 holds.open.releasing.add((stream, seq))
                 return Release(stream=stream, seq=seq)
+            case "mark-read", (str(stream), int(seq)):
+                holds.open.marking.add((stream, seq))
+                return MarkRead(stream=stream, seq=seq)
             case "commit", (str(stream), int(up_to)):
                 for key in holds.up_to(stream, up_to):
                     opened.doomed.update(holds.ids_of(key))

@@ -63,6 +63,7 @@ ALPHABET = (
     "reserve s q 1 2 60000",
     "confirm s 0 90000",
     "confirm s 0 5000",
+    "mark-read s 0",
     "release s 0",
     "commit s 0",
     "commit s 1",

@@ -16,7 +16,7 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
 )
 from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
-from spoolrack_store.model.reservations import CommitReservations, Confirm, Release, Reserve
+from spoolrack_store.model.reservations import CommitReservations, Confirm, MarkRead, Release, Reserve
 from spoolrack_store.model.staging import Abort, Publish, Stage
 
 _ORDER = (
@@ -33,6 +33,7 @@ _ORDER = (
     Delete,
     ChangeVisibility,
     GiveBack,
+    MarkRead,
     Release,
     Confirm,
     CommitReservations,

@@ -45,6 +45,7 @@ from spoolrack_store.model.reservations import (
     CommitReservations,
     Committed,
     Confirm,
+    MarkRead,
     Release,
     Reservation,
     Reserve,
@@ -124,7 +125,7 @@ class Hearing:
                 if outcome is None:
                     for receipt in receipts:
                         self._given_back(receipt, who)
-            case Reserve() | Confirm() | Release():
+            case Reserve() | Confirm() | Release() | MarkRead():
                 self._about_set(request, outcome)
             case CommitReservations():
                 self._committed(request, outcome)
@@ -273,7 +274,7 @@ class Hearing:
         if who is not None:
             who.use_up(receipt)
 
-    def _about_set(self, request: Reserve | Confirm | Release, outcome: object) -> None:
+    def _about_set(self, request: Reserve | Confirm | Release | MarkRead, outcome: object) -> None:
         key, fates, holds = (request.stream, request.seq), self.fates, self.fates.reserved
         was, is_held = holds.sets.get(key), holds.is_held(key, self._now.monotonic)
         if isinstance(request, Release) and isinstance(outcome, ReservationNotFound):
@@ -291,6 +292,9 @@ class Hearing:
                 fates.released(id, undo=False)
             if was is not None:
                 holds.sets[key] = replace(was, is_lost=True)
+        elif isinstance(request, MarkRead):
+            if was is not None:
+                holds.sets[key] = replace(was, is_read=True)
         elif isinstance(outcome, Reservation):
             ends = self._now.monotonic + outcome.expires_at - self._now.wall
             lying = self.lying(*key)
@@ -306,7 +310,8 @@ class Hearing:
                     raise Broken(Kind.OTHER, f"another set under the name {key}")
                 return
             ids = tuple(lying) if was is None else was.ids
-            holds.sets[key] = Hold(outcome.queue, ids, outcome.expires_at, ends)
+            is_read = was is not None and was.is_read
+            holds.sets[key] = Hold(outcome.queue, ids, outcome.expires_at, ends, is_read=is_read)
 
     def _committed(self, request: CommitReservations, outcome: object) -> None:
         fates, holds, stream = self.fates, self.fates.reserved, request.stream

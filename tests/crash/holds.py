@@ -35,6 +35,7 @@ class Hold:
     ends: int
     """The same on the monotonic clock of the process that knows it."""
     is_lost: bool = False
+    is_read: bool = False
 
 
 @dataclass(slots=True)
@@ -44,11 +45,16 @@ class OpenHolds:
     reserving: set[Key] = field(default_factory=set)
     confirming: set[Key] = field(default_factory=set)
     releasing: set[Key] = field(default_factory=set)
+    marking: set[Key] = field(default_factory=set)
     committing: dict[str, int] = field(default_factory=dict)
 
     def copy(self) -> OpenHolds:
         return OpenHolds(
-            set(self.reserving), set(self.confirming), set(self.releasing), dict(self.committing)
+            set(self.reserving),
+            set(self.confirming),
+            set(self.releasing),
+            set(self.marking),
+            dict(self.committing),
         )
 
 
@@ -59,6 +65,7 @@ def all_of(several: Iterable[OpenHolds]) -> OpenHolds:
         sum.reserving |= each.reserving
         sum.confirming |= each.confirming
         sum.releasing |= each.releasing
+        sum.marking |= each.marking
         for stream, up_to in each.committing.items():
             sum.committing[stream] = max(up_to, sum.committing.get(stream, -1))
     return sum
@@ -76,6 +83,7 @@ class Shown:
     due: int = 0
     least: int = 0
     """When the first of its leases ends; 0 if none is left."""
+    is_read: bool = False
     is_noted: bool = False
     """Whether a start would know it as lost, whatever the clock says then."""
 
@@ -178,6 +186,9 @@ class Holds:
                 raise broken(f"the set {key} was lost, and is held again")
             if shown.least and shown.least < shown.due:
                 raise broken(f"{key} is held until {shown.due}, a message of it until {shown.least}")
+            may_be_either = self.open.marking | self.uncertain.marking
+            if shown.is_read != hold.is_read and key not in may_be_either:
+                raise broken(f"the set {key} was {'' if hold.is_read else 'not '}marked as read")
             left = tuple(id for id in hold.ids if id in ids)
             if shown.ids != left:
                 raise broken(f"the set {key} shows {shown.ids}, not {left}")
@@ -220,7 +231,7 @@ class Holds:
             hold = Hold(shown.queue, shown.made_of, shown.due, monotonic + shown.due - wall)
             if was is not None and not crashed and was.due == shown.due:
                 hold = was
-            self.sets[key] = replace(hold, is_lost=shown.is_noted)
+            self.sets[key] = replace(hold, is_lost=shown.is_noted, is_read=shown.is_read)
         self.committed = dict(committed)
         self.open = OpenHolds()
 
@@ -233,6 +244,7 @@ def shown_by(rig: EngineRig) -> tuple[dict[Key, Shown], dict[str, int]]:
     for key, held in holdings.sets.items():
         manifest = held.manifest
         each = Shown(Is.HELD, (), manifest.ids, manifest.queue, held.due)
+        each.is_read = held.name.is_read
         each.is_noted = held.name.is_lost
         if key[1] <= holdings.committed(key[0]):
             each.state = Is.COMMITTED

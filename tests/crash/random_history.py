@@ -94,6 +94,7 @@ class Inventing:
             self._create,
             *[self._reserve] * 2,
             self._about_set,
+            self._mark_read,
             self._commit_sets,
             *[self._stage, self._stage, self._publish] * self.has_stages,
             self._redrive,
@@ -195,6 +196,9 @@ class Inventing:
             return Act("release", (self._stream(), self._pick(0, 1, 2, 3)))
         hold = self._pick(0, 5_000, 60_000, 90_000)
         return Act("confirm", (self._stream(), self._pick(0, 1, 2, 3), hold))
+
+    def _mark_read(self) -> Act:
+        return Act("mark-read", (self._stream(), self._pick(0, 1, 2, 3)))
 
     def _commit_sets(self) -> Act:
         return Act("commit", (self._stream(), self._pick(0, 0, 1, 1, 2, 3)))

@@ -54,6 +54,7 @@ ALPHABET = (
     "update q 10000",
     "reserve s q 0 9 0",
     "confirm s 0 90000",
+    "mark-read s 0",
     "release s 0",
     "commit s 0",
     "tick",

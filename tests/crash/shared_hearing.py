@@ -31,12 +31,12 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
 )
 from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
-from spoolrack_store.model.reservations import CommitReservations, Confirm, Release, Reserve
+from spoolrack_store.model.reservations import CommitReservations, Confirm, MarkRead, Release, Reserve
 from step_disk import Failing
 
 Asked = tuple[Request[object], Consumer | None]
 _LATE = Send | DeleteQueue | Release | StartRedrive | CancelRedrive
-_SETS = Reserve | Confirm | Release | CommitReservations
+_SETS = Reserve | Confirm | Release | MarkRead | CommitReservations
 
 
 @dataclass(slots=True)

@@ -121,6 +121,20 @@ def _reservation_committed(scene: Scene) -> Provoked:
     return "Confirm", sets.ConfirmRequest(stream=scene.queue, seq=0), {"committed": "0"}
 
 
+def _reservation_unread(scene: Scene) -> Provoked:
+    scene.create()
+    scene.send(b"1")
+    scene.reserve()
+    request = sets.CommitReservationsRequest(stream=scene.queue, up_to=0, only_read=True)
+    return "CommitReservations", request, {"stream": scene.queue, "seq": "0"}
+
+
+def _epoch_differs(scene: Scene) -> Provoked:
+    scene.stub.Publish(stages.PublishRequest(writer=scene.queue, epoch=7, digest="one"))
+    other = stages.PublishRequest(writer=scene.queue, epoch=7, digest="another")
+    return "Publish", other, {"writer": scene.queue, "epoch": "7"}
+
+
 def _message_damaged(scene: Scene) -> Provoked:
     scene.create()
     (id,) = scene.send(b"as it was sent")
@@ -161,6 +175,8 @@ PROVOKE: Final[dict[str, Provoke]] = {
     "QUEUE_EXISTS": _queue_exists,
     "RESERVATION_LOST": _reservation_lost,
     "RESERVATION_COMMITTED": _reservation_committed,
+    "RESERVATION_UNREAD": _reservation_unread,
+    "EPOCH_DIFFERS": _epoch_differs,
     "MESSAGE_DAMAGED": _message_damaged,
 }
 """By reason: a call that fails with it."""

@@ -7,6 +7,7 @@ from typing import Final
 from mutant import Edit, Mutant, edit
 
 _RESERVATIONS: Final = "tests/store/test_store_reservations.py"
+_MARKS: Final = "tests/store/test_store_reservation_marks.py"
 _CRASHES: Final = "tests/store/test_store_reservation_crashes.py"
 _EVERY: Final = (
     "tests/crash/test_every_crash.py::test_no_operation_breaks_a_promise_wherever_the_process_dies"
@@ -88,6 +89,36 @@ RESERVATION_MUTANTS: Final = (
             "",
         ),
         caught_by=("tests/crash/test_shared_known.py",),
+    ),
+    Mutant(
+        name="a-confirmation-takes-the-mark-of-a-read",
+        breaks="a set that was marked as read stays so as long as it is held",
+        edits=edit(
+            "engine/reserving/holdings.py",
+            "replace(held.name, due=due, is_lost=False)",
+            "replace(held.name, due=due, is_lost=False, is_read=False)",
+        ),
+        caught_by=(_MARKS, _EVERY),
+    ),
+    Mutant(
+        name="a-mark-is-in-memory-alone",
+        breaks="a set that was marked as read is so after a crash",
+        edits=edit(
+            "engine/reserving/holdings.py",
+            "        return self._rename(held, replace(held.name, is_read=True), held.ends)\n",
+            "        held.name = replace(held.name, is_read=True)\n        return True\n",
+        ),
+        caught_by=(_MARKS,),
+    ),
+    Mutant(
+        name="an-unread-set-is-deleted",
+        breaks="a commit that asks for it deletes no set that was never read",
+        edits=edit(
+            "engine/reserving/reservations.py",
+            "                if request.only_read:\n                    _refuse_unread(done)\n",
+            "",
+        ),
+        caught_by=(_MARKS,),
     ),
     Mutant(
         name="a-lost-set-is-held-again",

@@ -95,6 +95,32 @@ SPARK_MUTANTS: Final = (
         caught_by=(f"{_QUERIES}::test_a_batch_is_published_once_and_none_behind_a_later_one",),
     ),
     Mutant(
+        name="a-batch-with-other-rows-goes-unnoticed",
+        breaks="a batch of a number that was published with other rows fails and isn't passed over",
+        edits=edit("sink.py", "    if not options.skips_different:\n", "    if False:\n"),
+        caught_by=(
+            f"{_QUERIES}::test_a_batch_that_was_published_with_other_rows_fails_and_stays_staged",
+        ),
+    ),
+    Mutant(
+        name="a-checksum-depends-on-the-order",
+        breaks="a batch that is done again in another order and other partitions is done already",
+        edits=edit(
+            "sending.py",
+            '        total += int.from_bytes(checksum.digest(), "big")\n',
+            '        total = 3 * total + int.from_bytes(checksum.digest(), "big")\n',
+        ),
+        caught_by=(f"{_QUERIES}::test_a_write_that_is_done_again_under_its_name_writes_nothing",),
+    ),
+    Mutant(
+        name="a-batch-that-no-task-has-read-is-deleted",
+        breaks="a batch that the sink has skipped is not deleted",
+        edits=edit("reading.py", "only_read=not self._options.deletes_unread", "only_read=False"),
+        caught_by=(
+            "tests/client/test_spark_doubts.py::test_a_batch_that_no_task_has_read_is_not_deleted",
+        ),
+    ),
+    Mutant(
         name="a-chunk-is-renumbered-when-it-is-repeated",
         breaks="a chunk whose answer was lost is staged once",
         edits=edit(

@@ -77,11 +77,31 @@ STAGING_MUTANTS: Final = (
             "            return None\n",
             "        except NotWhole:\n"
             "            return Manifest(\n"
-            "                stages={}, queues={}, messages=0, published_at=self._root.clock.wall(),\n"
-            "                memory=10**10,\n"
+            "                stages={}, queues={}, messages=0, digest='', memory=10**10,\n"
+            "                published_at=self._root.clock.wall(),\n"
             "            )\n",
         ),
         caught_by=(_RECOVERY,),
+    ),
+    Mutant(
+        name="an-epoch-with-other-messages-counts-as-done",
+        breaks="an epoch that was published with other messages is refused",
+        edits=edit(
+            "engine/staging/publications.py",
+            "        if digest and request.digest and digest != request.digest:\n",
+            "        if False:\n",
+        ),
+        caught_by=(_STAGES,),
+    ),
+    Mutant(
+        name="a-digest-is-forgotten-by-a-start",
+        breaks="the digest of an epoch is remembered as long as the epoch",
+        edits=edit(
+            "model/manifest.py",
+            '            digest=str(parts["digest"]),\n',
+            '            digest="",\n',
+        ),
+        caught_by=(_STAGES,),
     ),
     Mutant(
         name="a-chunk-is-stored-as-often-as-it-comes",

@@ -22,8 +22,8 @@ async def reserve(client: Client, seq: int = 0, **more: Any) -> rpc.Reservation:
     return response.reservation
 
 
-def reading(client: Client, seq: int = 0, stream: str = "r", **span: int) -> Any:
-    return client.stub.ReadReservation(rpc.ReadReservationRequest(stream=stream, seq=seq, **span))
+def reading(client: Client, seq: int = 0, stream: str = "r", **more: Any) -> Any:
+    return client.stub.ReadReservation(rpc.ReadReservationRequest(stream=stream, seq=seq, **more))
 
 
 async def read(client: Client, seq: int = 0, **more: Any) -> list[pb.Message]:

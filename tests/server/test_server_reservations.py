@@ -277,3 +277,18 @@ async def test_a_reservation_outlives_a_restart(tmp_path: Path) -> None:
     async with served(tmp_path, clock) as (_, client):
         assert (await commit(client, 0)).messages == 0
         assert await bodies(client, 1) == [b"3"]
+
+
+async def test_a_commit_may_ask_whether_a_set_was_read_and_a_look_is_no_read(client: Client) -> None:
+    await client.create()
+    await client.send(b"1", b"2")
+    await reserve(client)
+    assert await bodies(client) == [b"1", b"2"]
+
+    asked_for = rpc.CommitReservationsRequest(stream="r", up_to=0, only_read=True)
+    no = await refused(client.stub.CommitReservations(asked_for))
+    assert (no.code, no.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "RESERVATION_UNREAD")
+    assert no.metadata == {"stream": "r", "seq": "0"}
+
+    assert await bodies(client, begin=1, mark_read=True) == [b"2"]
+    assert (await client.stub.CommitReservations(asked_for)).messages == 2

@@ -316,6 +316,8 @@ BEYOND: list[tuple[str, Any]] = [
     ("Publish", rpc.PublishRequest(writer="x" * 81)),
     ("Publish", rpc.PublishRequest(writer="a.b")),
     ("Publish", rpc.PublishRequest(writer="w", epoch=-1)),
+    ("Publish", rpc.PublishRequest(writer="w", digest="a b")),
+    ("Publish", rpc.PublishRequest(writer="w", digest="d" * 65)),
     ("Publish", rpc.PublishRequest(writer="w", stages=["s", "a/b"])),
     ("Publish", rpc.PublishRequest(writer="w", stages=["s"] * 10_001)),
     ("Publish", rpc.PublishRequest(writer="w", memory=Duration(seconds=59))),
@@ -339,3 +341,19 @@ async def test_a_bad_name_of_a_queue_is_refused(client: Client) -> None:
     request = rpc.StageRequest(stage="s", queue="../q", messages=[pb.OutgoingMessage()])
     no = await refused(client.stub.Stage(request))
     assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_QUEUE_NAME")
+
+
+async def test_an_epoch_with_another_digest_is_refused_and_stays_staged(client: Client) -> None:
+    await client.create()
+    await stage(client, b"1")
+    await publish(client, "s", digest="1-a")
+    await stage(client, b"2", name="t")
+
+    request = rpc.PublishRequest(writer="w", stages=["t"], digest="1-b")
+    no = await refused(client.stub.Publish(request))
+
+    assert (no.code, no.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_DIFFERS")
+    assert no.metadata == {"writer": "w", "epoch": "0"}
+    assert (await publish(client, digest="1-a")).already
+    assert await listed(client) == {"t": {"q": 1}}
+    assert await bodies(client) == [b"1"]

@@ -18,7 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 from spoolrack.spark import COUNTS, register, write_batches, write_partition
 from spoolrack.spark.options import write_options
 from spoolrack.spark.reading import CheckpointTooOld
-from spoolrack.spark.sink import publish, write_rows
+from spoolrack.spark.sink import OtherRows, QueueStreamWriter, publish, write_rows
 
 from benchmarks.null_server import NullServer
 
@@ -257,7 +257,7 @@ def test_a_write_that_is_done_again_under_its_name_writes_nothing(
     spark: SparkSession, server: NullServer
 ) -> None:
     write(numbers(spark), server, txnId="load-2026-11-21")
-    write(numbers(spark), server, txnId="load-2026-11-21")
+    write(numbers(spark, parts=3).orderBy("body"), server, txnId="load-2026-11-21")
     assert Counter(server.bodies("out")) == Counter(BODIES)
     assert not server.stages
 
@@ -273,13 +273,38 @@ def test_a_batch_is_published_once_and_none_behind_a_later_one(server: NullServe
         publish(options, [write_rows(options, iter([rows]), "query"), None], "query", number)
 
     batch(3, b"first")
-    batch(3, b"the same batch, done again")
+    batch(3, b"first")
+    assert not server.stages
     with pytest.raises(CheckpointTooOld, match="Nothing of this batch was written"):
         batch(2, b"from an old checkpoint")
     batch(4, b"second")
 
     assert server.bodies("out") == [b"first", b"second"]
-    assert not server.stages
+    assert len(server.stages) == 1
+
+
+def test_a_batch_that_was_published_with_other_rows_fails_and_stays_staged(server: NullServer) -> None:
+    def batch(queue: str, body: bytes, **more: str) -> None:
+        options = write_options({**place(server, queue), "retrySeconds": "10", **more})
+        rows = pyarrow.RecordBatch.from_pydict({"body": [body]})
+        written = [write_rows(options, iter([rows]), "query")]
+        try:
+            publish(options, written, "query", 0)
+        except OtherRows:
+            # As Spark does.
+            QueueStreamWriter(options).abort(written, 0)
+            raise
+
+    batch("out", b"first")
+    for queue, body in (("out", b"other"), ("in", b"first")):
+        with pytest.raises(OtherRows, match="with other rows") as refused:
+            batch(queue, body)
+        assert list(server.stages)[-1] in str(refused.value)
+    assert len(server.stages) == 2
+    batch("out", b"other", onDifferentRows="skip")
+
+    assert (server.bodies("out"), server.bodies("in")) == ([b"first"], [])
+    assert len(server.stages) == 2
 
 
 def test_attempts_of_a_task_have_stages_of_their_own(server: NullServer) -> None:

@@ -8,12 +8,13 @@ import pytest
 from engine_rig import EngineRig
 from memory_disk import MemoryDisk
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import ReservationCommitted, ReservationLost
+from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, ReservationUnread
 from spoolrack_store.model.operations import ById, Delete
 from spoolrack_store.model.reservations import (
     CommitReservations,
     Committed,
     Confirm,
+    MarkRead,
     Release,
     Reservation,
     Reserve,
@@ -99,6 +100,21 @@ def test_two_never_make_the_same_reservation(two: Two) -> None:
     assert not reserve(b).is_new
     assert reserve(b) == made
     assert len(b.receive(10)) == 1
+
+
+def test_what_one_has_marked_as_read_another_commits(two: Two) -> None:
+    a, b = two
+    a.send(b"1", b"2", b"3")
+    reserve(a)
+    request = CommitReservations(stream="s", up_to=0, only_read=True)
+
+    with pytest.raises(ReservationUnread):
+        b.ask(request)
+    a.ask(MarkRead(stream="s", seq=0))
+    b.ask(Confirm(stream="s", seq=0))
+
+    assert a.ask(request) == Committed(messages=3, lost=[])
+    check(a, b)
 
 
 def test_what_one_has_reserved_another_commits(two: Two) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 
 import pytest
 from engine_rig import EngineRig
@@ -11,6 +12,7 @@ from memory_disk import MemoryDisk
 from spoolrack_store.model.clock import DAY, Millis
 from spoolrack_store.model.errors import (
     DiskError,
+    EpochDiffers,
     InvalidMessage,
     InvalidRequest,
     QueueBeingDeleted,
@@ -307,3 +309,35 @@ def test_ten_thousand_messages_are_published_by_as_many_calls_as_their_batches(
     disk.calls.clear()
     publish(rig, "w", 0, "s")
     assert len(disk.calls) < 40
+
+
+# Digests.
+
+
+def test_an_epoch_with_other_messages_is_refused_and_they_stay_staged(rig: EngineRig) -> None:
+    stage(rig, "s", 0, b"a")
+    rig.ask(replace(publication("w", 3, "s"), digest="1-a"))
+    stage(rig, "t", 0, b"b")
+
+    for _ in range(2):
+        with pytest.raises(EpochDiffers) as refused:
+            rig.ask(replace(publication("w", 3, "t"), digest="1-b"))
+        assert refused.value.facts == {"writer": "w", "epoch": 3}
+        rig.restart()
+
+    assert rig.ask(replace(publication("w", 3), digest="1-a")).is_already
+    assert bodies(rig) == [b"a"]
+    rig.ask(replace(publication("w", 4, "t"), digest="1-b"))
+    assert bodies(rig) == [b"b"]
+
+
+@pytest.mark.parametrize(("first", "then"), [("", "1-b"), ("1-a", ""), ("1-a", "1-a")])
+def test_an_epoch_without_a_digest_is_not_compared(rig: EngineRig, first: str, then: str) -> None:
+    rig.ask(replace(publication("w", 3), digest=first))
+
+    assert rig.ask(replace(publication("w", 3), digest=then)).is_already
+
+
+def test_a_digest_is_a_word(rig: EngineRig) -> None:
+    with pytest.raises(InvalidRequest, match="digest"):
+        rig.ask(replace(publication("w", 3), digest="a b"))

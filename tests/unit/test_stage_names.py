@@ -112,6 +112,7 @@ MANIFEST = Manifest(
     stages={f"s@{DUE}": ID},
     queues={"q": (DUE, 3)},
     messages=5,
+    digest="5-abc",
     published_at=DUE,
     memory=Millis(60_000),
 )

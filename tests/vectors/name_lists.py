@@ -198,6 +198,7 @@ RESERVED: Final = (
     "reader_1.9223372036854775807",
     f"reader-1.7@{DUE}",
     f"reader-1.7@{DUE}~lost",
+    f"reader-1.7@{DUE}~read",
     f"{'r' * 80}.7@0000000000000",
 )
 NOT_RESERVED: Final = (
@@ -214,7 +215,9 @@ NOT_RESERVED: Final = (
     f"reader-1.7@{DUE}0",
     "reader-1.7~lost",
     f"reader-1.7@{DUE}~dropped",
+    "reader-1.7~read",
     f"reader-1.7@{DUE}~lost~lost",
+    f"reader-1.7@{DUE}~read~lost",
 )
 REDRIVES: Final = (
     f"{ID},m0,f0",
@@ -272,5 +275,7 @@ SEALED: Final = (
     '{"sets":[0,1],"made_at":1767323045678}\n',
     '{"queue":"jobs","token":"g123456789abc","hold":30000,"made_at":1767323045678,"messages":1,"bytes":5,'
     f'"ids":["{ID}"]}}\n',
+    f'{{"stages":{{"stage-1@{DUE}":"{ID}"}},"queues":{{"jobs":[1767323045678,1]}},"messages":1,'
+    '"digest":"1-d41d8cd98f00b204e9800998ecf8427e","published_at":1767323045678,"memory":60000}\n',
 )
 """The first lines of files in `reserved/` and `published/`."""

@@ -31,8 +31,10 @@ NAMES: Final = (
     "numPartitions",
     "holdSeconds",
     "onLostReservation",
+    "onUnreadBatch",
     "mode",
     "txnId",
+    "onDifferentRows",
 )
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]@?#,]+)(:[0-9]{1,5})?/?")
 _QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
@@ -65,6 +67,9 @@ class ReadOptions:
     redelivers: bool = False
     """What becomes of a batch whose messages were given to others: it is empty, and they come again.
     False: the query fails."""
+    deletes_unread: bool = False
+    """Whether a batch that is done for Spark is deleted if no task has read it. False: the query
+    fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +79,9 @@ class WriteOptions:
     """Send each row at once, by its deduplication_id. False: the rows of a batch appear together."""
     transaction: str = ""
     """Names a batch write: a second one of the same name writes nothing."""
+    skips_different: bool = False
+    """What becomes of a batch that was published before, with other rows: it counts as done. False: the
+    write fails."""
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
@@ -81,6 +89,9 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     lost = given.get("onlostreservation", "fail").lower()
     if lost not in ("fail", "redeliver"):
         raise InvalidOption(f"onLostReservation is {lost!r}: it may be 'fail' or 'redeliver'.")
+    unread = given.get("onunreadbatch", "fail").lower()
+    if unread not in ("fail", "delete"):
+        raise InvalidOption(f"onUnreadBatch is {unread!r}: it may be 'fail' or 'delete'.")
     partitions = _whole(given, "numPartitions", 0, least=0, most=10_000)
     return ReadOptions(
         place=_place(given),
@@ -89,6 +100,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         partitions=partitions or None,
         hold_seconds=_seconds(given, "holdSeconds", 600.0, least=1.0, most=MAX_HOLD),
         redelivers=lost == "redeliver",
+        deletes_unread=unread == "delete",
     )
 
 
@@ -97,6 +109,9 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     mode = given.get("mode", "staged").lower()
     if mode not in ("staged", "direct"):
         raise InvalidOption(f"mode is {mode!r}: it may be 'staged' or 'direct'.")
+    different = given.get("ondifferentrows", "fail").lower()
+    if different not in ("fail", "skip"):
+        raise InvalidOption(f"onDifferentRows is {different!r}: it may be 'fail' or 'skip'.")
     transaction = given.get("txnid", "")
     if transaction and _WRITER.fullmatch(transaction) is None:
         raise InvalidOption(
@@ -106,7 +121,12 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         raise InvalidOption(
             "txnId goes with mode 'staged': a direct write is made once by its deduplication_id column."
         )
-    return WriteOptions(place=_place(given), is_direct=mode == "direct", transaction=transaction)
+    return WriteOptions(
+        place=_place(given),
+        is_direct=mode == "direct",
+        transaction=transaction,
+        skips_different=different == "skip",
+    )
 
 
 def place_of(

@@ -3,7 +3,8 @@
 A batch is a reservation. It is deleted when the query asks for the next one, because only then Spark
 has written down that it is done; Spark's own word for it comes one batch late. What can fail: a
 reservation that is with others now (`BatchLost`), one that was deleted long ago (`CheckpointTooOld`),
-and each call that fails longer than `retrySeconds`.
+one that no task has read, because the sink has skipped the batch (`BatchUnread`), and each call that
+fails longer than `retrySeconds`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,12 @@ class BatchLost(SpoolrackError):
     """The messages of a batch are with others again: its hold is over."""
 
     reason = "RESERVATION_LOST"
+
+
+class BatchUnread(SpoolrackError):
+    """A batch is done for Spark, and no task has read it: the sink has skipped it."""
+
+    reason = "RESERVATION_UNREAD"
 
 
 class CheckpointTooOld(SpoolrackError):
@@ -140,8 +147,15 @@ class StreamReading:
         """Delete the messages of all batches up to this one, which Spark knows to be done."""
         if done.is_initial or done == self._committed:
             return
-        request = reserved.CommitReservationsRequest(stream=done.gen, up_to=done.seq)
-        answer = self._caller("CommitReservations", request)
+        request = reserved.CommitReservationsRequest(
+            stream=done.gen, up_to=done.seq, only_read=not self._options.deletes_unread
+        )
+        try:
+            answer = self._caller("CommitReservations", request)
+        except SpoolrackError as error:
+            if error.reason != BatchUnread.reason:
+                raise
+            raise _unread(done, error) from error
         self._committed = done
         self._keeper.let_go()
         if done.seq in answer.lost:
@@ -189,7 +203,7 @@ def read_slice(place: Place, gen: str, seq: int, part: Slice, patience: Patience
     while True:
         # Messages that were deleted meanwhile only bring the others closer.
         request = reserved.ReadReservationRequest(
-            stream=gen, seq=seq, begin=part.begin + len(seen), end=part.end
+            stream=gen, seq=seq, begin=part.begin + len(seen), end=part.end, mark_read=True
         )
         if request.begin >= part.end:
             return
@@ -233,5 +247,18 @@ def _too_old(stream: str, seq: int, why: SpoolrackError) -> CheckpointTooOld:
     return CheckpointTooOld(
         f"The checkpoint asks for batch {seq} of the stream {stream}, which was done and deleted: the "
         "checkpoint is older than what the query has done, as after a restore. Nothing is lost: what "
-        f"is in the queue stays there. Start the query with a new checkpointLocation. ({why})"
+        "is in the queue stays there. Start the query with a new checkpointLocation and a new output "
+        f"path: a file sink skips the batch numbers that its folder has already. ({why})"
+    )
+
+
+def _unread(done: Offset, why: SpoolrackError) -> BatchUnread:
+    seq = why.metadata.get("seq", done.seq)
+    return BatchUnread(
+        f"Batch {seq} of the stream {done.gen} is done for Spark, and no task has read its messages: "
+        "the sink has skipped it, as a file sink does whose folder has a batch of this number from "
+        "another checkpoint. Nothing of it was deleted. Start the query with a new checkpointLocation "
+        "and a new output path. The messages come again after holdSeconds, or at once after "
+        f"'spoolrack reservations release {done.gen} {seq}'. If the query leaves batches unread on "
+        "purpose, set onUnreadBatch to 'delete'."
     )

@@ -6,14 +6,16 @@ written before stays: of a stage nobody sees it, of a direct send everybody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from hashlib import blake2b
+from typing import Any, Final
 
 from google.protobuf.duration_pb2 import Duration
 
 from ..errors import SpoolrackError
 from ..transports.grpc_values import error as error_of_message
+from ..v1 import queue_pb2 as pb
 from ..v1 import queue_service_pb2 as rpc
 from ..v1 import staging_pb2 as staging
 from .channel import Caller, may_repeat
@@ -31,22 +33,58 @@ class Counts:
     """... and those that it had before, by their deduplication_id: they were not stored again."""
 
 
-def stage(caller: Caller, place: Place, name: str, messages: Iterable[Sized], lives: float) -> int:
-    """Put the messages into a stage, durable and invisible; answers how many there are.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """What is in a stage, or in several."""
+
+    messages: int
+    total: int
+    """The sum of their checksums: whatever the order of the messages, and however they are divided into
+    stages, it is the same."""
+
+    @property
+    def digest(self) -> str:
+        """As `PublishRequest` takes it."""
+        return f"{self.messages}-{self.total:032x}"
+
+
+_CHECKSUM: Final = 16
+"""Bytes."""
+
+
+def together(parts: Iterable[Staged]) -> Staged:
+    """What is in all of them."""
+    messages = total = 0
+    for part in parts:
+        messages += part.messages
+        total += part.total
+    return Staged(messages=messages, total=total % (1 << 8 * _CHECKSUM))
+
+
+def checksums(queue: str, messages: Sequence[pb.OutgoingMessage]) -> Staged:
+    """What these messages for the queue add to a stage."""
+    begun = blake2b(f"{queue}\n".encode(), digest_size=_CHECKSUM)
+    total = 0
+    for message in messages:
+        checksum = begun.copy()
+        # Deterministic: attributes in the order of their names.
+        checksum.update(message.SerializeToString(deterministic=True))
+        total += int.from_bytes(checksum.digest(), "big")
+    return together([Staged(messages=len(messages), total=total)])
+
+
+def stage(caller: Caller, place: Place, name: str, messages: Iterable[Sized], lives: float) -> Staged:
+    """Put the messages into a stage, durable and invisible; answers what is in it.
 
     The stage is there for `lives` seconds, and not at all if there is no message. A failure drops it,
     if the server can be reached; else it expires.
     """
-    staged = 0
+    parts: list[Staged] = []
     time_to_live = Duration(seconds=int(lives))
-
-    def take(request: Any, response: Any) -> None:
-        nonlocal staged
-        staged += len(request.messages)
-
     try:
-        with Window(caller, "Stage", take) as window:
+        with Window(caller, "Stage", lambda request, response: None) as window:
             for number, chunk in enumerate(chunks(messages, by_delay=True)):
+                parts.append(checksums(place.queue, chunk))
                 window.put(
                     staging.StageRequest(
                         stage=name,
@@ -59,7 +97,7 @@ def stage(caller: Caller, place: Place, name: str, messages: Iterable[Sized], li
     except BaseException:
         abort(caller, [name])
         raise
-    return staged
+    return together(parts)
 
 
 def abort(caller: Caller, stages: Iterable[str]) -> None:

@@ -27,15 +27,15 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from spoolrack.v1 import queue_pb2 as spoolrack_dot_v1_dot_queue__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1espoolrack/v1/reservation.proto\x12\x0cspoolrack.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18spoolrack/v1/queue.proto\"\xc9\x01\n\x0bReservation\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12\x10\n\x08messages\x18\x04 \x01(\x03\x12\r\n\x05\x62ytes\x18\x05 \x01(\x03\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\x05state\x18\x07 \x01(\x0e\x32\x1e.spoolrack.v1.ReservationState\x12\r\n\x05reads\x18\x08 \x01(\x03\"\xb7\x01\n\x0eReserveRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12\x14\n\x0cmax_messages\x18\x04 \x01(\x03\x12\x11\n\tmax_bytes\x18\x05 \x01(\x03\x12\'\n\x04hold\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04wait\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"A\n\x0fReserveResponse\x12.\n\x0breservation\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.Reservation\"V\n\x0e\x43onfirmRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0b\n\x03seq\x18\x02 \x01(\x03\x12\'\n\x04hold\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"A\n\x0f\x43onfirmResponse\x12.\n\x0breservation\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.Reservation\"Q\n\x16ReadReservationRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0b\n\x03seq\x18\x02 \x01(\x03\x12\r\n\x05\x62\x65gin\x18\x03 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x03\"B\n\x17ReadReservationResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\":\n\x19\x43ommitReservationsRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\r\n\x05up_to\x18\x02 \x01(\x03\"<\n\x1a\x43ommitReservationsResponse\x12\x10\n\x08messages\x18\x01 \x01(\x03\x12\x0c\n\x04lost\x18\x02 \x03(\x03\"8\n\x19ReleaseReservationRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0b\n\x03seq\x18\x02 \x01(\x03\"\x1c\n\x1aReleaseReservationResponse\"_\n\x17ListReservationsRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"d\n\x18ListReservationsResponse\x12/\n\x0creservations\x18\x01 \x03(\x0b\x32\x19.spoolrack.v1.Reservation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*m\n\x10ReservationState\x12!\n\x1dRESERVATION_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16RESERVATION_STATE_HELD\x10\x01\x12\x1a\n\x16RESERVATION_STATE_LOST\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1espoolrack/v1/reservation.proto\x12\x0cspoolrack.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18spoolrack/v1/queue.proto\"\xc9\x01\n\x0bReservation\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12\x10\n\x08messages\x18\x04 \x01(\x03\x12\r\n\x05\x62ytes\x18\x05 \x01(\x03\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\x05state\x18\x07 \x01(\x0e\x32\x1e.spoolrack.v1.ReservationState\x12\r\n\x05reads\x18\x08 \x01(\x03\"\xb7\x01\n\x0eReserveRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12\x14\n\x0cmax_messages\x18\x04 \x01(\x03\x12\x11\n\tmax_bytes\x18\x05 \x01(\x03\x12\'\n\x04hold\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04wait\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"A\n\x0fReserveResponse\x12.\n\x0breservation\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.Reservation\"V\n\x0e\x43onfirmRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0b\n\x03seq\x18\x02 \x01(\x03\x12\'\n\x04hold\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"A\n\x0f\x43onfirmResponse\x12.\n\x0breservation\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.Reservation\"d\n\x16ReadReservationRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0b\n\x03seq\x18\x02 \x01(\x03\x12\r\n\x05\x62\x65gin\x18\x03 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x03\x12\x11\n\tmark_read\x18\x05 \x01(\x08\"B\n\x17ReadReservationResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\"M\n\x19\x43ommitReservationsRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\r\n\x05up_to\x18\x02 \x01(\x03\x12\x11\n\tonly_read\x18\x03 \x01(\x08\"<\n\x1a\x43ommitReservationsResponse\x12\x10\n\x08messages\x18\x01 \x01(\x03\x12\x0c\n\x04lost\x18\x02 \x03(\x03\"8\n\x19ReleaseReservationRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0b\n\x03seq\x18\x02 \x01(\x03\"\x1c\n\x1aReleaseReservationResponse\"_\n\x17ListReservationsRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"d\n\x18ListReservationsResponse\x12/\n\x0creservations\x18\x01 \x03(\x0b\x32\x19.spoolrack.v1.Reservation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*m\n\x10ReservationState\x12!\n\x1dRESERVATION_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16RESERVATION_STATE_HELD\x10\x01\x12\x1a\n\x16RESERVATION_STATE_LOST\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spoolrack.v1.reservation_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RESERVATIONSTATE']._serialized_start=1311
-  _globals['_RESERVATIONSTATE']._serialized_end=1420
+  _globals['_RESERVATIONSTATE']._serialized_start=1349
+  _globals['_RESERVATIONSTATE']._serialized_end=1458
   _globals['_RESERVATION']._serialized_start=140
   _globals['_RESERVATION']._serialized_end=341
   _globals['_RESERVEREQUEST']._serialized_start=344
@@ -47,19 +47,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONFIRMRESPONSE']._serialized_start=684
   _globals['_CONFIRMRESPONSE']._serialized_end=749
   _globals['_READRESERVATIONREQUEST']._serialized_start=751
-  _globals['_READRESERVATIONREQUEST']._serialized_end=832
-  _globals['_READRESERVATIONRESPONSE']._serialized_start=834
-  _globals['_READRESERVATIONRESPONSE']._serialized_end=900
-  _globals['_COMMITRESERVATIONSREQUEST']._serialized_start=902
-  _globals['_COMMITRESERVATIONSREQUEST']._serialized_end=960
-  _globals['_COMMITRESERVATIONSRESPONSE']._serialized_start=962
-  _globals['_COMMITRESERVATIONSRESPONSE']._serialized_end=1022
-  _globals['_RELEASERESERVATIONREQUEST']._serialized_start=1024
-  _globals['_RELEASERESERVATIONREQUEST']._serialized_end=1080
-  _globals['_RELEASERESERVATIONRESPONSE']._serialized_start=1082
-  _globals['_RELEASERESERVATIONRESPONSE']._serialized_end=1110
-  _globals['_LISTRESERVATIONSREQUEST']._serialized_start=1112
-  _globals['_LISTRESERVATIONSREQUEST']._serialized_end=1207
-  _globals['_LISTRESERVATIONSRESPONSE']._serialized_start=1209
-  _globals['_LISTRESERVATIONSRESPONSE']._serialized_end=1309
+  _globals['_READRESERVATIONREQUEST']._serialized_end=851
+  _globals['_READRESERVATIONRESPONSE']._serialized_start=853
+  _globals['_READRESERVATIONRESPONSE']._serialized_end=919
+  _globals['_COMMITRESERVATIONSREQUEST']._serialized_start=921
+  _globals['_COMMITRESERVATIONSREQUEST']._serialized_end=998
+  _globals['_COMMITRESERVATIONSRESPONSE']._serialized_start=1000
+  _globals['_COMMITRESERVATIONSRESPONSE']._serialized_end=1060
+  _globals['_RELEASERESERVATIONREQUEST']._serialized_start=1062
+  _globals['_RELEASERESERVATIONREQUEST']._serialized_end=1118
+  _globals['_RELEASERESERVATIONRESPONSE']._serialized_start=1120
+  _globals['_RELEASERESERVATIONRESPONSE']._serialized_end=1148
+  _globals['_LISTRESERVATIONSREQUEST']._serialized_start=1150
+  _globals['_LISTRESERVATIONSREQUEST']._serialized_end=1245
+  _globals['_LISTRESERVATIONSRESPONSE']._serialized_start=1247
+  _globals['_LISTRESERVATIONSRESPONSE']._serialized_end=1347
 # @@protoc_insertion_point(module_scope)

@@ -238,6 +238,7 @@ class ReadReservationRequest(_message.Message):
     SEQ_FIELD_NUMBER: _builtins.int
     BEGIN_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
+    MARK_READ_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """The reader's name."""
     seq: _builtins.int
@@ -246,6 +247,10 @@ class ReadReservationRequest(_message.Message):
     """The place in the set of the first message to read, from 0."""
     end: _builtins.int
     """The place of the first message not to read any more. 0: to the end."""
+    mark_read: _builtins.bool
+    """Whether the set is marked as read, which CommitReservations can ask for. The mark is on stable media
+    before the first message is returned.
+    """
     def __init__(
         self,
         *,
@@ -253,10 +258,11 @@ class ReadReservationRequest(_message.Message):
         seq: _builtins.int = ...,
         begin: _builtins.int = ...,
         end: _builtins.int = ...,
+        mark_read: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "end", b"end", "seq", b"seq", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "end", b"end", "mark_read", b"mark_read", "seq", b"seq", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -294,19 +300,25 @@ class CommitReservationsRequest(_message.Message):
 
     STREAM_FIELD_NUMBER: _builtins.int
     UP_TO_FIELD_NUMBER: _builtins.int
+    ONLY_READ_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """The reader's name."""
     up_to: _builtins.int
     """All sets of the stream up to this number are done with."""
+    only_read: _builtins.bool
+    """Whether only sets may be deleted that were read with `mark_read`, at any time. A set that was not fails
+    the call with RESERVATION_UNREAD, and nothing is deleted.
+    """
     def __init__(
         self,
         *,
         stream: _builtins.str = ...,
         up_to: _builtins.int = ...,
+        only_read: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["stream", b"stream", "up_to", b"up_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["only_read", b"only_read", "stream", b"stream", "up_to", b"up_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

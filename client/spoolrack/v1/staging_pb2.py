@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from spoolrack.v1 import queue_pb2 as spoolrack_dot_v1_dot_queue__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aspoolrack/v1/staging.proto\x12\x0cspoolrack.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18spoolrack/v1/queue.proto\"\xbc\x01\n\x05Stage\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x63hunks\x18\x02 \x01(\x03\x12\x33\n\x08messages\x18\x03 \x03(\x0b\x32!.spoolrack.v1.Stage.MessagesEntry\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a/\n\rMessagesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\x9d\x01\n\x0cStageRequest\x12\r\n\x05stage\x18\x01 \x01(\t\x12\r\n\x05\x63hunk\x18\x02 \x01(\x03\x12\r\n\x05queue\x18\x03 \x01(\t\x12/\n\x08messages\x18\x04 \x03(\x0b\x32\x1d.spoolrack.v1.OutgoingMessage\x12/\n\x0ctime_to_live\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"d\n\rStageResponse\x12\x10\n\x08messages\x18\x01 \x01(\x03\x12\x10\n\x08repeated\x18\x02 \x01(\x08\x12/\n\x0b\x65xpire_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"j\n\x0ePublishRequest\x12\x0e\n\x06writer\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0e\n\x06stages\x18\x03 \x03(\t\x12)\n\x06memory\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"H\n\x0fPublishResponse\x12\x10\n\x08messages\x18\x01 \x01(\x03\x12\x0f\n\x07\x61lready\x18\x02 \x01(\x08\x12\x12\n\nlast_epoch\x18\x03 \x01(\x03\"\x1d\n\x0c\x41\x62ortRequest\x12\r\n\x05stage\x18\x01 \x01(\t\"!\n\rAbortResponse\x12\x10\n\x08messages\x18\x01 \x01(\x03\":\n\x11ListStagesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"R\n\x12ListStagesResponse\x12#\n\x06stages\x18\x01 \x03(\x0b\x32\x13.spoolrack.v1.Stage\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aspoolrack/v1/staging.proto\x12\x0cspoolrack.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18spoolrack/v1/queue.proto\"\xbc\x01\n\x05Stage\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x63hunks\x18\x02 \x01(\x03\x12\x33\n\x08messages\x18\x03 \x03(\x0b\x32!.spoolrack.v1.Stage.MessagesEntry\x12/\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a/\n\rMessagesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\x9d\x01\n\x0cStageRequest\x12\r\n\x05stage\x18\x01 \x01(\t\x12\r\n\x05\x63hunk\x18\x02 \x01(\x03\x12\r\n\x05queue\x18\x03 \x01(\t\x12/\n\x08messages\x18\x04 \x03(\x0b\x32\x1d.spoolrack.v1.OutgoingMessage\x12/\n\x0ctime_to_live\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"d\n\rStageResponse\x12\x10\n\x08messages\x18\x01 \x01(\x03\x12\x10\n\x08repeated\x18\x02 \x01(\x08\x12/\n\x0b\x65xpire_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"z\n\x0ePublishRequest\x12\x0e\n\x06writer\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0e\n\x06stages\x18\x03 \x03(\t\x12)\n\x06memory\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06\x64igest\x18\x05 \x01(\t\"H\n\x0fPublishResponse\x12\x10\n\x08messages\x18\x01 \x01(\x03\x12\x0f\n\x07\x61lready\x18\x02 \x01(\x08\x12\x12\n\nlast_epoch\x18\x03 \x01(\x03\"\x1d\n\x0c\x41\x62ortRequest\x12\r\n\x05stage\x18\x01 \x01(\t\"!\n\rAbortResponse\x12\x10\n\x08messages\x18\x01 \x01(\x03\":\n\x11ListStagesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"R\n\x12ListStagesResponse\x12#\n\x06stages\x18\x01 \x03(\x0b\x32\x13.spoolrack.v1.Stage\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,15 +45,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STAGERESPONSE']._serialized_start=486
   _globals['_STAGERESPONSE']._serialized_end=586
   _globals['_PUBLISHREQUEST']._serialized_start=588
-  _globals['_PUBLISHREQUEST']._serialized_end=694
-  _globals['_PUBLISHRESPONSE']._serialized_start=696
-  _globals['_PUBLISHRESPONSE']._serialized_end=768
-  _globals['_ABORTREQUEST']._serialized_start=770
-  _globals['_ABORTREQUEST']._serialized_end=799
-  _globals['_ABORTRESPONSE']._serialized_start=801
-  _globals['_ABORTRESPONSE']._serialized_end=834
-  _globals['_LISTSTAGESREQUEST']._serialized_start=836
-  _globals['_LISTSTAGESREQUEST']._serialized_end=894
-  _globals['_LISTSTAGESRESPONSE']._serialized_start=896
-  _globals['_LISTSTAGESRESPONSE']._serialized_end=978
+  _globals['_PUBLISHREQUEST']._serialized_end=710
+  _globals['_PUBLISHRESPONSE']._serialized_start=712
+  _globals['_PUBLISHRESPONSE']._serialized_end=784
+  _globals['_ABORTREQUEST']._serialized_start=786
+  _globals['_ABORTREQUEST']._serialized_end=815
+  _globals['_ABORTRESPONSE']._serialized_start=817
+  _globals['_ABORTRESPONSE']._serialized_end=850
+  _globals['_LISTSTAGESREQUEST']._serialized_start=852
+  _globals['_LISTSTAGESREQUEST']._serialized_end=910
+  _globals['_LISTSTAGESRESPONSE']._serialized_start=912
+  _globals['_LISTSTAGESRESPONSE']._serialized_end=994
 # @@protoc_insertion_point(module_scope)

@@ -171,10 +171,17 @@ class PublishRequest(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     STAGES_FIELD_NUMBER: _builtins.int
     MEMORY_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
     writer: _builtins.str
     """Who publishes: 1 to 80 letters, digits, '_' and '-'."""
     epoch: _builtins.int
     """Rises with each publication of the writer, from 0. The same epoch or an older one publishes nothing."""
+    digest: _builtins.str
+    """A checksum of the messages in the stages, computed by the caller in any way that gives the same for the
+    same messages: 1 to 64 letters, digits, '_' and '-'. It is remembered with the epoch. The same epoch with
+    another digest fails with EPOCH_DIFFERS and leaves the stages as they are. Absent, here or in the
+    publication before: not compared.
+    """
     @_builtins.property
     def stages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The stages that appear together, up to 10,000. None: the epoch is remembered, and nothing appears."""
@@ -190,10 +197,11 @@ class PublishRequest(_message.Message):
         epoch: _builtins.int = ...,
         stages: _abc.Iterable[_builtins.str] | None = ...,
         memory: _duration_pb2.Duration | None = ...,
+        digest: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "memory", b"memory", "stages", b"stages", "writer", b"writer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "epoch", b"epoch", "memory", b"memory", "stages", b"stages", "writer", b"writer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

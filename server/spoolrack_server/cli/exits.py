@@ -44,6 +44,8 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     errors.ReservationNotFound: NOTHING,
     errors.ReservationLost: NOTHING,
     errors.ReservationCommitted: NOTHING,
+    errors.ReservationUnread: NOTHING,
+    errors.EpochDiffers: NOTHING,
     errors.RedriveNotFound: NOTHING,
     errors.RedriveRunning: TRY_AGAIN,
     errors.QueueExists: NOTHING,

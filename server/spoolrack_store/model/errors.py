@@ -123,6 +123,13 @@ class StageNotFound(StoreError):
     reason = "STAGE_NOT_FOUND"
 
 
+class EpochDiffers(StoreError):
+    """The writer {writer} has published epoch {epoch} with other messages: nothing was published, and
+    the stages are as they were. Publish these messages under a new epoch, or abort their stages."""
+
+    reason = "EPOCH_DIFFERS"
+
+
 class ReservationNotFound(StoreError):
     """There is no reservation {seq} of the stream {stream}: it was never made, or is long over."""
 
@@ -142,6 +149,13 @@ class ReservationCommitted(StoreError):
     messages are deleted. Whoever asks for it again has gone back in time, as with an old checkpoint."""
 
     reason = "RESERVATION_COMMITTED"
+
+
+class ReservationUnread(StoreError):
+    """Reservation {seq} of the stream {stream} was never read, so nothing was deleted: neither its
+    messages nor those of the other reservations up to it. Read it, or release it."""
+
+    reason = "RESERVATION_UNREAD"
 
 
 # The state of things: the same call may succeed later.

@@ -1,6 +1,7 @@
 """The grammar of `reserved/`: how its names are spelt, and what its files say.
 
     held   = stream "." seq "@" due            a manifest: the set is leased until then
+    read   = stream "." seq "@" due "~read"    the same, once a reader has marked it as read
     lost   = stream "." seq "@" ended "~lost"  the same, once the hold is over
     marker = stream "." seq                    the stream is committed up to this number
 
@@ -24,7 +25,7 @@ from .sealed import NotWhole, seal, unseal
 _STREAM: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _NAME: Final = re.compile(
     rf"(?P<stream>{_STREAM.pattern})\.(?P<seq>0|[1-9][0-9]{{0,18}})"
-    r"(?:@(?P<due>[0-9]{13})(?P<lost>~lost)?)?"
+    r"(?:@(?P<due>[0-9]{13})(?P<state>~lost|~read)?)?"
 )
 
 
@@ -37,6 +38,7 @@ class HoldName:
     due: Millis | None = None
     """Unix time at which the hold ends, or has ended; None: a marker."""
     is_lost: bool = False
+    is_read: bool = False
 
     def __str__(self) -> str:
         text = f"{self.stream}.{self.seq}"
@@ -44,6 +46,8 @@ class HoldName:
             text += f"@{self.due:013d}"
             if self.is_lost:
                 text += "~lost"
+            elif self.is_read:
+                text += "~read"
         return text
 
 
@@ -131,7 +135,8 @@ def parse_hold(text: str) -> HoldName:
         stream=match["stream"],
         seq=int(match["seq"]),
         due=None if due is None else Millis(int(due)),
-        is_lost=match["lost"] is not None,
+        is_lost=match["state"] == "~lost",
+        is_read=match["state"] == "~read",
     )
 
 

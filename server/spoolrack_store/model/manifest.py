@@ -22,6 +22,8 @@ class Manifest:
     queues: Mapping[str, tuple[Millis, int]]
     """When each queue was made, and its version: they tell it from one that is made again."""
     messages: int
+    digest: str
+    """The writer's checksum of the messages; empty: none was given."""
     published_at: Millis
     memory: Millis
 
@@ -37,6 +39,7 @@ def encode(manifest: Manifest) -> bytes:
             "stages": dict(manifest.stages),
             "queues": {queue: list(made) for queue, made in manifest.queues.items()},
             "messages": manifest.messages,
+            "digest": manifest.digest,
             "published_at": manifest.published_at,
             "memory": manifest.memory,
         }
@@ -55,6 +58,7 @@ def decode(content: bytes) -> Manifest:
                 for queue, (made, version) in parts["queues"].items()
             },
             messages=int(parts["messages"]),
+            digest=str(parts["digest"]),
             published_at=Millis(int(parts["published_at"])),
             memory=Millis(int(parts["memory"])),
         )

@@ -82,6 +82,18 @@ class CommitReservations(Request[Committed]):
     allowed: Callable[[str], bool] | None = None
     """With a set of any other queue among them, or none numbered `up_to`, nothing is found. None: of
     all."""
+    only_read: bool = False
+    """Whether a set that isn't marked as read is a `ReservationUnread`, and nothing is deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkRead(Request[None]):
+    """Note that a set was read: `CommitReservations` can ask for it. May be repeated."""
+
+    stream: str
+    seq: int
+    allowed: Callable[[str], bool] | None = None
+    """A set of any other queue is not found. None: of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,6 +73,9 @@ class Publish(Request[Published]):
     stages: Sequence[str]
     memory: Millis = DEFAULT_MEMORY
     """The epoch is remembered for so long, unless the writer publishes another."""
+    digest: str = ""
+    """The writer's checksum of the messages, remembered with the epoch: the same epoch with another one
+    is an `EpochDiffers`. Empty: not compared."""
     allowed: Callable[[str], bool] | None = None
     """To which queues; a stage with messages for another one is not found. None: to all."""
 

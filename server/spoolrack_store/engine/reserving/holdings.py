@@ -8,7 +8,7 @@ folders are the truth: whoever wants to rely on the picture holds the folder's l
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...files import layout
 from ...files.disk import Found, Kind
@@ -230,7 +230,11 @@ class Holdings:
 
     def end_at(self, held: HeldSet, due: Millis, ends: Millis) -> bool:
         """Let the hold end at another time; False if the manifest isn't there any more."""
-        return self._rename(held, HoldName(stream=held.name.stream, seq=held.name.seq, due=due), ends)
+        return self._rename(held, replace(held.name, due=due, is_lost=False), ends)
+
+    def mark_read(self, held: HeldSet) -> bool:
+        """Note that the set was read; False if the manifest isn't there any more."""
+        return self._rename(held, replace(held.name, is_read=True), held.ends)
 
     def lose(self, held: HeldSet) -> bool:
         """Note that the hold is over; False if the manifest isn't there any more."""

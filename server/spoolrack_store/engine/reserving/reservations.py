@@ -12,7 +12,7 @@ With others there, each request keeps them out of `reserved/` while it looks and
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...model.clock import Millis
 from ...model.errors import (
@@ -20,6 +20,7 @@ from ...model.errors import (
     ReservationCommitted,
     ReservationLost,
     ReservationNotFound,
+    ReservationUnread,
     StoreError,
 )
 from ...model.holds import HoldName, Manifest, Marker, is_stream
@@ -31,6 +32,7 @@ from ...model.reservations import (
     CommitReservations,
     Committed,
     Confirm,
+    MarkRead,
     PutAside,
     Release,
     Reservation,
@@ -76,6 +78,7 @@ class Reservations:
         self.turns = (
             Turn(Unreserve, self._unreserve),
             Turn(PutAside, self._put_aside),
+            Turn(MarkRead, self._mark_read),
             Turn(Release, self._release),
             Turn(Confirm, self._confirm),
             Turn(CommitReservations, self._commit),
@@ -189,6 +192,8 @@ class Reservations:
                 done = [held for held in mine if holdings.is_doomed(held)]
             else:
                 done = [held for held in mine if held not in lost]
+                if request.only_read:
+                    _refuse_unread(done)
                 told = [held for held in lost if held.key[1] <= before]
                 lost = [held for held in lost if held.key[1] > before]
                 older = list(holdings.markers.get(stream, ()))
@@ -204,6 +209,14 @@ class Reservations:
             return False
         now = self._root.clock.monotonic()
         return held.is_over(now) or self._leases.have_slipped(held.manifest)
+
+    def _mark_read(self, request: MarkRead) -> None:
+        _check_name(request.stream, request.seq)
+        with self.upkeep.inside(request.stream):
+            held = self._require(request.stream, request.seq)
+            _check_allowed(held, request.allowed)
+            if not held.name.is_read and not self._holdings.mark_read(held):
+                raise ReservationNotFound(stream=request.stream, seq=request.seq)
 
     def _unreserve(self, request: Unreserve) -> None:
         holdings = self._holdings
@@ -311,6 +324,12 @@ def _check_name(stream: str, seq: int) -> None:
 def _check_allowed(held: HeldSet, allowed: Callable[[str], bool] | None) -> None:
     if allowed is not None and not allowed(held.manifest.queue):
         raise ReservationNotFound(stream=held.key[0], seq=held.key[1])
+
+
+def _refuse_unread(sets: Sequence[HeldSet]) -> None:
+    for held in sets:
+        if not held.name.is_read:
+            raise ReservationUnread(stream=held.key[0], seq=held.key[1])
 
 
 def _check(what: str, value: int, least: int, most: int | None) -> None:

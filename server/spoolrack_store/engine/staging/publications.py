@@ -17,7 +17,14 @@ from functools import partial
 
 from ...files import layout
 from ...model.clock import Millis
-from ...model.errors import DiskError, InvalidRequest, QueueFull, StageNotFound, StoreError
+from ...model.errors import (
+    DiskError,
+    EpochDiffers,
+    InvalidRequest,
+    QueueFull,
+    StageNotFound,
+    StoreError,
+)
 from ...model.manifest import Manifest
 from ...model.names import length_of
 from ...model.stage_names import (
@@ -75,6 +82,8 @@ class Publications:
         self.manifests = Manifests(root)
         self._forget_at: dict[Publication, Millis] = {}
         """All that are remembered, and until when, in Unix time."""
+        self._digests: dict[Publication, str] = {}
+        """Of all that are remembered."""
         self._last: dict[str, int] = {}
         """The last epoch of each writer."""
         self._is_known = False
@@ -98,11 +107,19 @@ class Publications:
             self._retry_strays()
             last = self._last.get(request.writer)
             if last is not None and request.epoch <= last:
+                if request.epoch == last:
+                    self._refuse_others(request)
                 if self._root.folders.is_contended:
                     # Somebody else may have published it, and now it is promised.
                     self._root.everything_changed()
                 return Published(messages=0, is_already=True, last_epoch=last)
             return self._publish(request)
+
+    def _refuse_others(self, request: Publish) -> None:
+        """Raise `EpochDiffers` for an epoch that was published with other messages."""
+        digest = self._digests.get(Publication(writer=request.writer, epoch=request.epoch))
+        if digest and request.digest and digest != request.digest:
+            raise EpochDiffers(writer=request.writer, epoch=request.epoch)
 
     def _publish(self, request: Publish) -> Published:
         names = list(dict.fromkeys(request.stages))
@@ -124,7 +141,7 @@ class Publications:
                 # Otherwise a crash could keep the manifest, and not all that it says is published.
                 self._root.everything_changed()
                 self._root.syncer.begin().sync()
-            manifest = self._manifest(draft, request.memory)
+            manifest = self._manifest(draft, request)
             self.manifests.write(draft.name, manifest)
         except StoreError:
             self._undo(draft)
@@ -179,15 +196,16 @@ class Publications:
             if settings.max_bytes and held_bytes + load.bytes > settings.max_bytes:
                 raise QueueFull(queue=queue, held=held_bytes, limit=settings.max_bytes, unit="bytes")
 
-    def _manifest(self, draft: _Draft, memory: Millis) -> Manifest:
+    def _manifest(self, draft: _Draft, request: Publish) -> Manifest:
         return Manifest(
             stages={str(held.folder): held.first for held in draft.claimed},
             queues={
                 queue: (load.live.created_at, load.live.version) for queue, load in draft.loads.items()
             },
             messages=sum(held.messages for held in draft.claimed),
+            digest=request.digest,
             published_at=self._root.clock.wall(),
-            memory=memory,
+            memory=request.memory,
         )
 
     def _undo(self, draft: _Draft) -> None:
@@ -249,12 +267,17 @@ class Publications:
             log.warning("the memory of %s stays for now: %s", name, error)
             return
         del self._forget_at[name]
+        del self._digests[name]
         if self._last.get(name.writer) == name.epoch:
             del self._last[name.writer]
 
     def _remember(self, name: Publication, manifest: Manifest) -> None:
-        self._forget_at[name] = manifest.forget_at
+        self._keep(name, manifest)
         self._last[name.writer] = max(name.epoch, self._last.get(name.writer, -1))
+
+    def _keep(self, name: Publication, manifest: Manifest) -> None:
+        self._forget_at[name] = manifest.forget_at
+        self._digests[name] = manifest.digest
 
     # What is to be done without being asked.
 
@@ -305,9 +328,10 @@ class Publications:
         manifests, claims = self.manifests.listed()
         for name in self._forget_at.keys() - set(manifests):
             del self._forget_at[name]
+            del self._digests[name]
         for name in manifests:
             if name not in self._forget_at and (manifest := self.manifests.read(name)) is not None:
-                self._forget_at[name] = manifest.forget_at
+                self._keep(name, manifest)
         self._last = {}
         for name in self._forget_at:
             self._last[name.writer] = max(name.epoch, self._last.get(name.writer, -1))
@@ -349,6 +373,9 @@ def _check(request: Publish) -> None:
     if not MIN_MEMORY <= request.memory <= MAX_MEMORY:
         rule = f"must be from {MIN_MEMORY} to {MAX_MEMORY} milliseconds"
         raise InvalidRequest(what="memory", value=request.memory, rule=rule)
+    if request.digest and not is_stage_name(request.digest):
+        rule = "must be 1 to 64 letters, digits, '_' and '-'"
+        raise InvalidRequest(what="digest", value=request.digest, rule=rule)
     _check_stages(request.stages)
 
 

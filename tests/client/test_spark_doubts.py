@@ -1,0 +1,75 @@
+"""What Spark's side won't call done: other rows under a known number, and what no task has read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from spoolrack.spark.channel import Caller, Patience
+from spoolrack.spark.offsets import initial
+from spoolrack.spark.options import Place, ReadOptions
+from spoolrack.spark.reading import BatchUnread, StreamReading
+from spoolrack.spark.rows import message_of
+from spoolrack.spark.sending import stage, together
+
+from benchmarks.null_server import NullServer
+
+
+@pytest.fixture
+def server() -> Iterator[NullServer]:
+    server = NullServer(["jobs"])
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def place(server: NullServer) -> Place:
+    return Place(address=server.endpoint, queue="jobs", retry_seconds=30.0)
+
+
+@pytest.fixture
+def caller(place: Place) -> Caller:
+    return Caller(place.address, Patience(place.retry_seconds))
+
+
+def test_a_batch_that_no_task_has_read_is_not_deleted(
+    server: NullServer, caller: Caller, place: Place
+) -> None:
+    server.put("jobs", [b"1", b"2"])
+    one = StreamReading(ReadOptions(place=place), caller)
+    end = one.latest(initial(), max_messages=4, max_bytes=1 << 26)
+
+    with pytest.raises(BatchUnread, match=f"reservations release {end.gen} {end.seq}'"):
+        one.commit(end)
+    one.stop()
+
+    assert server.deleted["jobs"] == 0
+
+
+def test_what_is_staged_has_one_digest_in_any_order_and_division(
+    server: NullServer, caller: Caller, place: Place
+) -> None:
+    rows = [
+        (b"1", {"a": "x", "b": "y"}, None, None),
+        (b"1", {"a": "x", "b": b"y"}, None, None),
+        (b"1", {}, None, 1.0),
+        (b"1", {}, None, None),
+        (b"1", {}, None, None),
+        (b"", {"1": ""}, None, None),
+    ]
+
+    def digest(*parts: list[Any]) -> str:
+        staged = []
+        for part in parts:
+            name = f"s{len(server.stages)}"
+            messages = (message_of(*row) for row in part)
+            staged.append(stage(caller, place, name, messages, 60.0))
+        return together(staged).digest
+
+    whole = digest(rows)
+    turned = [(body, dict(reversed(named.items())), key, delay) for body, named, key, delay in rows]
+    assert digest(turned[3:], turned[:1], turned[1:3]) == whole
+    others = [digest(rows[:at] + rows[at + 1 :]) for at in range(len(rows))]
+    assert len({whole, *others}) == len(rows)  # two rows are the same
