@@ -199,8 +199,10 @@ class Pipeline:
         """Both outputs of one micro-batch. Spark may do a batch again: neither has it twice then."""
         found = found.where(F.col("key") != END).persist()
         try:
-            found.write.mode("overwrite").parquet(str(self._out / "sessions" / f"batch={batch}"))
             id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+            # By the query, too: one with a new checkpoint counts its batches from 0 again.
+            folder = self._out / "sessions" / f"query={id}" / f"batch={batch}"
+            found.write.mode("overwrite").parquet(str(folder))
             body = F.to_json(F.struct("*")).alias("body")
             attributes = F.create_map(F.lit("key"), "key").alias("attributes")
             (
