@@ -104,7 +104,7 @@ class Server:
         self._watching: asyncio.Task[None] | None = None
         self._health = Health()
         self._health.is_starting = True
-        self.observer = Observer(self._health, self._clock, crew, most_queues)
+        self.observer = Observer(self._health, self._clock, crew, most_queues, self.root)
         self._traces = traces
         self._watch = Watch(self.observer.operations, traces, refusals=Refusals(self._log))
         self._probes = None if health is None else probes_of(self._health, *health)

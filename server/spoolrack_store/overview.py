@@ -52,6 +52,12 @@ class Overview:
             lives = self._engine.catalog.queues.values()
             return sorted(live.name for live in lives if live.settings.dead_letter_queue == queue)
 
+    def dead_letter_queues(self) -> frozenset[str]:
+        """The names that queues have for their dead-letter queues, whether these are there or not."""
+        with self._changing:
+            lives = self._engine.catalog.queues.values()
+            return frozenset(live.settings.dead_letter_queue for live in lives) - {""}
+
     def owners(self) -> list[Owner]:
         """The processes that have the root open, this one too; raises `DiskError`."""
         try:

@@ -163,7 +163,9 @@ async def test_a_queue_is_told_with_its_counts_its_ages_and_what_goes_in_and_out
         "dead_letter_queue": "dead",
         "blocking": None,
         "may": ["send", "receive", "manage", "monitor"],
+        "is_dead_letter_queue": False,
     }
+    assert rows["dead"]["is_dead_letter_queue"]
     await http.send(b"x")
     clock.advance(20_000)
     ages = await api(http, "ages?first=15s")

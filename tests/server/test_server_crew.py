@@ -18,7 +18,7 @@ import aiohttp
 import pytest
 import spoolrack
 from scraping import Scrape, scrape_at
-from spoolrack_server.observing.crew import Member, Roster
+from spoolrack_server.observing.crew import FIGURES, Member, Roster
 from spoolrack_server.observing.line import Line
 
 STUCK = 60
@@ -163,8 +163,8 @@ class Told:
     def __init__(self, state: str = "serving") -> None:
         self.state = state
 
-    async def own(self) -> list[Any]:
-        return [["spoolrack_serving", [], 1]]
+    async def answer(self, what: str) -> Any:
+        return [["spoolrack_serving", [], 1]] if what == FIGURES else f"asked for {what}"
 
 
 async def lined(
@@ -189,6 +189,7 @@ async def test_members_hear_of_each_other_and_not_of_themselves() -> None:
     _, last = await lined(roster, 2, None)
 
     assert await first.figures() == {1: [("spoolrack_serving", [], 1)], 2: []}
+    assert await first.others("history q") == {1: "asked for history q", 2: []}
     assert await roster.states() == {0: "serving", 1: "failed", 2: "starting"}
     await end(*tasks, *more, *last)
 

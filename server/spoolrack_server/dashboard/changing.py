@@ -1,4 +1,4 @@
-"""What the dashboard changes: messages deleted, queues purged, stages, reservations, redrives.
+"""What the dashboard changes: queues, their settings and messages, stages, reservations, redrives.
 
 Each change says in its body what it is about, goes through `Permits.change`, and takes the permission
 that the same change takes over gRPC. It is answered once it is on stable media, as everywhere.
@@ -6,19 +6,31 @@ that the same change takes over gRPC. It is answered once it is on stable media,
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from aiohttp import web
 from spoolrack_store.model import redriving
-from spoolrack_store.model.errors import InvalidRequest
-from spoolrack_store.model.operations import ById, Delete, Purge
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
+from spoolrack_store.model.operations import (
+    ById,
+    CreateQueue,
+    Delete,
+    Outgoing,
+    Purge,
+    Send,
+    UpdateQueue,
+)
 from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
 from spoolrack_store.model.reservations import MAX_SEQ, Release
+from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_DELAY, QueueSettings
 from spoolrack_store.model.staging import Abort
 
 from .. import convert
 from ..access.permissions import Permission
 from ..gateway.asking import Asking
+from ..gateway.queues import changes_in
 from ..status import INTERNAL, failure_of
 from . import shapes
 from .looking import PRIVATE
@@ -48,6 +60,52 @@ class Changing:
             if error is not None
         ]
         return _answer({"deleted": len(ids) - len(failures), "failures": failures})
+
+    async def create_queue(self, request: web.Request) -> web.StreamResponse:
+        asked = await self._permits.change(request)
+        queue, changes = self._settings(request, asked)
+        settings = QueueSettings().changed(changes)
+        await self._asking.ask(CreateQueue(name=queue, settings=settings))
+        return _answer({})
+
+    async def update_queue(self, request: web.Request) -> web.StreamResponse:
+        asked = await self._permits.change(request)
+        queue, changes = self._settings(request, asked)
+        await self._asking.ask(UpdateQueue(name=queue, changes=changes))
+        return _answer({})
+
+    def _settings(
+        self, request: web.Request, asked: Mapping[str, Any]
+    ) -> tuple[str, dict[str, object]]:
+        """The queue and the settings that are asked for, as far as the caller may set them."""
+        queue = convert.queue_name(text(asked, "queue"))
+        self._permits.require(request, Permission.MANAGE, queue)
+        given = asked.get("settings", {})
+        if not isinstance(given, dict):
+            raise InvalidRequest(
+                what="settings", value=type(given).__name__, rule="must be a JSON object"
+            )
+        changes = changes_in(given)
+        target = changes.get("dead_letter_queue")
+        if isinstance(target, str) and target:
+            # Dead letters are sent there.
+            self._permits.require(request, Permission.SEND, target)
+        return queue, changes
+
+    async def send_message(self, request: web.Request) -> web.StreamResponse:
+        asked = await self._permits.change(request)
+        queue = convert.queue_name(text(asked, "queue"))
+        self._permits.require(request, Permission.SEND, queue)
+        delay = None  # the queue's own
+        if asked.get("delay") is not None:
+            delay = Millis(convert.place(whole(asked, "delay"), "delay", most=MAX_DELAY))
+        body = _body(text(asked, "body"))
+        message = Outgoing(body=body, attributes=_attributes(asked), delay=delay)
+        async with self._asking.workers.saving():
+            (sent,) = await self._asking.ask(Send(queue=queue, messages=[message]))
+        if isinstance(sent, StoreError):
+            raise sent
+        return _answer({"id": sent.id})
 
     async def purge(self, request: web.Request) -> web.StreamResponse:
         asked = await self._permits.change(request)
@@ -103,6 +161,35 @@ def _seq(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= MAX_SEQ):
         raise InvalidRequest(what="seq", value=text, rule=f"must be from 0 to {MAX_SEQ}")
     return int(text)
+
+
+def _body(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidMessage(why="its body is not valid Unicode") from error
+
+
+def _attributes(asked: Mapping[str, Any]) -> dict[str, str | bytes]:
+    """Attributes that are text, from a list of names and texts."""
+    given = asked.get("attributes", [])
+    if not isinstance(given, list) or len(given) > MAX_ATTRIBUTES:
+        raise InvalidRequest(
+            what="attributes",
+            value=type(given).__name__,
+            rule=f"must be a list of {MAX_ATTRIBUTES} entries at most",
+        )
+    attributes: dict[str, str | bytes] = {}
+    for each in given:
+        if not isinstance(each, dict):
+            raise InvalidRequest(
+                what="attributes", value=type(each).__name__, rule="must be objects of name and text"
+            )
+        name, value = text(each, "name"), text(each, "text")
+        if name in attributes:
+            raise InvalidMessage(why=f"the attribute {name[:100]!r} is there twice")
+        attributes[name] = value
+    return attributes
 
 
 def _answer(content: dict[str, object]) -> web.Response:

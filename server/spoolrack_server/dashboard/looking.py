@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from importlib.metadata import version
 from typing import Any, Final
 
 from aiohttp import web
@@ -22,7 +23,7 @@ from spoolrack_store.model.errors import (
     StoreError,
 )
 from spoolrack_store.model.operations import Message, OpenMessage, Queue
-from spoolrack_store.model.redriving import Redrive
+from spoolrack_store.model.redriving import Redrive, RedriveState
 from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
 
@@ -31,6 +32,7 @@ from ..access.permissions import Permission
 from ..access.showing import LOOK, shown
 from ..gateway.asking import Asking
 from ..health import Health
+from ..observing.observer import Observer
 from . import shapes
 from .permits import Permits
 
@@ -52,17 +54,19 @@ FIRST_BOUNDS: Final[Mapping[str, Millis]] = {
     "5m": Millis(300_000),
 }
 """How fine the ages are; qshape's are five minutes."""
-LONGEST_FILTER: Final = 80
 
 
 class Looking:
     """Lives in one event loop."""
 
-    def __init__(self, asking: Asking, permits: Permits, health: Health, clock: Clock) -> None:
+    def __init__(
+        self, asking: Asking, permits: Permits, health: Health, clock: Clock, observer: Observer
+    ) -> None:
         self._asking = asking
         self._permits = permits
         self._health = health
         self._clock = clock
+        self._observer = observer
 
     async def server(self, request: web.Request) -> web.StreamResponse:
         store, permits = self._asking.store, self._permits
@@ -71,6 +75,8 @@ class Looking:
             "status": "SERVING" if self._health.why is None else "NOT_SERVING",
             "why": self._health.why,
             "identity": permits.identity(request).name,
+            "version": version("spoolrack"),
+            "uptime": self._observer.uptime,
             "sees_all": permits.allows(request, Permission.MONITOR, "*"),
         }
         if found["sees_all"]:
@@ -85,14 +91,19 @@ class Looking:
     async def queues(self, request: web.Request) -> web.StreamResponse:
         visible = await self._visible(request)
         now = self._clock.wall()
+        named = await self._asking.look(self._asking.store.overview.dead_letter_queues)
         rows = [
-            shapes.row(queue, now, self._permits.permissions(request, queue.name))
+            {
+                **shapes.row(queue, now, self._permits.permissions(request, queue.name)),
+                "is_dead_letter_queue": queue.name in named,
+            }
             for queue in visible[:MOST_QUEUES]
         ]
         return _answer(
             {
                 "queues": rows,
                 "are_all": len(visible) <= MOST_QUEUES,
+                "may_create": self._permits.may_somewhere(request, Permission.MANAGE),
                 "at": self._clock.monotonic(),
                 "by": self._asking.store.overview.owner,
             }
@@ -106,7 +117,7 @@ class Looking:
             )
         bounds = [Millis(first << n) for n in range(BUCKETS)]
         # By name alone: to count a queue's bytes, a store with peers may have to list folders.
-        is_wanted, overview = self._wanted(request), self._asking.store.overview
+        is_wanted, overview = self._permits.wanted(request), self._asking.store.overview
         names = [name for name in await self._asking.look(overview.names) if is_wanted(name)]
         found = await self._asking.look(overview.ages, names[:MOST_QUEUES], bounds)
         return _answer(
@@ -122,18 +133,9 @@ class Looking:
 
     async def _visible(self, request: web.Request) -> list[Queue]:
         """The queues that one may see and that the filter lets through; up to one more than told."""
-        is_wanted = self._wanted(request)
+        is_wanted = self._permits.wanted(request)
         look = partial(_some, self._asking.store, lambda queue: is_wanted(queue.name))
         return await self._asking.look(look)
-
-    def _wanted(self, request: web.Request) -> Callable[[str], bool]:
-        """Whether a queue may be seen, and the filter lets it through; raises `InvalidRequest`."""
-        contains = request.query.get("contains", "")
-        if len(contains) > LONGEST_FILTER:
-            raise InvalidRequest(
-                what="contains", value=contains, rule=f"has {LONGEST_FILTER} characters at most"
-            )
-        return lambda name: contains in name and self._may(request, Permission.MONITOR, name)
 
     async def queue(self, request: web.Request) -> web.StreamResponse:
         name = self._queue_of(request, Permission.MONITOR)
@@ -149,6 +151,10 @@ class Looking:
         # Who may not see a queue learns nothing of it, and that it is one is told all the same.
         found["is_dead_letter_queue"] = bool(sources)
         found["sources"] = [each for each in sources if self._may(request, Permission.MONITOR, each)]
+        found["redrive"] = None
+        if sources:
+            running = await self._asking.look(_running_redrive, store, name)
+            found["redrive"] = running and shapes.redrive(running)
         target = queue.settings.dead_letter_queue
         found["dead_letter_queue_is_missing"] = bool(target) and not await self._is_there(target)
         return _answer(found)
@@ -282,6 +288,17 @@ def _last_redrives(store: Store) -> list[Redrive]:
         last.extend(redrives)
         after = redrives[-1].id
     return list(last)
+
+
+def _running_redrive(store: Store, queue: str) -> Redrive | None:
+    """The redrive that moves messages out of `queue` now: a queue has one at a time."""
+    after = ""
+    while redrives := store.redrives(queue=queue, after=after, limit=LOOK):
+        for redrive in redrives:
+            if redrive.state is RedriveState.RUNNING:
+                return redrive
+        after = redrives[-1].id
+    return None
 
 
 def _page(

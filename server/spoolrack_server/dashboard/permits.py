@@ -25,6 +25,8 @@ OURS: Final = "X-Spoolrack-Dashboard"
 """The header of a change."""
 LARGEST_BODY: Final = 128 * 1024
 """Bytes of JSON: a selection of a thousand ids has 40,000."""
+LONGEST_FILTER: Final = 80
+"""Characters."""
 
 
 class Permits:
@@ -44,9 +46,26 @@ class Permits:
         for queue in queues:
             self._asking.guard.require(self.identity(request), permission, queue)
 
+    def require_everywhere(self, request: web.Request, permission: Permission) -> None:
+        """Raises `PermissionDenied` unless the caller may do it at all queues."""
+        self._asking.guard.require_everywhere(self.identity(request), permission)
+
     def queues_for(self, request: web.Request, permission: Permission) -> Callable[[str], bool] | None:
         """Tells of a queue whether he may do it there; None: he may everywhere."""
         return self._asking.guard.queues_for(self.identity(request), permission)
+
+    def may_somewhere(self, request: web.Request, permission: Permission) -> bool:
+        """Whether there can be a queue where the caller has this permission."""
+        return self._asking.guard.allows_somewhere(self.identity(request), permission)
+
+    def wanted(self, request: web.Request) -> Callable[[str], bool]:
+        """Tells of a queue whether the caller may see it and the filter has it; `InvalidRequest`."""
+        contains = request.query.get("contains", "")
+        if len(contains) > LONGEST_FILTER:
+            raise InvalidRequest(
+                what="contains", value=contains, rule=f"has {LONGEST_FILTER} characters at most"
+            )
+        return lambda name: contains in name and self.allows(request, Permission.MONITOR, name)
 
     def permissions(self, request: web.Request, queue: str) -> list[str]:
         """What is to be offered to who asks."""

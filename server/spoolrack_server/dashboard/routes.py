@@ -13,16 +13,21 @@ from spoolrack_store.model.clock import Clock
 from ..gateway.asking import Asking
 from ..gateway.routes import Route
 from ..health import Health
+from ..observing.observer import Observer
 from .assets import Assets
 from .changing import Changing
 from .looking import Looking
+from .monitoring import Monitoring
 from .permits import Permits
 
 
-def dashboard_routes(asking: Asking, health: Health, clock: Clock) -> Sequence[Route]:
+def dashboard_routes(
+    asking: Asking, health: Health, clock: Clock, observer: Observer
+) -> Sequence[Route]:
     permits = Permits(asking)
     assets, changing = Assets(), Changing(asking, permits)
-    looking = Looking(asking, permits, health, clock)
+    looking = Looking(asking, permits, health, clock, observer)
+    monitoring = Monitoring(asking, permits, observer)
     # Who drains, or has failed, is looked at all the more. The page itself asks for a token, if it
     # takes one to get more than its files; what may be seen and done, each endpoint asks by queue.
     return (
@@ -32,14 +37,20 @@ def dashboard_routes(asking: Asking, health: Health, clock: Clock) -> Sequence[R
         Route("GET", "/-/dashboard/{asset:.+}", assets.asset, is_page=True, is_open=True),
         Route("HEAD", "/-/dashboard/{asset:.+}", assets.asset, is_page=True, is_open=True),
         Route("GET", "/-/api/server", looking.server, is_page=True),
+        Route("GET", "/-/api/resources", monitoring.resources, is_page=True),
+        Route("GET", "/-/api/trends", monitoring.trends, is_page=True),
         Route("GET", "/-/api/queues", looking.queues, is_page=True),
         Route("GET", "/-/api/ages", looking.ages, is_page=True),
         Route("GET", "/-/api/queues/{queue}", looking.queue, is_page=True),
+        Route("GET", "/-/api/queues/{queue}/history", monitoring.history, is_page=True),
         Route("GET", "/-/api/queues/{queue}/messages", looking.messages, is_page=True),
         Route("GET", "/-/api/queues/{queue}/messages/{id}", looking.message, is_page=True),
         Route("GET", "/-/api/stages", looking.stages, is_page=True),
         Route("GET", "/-/api/reservations", looking.reservations, is_page=True),
         Route("GET", "/-/api/redrives", looking.redrives, is_page=True),
+        Route("POST", "/-/api/queues/create", changing.create_queue),
+        Route("POST", "/-/api/queues/update", changing.update_queue),
+        Route("POST", "/-/api/messages/send", changing.send_message),
         Route("POST", "/-/api/messages/delete", changing.delete_messages),
         Route("POST", "/-/api/queues/purge", changing.purge),
         Route("POST", "/-/api/stages/abort", changing.abort_stage),

@@ -67,6 +67,7 @@ class Gateway:
         guard: Guard | None = None,
     ) -> None:
         self._log = log
+        observer = observer or Observer(health, clock)
         self._watch = watch or Watch(refusals=Refusals(log))
         self._entrance = Entrance(guard or Guard())
         self._patience = patience or Patience()
@@ -82,7 +83,7 @@ class Gateway:
                         MessageEndpoints(self._asking),
                         Pages(health, observer),
                     ),
-                    *dashboard_routes(self._asking, health, clock),
+                    *dashboard_routes(self._asking, health, clock, observer),
                 )
             ),
             access_log=None,

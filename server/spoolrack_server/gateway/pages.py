@@ -9,14 +9,13 @@ from aiohttp import web
 
 from ..health import Health
 from ..observing.observer import Observer
-from .errors import NoSuchPage
 
 WORTH_PACKING: Final = 16 * 1024
 """Bytes of figures."""
 
 
 class Pages:
-    def __init__(self, health: Health, observer: Observer | None = None) -> None:
+    def __init__(self, health: Health, observer: Observer) -> None:
         self._health = health
         self._observer = observer
 
@@ -34,8 +33,6 @@ class Pages:
         return web.json_response({"status": "NOT_READY", "why": self._health.state}, status=503)
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
-        if self._observer is None:
-            raise NoSuchPage
         page, content_type = await self._observer.page(request.headers.get("Accept", ""))
         response = web.Response(body=page, headers={"Content-Type": content_type})
         if len(page) >= WORTH_PACKING:

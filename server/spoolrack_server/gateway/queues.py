@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
@@ -95,6 +96,12 @@ def settings_in(raw: bytes) -> QueueSettings | None:
         raise InvalidRequest(what="the body", value=str(error), rule="must be JSON") from error
     if not isinstance(found, dict):
         raise InvalidRequest(what="the body", value=type(found).__name__, rule="must be a JSON object")
+    changes = changes_in(found)
+    return _DEFAULTS.changed(changes) if changes else None
+
+
+def changes_in(found: Mapping[str, Any]) -> dict[str, object]:
+    """The settings in an object of JSON by the store's names, with spans in milliseconds."""
     changes: dict[str, object] = {}
     for name, value in found.items():
         if name in SPANS:
@@ -107,7 +114,7 @@ def settings_in(raw: bytes) -> QueueSettings | None:
             raise InvalidSetting(name=name, value=value, rule="is not a setting of a queue")
         else:
             changes[name] = value
-    return _DEFAULTS.changed(changes) if changes else None
+    return changes
 
 
 def _millis(name: str, seconds: object) -> Millis:

@@ -15,7 +15,9 @@ from .catalogue import Row, from_json
 from .line import Line
 
 FIGURES: Final = "figures"
-OTHERS: Final = "others"
+PROCESS: Final = "process"
+HISTORY: Final = "history "
+"""Followed by a queue's name."""
 STATE: Final = "state"
 PATIENCE: Final = 3.0
 """Seconds that one process has to tell what it is asked. Prometheus gives a scrape ten."""
@@ -27,7 +29,8 @@ class Watched(Protocol):
     @property
     def state(self) -> str: ...
 
-    async def own(self) -> list[Row]: ...
+    async def answer(self, what: str) -> Any:
+        """What this process tells the others: `FIGURES`, `PROCESS` or `HISTORY` of a queue."""
 
 
 class Member:
@@ -45,18 +48,22 @@ class Member:
         """From now on there is something to be told of this one."""
         self._watched = watched
 
+    async def others(self, what: str) -> dict[int, Any]:
+        """What each other process answers; None: it didn't answer in time."""
+        found = None if self._line is None else await self._line.ask(what, PATIENCE + 1)
+        return {int(number): answer for number, answer in (found or {}).items()}
+
     async def figures(self) -> dict[int, list[Row] | None]:
-        found = None if self._line is None else await self._line.ask(OTHERS, PATIENCE + 1)
         return {
-            int(number): None if rows is None else from_json(rows)
-            for number, rows in (found or {}).items()
+            number: None if rows is None else from_json(rows)
+            for number, rows in (await self.others(FIGURES)).items()
         }
 
     async def answer(self, what: str) -> Any:
         """What the supervisor is told."""
         if what == STATE:
             return "starting" if self._watched is None else self._watched.state
-        return [] if self._watched is None else await self._watched.own()
+        return [] if self._watched is None else await self._watched.answer(what)
 
 
 class Roster:
@@ -66,10 +73,10 @@ class Roster:
         self._lines: dict[int, Line] = {}
 
     def answers_to(self, number: int) -> Callable[[str], Any]:
-        """What serves the line of this process."""
+        """Return what serves the line of this process: it asks the others what this one asks."""
 
-        async def serve(_: str) -> dict[int, list[Row] | None]:
-            return await self._ask_all_but(number, FIGURES)
+        async def serve(what: str) -> dict[int, Any]:
+            return await self._ask_all_but(number, what)
 
         return serve
 

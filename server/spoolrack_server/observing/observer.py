@@ -1,16 +1,17 @@
 """Watches one server: gathers its figures when it is asked, and those of its siblings.
 
-Owns what is counted of calls, and the thread in which figures are gathered: one scrape at a time,
-however many ask. Knows nothing of who may ask. A sibling that doesn't answer in time is left out, and
-it is said.
+Owns what is counted of calls, an hour of samples of each queue, and the thread in which both are
+gathered: one scrape at a time, however many ask. Knows nothing of who may ask. A sibling that doesn't
+answer in time is left out, and it is said.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.tally import Tally
@@ -18,8 +19,11 @@ from spoolrack_store.tally import Tally
 from ..health import Health
 from .catalogue import Row
 from .census import Census
+from .crew import FIGURES, HISTORY, PROCESS
 from .exposition import written
 from .figures import MOST_QUEUES, of_root, of_store, of_system
+from .history import EVERY, History, Series, combined
+from .memory import machine_memory, memory_limit
 from .operations import Operations
 
 T = TypeVar("T")
@@ -34,6 +38,9 @@ class Crew(Protocol):
     async def figures(self) -> dict[int, list[Row] | None]:
         """Of each of the others; None: it didn't answer in time."""
 
+    async def others(self, what: str) -> dict[int, Any]:
+        """What each of the others answers to `Observer.answer`'s question; None: not in time."""
+
 
 class Alone:
     """A server of one process."""
@@ -41,6 +48,9 @@ class Alone:
     number = 0
 
     async def figures(self) -> dict[int, list[Row] | None]:
+        return {}
+
+    async def others(self, what: str) -> dict[int, Any]:
         return {}
 
 
@@ -53,9 +63,19 @@ class Observer:
     """Lives in one event loop."""
 
     def __init__(
-        self, health: Health, clock: Clock, crew: Crew | None = None, most_queues: int = MOST_QUEUES
+        self,
+        health: Health,
+        clock: Clock,
+        crew: Crew | None = None,
+        most_queues: int = MOST_QUEUES,
+        root: str = "",
     ) -> None:
+        """`root` is told as the folder that is served."""
         self.operations = Operations()
+        self._root = os.path.abspath(root) if root else ""
+        self._began = clock.monotonic()
+        self._history = History()
+        self._sampling: asyncio.Task[None] | None = None
         self._health = health
         self._clock = clock
         self._crew = crew or Alone()
@@ -74,6 +94,7 @@ class Observer:
         self._census = Census(
             tally, lambda count: loop.run_in_executor(self._thread, count), reaps=reaps
         )
+        self._sampling = asyncio.create_task(self._sample_on())
 
     def lend(self, credit: Credit) -> None:
         """From now on there are consumers, who have credits."""
@@ -83,6 +104,9 @@ class Observer:
         """The store is about to close."""
         self._tally = self._credit = None
         self._is_over = True
+        if self._sampling is not None:
+            self._sampling.cancel()
+            await asyncio.gather(self._sampling, return_exceptions=True)
         if self._census is not None:
             await self._census.stop()
         # Who gathers just now must not meet a store that is closed.
@@ -92,6 +116,74 @@ class Observer:
     @property
     def state(self) -> str:
         return self._health.state
+
+    async def answer(self, what: str) -> Any:
+        """What this process tells its siblings; see `crew` for the questions."""
+        if what == FIGURES:
+            return await self.own()
+        if what == PROCESS:
+            return self.process()
+        if what.startswith(HISTORY):
+            return await self._beside(lambda: self._history.of(what.removeprefix(HISTORY)))
+        raise AssertionError(what)
+
+    # The last hour.
+
+    async def _sample_on(self) -> None:
+        while True:
+            await self.sample()
+            await asyncio.sleep((EVERY - self._clock.wall() % EVERY) / 1_000)
+
+    async def sample(self) -> None:
+        """Add a sample of all queues to the history."""
+        tally = self._tally
+        if tally is not None:
+            await self._beside(lambda: self._sample(tally))
+
+    def _sample(self, tally: Tally) -> None:
+        figures = (queue for part in tally.queues() for queue in part)
+        self._history.sample(figures, self._clock.wall(), self._clock.monotonic())
+
+    async def history(self, queue: str) -> Series:
+        """The last hour of a queue, with the rates of all processes of this server added up."""
+        others = await self._crew.others(HISTORY + queue)
+        return combined(await self._beside(lambda: self._history.of(queue)), others)
+
+    async def trends(self, queues: Iterable[str]) -> dict[str, list[int | None]]:
+        """How many messages were ready over the last hour, of those of `queues` that had any."""
+        return await self._beside(lambda: self._history.trends(queues))
+
+    # The machine.
+
+    @property
+    def uptime(self) -> int:
+        """Milliseconds since this process began to serve."""
+        return self._clock.monotonic() - self._began
+
+    def process(self) -> dict[str, Any]:
+        """This process: its id, its memory in bytes, its uptime in milliseconds."""
+        rows = {name: value for name, _, value in of_system()}
+        resident = rows.get("spoolrack_process_resident_memory_bytes")
+        return {"pid": os.getpid(), "resident": resident, "uptime": self.uptime}
+
+    async def resources(self) -> dict[str, Any]:
+        """What the server has of its machine: the root's disk, and the memory of each process."""
+        others = await self._crew.others(PROCESS)
+        processes = {**others, self._crew.number: self.process()}
+        space = None if self._tally is None else await self._beside(self._tally.space)
+        disk = None
+        if space is not None:
+            files = None if space.unlimited else {"free": space.files, "total": space.all_files}
+            disk = {"free": space.bytes, "total": space.all_bytes, "files": files}
+        return {
+            "root": self._root,
+            "disk": disk,
+            "processes": [{"number": n, **(each or {})} for n, each in sorted(processes.items())],
+            "memory_limit": memory_limit(),
+            "machine_memory": machine_memory(),
+        }
+
+    # Scrapes.
 
     async def own(self) -> list[Row]:
         """The figures of this process."""

@@ -140,6 +140,8 @@ class Views:
             bytes=index.bytes,
             oldest_ready=None if oldest is None else sent_at(oldest),
             oldest_ready_receives=receives,
+            entered=index.entered,
+            left=index.left,
         )
 
     def overdue(self) -> Millis:

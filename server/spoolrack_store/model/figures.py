@@ -123,6 +123,10 @@ class QueueFigures:
     """Unix time at which the oldest message that is ready was sent; None: none is."""
     oldest_ready_receives: int
     """How often it was received before."""
+    entered: int
+    """Messages that this process brought into the queue, as in `Traffic`."""
+    left: int
+    """Messages that this process deleted, let expire or moved away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,42 @@
+"""What the dashboard reads of the server's own measurements: the last hour, and the machine.
+
+The history of a queue takes MONITOR of that queue, as its figures do. The disk, the memory, the
+processes and the folder are told only with MONITOR of all queues, as `/-/metrics` is.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from .. import convert
+from ..access.permissions import Permission
+from ..gateway.asking import Asking
+from ..observing.history import EVERY
+from ..observing.observer import Observer
+from .looking import MOST_QUEUES, PRIVATE
+from .permits import Permits
+
+
+class Monitoring:
+    """Lives in one event loop."""
+
+    def __init__(self, asking: Asking, permits: Permits, observer: Observer) -> None:
+        self._asking = asking
+        self._permits = permits
+        self._observer = observer
+
+    async def history(self, request: web.Request) -> web.StreamResponse:
+        name = convert.queue_name(request.match_info["queue"])
+        self._permits.require(request, Permission.MONITOR, name)
+        await self._asking.look(self._asking.store.queue, name)
+        return web.json_response(await self._observer.history(name), headers=PRIVATE)
+
+    async def trends(self, request: web.Request) -> web.StreamResponse:
+        is_wanted, overview = self._permits.wanted(request), self._asking.store.overview
+        names = [name for name in await self._asking.look(overview.names) if is_wanted(name)]
+        found = await self._observer.trends(names[:MOST_QUEUES])
+        return web.json_response({"queues": found, "every": EVERY}, headers=PRIVATE)
+
+    async def resources(self, request: web.Request) -> web.StreamResponse:
+        self._permits.require_everywhere(request, Permission.MONITOR)
+        return web.json_response(await self._observer.resources(), headers=PRIVATE)
