@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from spoolrack_server.access.security import Security
 from spoolrack_server.server import Server
-from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,
@@ -22,6 +22,7 @@ from spoolrack_store.model.operations import (
     Request,
     Send,
     Sent,
+    UpdateQueue,
     VisibilityChange,
 )
 from spoolrack_store.model.settings import QueueSettings
@@ -55,6 +56,9 @@ class Served:
         for queue in queues:
             self.ask(CreateQueue(name=queue, settings=QueueSettings().changed(settings)))
 
+    def update(self, queue: str, **changes: object) -> None:
+        self.ask(UpdateQueue(name=queue, changes=changes))
+
     def send(self, queue: str, *bodies: bytes, delay: int = 0, **attributes: str | bytes) -> list[str]:
         messages = [Outgoing(body=body, attributes=attributes, delay=Millis(delay)) for body in bodies]
         sent = self.ask(Send(queue=queue, messages=messages))
@@ -79,6 +83,10 @@ class Served:
                 return ids
         raise AssertionError(f"never {count} dead letters")
 
+    def sample(self) -> None:
+        """Take a sample for the charts now, as the server does every ten seconds."""
+        asyncio.run_coroutine_threadsafe(self.server.observer.sample(), self._loop).result(STUCK)
+
     def in_loop(self, act: Any, *of: Any) -> None:
         self._loop.call_soon_threadsafe(act, *of)
 
@@ -88,11 +96,13 @@ class Served:
 
 
 @contextmanager
-def served(root: Path, security: Security | None = None) -> Iterator[Served]:
+def served(
+    root: Path, security: Security | None = None, clock: Clock | None = None
+) -> Iterator[Served]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    server = Server(root, security=security)
+    server = Server(root, security=security, clock=clock)
     try:
         asyncio.run_coroutine_threadsafe(server.start(), loop).result(STUCK)
         yield Served(server, loop)
@@ -208,6 +218,18 @@ class Desk:
             "([selector, count]) => document.querySelectorAll(selector).length === count",
             [selector, count],
         )
+
+    def off_screen(self) -> list[str]:
+        """What is to be seen or used and does not lie wholly between the sides of the screen."""
+        found = self.page.evaluate(
+            """() => [...document.querySelectorAll("body *")].filter((each) => {
+                if (each.closest(".hidden, .skip, thead:not(.sorts)") && innerWidth < 760) return false;
+                if (each.closest(".hidden, .skip")) return false;
+                const {left, right, width, height} = each.getBoundingClientRect();
+                return width > 0 && height > 0 && (left < -0.5 || right > innerWidth + 0.5);
+            }).map((each) => each.outerHTML.slice(0, 120))"""
+        )
+        return [str(each) for each in found]
 
     def accessibility(self) -> list[str]:
         """What axe-core finds wrong with the page as it is."""

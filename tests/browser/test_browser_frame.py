@@ -114,9 +114,10 @@ def test_it_follows_the_system_and_a_switch_and_remembers(
     assert dark.page.evaluate(theme) == "light"
 
 
+@pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_can_be_read_and_used_by_everybody(
-    server: Served, open_desk: Callable[..., Desk], scheme: str
+    server: Served, open_desk: Callable[..., Desk], scheme: str, width: int
 ) -> None:
     server.bury("orders", "orders.dead", 30)
     server.send("orders", *(b"{}" for _ in range(9)), source="checkout")
@@ -124,37 +125,57 @@ def test_every_page_can_be_read_and_used_by_everybody(
     server.ask(Stage(stage="s", chunk=0, queue="orders", messages=[Outgoing(body=b"")]))
     server.send("blocked", b"x")
     server.ask(Reserve(queue="blocked", stream="r", seq=1))
-    desk = open_desk(server, color_scheme=scheme, bypass_csp=True)
-    found = {}
+    server.sample()
+    screen = {"width": width, "height": 800}
+    desk = open_desk(server, color_scheme=scheme, bypass_csp=True, viewport=screen)
+    found: dict[str, list[str]] = {}
+
+    def look(where: str) -> None:
+        found[where] = [*desk.accessibility(), *(f"off screen: {each}" for each in desk.off_screen())]
+
     for path, seen in (
         ("queues", "table.queues tbody tr"),
         ("ages", "table.ages tbody tr"),
         ("queue/orders.dead", "table.messages tbody tr"),
+        ("queue/orders", ".chart canvas"),
         ("dead-letters", "main tbody tr"),
         ("staged", "main tbody tr"),
         ("reservations", "main tbody tr"),
-        ("server", "main tbody tr"),
+        ("server", "main meter"),
     ):
         desk.go(path)
         desk.page.locator(seen).first.wait_for()
-        found[path] = desk.accessibility()
+        look(path)
+    desk.go("queues")
+    desk.button("Create a queue…").click()
+    look("a new queue")
+    desk.page.keyboard.press("Escape")
     desk.go("queue/orders.dead")
     desk.page.locator("[data-row]").first.click()
     desk.page.locator("pre.body").wait_for()
-    found["a message"] = desk.accessibility()
-    desk.button("Purge…").click()
-    found["a dialog"] = desk.accessibility()
+    look("a message")
+    for name, where in (("Purge…", "a dialog"), ("Edit… the settings", "settings")):
+        desk.button(name).click()
+        look(where)
+        desk.page.keyboard.press("Escape")
+        desk.until_count("dialog", 0)
+    desk.button("Send…").click()
+    desk.button("Add an attribute").click()
+    look("a message to be sent")
     desk.page.keyboard.press("Escape")
     desk.until_count("dialog", 0)
     desk.go("dead-letters")
     desk.page.get_by_role("button", name="Redrive… orders.dead").click()
     desk.page.get_by_label("Messages a second, at most").fill("1")
-    found["a form"] = desk.accessibility()
+    look("a form")
     desk.button("Start").click()
     desk.page.locator("table.redrives tbody tr").wait_for()
-    found["a redrive"] = desk.accessibility()
+    look("a redrive")
+    desk.go("queue/orders.dead")
+    desk.text("A redrive runs")
+    look("a redrive of the queue")
     desk.page.keyboard.press("?")
-    found["help"] = desk.accessibility()
+    look("help")
     assert not {where: wrong for where, wrong in found.items() if wrong}
 
 

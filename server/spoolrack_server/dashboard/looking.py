@@ -24,6 +24,7 @@ from spoolrack_store.model.errors import (
 )
 from spoolrack_store.model.operations import Message, OpenMessage, Queue
 from spoolrack_store.model.redriving import Redrive, RedriveState
+from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
 
@@ -31,6 +32,7 @@ from .. import convert
 from ..access.permissions import Permission
 from ..access.showing import LOOK, shown
 from ..gateway.asking import Asking
+from ..gateway.queues import written
 from ..health import Health
 from ..observing.observer import Observer
 from . import shapes
@@ -103,6 +105,7 @@ class Looking:
             {
                 "queues": rows,
                 "are_all": len(visible) <= MOST_QUEUES,
+                "defaults": written(QueueSettings()),
                 "may_create": self._permits.may_somewhere(request, Permission.MANAGE),
                 "at": self._clock.monotonic(),
                 "by": self._asking.store.overview.owner,

@@ -124,19 +124,24 @@ def _millis(name: str, seconds: object) -> Millis:
     return Millis(round(seconds * 1_000))
 
 
+def written(settings: QueueSettings) -> dict[str, Any]:
+    """Settings as JSON has them, with spans in seconds."""
+    found: dict[str, Any] = {}
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if field.name == "relaxed_leases":
+            found["lease_durability"] = "relaxed" if value else "strict"
+        else:
+            found[field.name] = value / 1_000 if field.name in SPANS else value
+    return found
+
+
 def described(queue: Queue, now: Millis) -> dict[str, Any]:
     """A queue as JSON has it at the Unix time `now`."""
-    settings: dict[str, Any] = {}
-    for field in fields(queue.settings):
-        value = getattr(queue.settings, field.name)
-        if field.name == "relaxed_leases":
-            settings["lease_durability"] = "relaxed" if value else "strict"
-        else:
-            settings[field.name] = value / 1_000 if field.name in SPANS else value
     counts, oldest = queue.counts, queue.counts.oldest
     return {
         "name": queue.name,
-        "settings": settings,
+        "settings": written(queue.settings),
         "counts": {
             "ready": counts.ready,
             "leased": counts.leased,

@@ -58,7 +58,7 @@ export function get(path, query = {}, signal = undefined) {
   return ask(asked ? `${path}?${asked}` : path, { method: "GET", signal });
 }
 
-// The header is what another site's page can't send: see guard.py.
+// The header is what another site's page can't send: see permits.py.
 export function change(path, content) {
   return ask(path, {
     method: "POST",

@@ -58,7 +58,7 @@ export function Column({ sort, label, hint, right }) {
 }
 
 // A modal dialog of the browser's own: it keeps the focus inside, and Escape closes it.
-export function Dialog({ title, onClose, children }) {
+export function Dialog({ title, onClose, isLarge, children }) {
   const box = useRef(null);
   const isOver = useRef(false);
   useLayoutEffect(() => {
@@ -72,7 +72,7 @@ export function Dialog({ title, onClose, children }) {
     };
   }, []);
   const closed = () => { if (!isOver.current) onClose(); };
-  return html`<dialog ref=${box} aria-labelledby="dialog-title" onClose=${closed} onCancel=${closed}>
+  return html`<dialog ref=${box} class=${isLarge ? "large" : ""} aria-labelledby="dialog-title" onClose=${closed} onCancel=${closed}>
     <h2 id="dialog-title">${title}</h2>
     ${children}
   </dialog>`;
@@ -134,13 +134,16 @@ export function moveIn(table, step) {
   stops[next].focus();
 }
 
+// `values` end at the right; those that are null, at the beginning, are not drawn.
 export function Sparkline({ values, label }) {
   const [wide, high] = [96, 18];
-  const most = Math.max(1, ...values);
-  const step = wide / 29;
-  const start = wide - (values.length - 1) * step;
-  const points = values.map((value, at) => `${(start + at * step).toFixed(1)},${(high - 1.5 - (value / most) * (high - 3)).toFixed(1)}`);
+  const first = Math.max(0, values.findIndex((value) => value !== null));
+  const known = values.slice(first).map((value) => value || 0);
+  const most = Math.max(1, ...known);
+  const step = wide / (values.length - 1);
+  const start = first * step;
+  const points = known.map((value, at) => `${(start + at * step).toFixed(1)},${(high - 1.5 - (value / most) * (high - 3)).toFixed(1)}`);
   return html`<svg class="spark" width=${wide} height=${high} viewBox="0 0 ${wide} ${high}" role="img" aria-label=${label}>
-    ${values.length > 1 && html`<polygon points=${`${start.toFixed(1)},${high} ${points.join(" ")} ${wide},${high}`} /><polyline points=${points.join(" ")} />`}
+    ${known.length > 1 && html`<polygon points=${`${start.toFixed(1)},${high} ${points.join(" ")} ${wide},${high}`} /><polyline points=${points.join(" ")} />`}
   </svg>`;
 }

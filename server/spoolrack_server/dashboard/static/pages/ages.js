@@ -15,8 +15,8 @@ export function shade(count, most) {
   return Math.max(1, Math.min(SHADES, Math.ceil((Math.log(count + 1) / Math.log(most + 1)) * SHADES)));
 }
 
-export function Cells({ counts, most }) {
-  return counts.map((count, at) => html`<td key=${at} class="right shade${shade(count, most)}">${count === 0 ? "·" : format.short(count)}</td>`);
+export function Cells({ names, counts, most }) {
+  return counts.map((count, at) => html`<td key=${at} data-label=${names[at]} class="right shade${shade(count, most)}">${count === 0 ? "·" : format.short(count)}</td>`);
 }
 
 export function bucketNames(bounds) {
@@ -38,6 +38,7 @@ export function Ages() {
     sums = found.bounds.concat(0).map((_, at) => rows.reduce((sum, row) => sum + row.counts[at], 0));
   }
   const shown = rows.slice(0, ROWS);
+  const names = found === null ? [] : bucketNames(found.bounds);
   const most = Math.max(1, ...shown.map((row) => Math.max(...row.counts)));
   return html`
     <div class="bar">
@@ -54,19 +55,19 @@ export function Ages() {
       ${found !== null && !found.are_all && html`<p class="hint">There are more queues than these: a filter finds the others.</p>`}
       ${rows.length > ROWS && html`<p class="hint">The ${ROWS} longest of ${format.number(rows.length)} queues with ready messages.</p>`}
       ${found !== null && (rows.length === 0 ? html`<${Empty}>${filter ? html`No ready message in a queue with “${filter}” in its name.` : "No message is ready: nothing waits."}</${Empty}>`
-        : html`<div class="wide"><table class="ages" data-keys>
+        : html`<div class="wide"><table class="ages stack" data-keys>
         <caption class="hidden">Ready messages by queue and age</caption>
         <colgroup><col class="name" /><col class="n" />${found.bounds.concat(0).map((_, at) => html`<col key=${at} />`)}</colgroup>
         <thead><tr>
           <th scope="col">Queue</th><th scope="col" class="right">Total</th>
-          ${bucketNames(found.bounds).map((name) => html`<th key=${name} scope="col" class="right">${name}</th>`)}
+          ${names.map((name) => html`<th key=${name} scope="col" class="right">${name}</th>`)}
         </tr></thead>
         <tbody>
-          <tr class="total"><th scope="row">All of these</th><td class="right">${format.short(total(sums))}</td><${Cells} counts=${sums} most=${Math.max(most, ...sums)} /></tr>
+          <tr class="total"><th scope="row">All of these</th><td class="right" data-label="Total">${format.short(total(sums))}</td><${Cells} names=${names} counts=${sums} most=${Math.max(most, ...sums)} /></tr>
           ${shown.map((row) => html`<tr key=${row.name}>
             <th scope="row"><a data-row href="#/queue/${encodeURIComponent(row.name)}">${row.name}</a></th>
-            <td class="right">${row.is_exact ? "" : html`<span title="The total is exact; how it is spread over ages was estimated from a sample of the batches.">≈ </span>`}${format.short(row.total)}</td>
-            <${Cells} counts=${row.counts} most=${most} />
+            <td class="right" data-label="Total">${row.is_exact ? "" : html`<span title="The total is exact; how it is spread over ages was estimated from a sample of the batches.">≈ </span>`}${format.short(row.total)}</td>
+            <${Cells} names=${names} counts=${row.counts} most=${most} />
           </tr>`)}
         </tbody>
       </table></div>

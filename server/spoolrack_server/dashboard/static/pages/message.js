@@ -40,15 +40,17 @@ function Attributes({ attributes }) {
     </tr>`)}</tbody></table>`;
 }
 
+export const reasonOf = (death) => (death.reason === "max_receives" ? "received too often" : death.reason);
+
 function Deaths({ deaths }) {
-  return html`<table class="attributes"><caption>How it became a dead letter</caption>
+  return html`<table class="attributes stack"><caption>How it became a dead letter</caption>
     <thead><tr><th scope="col">When</th><th scope="col">From</th><th scope="col">Why</th><th scope="col" class="right">Receives</th><th scope="col">First received</th></tr></thead>
     <tbody>${deaths.map((death, at) => html`<tr key=${at}>
-      <td>${format.moment(death.died_at)}</td>
-      <td><a href="#/queue/${encodeURIComponent(death.source_queue)}">${death.source_queue}</a></td>
-      <td>${death.reason === "max_receives" ? "received too often" : death.reason}</td>
-      <td class="right">${format.number(death.receives)}</td>
-      <td>${format.moment(death.first_receive)}</td>
+      <td data-label="When">${format.moment(death.died_at)}</td>
+      <td data-label="From"><a href="#/queue/${encodeURIComponent(death.source_queue)}">${death.source_queue}</a></td>
+      <td data-label="Why">${reasonOf(death)}</td>
+      <td class="right" data-label="Receives">${format.number(death.receives)}</td>
+      <td data-label="First received">${format.moment(death.first_receive)}</td>
     </tr>`)}</tbody></table>`;
 }
 

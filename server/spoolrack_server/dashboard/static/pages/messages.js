@@ -6,7 +6,7 @@ import { change, get, queuePath } from "../api.js";
 import * as format from "../format.js";
 import { Confirm, Empty, Told, tell } from "../parts.js";
 import { usePoll } from "../poll.js";
-import { MessagePanel } from "./message.js";
+import { MessagePanel, reasonOf } from "./message.js";
 import { RedriveForm } from "./redrive.js";
 
 const PAGE = 25;
@@ -21,12 +21,28 @@ function glimpse(message) {
   return format.visible(text.slice(0, 120).replace(/\s+/g, " "));
 }
 
+function attributesOf(message) {
+  const written = message.attributes.map(({ name, text }) => (text === undefined ? `${name}: binary` : `${name}=${text.slice(0, 40)}`));
+  return format.visible(written.join(", ").slice(0, 120).replace(/\s+/g, " "));
+}
+
+// Why a message is a dead letter: the last time, if it died more often.
+function Death({ message, now }) {
+  if (message.deaths.length === 0) return html`<td></td><td></td><td></td><td class="right" data-label="Receives">${format.number(message.receives)}</td>`;
+  const last = message.deaths[message.deaths.length - 1];
+  return html`
+    <td class="cut" data-label="From"><a href="#/queue/${encodeURIComponent(last.source_queue)}">${last.source_queue}</a></td>
+    <td class="cut" data-label="Why">${reasonOf(last)}</td>
+    <td class="right" data-label="Dead for" title=${format.moment(last.died_at)}>${format.span(now - last.died_at)}</td>
+    <td class="right" data-label="Receives">${format.number(last.receives)}</td>`;
+}
+
 export function Messages({ mayReceive, ...rest }) {
   if (mayReceive) return html`<${Peek} ...${rest} />`;
   return html`<section class="card"><h2>Messages</h2><${Empty}>To look at messages takes the permission receive on this queue.</${Empty}></section>`;
 }
 
-function Peek({ queue, mayManage, isGrave, onChange }) {
+function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
   const [state, setState] = useState("");
   const [trail, setTrail] = useState([""]);
   const [chosen, setChosen] = useState(new Set());
@@ -54,7 +70,8 @@ function Peek({ queue, mayManage, isGrave, onChange }) {
   const ids = [...chosen];
   const some = ids.length === 0 ? "" : ` ${ids.length}`;
   const every = found === null ? [] : found.messages.map((message) => message.id);
-  const canRedrive = mayManage && (isGrave || (found !== null && found.messages.some((message) => message.deaths.length > 0)));
+  const haveDied = isDeadLetterQueue || (found !== null && found.messages.some((message) => message.deaths.length > 0));
+  const canRedrive = mayManage && haveDied;
   const areAll = every.length > 0 && every.every((id) => chosen.has(id));
   function close() {
     // Back to where it was opened.
@@ -62,7 +79,7 @@ function Peek({ queue, mayManage, isGrave, onChange }) {
     setOpen(null);
     if (row) row.focus();
   }
-  const panel = html`<tr key="panel" class="inside"><td colspan="8"><${MessagePanel} key=${open} queue=${queue} id=${open} onClose=${close} onDelete=${() => setDoomed([open])} /></td></tr>`;
+  const panel = html`<tr key="panel" class="inside"><td colspan=${haveDied ? 10 : 8}><${MessagePanel} key=${open} queue=${queue} id=${open} onClose=${close} onDelete=${() => setDoomed([open])} /></td></tr>`;
   return html`<section class="card" aria-labelledby="messages">
     <div class="bar tight">
       <h2 id="messages">Messages</h2>
@@ -80,28 +97,29 @@ function Peek({ queue, mayManage, isGrave, onChange }) {
     </div>
     <${Told} poll=${poll}>
       ${found !== null && (found.messages.length === 0 ? html`<${Empty}>${after ? "There are no more." : state ? `No message is ${state}.` : "The queue is empty."}</${Empty}>` : html`
-        <div class="wide"><table class="messages" data-keys>
+        <div class="wide"><table class="messages stack" data-keys>
           <caption class="hidden">Messages, the oldest first</caption>
-          <colgroup><col class="check" /><col class="id" /><col class="status" /><col class="age" /><col class="n" /><col class="n" /><col class="n" /><col /></colgroup>
+          <colgroup><col class="check" /><col class="id" /><col class="status" />${haveDied && html`<col class="source" /><col class="why" />`}<col class="age" /><col class="n" /><col class="n" /><col class="some" /><col /></colgroup>
           <thead><tr>
             <th scope="col"><input type="checkbox" aria-label="Choose all of this page" checked=${areAll} onChange=${(event) => setChosen(new Set(event.target.checked ? every : []))} /></th>
-            <th scope="col">Id</th><th scope="col">State</th><th scope="col" class="right">Age</th><th scope="col" class="right" title="how often it was received">Receives</th><th scope="col" class="right">Size</th><th scope="col" class="right" title="how many attributes it has">Attr.</th><th scope="col">Body begins</th>
+            <th scope="col">Id</th><th scope="col">State</th>${haveDied ? html`<th scope="col">From</th><th scope="col">Why</th><th scope="col" class="right">Dead for</th>` : html`<th scope="col" class="right">Age</th>`}<th scope="col" class="right" title=${haveDied ? "how often it was received before it became a dead letter" : "how often it was received"}>Receives</th><th scope="col" class="right">Size</th><th scope="col">Attributes</th><th scope="col">Body begins</th>
           </tr></thead>
           <tbody>${found.messages.map((message) => html`<tr key=${message.id} class=${message.id === open ? "open" : ""}>
-            <td><input type="checkbox" aria-label=${`Choose ${message.id}`} checked=${chosen.has(message.id)} onChange=${(event) => choose(message.id, event.target.checked)} /></td>
+            <td class="pick"><input type="checkbox" aria-label=${`Choose ${message.id}`} checked=${chosen.has(message.id)} onChange=${(event) => choose(message.id, event.target.checked)} /></td>
             <th scope="row"><button type="button" data-row class="link" aria-expanded=${message.id === open} onClick=${() => setOpen(message.id === open ? null : message.id)}><code>${message.id}</code></button></th>
             <td><span class="state ${message.state}">${message.state}</span></td>
-            <td class="right">${format.span(found.now - message.sent_at)}</td>
-            <td class="right">${format.number(message.receives)}</td>
-            <td class="right">${format.bytes(message.size)}</td>
-            <td class="right">${message.attributes.length || ""}</td>
-            <td class="cut body">${glimpse(message)}</td>
+            ${haveDied ? html`<${Death} message=${message} now=${found.now} />` : html`
+              <td class="right" data-label="Age">${format.span(found.now - message.sent_at)}</td>
+              <td class="right" data-label="Receives">${format.number(message.receives)}</td>`}
+            <td class="right" data-label="Size">${format.bytes(message.size)}</td>
+            <td class="cut full attrs">${attributesOf(message)}</td>
+            <td class="cut full body">${glimpse(message)}</td>
           </tr>${message.id === open && panel}`)}</tbody>
         </table></div>`)}
     </${Told}>
     ${doomed && html`<${Confirm} title=${doomed.length === 1 ? "Delete this message?" : `Delete ${format.number(doomed.length)} messages?`} button="Delete" onClose=${() => setDoomed(null)} act=${remove}>
       <p>${doomed.length === 1 ? html`<code>${doomed[0]}</code> is` : "They are"} deleted in whatever state, also while a consumer has a lease. That can't be undone.</p>
     </${Confirm}>`}
-    ${isRedriving && html`<${RedriveForm} queue=${queue} ids=${ids} onClose=${() => setRedriving(false)} onStarted=${() => { setChosen(new Set()); onChange(); }} />`}
+    ${isRedriving && html`<${RedriveForm} queue=${queue} ready=${ids.length} ids=${ids} onClose=${() => setRedriving(false)} onStarted=${() => { setChosen(new Set()); onChange(); }} />`}
   </section>`;
 }

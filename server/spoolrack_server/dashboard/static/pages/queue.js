@@ -1,37 +1,25 @@
-// One queue: its counts and rates, its ages, its settings, its messages, and how to purge it.
+// One queue: its counts and rates, its last hour, its ages, its settings, its messages, and what can be done to it.
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
 import { change, get, queuePath } from "../api.js";
-import { Chart } from "../chart.js";
 import * as format from "../format.js";
 import { Confirm, Told, tell } from "../parts.js";
 import { usePoll } from "../poll.js";
-import { note, rates, series } from "../rates.js";
+import { note, rates } from "../rates.js";
 import { Cells, bucketNames } from "./ages.js";
+import { LastHour } from "./history.js";
 import { Messages } from "./messages.js";
-
-const seconds = (value) => format.span(value * 1000);
-const none = (write) => (value) => (value === 0 ? "no limit" : write(value));
-
-// [setting, what it is called, how it is written]
-const SETTINGS = [
-  ["visibility_timeout", "Visibility timeout", seconds],
-  ["delivery_delay", "Delivery delay", (value) => (value === 0 ? "none" : seconds(value))],
-  ["retention", "Retention", none(seconds)],
-  ["max_receives", "Receives before it is a dead letter", none(format.number)],
-  ["max_messages", "Most messages", none(format.number)],
-  ["max_bytes", "Most bytes", none(format.bytes)],
-  ["max_message_size", "Largest message", format.bytes],
-  ["lease_durability", "Lease durability", String],
-  ["deduplication_window", "Deduplication window", seconds],
-];
+import { CancelRedrive, RedriveForm, RunningRedrive } from "./redrive.js";
+import { SendForm } from "./send.js";
+import { Settings, SettingsForm } from "./settings.js";
 
 function Figure({ label, children, hint }) {
   return html`<div class="figure" title=${hint}><dt>${label}</dt><dd>${children}</dd></div>`;
 }
 
 export function QueuePage({ name }) {
-  const [isPurging, setPurging] = useState(false);
+  // Which dialog is open: "purge", "redrive", "send", "settings", or a redrive that is to be cancelled.
+  const [dialog, setDialog] = useState(null);
   const [turn, setTurn] = useState(0);
   const poll = usePoll(async (signal) => {
     const found = await get(queuePath(name), {}, signal);
@@ -41,22 +29,27 @@ export function QueuePage({ name }) {
   const queue = poll.found;
   const now = rates(name);
   const may = (what) => queue !== null && queue.may.includes(what);
+  const close = () => setDialog(null);
+  const changed = () => { setTurn((count) => count + 1); poll.again(); };
   async function purge() {
     const { deleted } = await change("queues/purge", { queue: name, confirm: name });
     tell(`Purged ${name}: ${format.number(deleted)} messages deleted.`);
-    setTurn(turn + 1);
-    poll.again();
+    changed();
   }
   return html`
     <div class="bar">
       <h1><a href="#/queues">Queues</a> <span aria-hidden="true">/</span> ${name}</h1>
+      ${queue !== null && queue.is_dead_letter_queue && html`<span class="tag">dead-letter queue</span>`}
       <span class="grow"></span>
-      ${may("manage") && html`<button type="button" class="danger" onClick=${() => setPurging(true)}>Purge…</button>`}
+      ${may("send") && html`<button type="button" onClick=${() => setDialog("send")}>Send…</button>`}
+      ${may("manage") && queue.is_dead_letter_queue && queue.redrive === null && html`<button type="button" disabled=${queue.ready === 0} onClick=${() => setDialog("redrive")}>Redrive all…</button>`}
+      ${may("manage") && html`<button type="button" class="danger" onClick=${() => setDialog("purge")}>Purge…</button>`}
     </div>
     <${Told} poll=${poll}>
       ${queue !== null && html`
         ${queue.blocking && html`<p class="warned" role="status"><strong>Blocked.</strong> Message <code>${queue.blocking_id}</code>: ${queue.blocking}.</p>`}
         ${queue.dead_letter_queue_is_missing && html`<p class="warned"><strong>No dead-letter queue.</strong> <code>${queue.dead_letter_queue}</code> is missing: until it is created, messages are delivered on.</p>`}
+        ${queue.redrive !== null && html`<${RunningRedrive} redrive=${queue.redrive} onCancel=${may("manage") && (() => setDialog(queue.redrive))} />`}
         <dl class="figures">
           <${Figure} label="Ready">${format.number(queue.ready)}</${Figure}>
           <${Figure} label="Leased">${format.number(queue.leased)}</${Figure}>
@@ -67,27 +60,22 @@ export function QueuePage({ name }) {
           <${Figure} label="Size">${format.bytes(queue.bytes)}</${Figure}>
         </dl>
         <div class="columns">
-          <section class="card" aria-labelledby="chart"><h2 id="chart">Since you opened this</h2>
-            <${Chart} rows=${series(name)} label=${`In ${format.rate(now.entered)} a second, out ${format.rate(now.left)} a second, ${queue.ready} ready`} />
-          </section>
-          <section class="card" aria-labelledby="settings"><h2 id="settings">Settings</h2>
-            <dl class="settings">
-              ${SETTINGS.map(([key, label, write]) => html`<div key=${key}><dt>${label}</dt><dd>${write(queue.settings[key])}</dd></div>`)}
-              <div><dt>Dead letters to</dt><dd>${queue.dead_letter_queue ? html`<a href="#/queue/${encodeURIComponent(queue.dead_letter_queue)}">${queue.dead_letter_queue}</a>` : "nowhere"}</dd></div>
-              ${queue.is_dead_letter_queue && html`<div><dt>Dead letters of</dt><dd>${queue.sources.length === 0 ? "queues that are not yours to see" : queue.sources.map((source, at) => html`${at > 0 && ", "}<a href="#/queue/${encodeURIComponent(source)}">${source}</a>`)}</dd></div>`}
-              <div><dt>Created</dt><dd>${format.moment(queue.create_time)}</dd></div>
-            </dl>
-          </section>
+          <${LastHour} queue=${name} />
+          <${Settings} queue=${queue} onEdit=${may("manage") && (() => setDialog("settings"))} />
         </div>
         ${queue.ages && html`<section class="card" aria-labelledby="ages"><h2 id="ages">Ready by age${!queue.ages.is_exact && " (estimated)"}</h2>
-          <div class="wide"><table class="ages">
+          <div class="wide"><table class="ages stack">
             <thead><tr>${bucketNames(queue.bounds).map((bucket) => html`<th key=${bucket} scope="col" class="right">${bucket}</th>`)}</tr></thead>
-            <tbody><tr><${Cells} counts=${queue.ages.counts} most=${Math.max(1, ...queue.ages.counts)} /></tr></tbody>
+            <tbody><tr><${Cells} names=${bucketNames(queue.bounds)} counts=${queue.ages.counts} most=${Math.max(1, ...queue.ages.counts)} /></tr></tbody>
           </table></div>
         </section>`}
-        <${Messages} key=${turn} queue=${name} mayReceive=${may("receive")} mayManage=${may("manage")} isGrave=${queue.is_dead_letter_queue} onChange=${poll.again} />`}
+        <${Messages} key=${turn} queue=${name} mayReceive=${may("receive")} mayManage=${may("manage")} isDeadLetterQueue=${queue.is_dead_letter_queue} onChange=${poll.again} />`}
     </${Told}>
-    ${isPurging && html`<${Confirm} title="Purge ${name}?" button="Purge" typed=${name} onClose=${() => setPurging(false)} act=${purge}>
+    ${dialog === "send" && html`<${SendForm} queue=${name} onClose=${close} onSent=${changed} />`}
+    ${dialog === "settings" && html`<${SettingsForm} queue=${queue} onClose=${close} onDone=${poll.again} />`}
+    ${dialog === "redrive" && html`<${RedriveForm} queue=${name} ready=${queue.ready} ids=${[]} onClose=${close} onStarted=${changed} />`}
+    ${dialog !== null && dialog.id && html`<${CancelRedrive} redrive=${dialog} onClose=${close} onDone=${changed} />`}
+    ${dialog === "purge" && html`<${Confirm} title="Purge ${name}?" button="Purge" typed=${name} onClose=${close} act=${purge}>
       <p>All ${queue !== null && format.number(queue.ready + queue.leased + queue.delayed)} messages are deleted, also those that consumers have leased and those that are delayed. That can't be undone.</p>
     </${Confirm}>`}
   `;

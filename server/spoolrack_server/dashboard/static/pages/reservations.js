@@ -20,19 +20,19 @@ export function Reservations() {
     <${Told} poll=${poll}>
       ${found !== null && !found.are_all && html`<p class="hint">There are more: these are the first ${found.reservations.length} by name.</p>`}
       ${found !== null && (found.reservations.length === 0 ? html`<${Empty}>Nothing is reserved.</${Empty}>` : html`
-        <div class="wide"><table class="fixed" data-keys>
+        <div class="wide"><table class="fixed stack" data-keys>
           <caption class="hidden">Reservations</caption>
           <colgroup><col class="name" /><col class="trend" /><col /><col class="n" /><col class="n" /><col class="n" /><col class="age" /><col class="act" /></colgroup>
           <thead><tr><th scope="col">Stream</th><th scope="col" class="right">Number</th><th scope="col">Queue</th><th scope="col" class="right">Messages</th><th scope="col" class="right">Size</th><th scope="col" class="right">Reads</th><th scope="col">Held</th><th scope="col"><span class="hidden">Actions</span></th></tr></thead>
           <tbody>${found.reservations.map((set) => html`<tr key=${`${set.stream} ${set.seq}`}>
             <th scope="row"><code>${set.stream}</code></th>
-            <td class="right">${set.seq}</td>
-            <td><a href="#/queue/${encodeURIComponent(set.queue)}">${set.queue}</a></td>
-            <td class="right">${format.number(set.messages)}</td>
-            <td class="right">${format.bytes(set.bytes)}</td>
-            <td class="right">${format.number(set.reads)}</td>
-            <td>${set.is_lost ? html`<span class="mark">lost</span>` : html`for ${format.span(Math.max(0, set.expires_at - found.now))}`}</td>
-            <td class="right">${set.may_release && !set.is_lost && html`<button type="button" data-row onClick=${() => setDoomed(set)}>Release<span class="hidden"> ${set.stream} ${set.seq}</span></button>`}</td>
+            <td class="right" data-label="Number">${set.seq}</td>
+            <td data-label="Queue"><a href="#/queue/${encodeURIComponent(set.queue)}">${set.queue}</a></td>
+            <td class="right" data-label="Messages">${format.number(set.messages)}</td>
+            <td class="right" data-label="Size">${format.bytes(set.bytes)}</td>
+            <td class="right" data-label="Reads">${format.number(set.reads)}</td>
+            <td data-label="Held">${set.is_lost ? html`<span class="mark">lost</span>` : html`for ${format.span(Math.max(0, set.expires_at - found.now))}`}</td>
+            <td class="right act">${set.may_release && !set.is_lost && html`<button type="button" data-row onClick=${() => setDoomed(set)}>Release<span class="hidden"> ${set.stream} ${set.seq}</span></button>`}</td>
           </tr>`)}</tbody>
         </table></div>`)}
     </${Told}>

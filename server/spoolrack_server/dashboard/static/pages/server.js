@@ -1,9 +1,79 @@
-// The server itself: whether it serves, who has the root open, who is asking.
+// The server itself: whether it serves, its version, its machine, which processes have the root open, and
+// the identity of this page.
 
 import { html } from "../vendor/htm/standalone.module.js";
-import { hasToken, setToken } from "../api.js";
+import { get, hasToken, setToken } from "../api.js";
 import * as format from "../format.js";
 import { Told } from "../parts.js";
+import { usePoll } from "../poll.js";
+
+const percent = (part, all) => (all > 0 ? `${Math.round((part / all) * 100)} %` : "–");
+
+function Meter({ label, used, all }) {
+  return html`<meter min="0" max=${all} high=${0.8 * all} value=${used} aria-label=${label}></meter>`;
+}
+
+function Disk({ disk }) {
+  if (disk === null) return html`<dt>Disk</dt><dd>The file system does not say.</dd>`;
+  const { free, total, files } = disk;
+  return html`
+    <dt>Disk</dt><dd>${format.bytes(free)} free of ${format.bytes(total)} (${percent(free, total)}) <${Meter} label="Disk in use" used=${total - free} all=${total} /></dd>
+    <dt>Files</dt><dd>${files === null ? "no limit" : html`${format.number(files.free)} more of ${format.number(files.total)} (${percent(files.free, files.total)}) <${Meter} label="Inodes in use" used=${files.total - files.free} all=${files.total} />`}</dd>`;
+}
+
+function Processes({ found }) {
+  const { processes, memory_limit: limit, machine_memory: machine } = found;
+  const resident = processes.reduce((sum, process) => sum + (process.resident || 0), 0);
+  return html`
+    <dl class="facts">
+      <dt>Memory</dt><dd>${format.bytes(resident)} in use${limit === null ? `, no limit; the machine has ${format.bytes(machine)}` : html` of ${format.bytes(limit)}, the limit of the control group <${Meter} label="Memory in use" used=${resident} all=${limit} />`}</dd>
+    </dl>
+    <table class="stack">
+      <caption class="hidden">Processes of this server</caption>
+      <thead><tr><th scope="col">Process</th><th scope="col">Pid</th><th scope="col" class="right">Memory</th><th scope="col" class="right">Uptime</th></tr></thead>
+      <tbody>${processes.map((process) => html`<tr key=${process.number}>
+        <th scope="row">Process ${process.number}</th>
+        ${process.pid === undefined ? html`<td colspan="3"><span class="mark">no answer</span></td>` : html`
+          <td data-label="Pid">${process.pid}</td>
+          <td class="right" data-label="Memory">${process.resident === null ? "–" : format.bytes(process.resident)}</td>
+          <td class="right" data-label="Uptime">${format.span(process.uptime)}</td>`}
+      </tr>`)}</tbody>
+    </table>`;
+}
+
+function Resources() {
+  const poll = usePoll((signal) => get("resources", {}, signal), 5000, "resources");
+  const found = poll.found;
+  return html`<${Told} poll=${poll}>
+    ${found !== null && html`
+      <section class="card" aria-labelledby="disk">
+        <h2 id="disk">Folder and disk</h2>
+        <dl class="facts">
+          <dt>Folder</dt><dd><code>${found.root}</code></dd>
+          <${Disk} disk=${found.disk} />
+        </dl>
+      </section>
+      <section class="card" aria-labelledby="processes">
+        <h2 id="processes">Memory and processes</h2>
+        <${Processes} found=${found} />
+      </section>`}
+  </${Told}>`;
+}
+
+function Owners({ found }) {
+  return html`<section class="card" aria-labelledby="owners">
+    <h2 id="owners">Who has the folders open</h2>
+    <table class="stack">
+      <thead><tr><th scope="col">Owner</th><th scope="col">Process</th><th scope="col"><span class="hidden">Which</span></th></tr></thead>
+      <tbody>${found.owners.map((owner) => html`<tr key=${owner.name}><th scope="row"><code>${owner.name}</code></th><td>${owner.about}</td><td>${owner.is_me ? "answers you" : ""}</td></tr>`)}</tbody>
+    </table>
+    <p class="quiet">${found.owners.length === 1 ? "This process alone: no peers." : `${found.owners.length} processes share the folders. One that was killed may stand here until another notices.`}</p>
+    <dl class="facts">
+      <dt>Lost races</dt><dd>${format.number(found.lost_races)}</dd><dd class="quiet">claims that a peer was faster with, since this process began</dd>
+      <dt>Quarantined</dt><dd>${format.number(found.quarantined)}</dd><dd class="quiet">files that were not what their names say, since this process began</dd>
+    </dl>
+  </section>`;
+}
 
 export function Server({ server }) {
   const found = server.found;
@@ -19,21 +89,14 @@ export function Server({ server }) {
           <h2 id="health">Health</h2>
           ${found.status === "SERVING" ? html`<p><span class="health good">Serving</span> Sends and receives are taken, and what is acknowledged is on stable media.</p>`
             : html`<p><span class="health bad">Not serving</span> ${found.why}</p>`}
-          <p class="quiet">The server's clock says ${format.moment(found.now)}.</p>
+          <dl class="facts">
+            <dt>Version</dt><dd>${found.version}</dd>
+            <dt>Uptime</dt><dd>${format.span(found.uptime)}</dd>
+            <dt>Clock</dt><dd>${format.moment(found.now)}</dd>
+          </dl>
         </section>
-        <section class="card" aria-labelledby="owners">
-          <h2 id="owners">Who has the folders open</h2>
-          ${found.sees_all ? html`<table>
-              <thead><tr><th scope="col">Owner</th><th scope="col">Process</th><th scope="col"><span class="hidden">Which</span></th></tr></thead>
-              <tbody>${found.owners.map((owner) => html`<tr key=${owner.name}><th scope="row"><code>${owner.name}</code></th><td>${owner.about}</td><td>${owner.is_me ? "answers you" : ""}</td></tr>`)}</tbody>
-            </table>
-            <p class="quiet">${found.owners.length === 1 ? "This process alone: no peers." : `${found.owners.length} processes share the folders. One that was killed may stand here until another notices.`}</p>
-            <dl class="facts">
-              <dt>Lost races</dt><dd>${format.number(found.lost_races)}</dd><dd class="quiet">claims that a peer was faster with, since this process began</dd>
-              <dt>Quarantined</dt><dd>${format.number(found.quarantined)}</dd><dd class="quiet">files that were not what their names say, since this process began</dd>
-            </dl>`
-          : html`<p class="quiet">To see this takes the permission monitor on all queues.</p>`}
-        </section>
+        ${found.sees_all ? html`<${Resources} /><${Owners} found=${found} />`
+          : html`<p class="quiet">To see its disk, memory and processes takes the permission monitor on all queues.</p>`}
         <section class="card" aria-labelledby="identity">
           <h2 id="identity">Who you are</h2>
           <p>${found.identity ? html`<code>${found.identity}</code>` : "Nobody asked: the server takes requests without a name."}</p>

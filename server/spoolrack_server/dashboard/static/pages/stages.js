@@ -22,17 +22,17 @@ export function Stages() {
     <${Told} poll=${poll}>
       ${found !== null && !found.are_all && html`<p class="hint">There are more: these are the first ${found.stages.length} by name.</p>`}
       ${found !== null && (found.stages.length === 0 ? html`<${Empty}>Nothing is staged.</${Empty}>` : html`
-        <div class="wide"><table class="fixed" data-keys>
+        <div class="wide"><table class="fixed stack" data-keys>
           <caption class="hidden">Staged batches</caption>
           <colgroup><col class="name" /><col /><col class="n" /><col class="n" /><col class="age" /><col class="act" /></colgroup>
           <thead><tr><th scope="col">Stage</th><th scope="col">Queues</th><th scope="col" class="right">Messages</th><th scope="col" class="right">Chunks</th><th scope="col">Expires</th><th scope="col"><span class="hidden">Actions</span></th></tr></thead>
           <tbody>${found.stages.map((stage) => html`<tr key=${stage.name}>
             <th scope="row"><code>${stage.name}</code></th>
-            <td class="wrap">${Object.entries(stage.messages).map(([queue, count], at) => html`${at > 0 && ", "}<a href="#/queue/${encodeURIComponent(queue)}">${queue}</a> ${format.number(count)}`)}</td>
-            <td class="right">${format.number(messages(stage))}</td>
-            <td class="right">${format.number(stage.chunks)}</td>
-            <td>in ${format.span(Math.max(0, stage.expires_at - found.now))}</td>
-            <td class="right">${stage.may_abort && html`<button type="button" data-row onClick=${() => setDoomed(stage)}>Abort<span class="hidden"> ${stage.name}</span></button>`}</td>
+            <td class="wrap full" data-label="Queues">${Object.entries(stage.messages).map(([queue, count], at) => html`${at > 0 && ", "}<a href="#/queue/${encodeURIComponent(queue)}">${queue}</a> ${format.number(count)}`)}</td>
+            <td class="right" data-label="Messages">${format.number(messages(stage))}</td>
+            <td class="right" data-label="Chunks">${format.number(stage.chunks)}</td>
+            <td data-label="Expires">in ${format.span(Math.max(0, stage.expires_at - found.now))}</td>
+            <td class="right act">${stage.may_abort && html`<button type="button" data-row onClick=${() => setDoomed(stage)}>Abort<span class="hidden"> ${stage.name}</span></button>`}</td>
           </tr>`)}</tbody>
         </table></div>`)}
     </${Told}>

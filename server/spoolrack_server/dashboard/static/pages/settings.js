@@ -1,0 +1,108 @@
+// A queue's settings: how they are shown, and the form that creates a queue or changes its settings. What
+// is valid the server says.
+
+import { html, useState } from "../vendor/htm/standalone.module.js";
+import { change } from "../api.js";
+import * as format from "../format.js";
+import { Dialog, Failed, tell } from "../parts.js";
+import { COUNTS, SIZES, SPANS, meant, written } from "../units.js";
+
+const seconds = (value) => format.span(value * 1000);
+const none = (write) => (value) => (value === 0 ? "no limit" : write(value));
+
+// [setting, what it is called, how it is written, its units, what zero means]
+const SETTINGS = [
+  ["visibility_timeout", "Visibility timeout", seconds, SPANS],
+  ["delivery_delay", "Delivery delay", (value) => (value === 0 ? "none" : seconds(value)), SPANS, "0: none"],
+  ["retention", "Retention", none(seconds), SPANS, "0: no limit"],
+  ["max_receives", "Receives before it is a dead letter", none(format.number), COUNTS, "0: no limit"],
+  ["max_messages", "Most messages", none(format.number), COUNTS, "0: no limit"],
+  ["max_bytes", "Most bytes", none(format.bytes), SIZES, "0: no limit"],
+  ["max_message_size", "Largest message", format.bytes, SIZES],
+  ["lease_durability", "Lease durability", String],
+  ["deduplication_window", "Deduplication window", seconds, SPANS],
+];
+
+const linked = (queue) => html`<a href="#/queue/${encodeURIComponent(queue)}">${queue}</a>`;
+
+export function Settings({ queue, onEdit }) {
+  return html`<section class="card" aria-labelledby="settings">
+    <div class="bar tight">
+      <h2 id="settings">Settings</h2><span class="grow"></span>
+      ${onEdit && html`<button type="button" onClick=${onEdit}>Edit…<span class="hidden"> the settings</span></button>`}
+    </div>
+    <dl class="settings">
+      ${SETTINGS.map(([key, label, write]) => html`<div key=${key}><dt>${label}</dt><dd>${write(queue.settings[key])}</dd></div>`)}
+      <div><dt>Dead letters to</dt><dd>${queue.dead_letter_queue ? linked(queue.dead_letter_queue) : "nowhere"}</dd></div>
+      ${queue.is_dead_letter_queue && html`<div><dt>Dead letters of</dt><dd>${queue.sources.length === 0 ? "queues that are not yours to see" : queue.sources.map((source, at) => html`${at > 0 && ", "}${linked(source)}`)}</dd></div>`}
+      <div><dt>Created</dt><dd>${format.moment(queue.create_time)}</dd></div>
+    </dl>
+  </section>`;
+}
+
+export function Measure({ label, hint, value, units, onChange, ...more }) {
+  return html`<div class="stacked measure">
+    <label>${label}${hint && html` <span class="quiet">${hint}</span>`}
+      <input inputmode="decimal" autocomplete="off" maxlength="20" value=${value.text} onInput=${(event) => onChange({ ...value, text: event.target.value })} ...${more} /></label>
+    ${units.length > 1 && html`<select aria-label="Unit of: ${label}" value=${value.unit} onChange=${(event) => onChange({ ...value, unit: event.target.value })}>
+      ${units.map(([unit]) => html`<option key=${unit} value=${unit}>${unit}</option>`)}</select>`}
+  </div>`;
+}
+
+// Without a `queue` it creates one, from the `defaults` of the server.
+export function SettingsForm({ queue, defaults, onClose, onDone }) {
+  // As they were when the form was opened: what another changes meanwhile is not taken back by a save.
+  const [before] = useState(queue === undefined ? defaults : queue.settings);
+  const [name, setName] = useState("");
+  const [values, setValues] = useState(() => Object.fromEntries([["dead_letter_queue", before.dead_letter_queue],
+    ...SETTINGS.map(([key, , , units]) => [key, units ? written(before[key], units) : before[key]])]));
+  const [error, setError] = useState(null);
+  const [isBusy, setBusy] = useState(false);
+  const set = (key) => (value) => setValues((now) => ({ ...now, [key]: value }));
+  const asked = { dead_letter_queue: values.dead_letter_queue.trim() };
+  const wrong = [];
+  for (const [key, label, , units] of SETTINGS) {
+    asked[key] = units ? meant(values[key], units) : values[key];
+    if (asked[key] === null) wrong.push(label);
+  }
+  const changed = Object.fromEntries(Object.entries(asked).filter(([key, value]) => value !== before[key]));
+  const isComplete = queue === undefined ? name.trim() !== "" : Object.keys(changed).length > 0;
+  const canSave = isComplete && wrong.length === 0 && !isBusy;
+  async function save(event) {
+    event.preventDefault();
+    if (!canSave) return;
+    setBusy(true);
+    setError(null);
+    try {
+      const wanted = queue === undefined ? name.trim() : queue.name;
+      await change(queue === undefined ? "queues/create" : "queues/update", { queue: wanted, settings: changed });
+      tell(queue === undefined ? `The queue ${wanted} is created.` : `The settings of ${wanted} are changed.`);
+      onDone(wanted);
+      onClose();
+    } catch (failure) {
+      setError(failure);
+      setBusy(false);
+    }
+  }
+  return html`<${Dialog} title=${queue === undefined ? "Create a queue" : `Settings of ${queue.name}`} onClose=${onClose} isLarge>
+    <form onSubmit=${save}>
+      ${queue === undefined && html`<label class="stacked">Name
+        <input autocomplete="off" spellcheck=${false} maxlength="80" autofocus value=${name} onInput=${(event) => setName(event.target.value)} /></label>`}
+      <div class="fields">
+        ${SETTINGS.map(([key, label, , units, hint]) => (units
+          ? html`<${Measure} key=${key} label=${label} hint=${hint} units=${units} value=${values[key]} onChange=${set(key)} />`
+          : html`<label key=${key} class="stacked">${label}
+            <select value=${values[key]} onChange=${(event) => set(key)(event.target.value)}>
+              <option value="strict">strict: a lease survives power loss</option><option value="relaxed">relaxed: faster receives</option></select></label>`))}
+        <label class="stacked">Dead letters to <span class="quiet">empty: nowhere</span>
+          <input autocomplete="off" spellcheck=${false} maxlength="80" value=${values.dead_letter_queue} onInput=${(event) => set("dead_letter_queue")(event.target.value)} /></label>
+      </div>
+      ${wrong.length > 0 && html`<p class="failed">Not a number: ${wrong.join(", ")}.</p>`}
+      ${error && html`<${Failed} error=${error} />`}
+      <div class="buttons">
+        <button type="button" onClick=${onClose}>Cancel</button>
+        <button type="submit" class="main" disabled=${!canSave}>${isBusy ? "Working…" : queue === undefined ? "Create" : "Save"}</button>
+      </div>
+    </form>
+  </${Dialog}>`;
+}
