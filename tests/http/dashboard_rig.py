@@ -14,6 +14,7 @@ from http_rig import Answer, Http, http_to
 from spoolrack_server.access.security import Security
 from spoolrack_server.dashboard.permits import OURS
 from spoolrack_server.server import Server
+from spoolrack_store.model.clock import Clock
 
 STATIC = Path(spoolrack_server.dashboard.__file__).parent / "static"
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -55,7 +56,9 @@ def assets() -> list[str]:
 
 
 @asynccontextmanager
-async def guarded(folder: Path, rules: str) -> AsyncIterator[tuple[Server, Http]]:
+async def guarded(
+    folder: Path, rules: str, clock: Clock | None = None
+) -> AsyncIterator[tuple[Server, Http]]:
     """A server that knows of alice with the token "a", and of bob with "b"."""
     tokens, permissions = folder / "tokens", folder / "permissions"
     lines = [f"{name} sha256:{hashlib.sha256(token).hexdigest()}\n" for name, token in TOKENS.items()]
@@ -63,7 +66,10 @@ async def guarded(folder: Path, rules: str) -> AsyncIterator[tuple[Server, Http]
     tokens.chmod(0o600)
     permissions.write_text(rules)
     security = Security(tokens=str(tokens), permissions=str(permissions))
-    async with Server(folder / "root", security=security) as server, http_to(server) as http:
+    async with (
+        Server(folder / "root", security=security, clock=clock) as server,
+        http_to(server) as http,
+    ):
         yield server, http
 
 

@@ -23,11 +23,13 @@ from http_rig import Http
 from spoolrack_server.answers import answer as outcome
 from spoolrack_server.dashboard.looking import MOST_MESSAGES, MOST_QUEUES
 from spoolrack_server.dashboard.permits import LARGEST_BODY, OURS
+from spoolrack_server.observing.history import EVERY
 from spoolrack_server.server import Server
 from spoolrack_store.model.operations import CreateQueue, Outgoing
 from spoolrack_store.model.reservations import Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.staging import Stage
+from spoolrack_store.testing import ManualClock
 
 # What is refused.
 
@@ -76,6 +78,9 @@ HOSTILE: list[Any] = [
 @pytest.mark.parametrize(
     ("path", "fields"),
     [
+        ("queues/create", ("queue", "settings")),
+        ("queues/update", ("queue", "settings")),
+        ("messages/send", ("queue", "body", "attributes", "delay")),
         ("messages/delete", ("queue", "ids")),
         ("queues/purge", ("queue", "confirm")),
         ("stages/abort", ("stage",)),
@@ -88,11 +93,15 @@ async def test_no_nonsense_in_a_change_is_a_mistake_of_the_server(
     http: Http, path: str, fields: tuple[str, ...]
 ) -> None:
     await http.create()
+    await http.create("other")
     await http.send()
     good = {"queue": "q", "confirm": "?", "stage": "s", "stream": "s", "seq": "1", "id": "x", "ids": []}
+    good |= {"body": "x", "settings": {}}
     for field in fields:
-        for value in HOSTILE:
-            answer = await change(http, path, {**good, field: value})
+        for value in [*HOSTILE, *({"retention": each, "max_receives": each} for each in HOSTILE)]:
+            # Another queue than the one that is counted below; a message of nonsense may be a message.
+            queue = "q" if path != "messages/send" else "other"
+            answer = await change(http, path, {**good, "queue": queue, field: value})
             assert answer.status < 500, (path, field, value, answer)
     for raw in (b"", b"[]", b"{", b"\xff", b"[" * 50_000, b'{"a":' * 5_000, b"1" * LARGEST_BODY + b"1"):
         answer = await http.ask("POST", f"/-/api/{path}", raw, CHANGE, described=False)
@@ -113,6 +122,9 @@ async def test_no_nonsense_in_a_change_is_a_mistake_of_the_server(
         "queues/q/messages?limit=%D9%A1",
         "queues/q/messages?after=x",
         "queues/q/messages?state=removed",
+        "queues/nobody/history",
+        "queues/%2e%2e/history",
+        "trends?contains=" + "x" * 81,
         "queues/q/messages/x",
         "queues/q/messages/01890000-0000-7000-8000-000000000000",
         "nobody",
@@ -133,7 +145,10 @@ async def test_the_page_is_anybodys_and_nothing_else_is(tmp_path: Path) -> None:
     async with guarded(tmp_path, RULES) as (_, http):
         for path in ["", *(f"/{asset}" for asset in assets())]:
             assert (await get(http, f"/-/dashboard{path}")).status == 200
-        for path in ("server", "queues", "ages", "queues/mail", "stages", "reservations", "redrives"):
+        for path in (
+            *("server", "queues", "ages", "queues/mail", "stages", "reservations", "redrives"),
+            *("resources", "trends", "queues/mail/history"),
+        ):
             for headers in ({}, {"Authorization": "Bearer wrong"}):
                 answer = await get(http, f"/-/api/{path}", **headers)
                 assert (answer.status, answer.reason) == (401, "UNAUTHENTICATED")
@@ -163,12 +178,20 @@ async def test_what_one_may_not_is_refused_whether_it_is_there_or_not(tmp_path: 
         for queue in ("secret", "nobody"):
             refused += [
                 await get(http, f"/-/api/queues/{queue}", **BOB),
+                await get(http, f"/-/api/queues/{queue}/history", **BOB),
+                await change(http, "queues/create", {"queue": queue}, **BOB),
+                await change(http, "queues/update", {"queue": queue}, **BOB),
+                await change(http, "messages/send", {"queue": queue, "body": "x"}, **BOB),
                 await get(http, f"/-/api/queues/{queue}/messages", **BOB),
                 await change(http, "queues/purge", {"queue": queue, "confirm": queue}, **BOB),
                 await change(http, "messages/delete", {"queue": queue, "ids": []}, **BOB),
                 await change(http, "redrives", {"queue": queue}, **BOB),
             ]
         refused += [
+            await get(http, "/-/api/resources", **BOB),
+            await change(http, "queues/create", {"queue": "mail"}, **BOB),
+            await change(http, "queues/update", {"queue": "mail", "settings": {}}, **BOB),
+            await change(http, "messages/send", {"queue": "mail", "body": "x"}, **BOB),
             await get(http, "/-/api/queues/jobs-1/messages", **BOB),
             await change(http, "queues/purge", {"queue": "mail", "confirm": "mail"}, **BOB),
             await change(http, "redrives", {"queue": "mail"}, **BOB),
@@ -178,6 +201,36 @@ async def test_what_one_may_not_is_refused_whether_it_is_there_or_not(tmp_path: 
         for queue in ("mail", "secret"):
             counts = (await http.ask("GET", f"/{queue}", headers=ALICE)).json["counts"]
             assert counts["ready"] == 1
+
+
+async def test_settings_that_send_dead_letters_to_a_queue_take_the_permission_to_send_there(
+    tmp_path: Path,
+) -> None:
+    async with guarded(tmp_path, "alice all *\nbob all bobs-*\n") as (server, http):
+        await fill(http)
+        settings = {"dead_letter_queue": "mail", "max_receives": 3}
+        asked = {"queue": "bobs-1", "settings": settings}
+        assert (await change(http, "queues/create", asked, **BOB)).reason == "PERMISSION_DENIED"
+        assert (await change(http, "queues/create", {"queue": "bobs-1"}, **BOB)).status == 200
+        assert (await change(http, "queues/update", asked, **BOB)).reason == "PERMISSION_DENIED"
+        assert server.store.queue("bobs-1").settings == QueueSettings()
+
+
+async def test_of_a_queue_that_one_may_not_see_there_is_no_history(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with guarded(tmp_path, RULES, clock) as (server, http):
+        await fill(http)
+        clock.advance(EVERY)
+        await server.observer.sample()
+        assert set((await api(http, "trends", **ALICE))["queues"]) == {"jobs-1", "mail", "secret"}
+        assert set((await api(http, "trends", **BOB))["queues"]) == {"jobs-1", "mail"}
+        assert set((await api(http, "trends?contains=mai", **BOB))["queues"]) == {"mail"}
+        assert (await api(http, "queues/mail/history", **BOB))["is_kept"]
+        told = await api(http, "server", **BOB)
+        assert told["version"]
+        assert not {"disk", "root", "processes"} & set(told)
+        assert not (await api(http, "queues", **BOB))["may_create"]
+        assert (await api(http, "queues", **ALICE))["may_create"]
 
 
 async def test_stages_and_reservations_of_others_are_neither_seen_nor_ended(tmp_path: Path) -> None:

@@ -226,3 +226,38 @@ async def test_an_answer_may_be_longer_than_a_socket_holds() -> None:
 
     assert found == ["x" * 1_000_000] * 6
     await end(*tasks)
+
+
+async def api(running: Running, path: str) -> Any:
+    async with aiohttp.ClientSession() as http, http.get(f"{running.http}/-/api/{path}") as answer:
+        assert answer.status == 200, await answer.text()
+        return await answer.json()
+
+
+def test_the_memory_of_all_processes_is_told_whichever_of_them_is_asked(serve: Serve) -> None:
+    running = serve(2)
+    for _ in range(4):  # The kernel deals them out.
+        processes = asyncio.run(api(running, "resources"))["processes"]
+        assert [process["number"] for process in processes] == [0, 1]
+        assert len({process["pid"] for process in processes}) == 2
+        assert all(process["resident"] > 1024 * 1024 for process in processes)
+
+
+@pytest.mark.slow  # Each process takes a sample every ten seconds.
+def test_the_history_adds_up_what_all_processes_have_done(serve: Serve) -> None:
+    running = serve(3)
+    with spoolrack.connect(f"grpc://{running.grpc}") as client:
+        client.create_queue("q")
+
+    def until(holds: Callable[[Any], bool]) -> Any:
+        end = time.monotonic() + STUCK
+        while not holds(told := asyncio.run(api(running, "queues/q/history"))):
+            assert time.monotonic() < end, told
+        return told
+
+    # The samples of all processes are of the same slots, and from the second one on ten seconds apart.
+    until(lambda told: len(told.get("entered", ())) > 1)
+    send(running, 24)
+    told = until(lambda told: round(10 * sum(rate or 0 for rate in told["entered"])) == 24)
+    assert (told["silent"], told["partial_before"]) == ([], None)
+    assert told["ready"][-1] == 24

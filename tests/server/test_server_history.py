@@ -152,6 +152,7 @@ def test_before_the_first_sample_there_is_nothing() -> None:
     assert history.of("q") is None
     assert history.trends(["q"]) == {}
     assert combined(None, {}) == {"is_kept": False, "silent": []}
+    assert combined(None, {1: {}, 2: None}) == {"is_kept": False, "silent": [2]}
 
 
 def test_rates_of_several_processes_are_added_up_and_what_is_missing_is_told() -> None:

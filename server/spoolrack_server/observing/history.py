@@ -164,9 +164,9 @@ def combined(own: Series | None, others: Mapping[int, Series | None]) -> Series:
 
     Counts are this process's, and another's where this one has no sample, as all see the same root.
     Rates are added up. `partial_before` is the slot before which a process was not there to count, or
-    None; `silent` are the processes that did not answer, whose rates are missing throughout.
+    None; `silent` are the processes that did not answer (None), whose rates are missing throughout.
     """
-    silent = sorted(number for number, each in others.items() if not each)
+    silent = sorted(number for number, each in others.items() if each is None)
     told = [each for each in (own, *others.values()) if each]
     if not told:
         return {"is_kept": False, "silent": silent}

@@ -124,7 +124,8 @@ class Observer:
         if what == PROCESS:
             return self.process()
         if what.startswith(HISTORY):
-            return await self._beside(lambda: self._history.of(what.removeprefix(HISTORY)))
+            # Nothing is kept of the queue: that is an answer, too.
+            return await self._beside(lambda: self._history.of(what.removeprefix(HISTORY))) or {}
         raise AssertionError(what)
 
     # The last hour.
