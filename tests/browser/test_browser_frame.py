@@ -87,12 +87,16 @@ def test_what_one_may_not_do_is_not_offered(guarded: Served, open_desk: Callable
     desk.until_count("main tbody tr", 2)
     desk.go("queue/orders")
     desk.text("To look at messages takes the permission receive on this queue.")
-    assert desk.button("Purge…").count() == 0
+    changing = [desk.button(name) for name in ("Purge…", "Send…", "Edit… the settings")]
+    assert [button.count() for button in changing] == [0, 0, 0]
     desk.go("queue/mail")
     desk.until_count("table.messages tbody tr", 1)
-    assert desk.button("Purge…").count() == 0
+    assert [button.count() for button in changing] == [0, 0, 0]
     assert desk.button("Delete…").count() == 1
     assert not [url for url in desk.asked if "/orders/messages" in url]
+    desk.go("queues")
+    desk.until_count("main tbody tr", 2)
+    assert desk.button("Create a queue…").count() == 0
 
 
 def test_it_follows_the_system_and_a_switch_and_remembers(

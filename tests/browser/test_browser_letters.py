@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
+from importlib.metadata import version
 
 from browser_rig import Desk, Served
 from spoolrack_store.model.operations import Outgoing
@@ -40,6 +42,60 @@ def test_dead_letters_go_back_with_a_rate_and_their_progress_is_seen(
     assert len(seen) > 2, f"no progress was seen: {seen}"
     desk.until("() => document.querySelector('table.redrives .state').innerText === 'done'")
     assert server.server.store.queue("orders").counts.ready == 24
+
+
+def test_a_redrive_says_how_many_and_how_long_before_it_begins(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.bury("orders", "orders.dead", 90)
+    desk = open_desk(server, "queue/orders.dead")
+    desk.button("Redrive all…").click()
+    plan = desk.page.locator("dialog .plan")
+    desk.text("Moves all 90 messages that are dead letters now")
+    assert plan.inner_text().startswith("90 messages, as fast as the disk takes them")
+    rate = desk.page.get_by_label("Messages a second, at most")
+    rate.fill("1")
+    assert plan.inner_text() == "90 messages, 1 a second: it takes about 1 min 30 s."
+    rate.fill("20")
+    assert plan.inner_text() == "90 messages, 20 a second: it takes about 5 s."
+    desk.page.get_by_label("Only those that came from").fill("orders")
+    assert plan.inner_text() == "At most 90 messages, 20 a second: it takes up to 5 s."
+    desk.page.get_by_label("Only those that came from").fill("")
+    rate.fill("1")
+    desk.button("Start").click()
+    # Its progress stands on the page of the queue, and so does how to stop it.
+    card = desk.page.locator("section", has=desk.page.get_by_role("heading", name="A redrive runs"))
+    card.get_by_text(
+        re.compile(r"moved to where each came from, \d+ left, 1 a second, about 1 min")
+    ).wait_for()
+    assert desk.button("Redrive all…").count() == 0
+    card.get_by_role("button", name="Cancel the redrive of orders.dead").click()
+    desk.button("Cancel the redrive").click()
+    desk.text("is cancelled. What it has moved stays moved.")
+    desk.button("Redrive all…").wait_for()
+    assert card.count() == 0
+
+
+def test_dead_letter_queues_are_marked_and_their_messages_say_why_and_from_where(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    (id,) = server.bury("orders", "orders.dead", 1)
+    desk = open_desk(server)
+    desk.until_count("main tbody tr", 2)
+    marked = desk.page.locator("tbody tr", has_text="dead letters").locator("th").all_inner_texts()
+    assert [text.split() for text in marked] == [["orders.dead", "dead", "letters"]]
+    desk.go("queue/orders.dead")
+    desk.until_count("table.messages tbody tr", 1)
+    desk.page.locator(".tag").get_by_text("dead-letter queue").wait_for()
+    headers = desk.page.locator("table.messages thead th").all_inner_texts()
+    found = dict(zip(headers[2:], desk.cells(id)[1:], strict=True))
+    assert found["From"] == "orders"
+    assert found["Why"] == "received too often"
+    assert found["Receives"] == "1"
+    assert found["Dead for"]
+    desk.go("queue/orders")
+    desk.text("The queue is empty.")
+    assert desk.page.locator(".tag").count() == 0
 
 
 def test_a_redrive_that_runs_can_be_cancelled_and_what_it_moved_stays_moved(
@@ -134,6 +190,20 @@ def test_a_reservation_is_released_after_a_question(
     desk.text("Released spark-1")
     desk.page.get_by_role("cell", name="lost", exact=True).wait_for()
     assert server.server.store.queue("q").counts.ready == 2
+
+
+def test_the_server_tells_its_version_its_uptime_its_disk_and_its_memory(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    desk = open_desk(server, "server")
+    main = desk.page.locator("main")
+    main.get_by_text(re.compile(r"GiB free of .* GiB")).wait_for()
+    shown = main.inner_text()
+    assert re.search(rf"Version\s+{re.escape(version('spoolrack'))}", shown)
+    assert re.search(r"Uptime\s+\d+ (ms|s)", shown)
+    assert server.server.root in shown
+    assert re.search(r"Memory\s+[\d.]+ MiB in use", shown)
+    assert desk.cells("Process 0")[0] == str(os.getpid())
 
 
 def test_the_server_says_whether_it_serves_who_is_there_and_why_not(
