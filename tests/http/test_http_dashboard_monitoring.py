@@ -7,9 +7,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dashboard_rig import api, change
-from http_rig import Http
+from http_rig import MANY, Http, http_to
 from spoolrack_server.observing.history import EVERY
 from spoolrack_server.server import Server
+from spoolrack_store.model.clock import Millis
 from spoolrack_store.testing import ManualClock
 
 
@@ -78,3 +79,17 @@ async def test_the_machine_is_told(
     told = await api(http, "server")
     assert told["version"] == version("spoolrack")
     assert told["uptime"] >= 90_000
+
+
+async def test_samples_are_taken_by_themselves_from_the_start_on(tmp_path: Path) -> None:
+    # A millisecond before a slot begins: the server looks at the clock again after as long.
+    clock = ManualClock(wall=Millis(1_700_000_000_000 + EVERY - 1))
+    async with Server(tmp_path / "root", clock=clock) as server, http_to(server) as http:
+        await http.create()
+        clock.advance(1)
+        for _ in range(MANY):
+            found = await api(http, "queues/q/history")
+            if found["is_kept"]:
+                break
+        assert found["ready"] == [0]
+        assert found["first"] == clock.wall() // EVERY
