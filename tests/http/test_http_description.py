@@ -34,7 +34,8 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 async def test_every_route_is_described_and_nothing_else(server: Server) -> None:
     asking = Asking(server.store, make_log(), Patience())
-    served = routes(QueueEndpoints(asking, SystemClock()), MessageEndpoints(asking), Pages(Health()))
+    pages = Pages(Health(), server.observer)
+    served = routes(QueueEndpoints(asking, SystemClock()), MessageEndpoints(asking), pages)
     await asking.close()
     assert {(route.method, route.path) for route in served} == {
         (method, path) for method, path, _ in operations()
