@@ -219,12 +219,7 @@ class StoreModel:
     def _target(self, name: str, target: Target) -> ModelMessage | str | None:
         messages = self.queues[name].messages
         if isinstance(target, ById):
-            found = messages.get(target.id)
-            if found is not None:
-                return found
-            # One of another queue may be deleted there, by the same commit.
-            leaves = any(target.id in queue.messages for queue in self.queues.values())
-            return "gone or not found" if leaves or target.id in self.gone else "MessageNotFound"
+            return messages.get(target.id, "MessageNotFound")
         id = id_in(target.receipt)
         if id in messages:
             return messages[id] if messages[id].receipt == target.receipt else "StaleReceipt"

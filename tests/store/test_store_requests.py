@@ -9,8 +9,9 @@ from engine_rig import EngineRig
 from faulty_disk import FaultyDisk
 from memory_disk import MemoryDisk
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import DiskError, InvalidRequest, StaleReceipt
+from spoolrack_store.model.errors import DiskError, InvalidRequest, MessageNotFound, StaleReceipt
 from spoolrack_store.model.operations import (
+    ById,
     ByReceipt,
     ChangeVisibility,
     Delete,
@@ -193,3 +194,36 @@ def test_a_delete_in_the_commit_that_buries_its_message_is_stale_and_not_a_succe
         (result,) = rig.ask(Delete(queue="dying", targets=[ByReceipt(receipt_of(message))]))
         assert isinstance(result, StaleReceipt)
     assert rig.states("dead") == {id: "ready"}
+
+
+def test_a_second_delete_by_id_is_not_found_whether_or_not_the_reaper_has_unlinked_the_file(
+    rig: EngineRig,
+) -> None:
+    rig.send(b"a", b"b")
+    single, batched = rig.send(b"alone")[0], rig.send(b"c", b"d")[0]
+    delete = Delete(queue="q", targets=[ById(single), ById(batched)])
+    assert rig.ask(delete) == [None, None]
+    assert rig.disk.scan("remove")
+    waiting = [type(result) for result in rig.ask(delete)]
+    for found in rig.disk.scan("remove"):
+        rig.disk.unlink(f"remove/{found.name}")
+    unlinked = [type(result) for result in rig.ask(delete)]
+    assert waiting == unlinked == [MessageNotFound, MessageNotFound]
+
+
+def test_a_delete_by_the_id_of_a_message_deleted_in_another_queue_is_not_found(rig: EngineRig) -> None:
+    rig.create("other")
+    (id,) = rig.send(b"a", queue="other")
+    assert rig.ask(Delete(queue="other", targets=[ById(id)])) == [None]
+    (result,) = rig.ask(Delete(queue="q", targets=[ById(id)]))
+    assert isinstance(result, MessageNotFound)
+
+
+def test_a_second_delete_by_receipt_is_a_success_before_and_after_the_reaper(rig: EngineRig) -> None:
+    rig.send(b"a")
+    (message,) = rig.receive()
+    delete = Delete(queue="q", targets=[ByReceipt(receipt_of(message))])
+    assert [rig.ask(delete), rig.ask(delete)] == [[None], [None]]
+    for found in rig.disk.scan("remove"):
+        rig.disk.unlink(f"remove/{found.name}")
+    assert rig.ask(delete) == [None]

@@ -8,19 +8,20 @@ from collections.abc import Iterator
 import pytest
 from engine_rig import EngineRig
 from memory_disk import MemoryDisk
-from spoolrack_store.model.errors import QueueExists
+from spoolrack_store.model.errors import MessageNotFound, QueueExists
 from spoolrack_store.model.operations import ById, CreateQueue, Delete, DeleteQueue, Purge
 from spoolrack_store.model.settings import QueueSettings
 
 LETTERS = logging.getLogger("spoolrack_store.engine.letters")
 
 
-def test_a_delete_finds_what_a_purge_has_deleted_also_inside_a_batch_folder() -> None:
+def test_a_delete_by_id_does_not_find_what_a_purge_has_deleted() -> None:
     rig = EngineRig(MemoryDisk())
     rig.create()
     ids = [*rig.send(b"alone"), *rig.send(b"one", b"two")]
     assert rig.ask(Purge(queue="q")) == 3
-    assert rig.ask(Delete(queue="q", targets=[ById(id) for id in ids])) == [None, None, None]
+    results = rig.ask(Delete(queue="q", targets=[ById(id) for id in ids]))
+    assert [type(result) for result in results] == [MessageNotFound] * 3
 
 
 def test_other_settings_are_told_with_their_units() -> None:

@@ -666,7 +666,9 @@ class DeleteTarget(_message.Message):
     again since fails with STALE_RECEIPT.
     """
     id: _builtins.str
-    """By its id, in any state, whoever holds a lease on it."""
+    """By its id, in any state, whoever holds a lease on it. One that is deleted already fails with
+    MESSAGE_NOT_FOUND, as one that never was does.
+    """
     def __init__(
         self,
         *,

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..files import layout
-from ..files.disk import Kind
 from ..files.syncer import SyncFailed
 from ..index.hidden import Hidden
 from ..index.ready import BatchFolder
 from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StaleReceipt, StoreError
 from ..model.ids import is_id, sent_at
-from ..model.names import NotAName, id_of, parse_filed, parse_receipt
+from ..model.names import id_of, parse_receipt
 from ..model.operations import ByReceipt, Delete, Target
 from ..model.transitions import Move, State
 from . import receipts
@@ -121,7 +120,7 @@ class Remover:
             gone.append(one)
             if not isinstance(one.target, ByReceipt):
                 unknown.append(one)
-        self._look_in_remove(unknown)
+        self._refuse_unknown(unknown)
         self._promise_gone(gone)
         missed: list[_Asked] = []
         for (queue, container), names in removals.by_container.items():
@@ -203,38 +202,16 @@ class Remover:
                     names.append(next)
                     yield next
 
-    def _look_in_remove(self, unknown: Sequence[_Asked]) -> None:
-        """To delete what is deleted already succeeds, as long as it can be seen."""
-        if not unknown:
-            return
-        try:
-            removed = self._removed_ids()
-        except StoreError as error:
-            for one in unknown:
-                one.fail(error)
-            return
+    def _refuse_unknown(self, unknown: Sequence[_Asked]) -> None:
+        """Fail deletes by ids that aren't in the queue: what lies in `remove/` counts as unlinked."""
         for one in unknown:
             id = _id_of(one.target)
-            if id in removed:
-                continue
             try:
                 if self._is_arriving(one.live.name, id):
                     raise DiskError(detail=f"message {id} is stored, and not in its queue yet")
                 raise MessageNotFound(queue=one.live.name, id=id)
             except StoreError as error:
                 one.fail(error)
-
-    def _removed_ids(self) -> set[str]:
-        ids = set()
-        for found in self._root.folders.scan(layout.REMOVE):
-            try:
-                item = parse_filed(found.name).item
-            except NotAName:
-                continue
-            ids.add(item.id)
-            if found.kind is Kind.FOLDER:
-                ids.update(self._root.folders.ids_inside(path_in(layout.REMOVE, found.name)))
-        return ids
 
     def _remove(self, queue: str, container: Container, names: _Names) -> list[_Asked]:
         """Move `names` to `remove/`, with the folder they lie in if nothing else is left there.

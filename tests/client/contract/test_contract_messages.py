@@ -118,9 +118,22 @@ def test_a_message_can_be_deleted_by_its_id_in_any_state(
 
 
 def test_a_deletion_of_a_message_that_never_was_says_so(jobs: Queue) -> None:
-    # Of one that was, and is being removed, it may also be a success.
     with pytest.raises(MessageNotFound):
         jobs.delete_by_id(ABSENT)
+
+
+def test_a_second_deletion_by_id_says_that_the_message_is_not_there(jobs: Queue) -> None:
+    id = jobs.send("a")
+    jobs.delete_by_id(id)
+    with pytest.raises(MessageNotFound):
+        jobs.delete_by_id(id)
+
+
+def test_a_second_deletion_by_receipt_is_a_success(jobs: Queue) -> None:
+    jobs.send("a")
+    (message,) = jobs.receive()
+    message.delete()
+    message.delete()
 
 
 def test_many_deletions_have_a_result_each(jobs: Queue, world: World) -> None:
