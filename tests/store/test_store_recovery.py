@@ -127,6 +127,23 @@ def test_a_wall_clock_that_went_back_while_away_holds_a_lease_no_longer_than_the
     rig.check()
 
 
+@pytest.mark.parametrize("hidden", ["leased", "delayed", "leased batch"])
+def test_a_wall_clock_that_was_set_back_lengthens_what_is_hidden_by_no_more_than_that(
+    root: Root, hidden: str
+) -> None:
+    rig = root.start()
+    bodies = [b"a", b"b"] if "batch" in hidden else [b"a"]
+    rig.send(*bodies, delay=20_000 if hidden == "delayed" else None)
+    if hidden != "delayed":
+        rig.receive(10, visibility=20_000)
+    rig.clock.step_wall(-HOUR)
+    rig.restart()
+    rig.clock.advance(HOUR + 19_999)
+    assert rig.receive(10) == []
+    rig.clock.advance(1)
+    assert [message.body for message in rig.receive(10)] == bodies
+
+
 @pytest.mark.parametrize(("suffix", "most"), [(f"~{TOKEN}", MAX_VISIBILITY), ("", MAX_DELAY)])
 def test_a_due_beyond_the_maximum_is_clamped(root: Root, suffix: str, most: int) -> None:
     root.message("delay/q:", 1, suffix=f"@{NOW + 9_000 * DAY}{suffix}")
