@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import uuid
@@ -103,6 +104,8 @@ def test_a_queue_that_lost_its_settings_keeps_its_messages(root: Path) -> None:
     assert "8 messages" in problem.why
     fsck.repair(root)
     assert fsck.check(root).is_clean
+    (path,) = (root / "config").iterdir()
+    assert json.loads(path.read_text())["salt"], "or two such queues have the same deduplication keys"
     assert bodies(root) == READY
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -101,3 +103,91 @@ def test_a_foreign_file_is_not_made_a_message(root: Path) -> None:
     (aside,) = fsck.check(root).aside
     with pytest.raises(NotRestorable, match="not the name of a message"):
         fsck.restore(root, aside.id)
+
+
+# A queue's whole folder.
+
+
+def put_the_queue_aside(root: Path, *, settings: bool = False) -> str:
+    """The id in quarantine of the folder of `q`, as a start used to put it there without settings."""
+    if not settings:
+        for path in (root / "config").iterdir():
+            path.unlink()
+    place = root / "quarantine" / "01890000-0000-7000-8000-000000000001"
+    place.mkdir()
+    (root / "queues" / "q").rename(place / "q")
+    (place / "q.why").write_text("'queues/q': there are no settings of a queue 'q'\n")
+    return place.name
+
+
+@pytest.mark.parametrize("named", ["by the queue's name", "by its folder's"])
+@pytest.mark.parametrize("settings", [False, True])
+def test_a_queues_folder_comes_back_with_all_its_messages(
+    root: Path, named: str, settings: bool
+) -> None:
+    id = put_the_queue_aside(root, settings=settings)
+    path = fsck.restore(root, "q" if named == "by the queue's name" else id)
+    assert path == "queues/q"
+    report = fsck.check(root)
+    assert report.is_clean
+    assert list((root / "quarantine").iterdir()) == []
+    assert bodies(root) == READY
+
+
+def test_a_queue_that_comes_back_without_settings_has_a_salt_of_its_own(root: Path) -> None:
+    put_the_queue_aside(root)
+    fsck.restore(root, "q")
+    (path,) = (root / "config").iterdir()
+    assert json.loads(path.read_text())["salt"]
+
+
+def test_a_queues_folder_comes_back_into_another_queue(root: Path) -> None:
+    put_the_queue_aside(root, settings=True)
+    with pytest.raises(NotRestorable, match="no queue other"):
+        fsck.restore(root, "q", queue="other")
+    (root / "config" / "other.1.json").write_text('{"created_at": 1}')
+    assert fsck.restore(root, "q", queue="other") == "queues/other"
+    assert bodies(root, "other") == READY
+
+
+def test_a_queues_folder_does_not_come_back_while_the_queue_is_being_deleted(root: Path) -> None:
+    put_the_queue_aside(root)
+    (root / "config" / "q.2.json").write_text('{"created_at": 1, "deleted": true}')
+    with pytest.raises(NotRestorable, match="being deleted"):
+        fsck.restore(root, "q")
+    assert len(fsck.check(root).aside) == 1
+
+
+def test_a_queues_folder_that_is_not_whole_stays_and_says_what_to_move_out_of_it(root: Path) -> None:
+    os.truncate(single(root), 2)
+    (root / "queues" / "q" / "stranger").write_text("x")
+    id = put_the_queue_aside(root)
+    folder = root / "quarantine" / id / "q"
+    for number in range(2):
+        with pytest.raises(NotRestorable, match=f"Move it out of quarantine/{id}/q") as caught:
+            fsck.restore(root, "q")
+        (bad,) = (path for path in folder.iterdir() if path.name in str(caught.value))
+        bad.rename(root.parent / f"bad-{number}")
+    fsck.restore(root, "q")
+    assert bodies(root) == READY[1:]
+
+
+def test_a_queues_folder_with_a_message_that_is_there_already_stays(root: Path) -> None:
+    path = single(root)
+    twin = path.read_bytes()
+    put_the_queue_aside(root, settings=True)
+    (root / "queues" / "q").mkdir()
+    path.write_bytes(twin)
+    with pytest.raises(NotRestorable, match="already"):
+        fsck.restore(root, "q")
+    path.unlink()
+    fsck.restore(root, "q")
+    assert bodies(root) == READY
+
+
+def test_an_empty_folder_in_quarantine_makes_no_queue(root: Path) -> None:
+    id = put_the_queue_aside(root)
+    shutil.rmtree(root / "quarantine" / id / "q")
+    (root / "quarantine" / id / "q").mkdir()
+    with pytest.raises(NotRestorable, match="no message"):
+        fsck.restore(root, "q")

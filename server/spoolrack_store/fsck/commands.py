@@ -23,6 +23,8 @@ from .inspection import Inspector, Progress
 from .mending import NotRestorable, mend
 from .mending import restore as _restore
 
+_NO_FORMAT = f"it holds no {layout.FORMAT} file; where its folders are there, a start writes it anew"
+
 __all__ = ["NotRestorable", "Progress", "check", "repair", "restore"]
 
 
@@ -52,7 +54,7 @@ def repair(
     with _opened(root) as disk, _taken(disk, root, random) as syncer:
         report = Inspector(disk, progress).run()
         folders = Folders(disk, syncer, IdMaker(clock, random))
-        mended, left = mend(disk, folders, syncer, report.problems, clock)
+        mended, left = mend(disk, folders, syncer, report.problems, clock, random)
         return report, mended, left
 
 
@@ -61,15 +63,19 @@ def restore(
     id: str,
     *,
     queue: str | None = None,
+    clock: Clock | None = None,
     random: Random | None = None,
 ) -> str:
-    """Bring a whole message, or batch, back from quarantine; answers with its new path.
+    """Bring a whole message, batch or queue back from quarantine; answers with its new path.
 
-    `id` is the message's own, or that of its folder in quarantine; `queue` says where to put it if no
-    note does, or somewhere else. Raises `NotRestorable`, else what `repair` does.
+    `id` is the message's own, the queue's name, or that of its folder in quarantine; `queue` says where
+    to put it if no note does, or somewhere else. Raises `NotRestorable`, else what `repair` does.
     """
-    with _opened(root) as disk, _taken(disk, root, random or SystemRandom()) as syncer:
-        return _restore(disk, syncer, id, queue)
+    clock = clock or SystemClock()
+    random = random or SystemRandom()
+    with _opened(root) as disk, _taken(disk, root, random) as syncer:
+        folders = Folders(disk, syncer, IdMaker(clock, random))
+        return _restore(disk, folders, syncer, id, queue, clock, random)
 
 
 @contextmanager
@@ -83,7 +89,7 @@ def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
         try:
             found = disk.read(layout.FORMAT, 100).decode(errors="replace")
         except FileNotFoundError as error:
-            raise RootUnusable(root=name, why=f"it holds no {layout.FORMAT} file") from error
+            raise RootUnusable(root=name, why=_NO_FORMAT) from error
         except OSError as error:
             raise RootUnusable(root=name, why=f"{layout.FORMAT}: {error.strerror}") from error
         if found != layout.FORMAT_CONTENT:

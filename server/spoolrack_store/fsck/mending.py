@@ -1,8 +1,8 @@
 """What a check found is mended, and what lies in quarantine comes back, while nobody serves the root.
 
 Nothing is ever destroyed here: what is damaged, foreign or superseded goes to quarantine. What comes
-back from there must be whole, and goes to its queue as a ready message at the place of its id. All of
-it is durable at return.
+back from there must be whole, and goes to its queue as a ready message at the place of its id: a
+message, a batch, or all that is in a queue's folder. All of it is durable at return.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from random import Random
 
 from ..files import layout
 from ..files.disk import Disk, Kind
@@ -24,6 +25,7 @@ from ..model.names import (
     NotAName,
     id_of,
     is_queue_name,
+    make_token,
     parse_entry,
     parse_filed,
     parse_item,
@@ -40,7 +42,12 @@ class NotRestorable(Exception):
 
 
 def mend(
-    disk: Disk, folders: Folders, syncer: Syncer, problems: Sequence[Problem], clock: Clock
+    disk: Disk,
+    folders: Folders,
+    syncer: Syncer,
+    problems: Sequence[Problem],
+    clock: Clock,
+    random: Random,
 ) -> tuple[list[Mended], list[Problem]]:
     """Deal with `problems`; answers with what was mended, and with what is left for a person."""
     mended: list[Mended] = []
@@ -48,7 +55,7 @@ def mend(
     # The settings first: whoever starts now must find the queues that have messages.
     for problem in sorted(problems, key=lambda problem: problem.remedy is not Remedy.SETTINGS):
         try:
-            how = _mend(disk, folders, problem, clock)
+            how = _mend(disk, folders, problem, clock, random)
         except StoreError as error:
             left.append(replace(problem, why=f"{problem.why}; not mended: {error}"))
             continue
@@ -60,7 +67,7 @@ def mend(
     return mended, left
 
 
-def _mend(disk: Disk, folders: Folders, problem: Problem, clock: Clock) -> str | None:
+def _mend(disk: Disk, folders: Folders, problem: Problem, clock: Clock, random: Random) -> str | None:
     match problem.remedy:
         case Remedy.QUARANTINE:
             there = folders.quarantine(problem.path, problem.why)
@@ -69,25 +76,60 @@ def _mend(disk: Disk, folders: Folders, problem: Problem, clock: Clock) -> str |
             folders.make(problem.path)
             return "made anew"
         case Remedy.SETTINGS:
-            registry = Registry(disk)
-            registry.read()
-            version = registry.versions.get(problem.queue, 0) + 1
-            record = Record(settings=QueueSettings(), created_at=clock.wall())
-            folders.write(layout.config(problem.queue, version), [encode(record)], sync=True)
-            folders.make(layout.queue_folder(problem.queue))
+            _use_defaults(disk, folders, problem.queue, clock, random)
             return f"the queue {problem.queue} has the default settings now"
         case Remedy.HAND:
             return None
 
 
-def restore(disk: Disk, syncer: Syncer, id: str, queue: str | None) -> str:
+def _use_defaults(disk: Disk, folders: Folders, queue: str, clock: Clock, random: Random) -> None:
+    registry = Registry(disk)
+    registry.read()
+    version = registry.versions.get(queue, 0) + 1
+    record = Record(settings=QueueSettings(), created_at=clock.wall(), salt=make_token(random))
+    folders.write(layout.config(queue, version), [encode(record)], sync=True)
+    folders.make(layout.queue_folder(queue))
+
+
+def restore(
+    disk: Disk,
+    folders: Folders,
+    syncer: Syncer,
+    id: str,
+    queue: str | None,
+    clock: Clock,
+    random: Random,
+) -> str:
     """Bring back what lies in quarantine under `id`, its own or that of its folder there.
 
-    Answers with its new path. Raises `NotRestorable`, and `DiskError` if the disk refuses.
+    A queue's folder has the queue's name as its own, and makes the queue with the default settings if
+    there is none. Answers with the new path. Raises `NotRestorable`, and `DiskError` if the disk
+    refuses.
     """
     aside = _find(disk, id)
     folder = f"{layout.QUARANTINE}/{aside.id}"
     source = f"{folder}/{aside.name}"
+    if is_queue_name(aside.name) and disk.facts(source).kind is Kind.FOLDER:
+        queue = queue or aside.name
+        names = _check_all(disk, source)
+        registry = Registry(disk)
+        registry.read()
+        if queue in registry.doomed:
+            raise NotRestorable(f"The queue {queue} is being deleted: name another one.")
+        if queue not in registry.names:
+            if queue != aside.name:
+                raise NotRestorable(f"There is no queue {queue}: create it, or name another one.")
+            _use_defaults(disk, folders, queue, clock, random)
+            syncer.begin().sync()  # Before a message is in it.
+        try:
+            _move_all(disk, syncer, source, queue, names)
+            _drop(disk, f"{folder}/{aside.name[:200]}{NOTE}")
+            disk.remove_folder(folder)
+            syncer.folder_changed(layout.QUARANTINE)
+        except OSError as error:
+            raise DiskError(detail=str(error)) from error
+        syncer.begin().sync()
+        return layout.queue_folder(queue)
     from_queue, item = _read_name(aside)
     queue = queue or from_queue
     if not queue:
@@ -119,6 +161,41 @@ def restore(disk: Disk, syncer: Syncer, id: str, queue: str | None) -> str:
         raise DiskError(detail=str(error)) from error
     syncer.begin().sync()
     return target
+
+
+def _check_all(disk: Disk, source: str) -> list[str]:
+    """The names in a queue's folder; raises `NotRestorable` unless all are whole and in no queue."""
+    names = []
+    ids: set[str] = set()
+    for found in disk.scan(source):
+        path = f"{source}/{found.name}"
+        try:
+            ids |= _check_whole(disk, path, parse_item(found.name))
+        except NotAName:
+            why = f"{found.name!a} is not the name of a message."
+            raise NotRestorable(f"{why} Move it out of {source}, and restore the rest.") from None
+        except NotRestorable as error:
+            raise NotRestorable(f"{error} Move it out of {source}, and restore the rest.") from error
+        names.append(found.name)
+    if not names:
+        raise NotRestorable(f"There is no message in {source}.")
+    for places in Inspector(disk).places_of(ids).values():
+        why = f"A message of it is in a queue already: {places[0].path}."
+        raise NotRestorable(f"{why} Move it out of {source}, and restore the rest.")
+    return names
+
+
+def _move_all(disk: Disk, syncer: Syncer, source: str, queue: str, names: list[str]) -> None:
+    with suppress(FileExistsError):
+        disk.make_folder(layout.queue_folder(queue))
+        syncer.folder_changed(layout.QUEUES)
+    for name in names:
+        disk.rename(f"{source}/{name}", layout.ready(queue, name))
+    for path in (source, layout.queue_folder(queue)):
+        syncer.folder_changed(path)
+    syncer.settle(source)
+    disk.remove_folder(source)
+    syncer.folder_changed(layout.folder_of(source))
 
 
 def _drop(disk: Disk, note: str) -> None:
