@@ -33,8 +33,14 @@ def serve(tmp_path: Path, disk: MakeDisk) -> Iterator[Callable[..., RealServer]]
     """Starts servers, which are dead before their disk is unmounted."""
     servers: list[RealServer] = []
 
-    def serve(root: Path = tmp_path / "root", *, before: tuple[str, ...] = ()) -> RealServer:
-        server = RealServer(root, tmp_path / f"server-{len(servers)}.log", before=before)
+    def serve(
+        root: Path = tmp_path / "root",
+        *,
+        before: tuple[str, ...] = (),
+        after: tuple[str, ...] = (),
+    ) -> RealServer:
+        log = tmp_path / f"server-{len(servers)}.log"
+        server = RealServer(root, log, before=before, after=after)
         servers.append(server)
         server.start()
         return server

@@ -50,11 +50,14 @@ WELL: Final = Health("SERVING", "SERVING", "")
 class RealServer:
     """`spoolrack serve` over `root`, any number of times."""
 
-    def __init__(self, root: Path, log: Path, *, before: Sequence[str] = ()) -> None:
-        """`before` is the beginning of the command line, such as AS_MORTAL."""
+    def __init__(
+        self, root: Path, log: Path, *, before: Sequence[str] = (), after: Sequence[str] = ()
+    ) -> None:
+        """`before` is the beginning of the command line, such as AS_MORTAL, and `after` its end."""
         self.root = root
         self._log = log
         self._before = tuple(before)
+        self._after = tuple(after)
         self._process: subprocess.Popen[str] | None = None
         self._client: spoolrack.Client | None = None
         self.port = 0
@@ -105,6 +108,7 @@ class RealServer:
                 [
                     *(*self._before, sys.executable, "-m", "spoolrack_server", "serve"),
                     *("--data", str(self.root), "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"),
+                    *self._after,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -172,6 +172,26 @@ def test_a_damaged_message_is_put_aside_and_comes_back_from_a_backup(
     assert [message.id for message in server.queue("jobs").receive(3)] == [second]
 
 
+def test_a_queue_that_lost_its_settings_is_set_up_again(serve: Serve, tmp_path: Path) -> None:
+    server = serve()
+    server.client.create_queue("broken")
+    server.client.create_queue(
+        "jobs", visibility_timeout=60, max_receives=3, dead_letter_queue="broken"
+    )
+    ids = [server.queue("jobs").send(BODY) for _ in range(3)]
+    settings = server.client.get_queue("jobs").settings
+    for path in (server.root / "config").iterdir():
+        path.unlink()
+    server.restart()
+    assert "the settings of the queue jobs are lost" in server.log
+    assert [queue.name for queue in server.client.queues()] == ["jobs"]
+
+    Desk(tmp_path, server).follow("Lost settings")
+
+    assert server.client.get_queue("jobs").settings == settings
+    assert [message.id for message in server.queue("jobs").receive(5)] == ids
+
+
 def test_a_queue_is_unblocked(serve: Serve, tmp_path: Path) -> None:
     server = serve()
     server.client.create_queue("jobs", visibility_timeout=1)

@@ -9,6 +9,7 @@ from mutant import Edit, Mutant, edit
 _STEPS: Final = "tests/store/test_store_order_of_steps.py"
 _ENDS: Final = "tests/store/test_store_ends.py"
 _RECOVERY: Final = "tests/store/test_store_recovery.py"
+_LOST: Final = "tests/store/test_store_lost_settings.py"
 _MQ: Final = "softlayer/mq"
 _VSQS: Final = "vsqs"
 
@@ -49,6 +50,49 @@ MESSAGE_MUTANTS: Final = (
         ),
         caught_by=(_RECOVERY,),
         ancestor=_MQ,
+    ),
+    Mutant(
+        name="a-queue-without-settings-is-put-aside",
+        breaks="a queue whose settings are lost keeps its messages",
+        edits=edit(
+            "engine/recovery.py",
+            "                if is_queue_name(found.name) and any(map(is_entry_or_batch, listed)):\n",
+            "                if not listed:\n",
+        ),
+        caught_by=(_LOST,),
+    ),
+    Mutant(
+        name="an-empty-batch-folder-makes-a-queue",
+        breaks="what a deleted queue leaves behind doesn't bring it back",
+        edits=edit(
+            "engine/recovery.py",
+            "found.kind is Kind.FOLDER and any(map(is_entry, self._scan(path) or ()))\n",
+            "found.kind is Kind.FOLDER\n",
+        ),
+        caught_by=(_LOST,),
+    ),
+    Mutant(
+        name="a-send-that-was-never-answered-brings-a-queue-back",
+        breaks="a deleted queue doesn't come back by a send that came later",
+        edits=edit(
+            "engine/recovery.py",
+            "            index = self._index_of(filed.queue, path)\n            if index is None:\n",
+            "            if filed.queue not in self._root.index.queues:\n"
+            "                self._catalog.use_defaults(filed.queue)\n"
+            "            index = self._index_of(filed.queue, path)\n            if index is None:\n",
+        ),
+        caught_by=(_LOST,),
+    ),
+    Mutant(
+        name="settings-that-are-unlinked-by-hand-end-a-queue",
+        breaks="a running process serves a queue on whose settings are lost",
+        edits=edit(
+            "engine/catalog.py",
+            "            if name in self.queues and self._write_again(self.queues[name]):\n"
+            "                continue\n",
+            "",
+        ),
+        caught_by=(_LOST,),
     ),
     Mutant(
         name="dues-are-forgotten-by-a-restart",

@@ -192,12 +192,21 @@ def test_a_link_in_place_of_one_of_the_roots_folders_is_refused(root: Root, fold
         root.start()
 
 
-def test_messages_of_an_unknown_queue_are_put_aside(root: Root) -> None:
+def test_a_send_to_an_unknown_queue_is_put_aside(root: Root) -> None:
     root.message("new/unknown:", 1)
-    root.message("delay/unknown:", 2, suffix=f"@{NOW}~{TOKEN}")
-    (root.path / "queues/unknown").mkdir()
-    root.message("queues/unknown/", 3)
-    assert root.start().engine.quarantined == 3
+    assert root.start().engine.quarantined == 1
+
+
+@pytest.mark.parametrize("name", ["not a queue", "-x", "x" * 81])
+def test_a_folder_that_has_messages_and_no_name_of_a_queue_is_put_aside(root: Root, name: str) -> None:
+    (root.path / "queues" / name).mkdir()
+    root.message(f"queues/{name}/", 3)
+    assert root.start().engine.quarantined == 1
+
+
+def test_an_empty_batch_folder_in_delay_makes_no_queue(root: Root) -> None:
+    (root.path / f"delay/unknown:{batch_of(1, 2)}@{NOW}~{TOKEN}").mkdir()
+    assert list(root.start().engine.catalog.queues) == ["q"]
 
 
 def test_what_is_put_aside_lies_beside_a_note_that_says_why(root: Root) -> None:

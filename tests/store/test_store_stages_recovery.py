@@ -130,6 +130,20 @@ def test_what_is_published_to_a_queue_that_is_made_again_meanwhile_is_deleted(
     assert names_in(disk, "published") == ["w.1"]
 
 
+@pytest.mark.parametrize("content", [None, b"{"])
+def test_what_is_published_to_a_queue_that_loses_its_settings_is_delivered(
+    rig: EngineRig, disk: FaultyDisk, content: bytes | None
+) -> None:
+    rig.send(b"first")
+    work = rig.engine.apply([publication("w", 1, "s")])
+    rig.engine.sync(work)
+    disk.unlink("config/q.1.json")
+    if content is not None:
+        disk.create("config/q.1.json", [content], sync=True)
+    rig.restart()
+    assert sorted(found(rig)) == [b"a", b"b", b"c", b"first"]
+
+
 def test_a_message_that_was_deleted_after_its_publication_stays_deleted(
     rig: EngineRig, disk: FaultyDisk
 ) -> None:

@@ -21,7 +21,6 @@ from ..model.clock import SECOND, Millis
 from ..model.errors import (
     DamagedSettings,
     InvalidQueueName,
-    InvalidSetting,
     QueueBeingDeleted,
     QueueExists,
     QueueNotFound,
@@ -29,7 +28,7 @@ from ..model.errors import (
 )
 from ..model.names import is_queue_name
 from ..model.settings import QueueSettings, Record, decode
-from .live import Live, living
+from .live import Live, check_target, living
 from .root import Root
 from .versions import SETTINGS_FILE, Versions
 
@@ -55,6 +54,8 @@ class Catalog:
         """Those of them of which others have written the tombstone, which may not be durable yet."""
         self.unread: dict[str, tuple[int, Millis]] = {}
         """Queues of which newer settings can't be read yet: their version, and since when."""
+        self.reset: set[str] = set()
+        """Queues that this start gave the default settings, and another `created_at`, for lost ones."""
         self._made: set[str] = set()
         self._ended: set[str] = set()
         """Queues of others that were made, or have ended, and whose indexes don't know it yet."""
@@ -93,7 +94,7 @@ class Catalog:
             if there.settings != settings:
                 raise QueueExists(queue=name, differing=there.settings.differing(settings))
             return there
-        self._check_target(name, settings)
+        check_target(name, settings, self.queues)
         version = self._versions.next_version(name, 0)
         # The folder first: one without settings is nothing, and settings without one are a queue.
         made = self._root.folders.make(layout.queue_folder(name))
@@ -117,7 +118,7 @@ class Catalog:
         settings = there.settings.changed(changes)
         if settings == there.settings:
             return there
-        self._check_target(name, settings)
+        check_target(name, settings, self.queues)
         version = self._versions.next_version(name, there.version)
         written_ns = self._versions.write(name, version, there.record(settings))
         live = replace(there, settings=settings, version=version, written_ns=written_ns)
@@ -138,6 +139,7 @@ class Catalog:
         self._root.folders.settle(layout.queue_folder(name))
         self._versions.write(name, version, live.record(None))
         del self.queues[name]
+        self.reset.discard(name)
         self.doomed[name] = version
         self._root.after_sync.append(partial(self._versions.drop, name, live.version, live.written_ns))
 
@@ -217,10 +219,25 @@ class Catalog:
         for name, version in sorted(damaged.items()):
             # Written half when a crash came, it never counted. With messages, it did.
             if name not in found and self._root.has_messages_of(name):
-                log.error("the settings of the queue %s are damaged: it has the defaults now", name)
-                record = self._versions.first(QueueSettings())
-                self._versions.write(name, version + 1, record)
-                self._take(name, version + 1, record)
+                self.use_defaults(name, version + 1, "damaged, and in quarantine")
+
+    def use_defaults(self, name: str, version: int = 1, why: str = "lost") -> None:
+        """Serve a queue that has messages and no settings; raises `StoreError`.
+
+        A message is in `queues/` or `delay/` only after its queue is durable, and before its tombstone
+        is unlinked. In `new/` a send may lie that came later, and was never answered.
+        """
+        record = self._versions.first(QueueSettings())
+        self._versions.write(name, version, record)
+        self._take(name, version, record)
+        self.reset.add(name)
+        log.error(
+            "the settings of the queue %s are %s: its messages are served with the default settings, "
+            "its deduplication ids are forgotten; set it up again with `spoolrack queues set %s`",
+            name,
+            why,
+            name,
+        )
 
     # What others do.
 
@@ -245,6 +262,8 @@ class Catalog:
         """
         listed = self._versions.listed()
         for name in (self.queues.keys() | self.doomed.keys()) - listed.keys():
+            if name in self.queues and self._write_again(self.queues[name]):
+                continue
             self.queues.pop(name, None)
             self.doomed.pop(name, None)
             self._versions.forget(name, gone=True)
@@ -256,6 +275,27 @@ class Catalog:
             if name in self.doomed:
                 # Whoever wrote the tombstone may not live to unlink what it supersedes.
                 self._versions.leave(name, [each for each in versions if each < self.doomed[name]])
+
+    def _write_again(self, live: Live) -> bool:
+        """Write settings that were unlinked by hand; False if the queue has ended, or has no messages.
+
+        A tombstone is unlinked when nothing of its queue is left in `queues/` and `delay/`.
+        """
+        name = live.name
+        if not self._root.has_messages_in_queue(name):
+            return False
+        version = self._versions.next_version(name, live.version)
+        try:
+            self._root.folders.make(layout.CONFIG)
+            written_ns = self._versions.write(name, version, live.record(live.settings))
+        except NameTaken:
+            return True  # Another process was faster.
+        except StoreError as error:
+            log.error("the settings of the queue %s are lost, and can't be written: %s", name, error)
+            return True
+        log.error("the settings of the queue %s were lost: they are written again", name)
+        self.queues[name] = replace(live, version=version, written_ns=written_ns)
+        return True
 
     def take_made(self) -> set[str]:
         """The queues that others have made since the last call: what is in them isn't known yet.
@@ -350,22 +390,3 @@ class Catalog:
             return self._root.disk.read(path)
         except OSError as error:
             raise explained(error) from error
-
-    def _check_target(self, name: str, settings: QueueSettings) -> None:
-        """A dead-letter queue must exist and must not lead back here."""
-        target = settings.dead_letter_queue
-        if not target:
-            return
-        if target != name and target not in self.queues:
-            raise InvalidSetting(name="dead_letter_queue", value=target, rule="must exist already")
-        seen = {name}
-        while target:
-            if target in seen:
-                raise InvalidSetting(
-                    name="dead_letter_queue",
-                    value=settings.dead_letter_queue,
-                    rule="must not lead back to the queue itself",
-                )
-            seen.add(target)
-            live = self.queues.get(target)
-            target = live.settings.dead_letter_queue if live is not None else ""

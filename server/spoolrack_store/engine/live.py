@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..model.clock import Millis
+from ..model.errors import InvalidSetting
 from ..model.settings import QueueSettings, Record
 
 
@@ -42,3 +44,23 @@ def living(name: str, version: int, record: Record, written_ns: int) -> Live:
         salt=record.salt,
         written_ns=written_ns,
     )
+
+
+def check_target(name: str, settings: QueueSettings, queues: Mapping[str, Live]) -> None:
+    """Raise `InvalidSetting` for a dead-letter queue that isn't there, or leads back to `name`."""
+    target = settings.dead_letter_queue
+    if not target:
+        return
+    if target != name and target not in queues:
+        raise InvalidSetting(name="dead_letter_queue", value=target, rule="must exist already")
+    seen = {name}
+    while target:
+        if target in seen:
+            raise InvalidSetting(
+                name="dead_letter_queue",
+                value=settings.dead_letter_queue,
+                rule="must not lead back to the queue itself",
+            )
+        seen.add(target)
+        live = queues.get(target)
+        target = live.settings.dead_letter_queue if live is not None else ""

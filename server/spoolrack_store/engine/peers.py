@@ -191,6 +191,8 @@ class Peers:
         """List everything, and believe what is there."""
         assert self._watch is not None
         self._look_at_config()
+        for folder in _SHARED:
+            self._watch.watch(folder)  # One may have been removed and made again.
         for queue in self._root.index.queues:
             self._watch.watch(layout.queue_folder(queue))
         self._look_at(list(self._root.index.queues))

@@ -25,6 +25,7 @@ from ..model.names import (
     Item,
     NotAName,
     id_of,
+    is_queue_name,
     is_unsent,
     length_of,
     length_of_plain,
@@ -36,7 +37,7 @@ from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from .catalog import Catalog
 from .heir import Heir
 from .live import Live
-from .root import Root, path_in
+from .root import Root, is_entry, is_entry_or_batch, path_in
 from .sender import Sender
 
 log = logging.getLogger(__name__)
@@ -131,7 +132,10 @@ class Recovery:
         # Where one message is found under two leases, the later one is the true one.
         parsed.sort(key=lambda each: (each[2].item.receives, each[2].due), reverse=True)
         for found, path, filed in parsed:
-            index = self._index_of(filed.queue, path)
+            queue = filed.queue
+            if queue not in self._root.index.queues and self._is_message(found, path, filed.item):
+                self._catalog.use_defaults(queue)
+            index = self._index_of(queue, path)
             item = None if index is None else self._item(found, path, filed.item, index)
             if item is not None:
                 self._hide(filed, item)
@@ -158,9 +162,14 @@ class Recovery:
             if found.kind is not Kind.FOLDER:
                 self._quarantine(path, "not a queue's folder")
                 continue
-            if found.name not in self._root.index.queues and self._scan(path) == []:
-                self._root.drop_after_sync(path)  # A creation that came no further.
-                continue
+            if found.name not in self._root.index.queues:
+                listed = self._scan(path)
+                if listed == []:
+                    self._root.drop_after_sync(path)  # A creation that came no further.
+                if not listed:
+                    continue
+                if is_queue_name(found.name) and any(map(is_entry_or_batch, listed)):
+                    self._catalog.use_defaults(found.name)
             index = self._index_of(found.name, path)
             if index is not None:
                 self._read_queue(path, index)
@@ -273,6 +282,12 @@ class Recovery:
         except NotAName:
             self._quarantine(path, _NOT_OURS)
             return None
+
+    def _is_message(self, found: Found, path: str, item: Item) -> bool:
+        """Whether this is a message, or a batch with one, as far as names say."""
+        if not isinstance(item, Batch):
+            return found.kind is Kind.FILE and item.is_tagged
+        return found.kind is Kind.FOLDER and any(map(is_entry, self._scan(path) or ()))
 
     def _index_of(self, queue: str, path: str) -> QueueIndex | None:
         index = self._root.index.queues.get(queue)

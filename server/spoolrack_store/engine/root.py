@@ -21,7 +21,7 @@ from ..model.clock import Clock, Millis
 from ..model.errors import StoreError
 from ..model.figures import Statistics
 from ..model.ids import IdMaker, is_id
-from ..model.names import Batch, Item, NotAName, parse_entry, parse_item
+from ..model.names import Batch, Item, NotAName, parse_entry, parse_filed, parse_item
 from .recent import RECENT_BYTES, Recent
 
 log = logging.getLogger(__name__)
@@ -112,6 +112,12 @@ class Root:
             for found in self.folders.scan(folder)
         )
 
+    def has_messages_in_queue(self, queue: str) -> bool:
+        """Whether a message of the queue is ready, leased or delayed, as far as its name says."""
+        return any(map(is_entry_or_batch, self.folders.scan(layout.queue_folder(queue)))) or any(
+            _is_filed_under(queue, found.name) for found in self.folders.scan(layout.DELAY)
+        )
+
     def may_have_history(self, queue: str, id: str) -> bool:
         """Whether a message may have one there; asks no disk."""
         return not self.knows_histories or layout.name_of(layout.history(queue, id)) in self.histories
@@ -141,6 +147,22 @@ def is_entry(found: Found) -> bool:
     """Whether it is a message, as far as its name says."""
     try:
         return found.kind is Kind.FILE and parse_entry(found.name).is_tagged
+    except NotAName:
+        return False
+
+
+def is_entry_or_batch(found: Found) -> bool:
+    """Whether it is a message or a batch's folder, as far as its name says."""
+    try:
+        is_batch = isinstance(parse_item(found.name), Batch)
+    except NotAName:
+        return False
+    return found.kind is Kind.FOLDER if is_batch else is_entry(found)
+
+
+def _is_filed_under(queue: str, name: str) -> bool:
+    try:
+        return name.startswith(f"{queue}:") and parse_filed(name).queue == queue
     except NotAName:
         return False
 

@@ -172,6 +172,15 @@ def _prepare(disk: Disk, root: str) -> None:
         if kinds.get(folder, Kind.FOLDER) is not Kind.FOLDER:
             raise RootUnusable(root=root, why=f"{folder} in it is not a folder")
     missing = [folder for folder in layout.ALL if folder not in kinds]
+    if layout.FORMAT in kinds and missing:
+        log.warning(
+            "%s had no folder %s, which is made anew: unless the root is of an earlier version, what "
+            "lay there is lost, and only a backup has it",
+            root,
+            ", ".join(missing),
+        )
+    elif layout.FORMAT not in kinds and layout.QUEUES in kinds and disk.scan(layout.QUEUES):
+        log.warning("%s had queues and no FORMAT file, which is written anew", root)
     # Somebody else may be making the same root: what is there by now is as good.
     for folder in missing:
         with suppress(FileExistsError):

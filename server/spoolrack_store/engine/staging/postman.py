@@ -146,6 +146,7 @@ class Postman:
             return None
         created_at, version = manifest.queues[queue]
         is_same = live.created_at == created_at and live.version >= version
+        is_same |= queue in self._catalog.reset
         return live if is_same and queue in self._root.index.queues else None
 
     def _delete(self, source: str, chunk: Chunk) -> None:
