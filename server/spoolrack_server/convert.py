@@ -16,7 +16,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.model.clock import HOUR, Millis
+from spoolrack_store.model.clock import HOUR, Millis, span_text
 from spoolrack_store.model.deaths import Death
 from spoolrack_store.model.errors import (
     InvalidMessage,
@@ -83,7 +83,9 @@ def millis(duration: Duration, what: str, *, least: int = 0, most: int) -> Milli
         raise InvalidRequest(what=what, value=str(error), rule="must be a valid duration") from error
     if not least <= span <= most:
         raise InvalidRequest(
-            what=what, value=f"{span} ms", rule=f"must be from {least} to {most} milliseconds"
+            what=what,
+            value=span_text(span),
+            rule=f"must be from {span_text(least)} to {span_text(most)}",
         )
     return span
 

@@ -8,8 +8,18 @@ from collections.abc import Iterator
 import pytest
 from engine_rig import EngineRig
 from memory_disk import MemoryDisk
-from spoolrack_store.model.errors import MessageNotFound, QueueExists
-from spoolrack_store.model.operations import ById, CreateQueue, Delete, DeleteQueue, Purge
+from spoolrack_store.model.clock import DAY, HOUR, Millis
+from spoolrack_store.model.errors import InvalidRequest, InvalidSetting, MessageNotFound, QueueExists
+from spoolrack_store.model.operations import (
+    ById,
+    CreateQueue,
+    Delete,
+    DeleteQueue,
+    Outgoing,
+    Purge,
+    Receive,
+    Send,
+)
 from spoolrack_store.model.settings import QueueSettings
 
 LETTERS = logging.getLogger("spoolrack_store.engine.letters")
@@ -27,8 +37,19 @@ def test_a_delete_by_id_does_not_find_what_a_purge_has_deleted() -> None:
 def test_other_settings_are_told_with_their_units() -> None:
     rig = EngineRig(MemoryDisk())
     rig.create(visibility_timeout=5_000)
-    with pytest.raises(QueueExists, match="visibility_timeout is 5000 ms, not 30000 ms"):
+    with pytest.raises(QueueExists, match="visibility_timeout is 5 s, not 30 s"):
         rig.ask(CreateQueue(name="q", settings=QueueSettings()))
+
+
+def test_spans_of_time_in_errors_have_units() -> None:
+    rig = EngineRig(MemoryDisk())
+    rig.create()
+    with pytest.raises(InvalidSetting, match="can't be '13 h': it must be from 1 ms to 12 h"):
+        QueueSettings(visibility_timeout=Millis(13 * HOUR))
+    with pytest.raises(InvalidRequest, match="can't be '90000500 ms': it must be from 1 ms to 12 h"):
+        rig.ask(Receive(queue="q", visibility=Millis(25 * HOUR + 500)))
+    (refused,) = rig.ask(Send(queue="q", messages=[Outgoing(body=b"", delay=Millis(366 * DAY))]))
+    assert "its delay of 366 d is not from 0 s to 365 d" in str(refused)
 
 
 class Kept(logging.Handler):

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model import settings as store_settings
-from spoolrack_store.model.clock import HOUR, Millis
+from spoolrack_store.model.clock import HOUR, Millis, span_text
 from spoolrack_store.model.deaths import Death as StoreDeath
 from spoolrack_store.model.errors import InvalidRequest, StoreError
 from spoolrack_store.model.settings import MIB, SPANS
@@ -115,7 +115,9 @@ def wait(seconds: float) -> Millis:
     span = millis(seconds)
     if not 0 <= span <= MAX_WAIT:
         raise InvalidRequest(
-            what="wait", value=f"{span} ms", rule=f"must be from 0 to {MAX_WAIT} milliseconds"
+            what="wait",
+            value=span_text(span),
+            rule=f"must be from {span_text(0)} to {span_text(MAX_WAIT)}",
         )
     return span
 

@@ -16,7 +16,7 @@ from ..files import layout
 from ..files.disk import Space
 from ..files.syncer import SyncFailed
 from ..model import content
-from ..model.clock import Millis
+from ..model.clock import Millis, span_text
 from ..model.content import Content
 from ..model.errors import DiskFull, InvalidMessage, QueueFull, QueueNotFound, StoreError
 from ..model.ids import sent_at
@@ -161,7 +161,9 @@ class Sender:
         settings = live.settings
         delay = settings.delivery_delay if message.delay is None else message.delay
         if not 0 <= delay <= MAX_DELAY:
-            raise InvalidMessage(why=f"its delay of {delay} ms is not from 0 to {MAX_DELAY}")
+            raise InvalidMessage(
+                why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
+            )
         index = self._root.index.queues[live.name]
         entering, entering_bytes = self.entering(live.name)
         held, held_bytes = len(index) + entering, index.bytes + entering_bytes

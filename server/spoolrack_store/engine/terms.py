@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..index.hidden import Hidden
 from ..index.ready import BatchFolder
-from ..model.clock import Millis
+from ..model.clock import Millis, span_text
 from ..model.credits import Credits
 from ..model.errors import InvalidRequest
 from ..model.names import make_token
@@ -44,6 +44,6 @@ def check_visibility(visibility: Millis, *, least: int) -> None:
     if not least <= visibility <= MAX_VISIBILITY:
         raise InvalidRequest(
             what="visibility_timeout",
-            value=visibility,
-            rule=f"must be from {least} to {MAX_VISIBILITY} milliseconds",
+            value=span_text(visibility),
+            rule=f"must be from {span_text(least)} to {span_text(MAX_VISIBILITY)}",
         )

@@ -20,12 +20,25 @@ MINUTE = Millis(60_000)
 HOUR = Millis(3_600_000)
 DAY = Millis(86_400_000)
 
+_UNITS = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s"))
+"""The units that a span is told in, the largest first."""
+
 LAST_MOMENT = Millis(10**13 - 1)
 """The last Unix time that a name has room for, in the year 2286."""
 
 
 _NANOS = 1_000_000
 """In a millisecond."""
+
+
+def span_text(span: int) -> str:
+    """A span of milliseconds in the largest unit that it is a whole number of: "13 h", "1500 ms"."""
+    if span == 0:
+        return "0 s"
+    for length, unit in _UNITS:
+        if span % length == 0:
+            return f"{span // length} {unit}"
+    return f"{span} ms"
 
 
 def stopwatch() -> float:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Final
 
-from .clock import DAY, HOUR, LAST_MOMENT, SECOND, Millis
+from .clock import DAY, HOUR, LAST_MOMENT, SECOND, Millis, span_text
 from .errors import DamagedSettings, InvalidSetting
 from .names import is_queue_name
 
@@ -100,12 +100,17 @@ class QueueSettings:
 
 
 def _shown(name: str, value: object) -> str:
-    return f"{value} ms" if name in SPANS else repr(value)
+    return span_text(value) if name in SPANS and isinstance(value, int) else repr(value)
 
 
 def _within(name: str, value: object, least: int, most: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise InvalidSetting(name=name, value=value, rule=f"must be from {least} to {most}")
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not is_whole or not least <= value <= most:
+        raise InvalidSetting(
+            name=name,
+            value=span_text(value) if is_whole and name in SPANS else value,
+            rule=f"must be from {_shown(name, least)} to {_shown(name, most)}",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from ...model.clock import Millis
+from ...model.clock import Millis, span_text
 from ...model.errors import (
     InvalidRequest,
     ReservationCommitted,
@@ -94,7 +94,7 @@ class Reservations:
         _check("max_messages", request.max_messages, 1, MAX_RESERVED_MESSAGES)
         _check("max_bytes", request.max_bytes, 1, None)
         if request.hold is not None:
-            _check("hold", request.hold, MIN_HOLD, MAX_VISIBILITY)
+            _check_hold(request.hold)
         with self.upkeep.inside(stream):
             self._refuse_committed(stream, seq)
             if (stream, seq) in self._holdings.sets:
@@ -135,7 +135,7 @@ class Reservations:
     def _confirm(self, request: Confirm) -> Reservation:
         _check_name(request.stream, request.seq)
         if request.hold is not None:
-            _check("hold", request.hold, MIN_HOLD, MAX_VISIBILITY)
+            _check_hold(request.hold)
         with self.upkeep.inside(request.stream):
             held = self._require(request.stream, request.seq)
             _check_allowed(held, request.allowed)
@@ -319,6 +319,12 @@ def _check_name(stream: str, seq: int) -> None:
         rule = "must be 1 to 80 letters, digits, '_' and '-'"
         raise InvalidRequest(what="stream", value=stream, rule=rule)
     _check("seq", seq, 0, MAX_SEQ)
+
+
+def _check_hold(hold: Millis) -> None:
+    if not MIN_HOLD <= hold <= MAX_VISIBILITY:
+        rule = f"must be from {span_text(MIN_HOLD)} to {span_text(MAX_VISIBILITY)}"
+        raise InvalidRequest(what="hold", value=span_text(hold), rule=rule)
 
 
 def _check_allowed(held: HeldSet, allowed: Callable[[str], bool] | None) -> None:

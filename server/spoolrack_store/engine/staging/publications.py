@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ...files import layout
-from ...model.clock import Millis
+from ...model.clock import Millis, span_text
 from ...model.errors import (
     DiskError,
     EpochDiffers,
@@ -371,8 +371,8 @@ def _check(request: Publish) -> None:
         rule = f"must be from 0 to {MAX_EPOCH}"
         raise InvalidRequest(what="epoch", value=request.epoch, rule=rule)
     if not MIN_MEMORY <= request.memory <= MAX_MEMORY:
-        rule = f"must be from {MIN_MEMORY} to {MAX_MEMORY} milliseconds"
-        raise InvalidRequest(what="memory", value=request.memory, rule=rule)
+        rule = f"must be from {span_text(MIN_MEMORY)} to {span_text(MAX_MEMORY)}"
+        raise InvalidRequest(what="memory", value=span_text(request.memory), rule=rule)
     if request.digest and not is_stage_name(request.digest):
         rule = "must be 1 to 64 letters, digits, '_' and '-'"
         raise InvalidRequest(what="digest", value=request.digest, rule=rule)

@@ -14,7 +14,7 @@ from typing import Final
 
 from ...files import layout
 from ...model import content
-from ...model.clock import Millis
+from ...model.clock import Millis, span_text
 from ...model.errors import DiskError, DiskFull, InvalidMessage, InvalidRequest, StoreError
 from ...model.names import Batch, name_of_new
 from ...model.operations import Outgoing
@@ -116,7 +116,9 @@ class Stager:
             raise InvalidRequest(what="messages", value=[], rule="must be at least one")
         delay = request.messages[0].delay
         if delay is not None and not 0 <= delay <= MAX_DELAY:
-            raise InvalidMessage(why=f"its delay of {delay} ms is not from 0 to {MAX_DELAY}")
+            raise InvalidMessage(
+                why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
+            )
         parts = []
         for at, message in enumerate(request.messages):
             try:
@@ -251,8 +253,9 @@ def _check(request: Stage) -> None:
         rule = f"must be from 0 to {MAX_CHUNK}"
         raise InvalidRequest(what="chunk", value=request.chunk, rule=rule)
     if not MIN_TIME_TO_LIVE <= request.time_to_live <= MAX_TIME_TO_LIVE:
-        rule = f"must be from {MIN_TIME_TO_LIVE} to {MAX_TIME_TO_LIVE} milliseconds"
-        raise InvalidRequest(what="time_to_live", value=request.time_to_live, rule=rule)
+        rule = f"must be from {span_text(MIN_TIME_TO_LIVE)} to {span_text(MAX_TIME_TO_LIVE)}"
+        value = span_text(request.time_to_live)
+        raise InvalidRequest(what="time_to_live", value=value, rule=rule)
 
 
 def _trailer(live: Live, message: Outgoing, delay: Millis | None) -> bytes:
