@@ -59,7 +59,7 @@ def test_a_second_apply_changes_nothing_and_a_changed_file_changes_what_differs(
     assert client.get_queue("jobs").version == version
     changed = spoolrack("queues", "apply", str(declare({"jobs": {"max_messages": 7}})))
     assert changed.code == 0
-    assert "max_messages from 5 to 7" in changed.err
+    assert "visibility_timeout from 1m to 30s, max_messages from 5 to 7" in changed.err
     settings = client.get_queue("jobs").settings
     # What is declared no longer goes back to its default: so a rollback restores what was.
     assert (settings.max_messages, settings.visibility_timeout) == (7, 30.0)
@@ -92,6 +92,16 @@ def test_queues_that_are_not_declared_are_left_alone(
         ({"jobs": {"max_messages": True}}, "should be a whole number"),
         ({"jobs": {"max_bytes": [1]}}, "should be a size"),
         ({"jobs": {"lease_durability": 1}}, "should be text"),
+        ('{"jobs": {"max_bytes": NaN}}', "declares no queues: NaN is not JSON"),
+        ('{"jobs": {"max_bytes": 1e400}}', "should be a size from 0 B to 1024.0 TiB"),
+        ('{"jobs": {"retention": 1e400}}', "should be a span of time from 0s to 3650d"),
+        ('{"jobs": {"max_receives": 1e400}}', "should be a whole number from 0 to 1000000000"),
+        ('{"jobs": {"visibility_timeout": "13h"}}', "should be a span of time from 1ms to 12h"),
+        ("[" * 100_000, "declares no queues"),
+        ('{"a": ' * 100_000, "declares no queues"),
+        ('{"jobs": {"retention": ' + "9" * 5_000 + "}}", "declares no queues"),
+        ('{"\\ud800": {}}', "it is not UTF-8"),
+        ('{"jobs": {"dead_letter_queue": "\\ud800", "max_receives": 1}}', "should be text"),
         (
             {"a": {"dead_letter_queue": "b"}, "b": {"dead_letter_queue": "a"}},
             "dead letters would go in a circle",

@@ -11,8 +11,26 @@ _OF_THE_EXTRA: Final = frozenset(
 )
 
 
+def _hold_places_of_closed_streams() -> None:
+    """Open what the shell has closed (`>&-`), so that no file gets the number of a standard stream.
+
+    A closed standard input can't be read and a closed standard output can't be written: each is the
+    null device, open for the other direction. What would go to a closed standard error is dropped.
+    """
+    for number, name, direction in (
+        (0, "stdin", os.O_WRONLY),
+        (1, "stdout", os.O_RDONLY),
+        (2, "stderr", os.O_WRONLY),
+    ):
+        if getattr(sys, name) is None:
+            # The lowest free number is this one: those below are open by now.
+            os.open(os.devnull, direction)
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
+
+
 def main() -> NoReturn:
     """Run the command that the process was started with, and exit as it says."""
+    _hold_places_of_closed_streams()
     try:
         from .program import run
 

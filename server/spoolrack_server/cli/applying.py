@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, fields
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 from spoolrack import Client, QueueSettings, errors
@@ -19,16 +19,40 @@ from spoolrack import Client, QueueSettings, errors
 from .connecting import Reach, reaches_queues
 from .exits import BAD_CONTENT, Failed
 from .output import tell
-from .units import Size, Span
+from .plain import argument
+from .units import (
+    COUNT,
+    DELAY,
+    MESSAGE_SIZE,
+    RETENTION,
+    VISIBILITY,
+    WINDOW,
+    Size,
+    Span,
+    Text,
+    is_utf8,
+    quoted,
+    size_text,
+    span_text,
+)
 
-_SPANS: Final = {"visibility_timeout", "delivery_delay", "retention", "deduplication_window"}
-_SIZES: Final = {"max_bytes", "max_message_size"}
-_NUMBERS: Final = {"max_receives", "max_messages"}
+_TEXT: Final = Text(may_be_empty=True)
+_KINDS: Final[Mapping[str, click.ParamType[Any]]] = {
+    "visibility_timeout": VISIBILITY,
+    "delivery_delay": DELAY,
+    "retention": RETENTION,
+    "deduplication_window": WINDOW,
+    "max_bytes": Size(),
+    "max_message_size": MESSAGE_SIZE,
+    "max_receives": COUNT,
+    "max_messages": COUNT,
+}
+_LONGEST_SHOWN: Final = 60
 _KNOWN: Final = tuple(field.name for field in fields(QueueSettings))
 
 
 @click.command()
-@click.argument("file", type=click.File("rb"))
+@argument("file", type=click.File("rb"))
 @reaches_queues
 def command(reach: Reach, file: Any) -> None:
     """Make queues be as FILE declares them: JSON, such as {"jobs": {"visibility_timeout": "5m"}}.
@@ -46,8 +70,8 @@ def command(reach: Reach, file: Any) -> None:
 def declared_in(text: bytes, source: str) -> dict[str, QueueSettings]:
     """The queues that a file declares, dead-letter queues before those that lead to them."""
     try:
-        declared = json.loads(text, object_pairs_hook=_without_repeats)
-    except ValueError as error:
+        declared = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
         raise Failed(f"{source} declares no queues: {error}", BAD_CONTENT) from error
     if not isinstance(declared, dict):
         raise Failed(
@@ -74,7 +98,14 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
+def _no_number(name: str) -> NoReturn:
+    """Refuse what Python's JSON has and no other: NaN and Infinity."""
+    raise ValueError(f"{name} is not JSON")
+
+
 def _settings(queue: str, declared: Any, source: str) -> QueueSettings:
+    if not is_utf8(queue):
+        raise Failed(f"{source}: {quoted(queue)} is no queue's name: it is not UTF-8", BAD_CONTENT)
     if declared is not None and not isinstance(declared, Mapping):
         raise Failed(f"{source}: the settings of {queue!r} are no object", BAD_CONTENT)
     settings = {
@@ -87,25 +118,32 @@ def _settings(queue: str, declared: Any, source: str) -> QueueSettings:
 def _value(where: str, name: str, value: Any) -> Any:
     if name not in _KNOWN:
         raise Failed(f"{where} is no setting; there are {', '.join(_KNOWN)}", BAD_CONTENT)
+    kind = _KINDS.get(name, _TEXT)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    with suppress(click.BadParameter):
-        if name in _SPANS and (is_number or isinstance(value, str)):
-            return Span().convert(value, None, None)
-        if name in _SIZES and (isinstance(value, str) or (is_number and int(value) == value)):
-            return Size().convert(int(value) if is_number else value, None, None)
-        if name in _NUMBERS and is_number and int(value) == value:
-            return int(value)  # Templates make 100000.0 of a large number.
-        if name not in _SPANS | _SIZES | _NUMBERS and isinstance(value, str):
-            return value
-    wanted = (
-        "a span of time, such as 30s"
-        if name in _SPANS
-        else "a size, such as 64k"
-        if name in _SIZES
-        else None
-    )
-    wanted = wanted or ("a whole number" if name in _NUMBERS else "text")
-    raise Failed(f"{where} is {json.dumps(value)}, and should be {wanted}", BAD_CONTENT)
+    if isinstance(value, str) or (is_number and kind is not _TEXT):
+        is_whole = isinstance(value, float) and value.is_integer()
+        # Templates make 100000.0 of a large number.
+        written = int(value) if is_whole and kind is COUNT else value
+        with suppress(click.BadParameter):
+            return kind.convert(str(written) if kind is COUNT else written, None, None)
+    raise Failed(f"{where} is {_shown(value)}, and should be {_wanted(kind)}", BAD_CONTENT)
+
+
+def _wanted(kind: object) -> str:
+    match kind:
+        case Span():
+            bounds = f"from {span_text(kind.least)} to {span_text(kind.most)}"
+            return f"a span of time {bounds}, such as 30s"
+        case Size():
+            return f"a size from {size_text(kind.least)} to {size_text(kind.most)}, such as 64k"
+        case click.IntRange():
+            return f"a whole number from {kind.min} to {kind.max}"
+    return "text"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
 
 
 def _apply(client: Client, name: str, declared: QueueSettings) -> str:
@@ -125,5 +163,10 @@ def _apply(client: Client, name: str, declared: QueueSettings) -> str:
         return "is as declared"
     client.update_queue(name, **changes)
     return "set " + ", ".join(
-        f"{setting} from {found[setting]} to {new}" for setting, new in changes.items()
+        f"{setting} from {_told(setting, found[setting])} to {_told(setting, new)}"
+        for setting, new in changes.items()
     )
+
+
+def _told(setting: str, value: Any) -> str:
+    return span_text(value) if isinstance(_KINDS.get(setting), Span) else str(value)

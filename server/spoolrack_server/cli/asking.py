@@ -14,7 +14,7 @@ import click
 
 from .exits import NOTHING, OK, UNAVAILABLE, Failed
 from .output import tell
-from .plain import option
+from .plain import argument, option
 from .units import Address, Span
 
 _LONGEST: Final = 65_536
@@ -23,7 +23,7 @@ _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 @click.command()
-@click.argument("which", type=click.Choice(["ready", "live"]), default="ready")
+@argument("which", type=click.Choice(["ready", "live"]), default="ready")
 @option(
     "--health",
     type=Address(),
@@ -32,7 +32,9 @@ _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
     show_default=True,
     help="Where the server listens, as `serve --health` was told.",
 )
-@option("--timeout", type=Span(), default="3s", show_default=True, help="How long an answer may take.")
+@option(
+    "--timeout", type=Span(0.001), default="3s", show_default=True, help="How long an answer may take."
+)
 def command(which: str, health: tuple[str, int], timeout: float) -> int:
     """Ask whether a server is ready, or live. Exits with 1 if it isn't, with 69 if nobody answers."""
     host, port = _EVERYWHERE.get(health[0], health[0]), health[1]
@@ -58,7 +60,7 @@ def _reason(status: int, said: bytes) -> str:
     """Why not: as the server says it, if it does."""
     try:
         body = json.loads(said)
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     why = body.get("why") if isinstance(body, dict) else None
     return why if isinstance(why, str) else f"it answers {status}"

@@ -36,6 +36,9 @@ from .units import Size, Span
 Step = Callable[[], int]
 """Does a little, and says how many messages or files that was."""
 
+DAY: Final = 86400.0
+LARGEST: Final = 1024 * 1024
+"""Bytes of a body that a queue takes if its settings don't say."""
 _BATCH: Final = 100
 _TEN: Final = 10
 _LONGEST_LEASE: Final = 600.0
@@ -62,12 +65,12 @@ class Row:
 )
 @option(
     "--seconds",
-    type=Span(),
+    type=Span(0.1, DAY),
     default="60s",
     show_default=True,
     help="How long it takes, about.",
 )
-@option("--size", type=Size(), default="1k", show_default=True, help="Of a message's body.")
+@option("--size", type=Size(0, LARGEST), default="1k", show_default=True, help="Of a message's body.")
 @option("--json", "as_json", is_flag=True, help="Print a line of JSON for each row.")
 @reaches_queues
 def command(reach: Reach, disk: str | None, seconds: float, size: int, as_json: bool) -> int:

@@ -18,14 +18,14 @@ from spoolrack_store.fsck.findings import Mended, Problem, Remedy, Report
 from spoolrack_store.model.transitions import State
 
 from .output import columns
-from .plain import option
+from .plain import argument, option
 from .units import Folder, plural, printable, size_text
 
 _SHOWN: Final = (State.READY, State.LEASED, State.DELAYED, State.SENT, State.REMOVED)
 
 
 @click.command()
-@click.argument("root", type=Folder(), required=False)
+@argument("root", type=Folder(), required=False)
 @option(
     "--root",
     "--data",

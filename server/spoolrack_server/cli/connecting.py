@@ -19,6 +19,7 @@ import click
 from click.core import ParameterSource
 from spoolrack import Client, QueueInfo, RetryPolicy, connect
 from spoolrack.credentials import CredentialOptions
+from spoolrack.errors import InvalidUrl
 
 from .plain import option
 from .units import Folder, Span
@@ -40,11 +41,14 @@ class Reach:
 
     def quick(self) -> Client:
         """For somebody who waits at a terminal: says within moments that no server is there."""
-        return connect(self.url, timeout=self.timeout, retry=_FEW, **self.credentials)
+        return self.patient(_FEW)
 
     def patient(self, retry: RetryPolicy | None = None) -> Client:
         """For long work: goes on after a restart of the server, if that takes less than the timeout."""
-        return connect(self.url, timeout=self.timeout, retry=retry, **self.credentials)
+        try:
+            return connect(self.url, timeout=self.timeout, retry=retry, **self.credentials)
+        except InvalidUrl as error:
+            raise click.BadParameter(str(error), param_hint="--url") from error
 
     def look_at(self, queue: str) -> QueueInfo:
         """The queue, before long work on it begins."""
@@ -106,7 +110,7 @@ def reaches_queues(command: Callable[..., Any]) -> Callable[..., Any]:
     @option(
         "--timeout",
         envvar="SPOOLRACK_TIMEOUT",
-        type=Span(),
+        type=Span(0.001),
         default="30s",
         show_default=True,
         help="How long a call may take, with all its repetitions.",

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 from spoolrack import ById
 
 from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK, line_of
+from .lines import named_in
 from .output import tell
-from .plain import option
+from .plain import argument, option
 from .units import plural
 
 
 @click.command()
-@click.argument("queue")
-@click.argument("messages", nargs=-1, required=True, metavar="ID|RECEIPT...")
+@argument("queue")
+@argument("messages", nargs=-1, required=True, metavar="ID|RECEIPT...")
 @option("--quiet", "-q", is_flag=True, help="Don't say how many were deleted.")
 @reaches_queues
 def command(reach: Reach, queue: str, messages: tuple[str, ...], quiet: bool) -> int:
@@ -25,9 +24,7 @@ def command(reach: Reach, queue: str, messages: tuple[str, ...], quiet: bool) ->
     With "-", ids and receipts are read from standard input, one a line. Exits with 1 if one of them
     isn't there or its lease is over; the others are deleted all the same.
     """
-    wanted: list[str] = []
-    for named in messages:
-        wanted += sys.stdin.read().split() if named == "-" else [named]
+    wanted = named_in(messages)
     failed = 0
     with reach.quick() as client:
         # A receipt says so itself: it has what no id has.

@@ -6,6 +6,7 @@ will never work". docs/cli.md lists them.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from typing import Final
@@ -93,11 +94,21 @@ def code_of(error: Exception) -> int | None:
     """The exit code that goes with an error; None if nobody foresaw it."""
     if isinstance(error, Failed):
         return error.code
+    if _is_of_a_closed_stream(error):
+        return USAGE
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
+
+
+def _is_of_a_closed_stream(error: Exception) -> bool:
+    """Whether standard input was read, or standard output written, that the shell has closed."""
+    # What a command has opened by itself has a name.
+    return isinstance(error, OSError) and error.errno == errno.EBADF and error.filename is None
 
 
 def line_of(error: Exception) -> str:
     """What an error says, in one line."""
+    if _is_of_a_closed_stream(error):
+        return "standard input or output is closed, and is needed: redirect it to a file or /dev/null"
     if isinstance(error, OSError) and not isinstance(error, SpoolrackError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return " ".join(str(error).split())

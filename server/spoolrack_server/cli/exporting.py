@@ -17,10 +17,10 @@ from . import signals
 from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK, Failed
 from .output import Output, tell
-from .plain import option
+from .plain import argument, option
 from .progress import Advance, progress_bar
 from .transfer import archive
-from .units import plural
+from .units import File, plural
 
 PART: Final = ".part"
 """What an archive is called until it is whole."""
@@ -29,11 +29,12 @@ Write = Callable[[bytes], None]
 
 
 @click.command()
-@click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
+@argument("queues", nargs=-1, required=True, metavar="QUEUE...")
 @option(
     "--output",
     "-o",
     metavar="FILE",
+    type=File(),
     default="-",
     show_default=True,
     help="A new file; -: standard output.",

@@ -15,7 +15,7 @@ from spoolrack import RetryPolicy
 from .connecting import Reach, reaches_queues
 from .exits import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, USAGE, code_of, line_of
 from .output import tell
-from .plain import option
+from .plain import argument, option
 from .progress import progress_bar
 from .signals import Terminated
 from .transfer.archive import Archive
@@ -23,7 +23,7 @@ from .transfer.folders import mq_source, unfinished_in, vsqs_source
 from .transfer.importer import Importer
 from .transfer.journal import Journal
 from .transfer.sources import Source
-from .units import Folder, Span, plural
+from .units import File, Folder, Span, plural
 
 ARCHIVE: Final = "archive"
 VSQS: Final = "vsqs"
@@ -32,7 +32,7 @@ STATE_ENDING: Final = ".import"
 
 
 @click.command()
-@click.argument("source", metavar="FILE|DIR|-", type=Folder())
+@argument("source", metavar="FILE|DIR|-", type=Folder())
 @option(
     "--from",
     "kind",
@@ -48,6 +48,7 @@ STATE_ENDING: Final = ".import"
 @option(
     "--state",
     metavar="FILE",
+    type=File(),
     help="Note here what is done, to go on from there.  [default: beside the source, with "
     f"{STATE_ENDING}]",
 )

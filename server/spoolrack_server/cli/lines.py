@@ -8,16 +8,35 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+import click
 from spoolrack.values import MAX_BATCH, MAX_BATCH_BYTES
 
-from .exits import BAD_CONTENT, Failed
+from .exits import BAD_CONTENT, USAGE, Failed
+from .units import Text
 
 LARGEST: Final = 64 * 1024 * 1024
 """Bytes of the largest message that any queue takes."""
 _AT_ONCE: Final = 256 * 1024
+
+
+def named_in(arguments: Sequence[str]) -> list[str]:
+    """Ids or receipts: those of the command line, and, where "-" stands, those of standard input."""
+    named: list[str] = []
+    for argument in arguments:
+        if argument != "-":
+            named.append(argument)
+            continue
+        for word in sys.stdin.buffer.read().split():
+            text = os.fsdecode(word)
+            try:
+                named.append(Text().convert(text, None, None))
+            except click.BadParameter as error:
+                raise Failed(f"Standard input: {error.message}", USAGE) from error
+    return named
 
 
 class Lines:

@@ -10,15 +10,15 @@ import click
 from .daemons import log_format_option, root_and_folder
 from .exits import USAGE, Failed
 from .plain import option
-from .units import Span
+from .units import Folder, Span
 
 NEW: Final = "new"
 DELAY: Final = "delay"
 
 
 @click.command()
-@option("--source", metavar="DIR", required=True, help="ROOT/new or ROOT/delay.")
-@option("--destination", metavar="DIR", required=True, help="ROOT/queues.")
+@option("--source", metavar="DIR", type=Folder(), required=True, help="ROOT/new or ROOT/delay.")
+@option("--destination", metavar="DIR", type=Folder(), required=True, help="ROOT/queues.")
 @option(
     "--delay",
     type=Span(),

@@ -11,20 +11,20 @@ from spoolrack import Message, MessageFacts, Queue, State
 from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK
 from .output import Output, columns, message_line
-from .plain import option
-from .units import printable, span_text
+from .plain import argument, option
+from .units import COUNT, printable, span_text
 
 SHOWN = 60
 """Characters of a body in a table."""
 
 
 @click.command()
-@click.argument("queue")
-@click.argument("ids", nargs=-1, metavar="[ID]...")
+@argument("queue")
+@argument("ids", nargs=-1, metavar="[ID]...")
 @option(
     "--max",
     "-n",
-    type=click.IntRange(0),
+    type=COUNT,
     default=10,
     show_default=True,
     help="So many at most; 0: all.",

@@ -1,10 +1,28 @@
-"""What every command's options have in common."""
+"""What every command's options and arguments have in common."""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from typing import Any
 
 import click
 
-option = partial(click.option, show_envvar=True)
-"""An option whose help names its environment variable, as every option's does."""
+from .units import Text
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def option(*declarations: str, **more: Any) -> Decorator:
+    """An option whose help names its environment variable, as every option's does.
+
+    Without a type it is a `Text`.
+    """
+    if not more.get("is_flag"):
+        more.setdefault("type", Text())
+    return click.option(*declarations, show_envvar=True, **more)
+
+
+def argument(name: str, **more: Any) -> Decorator:
+    """An argument; without a type it is a `Text`."""
+    more.setdefault("type", Text())
+    return click.argument(name, **more)

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import click
 from click.shell_completion import shell_complete
@@ -82,13 +82,20 @@ def run(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format=f"{PROGRAM}: %(message)s")
     signals.install()
     try:
+        return _run(arguments)
+    except BrokenPipeError:
+        return _broken_pipe()
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
         code = _invoke(list(arguments))
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except BrokenPipeError:
-        return _broken_pipe()
+        raise  # Of standard output or standard error: nobody is told.
     except (KeyboardInterrupt, click.Abort) as error:
         return _interrupted(error)
     except ModuleNotFoundError:
@@ -108,13 +115,22 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _broken_pipe() -> int:
-    """Whoever read our output has gone. Nothing is to be said, but what is buffered must go too."""
+    """The reader of the output has gone. Nothing is to be said, but what is buffered must go too."""
     from .exits import BROKEN_PIPE
 
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    for stream in (sys.stdout, sys.stderr):
+        _drop_what_is_buffered(stream)
     return BROKEN_PIPE
+
+
+def _drop_what_is_buffered(stream: TextIO) -> None:
+    """Flush a stream; what nobody takes is dropped, or the interpreter would fail at its end."""
+    try:
+        stream.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def _interrupted(error: BaseException) -> int:
@@ -138,5 +154,6 @@ def _failed(error: Exception) -> int:
         what = f"a mistake of this program, please report it: {type(error).__name__}: {error}"
     else:
         what = line_of(error)
+    _drop_what_is_buffered(sys.stdout)
     sys.stderr.write(f"{PROGRAM}: {what}\n")
     return code

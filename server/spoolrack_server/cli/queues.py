@@ -14,8 +14,21 @@ from . import applying
 from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK
 from .output import columns, queue_json, tell
-from .plain import option
-from .units import Size, Span, moment_text, plural, size_text, span_text
+from .plain import argument, option
+from .units import (
+    COUNT,
+    DELAY,
+    MESSAGE_SIZE,
+    RETENTION,
+    VISIBILITY,
+    WINDOW,
+    Size,
+    Text,
+    moment_text,
+    plural,
+    size_text,
+    span_text,
+)
 
 SETTINGS: Final = tuple(field.name for field in fields(QueueSettings))
 _NEVER: Final = "no"
@@ -32,18 +45,35 @@ command.add_command(applying.command, "apply")
 def _has_settings(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command an option for each setting; those not given are None."""
     options = (
-        option("--visibility-timeout", type=Span(), help="How long a receive hides a message."),
-        option("--delivery-delay", type=Span(), help="How long a message is hidden after its send."),
+        option(
+            "--visibility-timeout",
+            type=VISIBILITY,
+            help="How long a receive hides a message.",
+        ),
+        option(
+            "--delivery-delay",
+            type=DELAY,
+            help="How long a message is hidden after its send.",
+        ),
         option(
             "--max-receives",
-            type=click.IntRange(0),
+            type=COUNT,
             help="After so many receives a message goes to the dead-letter queue; 0: never.",
         ),
-        option("--dead-letter-queue", metavar="QUEUE", help='Where to; "" for nowhere.'),
-        option("--retention", type=Span(), help="Remove older messages undelivered; 0: keep them."),
-        option("--max-messages", type=click.IntRange(0), help="Refuse sends beyond; 0: no limit."),
+        option(
+            "--dead-letter-queue",
+            metavar="QUEUE",
+            type=Text(may_be_empty=True),
+            help='Where to; "" for nowhere.',
+        ),
+        option(
+            "--retention",
+            type=RETENTION,
+            help="Remove older messages undelivered; 0: keep them.",
+        ),
+        option("--max-messages", type=COUNT, help="Refuse sends beyond; 0: no limit."),
         option("--max-bytes", type=Size(), help="The same in bytes, such as 10M; 0: no limit."),
-        option("--max-message-size", type=Size(), help="The largest body, up to 64M."),
+        option("--max-message-size", type=MESSAGE_SIZE, help="The largest body, up to 64M."),
         option(
             "--lease-durability",
             type=click.Choice(["strict", "relaxed"]),
@@ -53,7 +83,7 @@ def _has_settings(function: Callable[..., Any]) -> Callable[..., Any]:
             "--deduplication-window",
             # The usual name would be cut in two in the help.
             envvar="SPOOLRACK_QUEUES_DEDUPLICATION_WINDOW",
-            type=Span(),
+            type=WINDOW,
             help="How long a deduplication id is remembered after its send.",
         ),
     )
@@ -67,7 +97,7 @@ def _given(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 @command.command()
-@click.argument("name")
+@argument("name")
 @_has_settings
 @reaches_queues
 def create(reach: Reach, name: str, **settings: Any) -> None:
@@ -77,7 +107,7 @@ def create(reach: Reach, name: str, **settings: Any) -> None:
 
 
 @command.command(name="list")
-@click.argument("prefix", default="")
+@argument("prefix", default="", type=Text(may_be_empty=True))
 @option("--json", is_flag=True, help="Print a line of JSON for each queue.")
 @reaches_queues
 def list_(reach: Reach, prefix: str, json: bool) -> int:
@@ -114,7 +144,7 @@ def oldest_text(info: QueueInfo) -> str:
 
 
 @command.command()
-@click.argument("name")
+@argument("name")
 @option("--json", is_flag=True, help="Print it as JSON.")
 @reaches_queues
 def show(reach: Reach, name: str, json: bool) -> None:
@@ -155,7 +185,7 @@ def show(reach: Reach, name: str, json: bool) -> None:
 
 
 @command.command(name="set")
-@click.argument("name")
+@argument("name")
 @_has_settings
 @option("--reset", type=click.Choice(SETTINGS), multiple=True, help="Set back to the default.")
 @reaches_queues
@@ -169,7 +199,7 @@ def set_(reach: Reach, name: str, reset: tuple[str, ...], **settings: Any) -> No
 
 
 @command.command()
-@click.argument("name")
+@argument("name")
 @option("--yes", "-y", is_flag=True, help="Don't ask.")
 @reaches_queues
 def delete(reach: Reach, name: str, yes: bool) -> None:
@@ -180,7 +210,7 @@ def delete(reach: Reach, name: str, yes: bool) -> None:
 
 
 @command.command()
-@click.argument("name")
+@argument("name")
 @option("--yes", "-y", is_flag=True, help="Don't ask.")
 @option("--quiet", "-q", is_flag=True, help="Don't say how many were deleted.")
 @reaches_queues

@@ -9,10 +9,11 @@ import click
 
 from .daemons import log_format_option, root_and_folder
 from .plain import option
+from .units import Folder
 
 
 @click.command()
-@option("--source", metavar="DIR", required=True, help="ROOT/remove.")
+@option("--source", metavar="DIR", type=Folder(), required=True, help="ROOT/remove.")
 @log_format_option
 def command(source: str, log_format: Any) -> int:
     """Unlink deleted messages, until SIGTERM or Ctrl-C.

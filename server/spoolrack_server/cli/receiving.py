@@ -14,10 +14,12 @@ from . import signals
 from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK, line_of
 from .output import Output, message_line, tell
-from .plain import option
+from .plain import argument, option
 from .running import Runner
-from .units import Span, plural
+from .units import COUNT, VISIBILITY, Span, Text, plural
 
+LONGEST_WAIT: Final = 3600.0
+"""Seconds that a receive may wait, on a server and on a folder."""
 BATCH: Final = 500
 """Messages in one call, if they are only printed."""
 LONG_POLL: Final = 20.0
@@ -27,15 +29,20 @@ LAST_WORDS: Final = 5.0
 
 
 @click.command()
-@click.argument("queue")
+@argument("queue")
 @option(
     "--max",
     "-n",
-    type=click.IntRange(0),
+    type=COUNT,
     help="Stop after so many messages; 0: when none is left.  [default: 1; with --follow: 0]",
 )
 @option(
-    "--wait", "-w", type=Span(), default="0s", show_default=True, help="Wait so long for a message."
+    "--wait",
+    "-w",
+    type=Span(0, LONGEST_WAIT),
+    default="0s",
+    show_default=True,
+    help="Wait so long for a message.",
 )
 @option("--follow", "-F", is_flag=True, help="Wait for ever, and go on after the server was away.")
 @option("--delete", "-d", is_flag=True, help="Delete each message, once its body was written.")
@@ -43,13 +50,14 @@ LAST_WORDS: Final = 5.0
     "--exec",
     "-x",
     metavar="CMD",
+    type=Text(any_bytes=True),
     help="Run CMD in a shell for each message, with the body as its standard input; delete the "
     "message if CMD exits with 0, and release it otherwise.",
 )
 @option("--json", is_flag=True, help="Print a line of JSON for each message.")
 @option(
     "--visibility-timeout",
-    type=Span(),
+    type=VISIBILITY,
     help="Hide the messages from others for so long.  [default: the queue's]",
 )
 @reaches_queues

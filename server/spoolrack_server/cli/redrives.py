@@ -10,7 +10,7 @@ from spoolrack import Redrive, RedriveState
 from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK
 from .output import columns, redrive_json, tell
-from .plain import option
+from .plain import argument, option
 from .units import plural, span_text
 
 
@@ -20,16 +20,16 @@ def command() -> None:
 
 
 @command.command(name="list")
-@click.argument("queue", default="")
+@argument("queue", required=False)
 @option("--json", is_flag=True, help="Print a line of JSON for each redrive.")
 @reaches_queues
-def list_(reach: Reach, queue: str, json: bool) -> int:
+def list_(reach: Reach, queue: str | None, json: bool) -> int:
     """List the redrives, or those of the dead-letter queue QUEUE, the oldest first.
 
     What has ended is told for 30 days. Exits with 1 if there is none.
     """
     with reach.quick() as client:
-        found = list(client.redrives(queue))
+        found = list(client.redrives(queue or ""))
     if json:
         for redrive in found:
             click.echo(redrive_json(redrive))
@@ -56,7 +56,7 @@ def _row(redrive: Redrive, now: datetime) -> tuple[str, ...]:
 
 
 @command.command()
-@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@argument("ids", nargs=-1, required=True, metavar="ID...")
 @option("--quiet", "-q", is_flag=True, help="Don't say what they had moved.")
 @reaches_queues
 def cancel(reach: Reach, ids: tuple[str, ...], quiet: bool) -> None:

@@ -15,7 +15,7 @@ from spoolrack import Client, Redrive, RedriveState
 from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK
 from .output import redrive_json, tell
-from .plain import option
+from .plain import argument, option
 from .progress import Show, counting_bar
 from .units import plural
 
@@ -25,14 +25,13 @@ LONGEST_PAUSE: Final = 0.5
 
 
 @click.command()
-@click.argument("queue")
-@option("--to", metavar="QUEUE", default="", help="Where to.  [default: where each came from]")
+@argument("queue")
+@option("--to", metavar="QUEUE", help="Where to.  [default: where each came from]")
 @option("--id", metavar="ID", multiple=True, help="Only this message. May be repeated.")
 @option(
     "--from",
     "source",
     metavar="QUEUE",
-    default="",
     envvar="SPOOLRACK_REDRIVE_FROM",
     help="Only messages that came from there.",
 )
@@ -49,9 +48,9 @@ LONGEST_PAUSE: Final = 0.5
 def command(
     reach: Reach,
     queue: str,
-    to: str,
+    to: str | None,
     id: tuple[str, ...],
-    source: str,
+    source: str | None,
     rate: int,
     no_wait: bool,
     json: bool,
@@ -64,7 +63,10 @@ def command(
     """
     with reach.quick() as client:
         redrive = client.queue(queue).redrive(
-            destination=to, ids=id or None, source_queue=source, max_messages_per_second=rate
+            destination=to or "",
+            ids=id or None,
+            source_queue=source or "",
+            max_messages_per_second=rate,
         )
     if not no_wait:
         redrive = _watch(reach, redrive, quiet)

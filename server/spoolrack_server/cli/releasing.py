@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 from spoolrack_store.fsck.leases import receipts_of
 
 from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK, line_of
+from .lines import named_in
 from .output import tell
-from .plain import option
-from .units import plural
+from .plain import argument, option
+from .units import plural, quoted
 
 
 @click.command()
-@click.argument("queue")
-@click.argument("messages", nargs=-1, required=True, metavar="RECEIPT|ID...")
+@argument("queue")
+@argument("messages", nargs=-1, required=True, metavar="RECEIPT|ID...")
 @option("--quiet", "-q", is_flag=True, help="Don't say how many were released.")
 @reaches_queues
 def command(reach: Reach, queue: str, messages: tuple[str, ...], quiet: bool) -> int:
@@ -26,14 +25,13 @@ def command(reach: Reach, queue: str, messages: tuple[str, ...], quiet: bool) ->
     the files' names tell the receipts. With "-", both are read from standard input, one a line. Exits
     with 1 if one of them isn't leased any more; the others are released all the same.
     """
-    wanted: list[str] = []
-    for named in messages:
-        wanted += sys.stdin.read().split() if named == "-" else [named]
+    wanted = named_in(messages)
     # A receipt says so itself: it has what no id has.
     ids = {named.lower() for named in wanted if "~" not in named}
     if ids and reach.root is None:
         raise click.UsageError(
-            "A server wants receipts: ids can be released only with --root, in the folder itself."
+            f"{quoted(min(ids))} is an id, and a server wants receipts: ids can be released only with "
+            "--root, in the folder itself."
         )
     with reach.quick() as client:
         client.get_queue(queue)

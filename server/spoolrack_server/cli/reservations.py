@@ -7,13 +7,14 @@ from itertools import islice
 
 import click
 from spoolrack import Reservation, ReservationState
+from spoolrack_store.model.reservations import MAX_SEQ
 
 from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK
 from .output import Output, columns, message_line, reservation_json, tell
 from .peeking import print_table
-from .plain import option
-from .units import size_text, span_text
+from .plain import argument, option
+from .units import COUNT, STREAM, size_text, span_text
 
 
 @click.group()
@@ -22,17 +23,17 @@ def command() -> None:
 
 
 @command.command(name="list")
-@option("--queue", default="", help="Only those of this queue.")
-@option("--stream", default="", help="Only those of this stream.")
+@option("--queue", help="Only those of this queue.")
+@option("--stream", type=STREAM, help="Only those of this stream.")
 @option("--json", is_flag=True, help="Print a line of JSON for each reservation.")
 @reaches_queues
-def list_(reach: Reach, queue: str, stream: str, json: bool) -> int:
+def list_(reach: Reach, queue: str | None, stream: str | None, json: bool) -> int:
     """List the reservations, by stream and number. Exits with 1 if there is none.
 
     READS is how often one was read from its beginning: a message that breaks its reader shows there.
     """
     with reach.quick() as client:
-        found = list(client.reservations(queue=queue, stream=stream))
+        found = list(client.reservations(queue=queue or "", stream=stream or ""))
     if json:
         for reservation in found:
             click.echo(reservation_json(reservation))
@@ -63,12 +64,12 @@ def _state(reservation: Reservation, now: datetime) -> str:
 
 
 @command.command()
-@click.argument("stream")
-@click.argument("seq", type=click.IntRange(0))
+@argument("stream", type=STREAM)
+@argument("seq", type=click.IntRange(0, MAX_SEQ))
 @option(
     "--max",
     "-n",
-    type=click.IntRange(0),
+    type=COUNT,
     default=10,
     show_default=True,
     help="So many messages at most; 0: all.",
@@ -96,8 +97,8 @@ def show(reach: Reach, stream: str, seq: int, max: int, raw: bool, json: bool) -
 
 
 @command.command()
-@click.argument("stream")
-@click.argument("seq", type=click.IntRange(0))
+@argument("stream", type=STREAM)
+@argument("seq", type=click.IntRange(0, MAX_SEQ))
 @option("--quiet", "-q", is_flag=True, help="Don't say what was done.")
 @reaches_queues
 def release(reach: Reach, stream: str, seq: int, quiet: bool) -> None:

@@ -13,39 +13,44 @@ import click
 from spoolrack import Outgoing
 from spoolrack.errors import QueueExists, QueueNotFound, RootUnusable
 from spoolrack.stages import BatchOptions
+from spoolrack_store.model.staging import MAX_EPOCH
 
 from .batching import LineBatch
 from .connecting import Reach, reaches_queues
 from .exits import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
 from .lines import LARGEST, Lines
 from .output import tell
-from .plain import option
+from .plain import argument, option
 from .progress import progress_bar
 from .sender import LineSender
 from .signals import Terminated
-from .units import Span, plural
+from .units import DELAY, WRITER, File, Text, plural
 
 STDIN = 0
 
 
 @click.command()
-@click.argument("queue")
-@click.argument("body", required=False)
-@option("--file", "-f", metavar="FILE", help="Send the content of FILE as one message.")
+@argument("queue")
+@argument("body", required=False, type=Text(may_be_empty=True, any_bytes=True))
+@option("--file", "-f", metavar="FILE", type=File(), help="Send the content of FILE as one message.")
 @option(
     "--lines",
     "-l",
     metavar="[FILE]",
+    type=File(),
     is_flag=False,
     flag_value="-",
     help="Send each line of FILE, or of standard input, as a message.",
 )
 @option("--attribute", "-a", metavar="NAME=VALUE", multiple=True, help="May be repeated.")
-@option("--delay", type=Span(), help="Hide the message for so long, such as 30s or 5m.")
+@option(
+    "--delay",
+    type=DELAY,
+    help="Hide the message for so long, such as 30s or 5m.",
+)
 @option(
     "--deduplication-id",
     metavar="ID",
-    default="",
     help="Send it only if no message with this ID was, within the queue's deduplication window.",
 )
 @option("--create", is_flag=True, help="Create the queue if it isn't there.")
@@ -58,9 +63,11 @@ STDIN = 0
     "order is then kept only roughly.",
 )
 @option("--batch", is_flag=True, help="With --lines: send all of them at once, or nothing.")
-@option("--writer", help="With --batch: the name of who sends it. Goes with --epoch.")
+@option("--writer", type=WRITER, help="With --batch: the name of who sends it. Goes with --epoch.")
 @option(
-    "--epoch", type=click.IntRange(0), help="With --batch: a number that rises with each batch of it."
+    "--epoch",
+    type=click.IntRange(0, MAX_EPOCH),
+    help="With --batch: a number that rises with each batch of it.",
 )
 @option(
     "--no-publish",
@@ -77,7 +84,7 @@ def command(
     lines: str | None,
     attribute: tuple[str, ...],
     delay: float | None,
-    deduplication_id: str,
+    deduplication_id: str | None,
     create: bool,
     in_flight: int,
     batch: bool,
@@ -104,7 +111,7 @@ def command(
     if lines is None and options is not None:
         raise click.UsageError("--batch goes with --lines.")
     if lines is not None:
-        if deduplication_id:
+        if deduplication_id is not None:
             raise click.UsageError("--deduplication-id is of one message, and can't go with --lines.")
         if create:
             _ensure(reach, queue)
@@ -118,7 +125,7 @@ def command(
             content,
             attributes=message.attributes,
             delay=delay,
-            deduplication_id=deduplication_id,
+            deduplication_id=deduplication_id or "",
         )
         try:
             id = send()

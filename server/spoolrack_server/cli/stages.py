@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 
 import click
 from spoolrack import StageInfo
+from spoolrack_store.model.staging import MAX_EPOCH, MAX_MEMORY, MIN_MEMORY
 
 from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK
 from .output import columns, stage_json, tell
-from .plain import option
-from .units import Span, plural, span_text
+from .plain import argument, option
+from .units import STAGE, WRITER, Span, plural, span_text
 
 
 @click.group()
@@ -49,10 +50,14 @@ def _rows(stage: StageInfo, now: datetime) -> list[tuple[str, ...]]:
 
 
 @command.command()
-@click.argument("stages", nargs=-1, required=True, metavar="STAGE...")
-@option("--writer", help="Who publishes.  [default: the one STAGE itself]")
-@option("--epoch", type=click.IntRange(0), help="Its number, higher than the writer's last.")
-@option("--memory", type=Span(), help="How long the epoch is remembered.  [default: 30d]")
+@argument("stages", nargs=-1, required=True, metavar="STAGE...", type=STAGE)
+@option("--writer", type=WRITER, help="Who publishes.  [default: the one STAGE itself]")
+@option("--epoch", type=click.IntRange(0, MAX_EPOCH), help="Its number, higher than the writer's last.")
+@option(
+    "--memory",
+    type=Span(MIN_MEMORY / 1_000, MAX_MEMORY / 1_000),
+    help="How long the epoch is remembered.  [default: 30d]",
+)
 @option("--quiet", "-q", is_flag=True, help="Don't say how many messages appeared.")
 @reaches_queues
 def publish(
@@ -82,7 +87,7 @@ def publish(
 
 
 @command.command()
-@click.argument("stages", nargs=-1, required=True, metavar="STAGE...")
+@argument("stages", nargs=-1, required=True, metavar="STAGE...", type=STAGE)
 @option("--quiet", "-q", is_flag=True, help="Don't say how many messages were dropped.")
 @reaches_queues
 def abort(reach: Reach, stages: tuple[str, ...], quiet: bool) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from .exits import OK
+from .plain import argument
 
 
 @click.group()
@@ -13,7 +14,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("identity")
+@argument("identity")
 def new(identity: str) -> int:
     """Make a token for IDENTITY, and its line for the server's --tokens file.
 

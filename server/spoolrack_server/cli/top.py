@@ -11,22 +11,22 @@ import click
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
-from rich.text import Text
+from rich.text import Text as RichText
 from spoolrack import Client, QueueInfo, SpoolrackError
 
 from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK, line_of
-from .plain import option
+from .plain import argument, option
 from .queues import oldest_text, table_of
 from .signals import Terminated
-from .units import Span, plural, size_text
+from .units import Span, Text, plural, size_text
 
 _NUMBERS: Final = ("READY", "LEASED", "DELAYED", "CHANGE/S", "BYTES", "OLDEST")
 
 
 @click.command()
-@click.argument("prefix", default="")
-@option("--interval", "-i", type=Span(), default="1s", show_default=True, help="Look so often.")
+@argument("prefix", default="", type=Text(may_be_empty=True))
+@option("--interval", "-i", type=Span(0.1), default="1s", show_default=True, help="Look so often.")
 @option("--once", is_flag=True, help="Print one table and exit, as it does without a terminal.")
 @reaches_queues
 def command(reach: Reach, prefix: str, interval: float, once: bool) -> int:
@@ -42,7 +42,7 @@ def command(reach: Reach, prefix: str, interval: float, once: bool) -> int:
                 click.echo(table_of(found))
             return OK if found else NOTHING
         try:
-            _watch(client, console, reach.url, prefix, max(interval, 0.1), found)
+            _watch(client, console, reach.url, prefix, interval, found)
         except Terminated:
             raise
         except KeyboardInterrupt:
@@ -103,9 +103,9 @@ def _screen(found: Sequence[QueueInfo], rates: Mapping[str, float], url: str, tr
             "" if rate is None else f"{rate:+,.0f}" if round(rate) else "0",
             size_text(counts.bytes),
             oldest_text(info),
-            Text("blocked", style="bold red") if info.blocking_message is not None else "",
+            RichText("blocked", style="bold red") if info.blocking_message is not None else "",
         )
     total = sum(map(_messages, found))
     now = datetime.now().strftime("%H:%M:%S")
     head = f"{url}  {plural(len(found), 'queue')}, {plural(total, 'message')}  {now}"
-    return Group(Text(head, style="dim"), Text(trouble, style="bold red"), table)
+    return Group(RichText(head, style="dim"), RichText(trouble, style="bold red"), table)

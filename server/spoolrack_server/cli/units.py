@@ -1,12 +1,27 @@
-"""Times, sizes, addresses and folders as people write and read them. Pure."""
+"""Times, sizes, texts, addresses and folders as people write and read them. Pure.
+
+A value that passes one of these types is one that the client can put into a request. Too large a
+number, or a text that is not UTF-8, is refused here, under the name of its option.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from spoolrack_store.model.settings import (
+    MAX_BYTES,
+    MAX_COUNT,
+    MAX_DELAY,
+    MAX_MESSAGE_SIZE,
+    MAX_RETENTION,
+    MAX_VISIBILITY,
+    MAX_WINDOW,
+    MIN_WINDOW,
+)
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
@@ -22,6 +37,14 @@ _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _ADDRESS: Final = re.compile(
     r"(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:\[\]/@]*)):(?P<port>[0-9]{1,5})"
 )
+_WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
+LONGEST: Final = 100 * 365 * 86400.0
+"""Seconds of the longest span if nothing else bounds it: 100 years, which every timer can wait for."""
+_SHOWN: Final = 60
+"""Characters of a refused value that an error repeats."""
+
+COUNT: Final = click.IntRange(0, MAX_COUNT)
+"""A number of messages, or of receives."""
 
 
 class Span(_ParamType):
@@ -29,15 +52,28 @@ class Span(_ParamType):
 
     name = "duration"
 
+    def __init__(self, least: float = 0.0, most: float = LONGEST) -> None:
+        self.least = least
+        self.most = most
+
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> float:
         if isinstance(value, int | float):
-            return float(value)
-        match = _SPAN.fullmatch(value.strip())
-        if match is None:
-            self.fail(f"{value!r} is not a span of time: write 250ms, 30s, 5m, 2h or 1d", parameter)
-        return float(match["number"]) * _SECONDS[match["unit"] or "s"]
+            seconds = _as_float(value)
+        else:
+            match = _SPAN.fullmatch(value.strip())
+            if match is None:
+                self.fail(
+                    f"{quoted(value)} is not a span of time: write 250ms, 30s, 5m, 2h or 1d", parameter
+                )
+            seconds = float(match["number"]) * _SECONDS[match["unit"] or "s"]
+        if not self.least <= seconds <= self.most:
+            self.fail(
+                f"{quoted(value)} is not from {span_text(self.least)} to {span_text(self.most)}",
+                parameter,
+            )
+        return seconds
 
 
 class Size(_ParamType):
@@ -45,15 +81,85 @@ class Size(_ParamType):
 
     name = "size"
 
+    def __init__(self, least: int = 0, most: int = MAX_BYTES) -> None:
+        self.least = least
+        self.most = most
+
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> int:
-        if isinstance(value, int):
-            return value
-        match = _SIZE.fullmatch(value.strip())
-        if match is None:
-            self.fail(f"{value!r} is not a size: write 4096, 64k, 10M or 2G", parameter)
-        return int(float(match["number"]) * 1024 ** _POWERS[match["unit"].lower()])
+        if isinstance(value, int | float):
+            size = _as_float(value)
+        else:
+            match = _SIZE.fullmatch(value.strip())
+            if match is None:
+                self.fail(f"{quoted(value)} is not a size: write 4096, 64k, 10M or 2G", parameter)
+            size = float(match["number"]) * 1024 ** _POWERS[match["unit"].lower()]
+        if not self.least <= size <= self.most:
+            self.fail(
+                f"{quoted(value)} is not from {size_text(self.least)} to {size_text(self.most)}",
+                parameter,
+            )
+        return int(size)
+
+
+def _as_float(value: float) -> float:
+    """The number, infinite where a float has no room for it."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+class Text(_ParamType):
+    """A text, in UTF-8. An empty one is mostly a variable that was not set, and is refused."""
+
+    name = "text"
+
+    def __init__(self, *, may_be_empty: bool = False, any_bytes: bool = False) -> None:
+        """`any_bytes`: what is typed stays bytes, as `os.fsencode` has them."""
+        self.may_be_empty = may_be_empty
+        self.any_bytes = any_bytes
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> str:
+        text = str(value)
+        if not text and not self.may_be_empty:
+            self.fail("it is empty: give a value, or leave it out", parameter)
+        if "\0" in text:
+            self.fail(f"{quoted(text)} has a NUL character", parameter)
+        if not self.any_bytes and not is_utf8(text):
+            self.fail(f"{quoted(text)} is not UTF-8", parameter)
+        return text
+
+
+class Word(_ParamType):
+    """A name that becomes part of a file's: letters, digits, '_' and '-'."""
+
+    name = "name"
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> str:
+        if len(value) > self.most or not _WORD.fullmatch(value):
+            self.fail(
+                f"{quoted(value)} is not a name of 1 to {self.most} letters, digits, '_' and '-'",
+                parameter,
+            )
+        return str(value)
+
+
+class File(Text):
+    """A file's name, which may be any bytes."""
+
+    name = "file"
+
+    def __init__(self) -> None:
+        super().__init__(any_bytes=True)
 
 
 class Address(_ParamType):
@@ -65,22 +171,51 @@ class Address(_ParamType):
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> tuple[str, int] | None:
         match = _ADDRESS.fullmatch(value.strip())
-        if match is None or int(match["port"]) > 65535:
-            self.fail(f"{value!r} is not an address: write 127.0.0.1:50051 or [::1]:50051", parameter)
-        return match["six"] or match["host"] or "0.0.0.0", int(match["port"])
+        host = None if match is None else match["six"] or match["host"] or "0.0.0.0"
+        if match is None or host is None or int(match["port"]) > 65535 or not _may_be_a_host(host):
+            self.fail(
+                f"{quoted(value)} is not an address: write 127.0.0.1:50051 or [::1]:50051", parameter
+            )
+        return host, int(match["port"])
 
 
-class Folder(_ParamType):
-    """A folder, which need not be there. An empty name is a variable that somebody forgot to set."""
+def _may_be_a_host(host: str) -> bool:
+    """Whether a resolver can be asked for it."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
+class Folder(Text):
+    """A folder, which need not be there."""
 
     name = "dir"
 
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> str:
-        if not value:
-            self.fail("'' is no folder: name one, or leave the option out", parameter)
-        return str(value)
+    def __init__(self) -> None:
+        super().__init__(any_bytes=True)
+
+
+VISIBILITY: Final = Span(0.001, MAX_VISIBILITY / 1_000)
+DELAY: Final = Span(0, MAX_DELAY / 1_000)
+RETENTION: Final = Span(0, MAX_RETENTION / 1_000)
+WINDOW: Final = Span(MIN_WINDOW / 1_000, MAX_WINDOW / 1_000)
+MESSAGE_SIZE: Final = Size(1, MAX_MESSAGE_SIZE)
+STAGE: Final = Word(64)
+STREAM: Final = Word(80)
+WRITER: Final = Word(80)
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text of the command line was UTF-8: other bytes come as halves of surrogate pairs."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def quoted(value: object) -> str:
+    """A refused value as an error repeats it: printable, and not too long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def span_text(seconds: float) -> str:

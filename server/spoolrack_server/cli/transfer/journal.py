@@ -180,7 +180,7 @@ def _entry(line: bytes) -> dict[str, Any] | None:
     """What a line says; None if it is not whole."""
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) and line.endswith(b"\n") else None
 

@@ -1,0 +1,206 @@
+"""Every option and argument of every command, given values that no user should give.
+
+The calls come from click's own tree of commands: a new option is tried without a line here. None of
+them may end as a mistake of the program, or with a traceback; and the error
+names the option.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+import pytest
+from cli_rig import files_under
+from spoolrack.testing import RunningServer, running_server
+from spoolrack_server.cli.program import run, spoolrack
+from spoolrack_server.cli.units import quoted
+
+NOT_UTF8: Final = "a\udcffb"
+"""What Python makes of a byte that is not UTF-8."""
+HOSTILE: Final = (
+    "",
+    " ",
+    "0",
+    "-1",
+    "1.5",
+    "99999999999",
+    "99999999999999999999",
+    "99999999999999999999d",
+    "9" * 400,
+    "9" * 5_000,
+    "nan",
+    "inf",
+    "1e400",
+    "0x10",
+    NOT_UTF8,
+    "a\nb",
+    "x" * 300,
+    "../..",
+    "~",
+    "a=" + NOT_UTF8,
+    "٣",
+    "💣",
+)
+ABSENT: Final = "01890000-0000-7000-8000-000000000000"
+USAGE: Final = 2
+MISTAKE: Final = 70
+
+ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "bench": ("--seconds", "0.1"),
+    "delete": ("jobs", ABSENT),
+    "export": ("jobs",),
+    "import": ("{absent}",),
+    "mover": ("--source", "{absent}/new", "--destination", "{absent}/queues"),
+    "peek": ("jobs",),
+    "queues apply": ("{absent}",),
+    "queues create": ("other",),
+    "queues delete": ("other",),
+    "queues purge": ("other",),
+    "queues set": ("jobs", "--max-messages", "0"),
+    "queues show": ("jobs",),
+    "reaper": ("--source", "{absent}/remove"),
+    "receive": ("jobs",),
+    "redrive": ("jobs",),
+    "redrives cancel": (ABSENT,),
+    "release": ("jobs", "a~b"),
+    "reservations release": ("s", "1"),
+    "reservations show": ("s", "1"),
+    "send": ("jobs", "body"),
+    # Neither a folder nor an address that this user may serve: it ends in any case.
+    "serve": ("--root", "{file}", "--grpc", "192.0.2.1:1", "--http", "off"),
+    "stages abort": ("gone",),
+    "stages publish": ("gone",),
+    "tokens new": ("me",),
+}
+"""What a command needs so that it runs, and ends, with one more option or another argument."""
+WITH: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("send", "writer"): ("--epoch", "1"),
+    ("send", "epoch"): ("--writer", "w"),
+    ("stages publish", "writer"): ("--epoch", "1"),
+    ("stages publish", "epoch"): ("--writer", "w"),
+    ("fsck", "queue"): ("--restore", ABSENT),
+}
+"""What goes with an option."""
+INSTEAD: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("send", "writer"): ("jobs", "--batch", "--lines", "{lines}"),
+    ("send", "epoch"): ("jobs", "--batch", "--lines", "{lines}"),
+    ("send", "file"): ("jobs",),
+    ("send", "lines"): ("jobs",),
+    ("send", "in_flight"): ("jobs", "--lines", "{lines}"),
+}
+"""What a command needs with this option, instead of ARGUMENTS."""
+
+
+class Call(NamedTuple):
+    command: str
+    parameter: click.Parameter
+
+    def __str__(self) -> str:
+        return f"{self.command} {self.parameter.human_readable_name}"
+
+
+def commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{before}{name} ")
+        else:
+            yield before + name, command
+
+
+def calls() -> Iterator[Call]:
+    """One for each parameter with a value. What all commands share is tried with the first of them."""
+    shared: set[object] = set()
+    for name, command in commands(spoolrack):
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and (parameter.is_flag or parameter.count):
+                continue
+            if parameter.envvar is not None:
+                key = (*parameter.opts, str(parameter.envvar), type(parameter.type))
+                if key in shared:
+                    continue
+                shared.add(key)
+            yield Call(name, parameter)
+
+
+CALLS: Final = list(calls())
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    with running_server() as server, server.client() as client:
+        client.create_queue("jobs")
+        yield server
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "file").write_text("{}")
+    (tmp_path / "lines").write_text("a line\n")
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def aside(server: RunningServer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the server, in a folder of its own, with nothing on standard input."""
+    here = folder / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("SPOOLRACK_URL", server.url)
+    monkeypatch.setenv("SPOOLRACK_TIMEOUT", "3s")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+
+
+def arguments(call: Call, value: str, folder: Path) -> list[str]:
+    """The command's line with `value` for the parameter."""
+    key = call.command, call.parameter.name or ""
+    needed = [*INSTEAD.get(key, ARGUMENTS.get(call.command, ())), *WITH.get(key, ())]
+    words = [
+        word.format(absent=folder / "absent", file=folder / "file", lines=folder / "lines")
+        for word in needed
+    ]
+    if isinstance(call.parameter, click.Option):
+        option = max(call.parameter.opts, key=len)
+        # The last one counts, where a command needs it as well.
+        return [*call.command.split(), *words, f"{option}={value}"]
+    at = [each for each in command_of(call).params if isinstance(each, click.Argument)]
+    index = at.index(call.parameter)
+    named, options = words[: len(at)], words[len(at) :]
+    return [*call.command.split(), *options, *named[:index], "--", value, *named[index + 1 :]]
+
+
+def command_of(call: Call) -> click.Command:
+    return dict(commands(spoolrack))[call.command]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=str)
+def test_a_value_that_cannot_be_is_refused_by_the_name_of_its_option(
+    call: Call, folder: Path, server: RunningServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    names = names_of(call)
+    with server.client() as client:
+        for value in HOSTILE:
+            line = arguments(call, value, folder)
+            before = list(client.stages()), files_under(Path())
+            capfd.readouterr()
+            code = run(line)
+            err = capfd.readouterr().err
+            assert code != MISTAKE, (line, err)
+            assert "Traceback" not in err, (line, err)
+            if code == USAGE:
+                assert any(name in err for name in names) or quoted(value)[:30] in err, (line, err)
+                assert (list(client.stages()), files_under(Path())) == before, (line, err)
+
+
+def names_of(call: Call) -> set[str]:
+    """The words by which an error may name the parameter."""
+    name = call.parameter.name or ""
+    hint = call.parameter.get_error_hint(click.Context(command_of(call)))
+    return {*call.parameter.opts, name, name.removesuffix("s"), hint}
