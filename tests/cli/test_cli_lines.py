@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
-from cli_rig import Spoolrack, until
+from cli_rig import PROGRAM, Spoolrack, until
 from spoolrack import Client
 from spoolrack.testing import RunningServer
+from spoolrack_server.cli.ranges import Ranges
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 MANY = 3_500
@@ -130,12 +133,66 @@ def test_a_full_queue_is_waited_for(start: Start, client: Client, tmp_path: Path
     assert received == list(range(25))
 
 
-def test_a_full_queue_that_stays_full_ends_it(
-    spoolrack: Spoolrack, client: Client, tmp_path: Path
+@pytest.mark.parametrize(
+    ("lines", "limits", "in_flight", "says"),
+    [
+        (10, {"max_messages": 5}, 1, "5 messages acknowledged; go on with: tail -n +6 -- "),
+        (
+            2_500,
+            {"max_messages": 1_500},
+            1,
+            "1,500 messages acknowledged; go on with: tail -n +1501 ",
+        ),
+        # Line 4 is too large for what is left, and those after it are not.
+        (
+            9,
+            {"max_bytes": 3_400},
+            1,
+            "; lines 4 and all from 10 on are not; go on with: sed -n '4,4p;10,$p' -- ",
+        ),
+        (3_500, {"max_messages": 1_700}, 4, "1,700 messages acknowledged; "),
+    ],
+)
+def test_a_full_queue_that_stays_full_tells_which_lines_are_not_stored(
+    spoolrack: Spoolrack,
+    client: Client,
+    server: RunningServer,
+    tmp_path: Path,
+    lines: int,
+    limits: dict[str, int],
+    in_flight: int,
+    says: str,
 ) -> None:
-    client.update_queue("jobs", max_messages=2)
-    path = tmp_path / "lines"
-    path.write_text("1\n2\n3\n")
-    sent = spoolrack("send", "jobs", "--lines", str(path), "--timeout", "3s")
+    client.update_queue("jobs", **limits)
+    sizes = dict.fromkeys((1, 2, 3), 1_000) | {4: 500}
+    wanted = [str(number).zfill(sizes.get(number, 2)) for number in range(1, lines + 1)]
+    path = tmp_path / "some lines"
+    path.write_text("\n".join(wanted))
+    sent = spoolrack(
+        *("send", "jobs", "--lines", str(path), "-a", "colour=dark red"),
+        *("--timeout", "1s", "--in-flight", str(in_flight)),
+    )
     assert sent.code == 75
     assert "is full" in sent.err
+    assert says in sent.err
+    client.update_queue("jobs", **dict.fromkeys(limits, 0))
+    advice = sent.err.partition("go on with: ")[2]
+    program = f'spoolrack() {{ {shlex.join(PROGRAM)} "$@" --url {server.url}; }}'
+    subprocess.run(["bash", "-c", f"{program}; {advice}"], check=True, timeout=60)
+    assert sorted(body.decode() for body in bodies(client)) == sorted(wanted)
+    assert {message.attributes["colour"] for message in client.queue("jobs").peek()} == {"dark red"}
+
+
+def test_the_lines_that_are_not_done_are_told_whatever_order_the_others_are_done_in() -> None:
+    random = Random(7)
+    for _ in range(200):
+        done = Ranges()
+        left = list(range(1, 40))
+        random.shuffle(left)
+        while len(left) > 5:
+            some, left = sorted(left[:4]), left[4:]
+            done.add(some)
+            told = done.missing()
+            missing = [n for first, last in told for n in range(first, (last or 39) + 1)]
+            assert missing == sorted(left)
+            assert told[-1][1] is None

@@ -6,8 +6,10 @@ never be sent is noted, with its line, and the rest goes on.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
@@ -16,6 +18,7 @@ from spoolrack import Outgoing, Queue, SpoolrackError
 
 from .exits import line_of
 from .lines import Lines
+from .ranges import Ranges
 
 Refusals = list[tuple[int, str]]
 
@@ -39,13 +42,13 @@ class LineSender:
         self._in_flight = in_flight
         self._patience = patience
         self._advance = advance
-        self._calls: deque[tuple[int, int, Future[Refusals]]] = deque()
+        self._calls: deque[tuple[int, int, Future[int]]] = deque()
         """Lines, bytes and result of each call, in the order of the lines."""
-        self._has_gap = False
+        self._noting = threading.Lock()
         self.acknowledged = 0
         """Messages that are on stable media."""
-        self.done_to = 0
-        """All lines up to this one are acknowledged, or are among the refused."""
+        self.done = Ranges()
+        """The lines that are acknowledged, and those that are among the refused."""
         self.refused: Refusals = []
         """Lines that can never be sent, with the reason."""
 
@@ -82,21 +85,13 @@ class LineSender:
             except SpoolrackError:
                 continue  # The first failure is the one to be told of.
 
-    def _count(self, lines: int, size: int, future: Future[Refusals]) -> None:
-        try:
-            refused = future.result()
-        except BaseException:
-            self._has_gap = True
-            raise
-        self.refused += refused
-        self.acknowledged += lines - len(refused)
-        if not self._has_gap:
-            self.done_to += lines
-        self._advance(lines - len(refused), size)
+    def _count(self, lines: int, size: int, future: Future[int]) -> None:
+        refused = future.result()
+        self._advance(lines - refused, size)
 
-    def _send(self, first: int, lines: list[bytes]) -> Refusals:
-        """Send lines, of which the `first` has that number; answers with those that can never be."""
-        refused: Refusals = []
+    def _send(self, first: int, lines: list[bytes]) -> int:
+        """Send lines, of which the `first` has that number; answers how many can never be sent."""
+        refused = 0
         left = [(first + at, line) for at, line in enumerate(lines)]
         end = time.monotonic() + self._patience
         while True:
@@ -104,16 +99,20 @@ class LineSender:
             later: list[tuple[int, bytes]] = []
             pause = _PAUSE
             error: SpoolrackError | None = None
+            stored: list[int] = []
+            never: Refusals = []
             for numbered, result in zip(left, self._queue.send_many(messages), strict=True):
                 if result.error is None:
-                    continue
-                if not result.error.retryable:
-                    refused.append((numbered[0], line_of(result.error)))
-                    continue
-                later.append(numbered)
-                error = result.error
-                if error.retry_delay is not None:
-                    pause = error.retry_delay.total_seconds()
+                    stored.append(numbered[0])
+                elif not result.error.retryable:
+                    never.append((numbered[0], line_of(result.error)))
+                else:
+                    later.append(numbered)
+                    error = result.error
+                    if error.retry_delay is not None:
+                        pause = error.retry_delay.total_seconds()
+            self._note(stored, never)
+            refused += len(never)
             if error is None:
                 return refused
             now = time.monotonic()
@@ -123,3 +122,10 @@ class LineSender:
                 raise error
             time.sleep(pause)
             left = later
+
+    def _note(self, stored: Sequence[int], refused: Refusals) -> None:
+        """Take down at once what has become of some lines of a call, whatever becomes of the others."""
+        with self._noting:
+            self.acknowledged += len(stored)
+            self.refused += refused
+            self.done.add(sorted([*stored, *(number for number, _ in refused)]))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 import click
+from click.core import ParameterSource
 from spoolrack import Outgoing
 from spoolrack.errors import QueueExists, QueueNotFound, RootUnusable
 from spoolrack.stages import BatchOptions
@@ -99,7 +101,7 @@ def command(
     media: whatever happens then, it will be delivered.
 
     With --lines, ends with the number of messages that the server has acknowledged; if it is stopped
-    or something fails, it says with which line to go on. With --batch, all lines appear at one moment,
+    or something fails, it says which lines are not stored. With --batch, all lines appear at one moment,
     or none does, whatever happens. A batch with a --writer and an --epoch is sent once: of a writer's
     epochs each is sent only if it is higher than the last.
     """
@@ -223,7 +225,7 @@ def _send_lines(
             if found is None:
                 raise
             code, why = found, line_of(error)
-    for number, refusal in sender.refused:
+    for number, refusal in sorted(sender.refused):
         tell(f"line {number} is not sent: {refusal}")
     if code is not OK:
         tell(f"{why}; {_where_to_go_on(sender, name, queue)}")
@@ -234,13 +236,45 @@ def _send_lines(
 
 
 def _where_to_go_on(sender: LineSender, name: str, queue: str) -> str:
+    """What to type next, so that no acknowledged line is sent again and no other is left out."""
     sent = f"{plural(sender.acknowledged, 'message')} acknowledged"
-    done = sender.done_to
-    if sender.acknowledged + len(sender.refused) > done:
-        sent += f", among them all of the first {plural(done, 'line')}"
+    missing = sender.done.missing()
+    ((first, _), *others) = missing
+    if others:
+        sent += f"; lines {_ranges_text(missing)} are not"
     if name == "-":
-        return f"{sent}; go on with line {done + 1}"
-    return f"{sent}; go on with: tail -n +{done + 1} {name} | spoolrack send {queue} --lines"
+        return f"{sent}; go on with {'these' if others else f'line {first}'}"
+    cut = f"sed -n '{_sed(missing)}'" if others else f"tail -n +{first}"
+    # A dash or a space in a name must not become an option, or two names.
+    return f"{sent}; go on with: {cut} -- {shlex.quote(name)} | {_again(queue)}"
+
+
+def _again(queue: str) -> str:
+    """This command for the lines of a pipe, with the other options that were typed."""
+    context = click.get_current_context()
+    words = ["spoolrack", "send", queue, "--lines"]
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        is_typed = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if not isinstance(parameter, click.Option) or not is_typed or name == "lines":
+            continue
+        option, value = max(parameter.opts, key=len), context.params[name]
+        if parameter.is_flag:
+            words.append(option)
+        else:
+            words += [f"{option}={each}" for each in (value if parameter.multiple else [value])]
+    return shlex.join(words)
+
+
+def _ranges_text(ranges: Sequence[tuple[int, int | None]]) -> str:
+    """ "3, 7 to 9 and all from 12 on"."""
+    *inner, (tail, _) = ranges
+    parts = [f"{first}" if first == last else f"{first} to {last}" for first, last in inner]
+    return f"{', '.join(parts)} and all from {tail} on"
+
+
+def _sed(ranges: Sequence[tuple[int, int | None]]) -> str:
+    return ";".join(f"{first},{'$' if last is None else last}p" for first, last in ranges)
 
 
 @contextmanager
