@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import subprocess
+import threading
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -13,6 +16,7 @@ import pytest
 from cli_rig import PROGRAM, Spoolrack, until
 from spoolrack import Client
 from spoolrack.testing import RunningServer
+from spoolrack_server.cli.lines import LARGEST, Lines
 from spoolrack_server.cli.ranges import Ranges
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
@@ -170,7 +174,7 @@ def test_a_full_queue_that_stays_full_tells_which_lines_are_not_stored(
     path.write_text("\n".join(wanted))
     sent = spoolrack(
         *("send", "jobs", "--lines", str(path), "-a", "colour=dark red"),
-        *("--timeout", "1s", "--in-flight", str(in_flight)),
+        *("--timeout", "6s", "--in-flight", str(in_flight)),
     )
     assert sent.code == 75
     assert "is full" in sent.err
@@ -196,3 +200,49 @@ def test_the_lines_that_are_not_done_are_told_whatever_order_the_others_are_done
             missing = [n for first, last in told for n in range(first, (last or 39) + 1)]
             assert missing == sorted(left)
             assert told[-1][1] is None
+
+
+def test_a_line_that_no_message_has_room_for_is_refused_and_the_others_are_sent(
+    spoolrack: Spoolrack, client: Client, tmp_path: Path
+) -> None:
+    path = tmp_path / "lines"
+    with path.open("wb") as file:
+        file.write(b"one\n")
+        file.write(b"x" * (LARGEST + 1) + b"\nthree\n")
+        file.write(b"y" * (LARGEST + 300_000))
+    sent = spoolrack("send", "jobs", "--lines", str(path))
+    assert sent.code == 65
+    assert sent.err.splitlines() == [
+        "spoolrack: line 2 is not sent: it has more than 64 MiB, and no message may: split it",
+        "spoolrack: line 4 is not sent: it has more than 64 MiB, and no message may: split it",
+        "spoolrack: sent 2 messages to jobs",
+    ]
+    assert bodies(client) == [b"one", b"three"]
+    batch = spoolrack("send", "jobs", "--lines", str(path), "--batch")
+    assert batch.code == 65
+    assert batch.err == (
+        "spoolrack: line 2: it has more than 64 MiB, and no message may: split it; nothing was sent\n"
+    )
+
+
+def test_nothing_is_kept_of_a_line_that_is_too_long() -> None:
+    reader, writer = os.pipe()
+    held: list[int] = []
+
+    def write() -> None:
+        for _ in range(LARGEST * 3 // 2**20):
+            os.write(writer, bytes(2**20))
+        os.close(writer)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    tracemalloc.start()
+    try:
+        (chunk,) = Lines(reader).chunks()
+        held.append(tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()
+        thread.join()
+        os.close(reader)
+    assert (chunk.first, chunk.is_too_long, chunk.lines) == (1, True, [])
+    assert held[0] < LARGEST * 1.1

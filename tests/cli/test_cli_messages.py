@@ -95,7 +95,7 @@ def test_receive_prints_bodies_a_line_each_in_order(spoolrack: Spoolrack, client
 
 def test_receive_without_delete_only_leases(spoolrack: Spoolrack, client: Client) -> None:
     client.queue("jobs").send_many(["one", "two"])
-    assert spoolrack("receive", "jobs").out == "one\n"
+    assert spoolrack("receive", "jobs").out == "one"
     assert counts(client) == (1, 1, 0)
 
 
@@ -115,7 +115,7 @@ def test_receive_waits_for_what_comes_later(start: Start, client: Client) -> Non
     process = start("receive", "jobs", "--wait", "1h", "--delete")
     client.queue("jobs").send("at last")
     out, _ = process.communicate()
-    assert (process.returncode, out) == (0, b"at last\n")
+    assert (process.returncode, out) == (0, b"at last")
 
 
 def test_receive_prints_json_with_all_that_is_known(spoolrack: Spoolrack, client: Client) -> None:
@@ -215,7 +215,7 @@ def test_peek_looks_at_one_state_or_one_message(spoolrack: Spoolrack, client: Cl
     ids = [queue.send("leased"), queue.send("ready")]
     queue.receive()
     assert spoolrack("peek", "jobs", "--raw", "--state", "leased").out == "leased\n"
-    assert spoolrack("peek", "jobs", "--raw", ids[1]).out == "ready\n"
+    assert spoolrack("peek", "jobs", "--raw", ids[1]).out == "ready"
     assert spoolrack("peek", "jobs", "--state", "delayed").code == 1
     assert spoolrack("peek", "jobs", "01890000-0000-7000-8000-000000000000").code == 1
 
@@ -226,3 +226,30 @@ def test_peek_does_a_terminal_no_harm(spoolrack: Spoolrack, client: Client) -> N
     assert table.out.isascii() or "…" in table.out
     assert "\x1b" not in table.out
     assert len(table.out.splitlines()) == 2
+
+
+BINARY = b"\x89PNG\r\n\x1a\n\x00\xff"
+
+
+@pytest.mark.parametrize(
+    ("options", "written"),
+    [
+        ((), BINARY),
+        (("--raw",), BINARY),
+        (("--max", "2"), BINARY + b"\n" + BINARY + b"\n"),
+        (("--max", "2", "--raw"), BINARY + BINARY),
+    ],
+)
+def test_a_single_body_goes_to_a_file_as_it_is_and_several_are_a_line_each(
+    start: Start, client: Client, tmp_path: Path, options: tuple[str, ...], written: bytes
+) -> None:
+    client.create_queue("jobs")
+    client.queue("jobs").send_many([BINARY, BINARY])
+    with (tmp_path / "body").open("wb") as file:
+        assert start("receive", "jobs", *options, stdout=file).wait(timeout=60) == 0
+    assert (tmp_path / "body").read_bytes() == written
+
+
+@pytest.mark.parametrize("other", ["--json", "--exec=true"])
+def test_raw_bodies_are_nothing_else(spoolrack: Spoolrack, other: str) -> None:
+    assert spoolrack("receive", "jobs", "--raw", other).code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -12,9 +13,10 @@ from datetime import UTC, datetime
 
 import pytest
 from cli_rig import PROGRAM, Spoolrack
+from rich.console import Console
 from spoolrack import Client, QueueCounts, QueueInfo
 from spoolrack.testing import RunningServer
-from spoolrack_server.cli.top import rates_of
+from spoolrack_server.cli.top import _screen, rates_of
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -59,7 +61,7 @@ def test_set_changes_what_is_named_and_resets_what_is_named(
 
 
 def test_list_shows_the_queues_and_what_is_in_them(spoolrack: Spoolrack, client: Client) -> None:
-    assert spoolrack("queues", "list").code == 1
+    assert spoolrack("queues", "list").code == 0
     for name in ("jobs", "jobs.dead", "mail"):
         client.create_queue(name)
     client.queue("jobs").send_many(["one", "two"])
@@ -130,7 +132,7 @@ def at_a_terminal(server: RunningServer, *arguments: str, typed: bytes = b"") ->
     return process.wait(), seen
 
 
-@pytest.mark.parametrize(("typed", "code", "left"), [(b"n\n", 130, 1), (b"y\n", 0, 0)])
+@pytest.mark.parametrize(("typed", "code", "left"), [(b"n\n", 1, 1), (b"y\n", 0, 0)])
 def test_at_a_terminal_a_delete_asks_first(
     server: RunningServer, client: Client, typed: bytes, code: int, left: int
 ) -> None:
@@ -166,7 +168,7 @@ def test_a_progress_bar_is_shown_at_a_terminal_only(
 
 
 def test_top_prints_one_table_where_nobody_watches(spoolrack: Spoolrack, client: Client) -> None:
-    assert spoolrack("top", "--once").code == 1
+    assert spoolrack("top", "--once").code == 0
     client.create_queue("jobs")
     for arguments in (["top"], ["top", "--once"]):
         shown = spoolrack(*arguments)
@@ -181,3 +183,39 @@ def test_rates_are_of_all_states_together() -> None:
     before = [info("a", 10, 0), info("gone", 1, 0)]
     after = [info("a", 5, 15), info("new", 1, 0)]
     assert rates_of(before, after, 2.0) == {"a": 5.0}
+
+
+@pytest.mark.parametrize("name", ["visibility-timeout", "visibility_timeout"])
+def test_a_setting_is_reset_by_the_name_of_its_option_or_of_its_field(
+    spoolrack: Spoolrack, client: Client, name: str
+) -> None:
+    client.create_queue("jobs", visibility_timeout=5)
+    assert spoolrack("queues", "set", "jobs", "--reset", name).code == 0
+    assert client.get_queue("jobs").settings.visibility_timeout == 30.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [(["send", "jobs"], "the message"), (["send", "jobs", "--lines"], "a message for each line")],
+)
+def test_what_reads_from_a_terminal_says_so_and_how_to_end_it(
+    server: RunningServer, client: Client, arguments: list[str], what: str
+) -> None:
+    client.create_queue("jobs")
+    code, seen = at_a_terminal(server, *arguments, typed=b"hello\n\x04")
+    assert code == 0
+    assert f"reading {what} from the terminal: Ctrl-D on a line of its own ends it".encode() in seen
+    assert client.get_queue("jobs").counts.ready == 1
+
+
+def test_at_a_narrow_terminal_top_cuts_names_and_no_numbers(client: Client) -> None:
+    name = "a-queue-with-a-very-long-name-indeed"
+    client.create_queue(name)
+    client.queue(name).send_many(["x" * 100] * 1_000)
+    console = Console(width=64, file=io.StringIO(), force_terminal=False)
+    console.print(_screen(list(client.queues()), {name: 12_345.0}, "url", ""))
+    assert isinstance(console.file, io.StringIO)
+    (line,) = [line for line in console.file.getvalue().splitlines() if line.startswith(" a-")]
+    shown, *numbers = line.split()
+    assert shown.endswith("…")
+    assert numbers[:6] == ["1,000", "0", "0", "+12,345", "97.7", "KiB"]

@@ -33,7 +33,7 @@ def test_reservations_are_listed(spoolrack: Spoolrack, reserved: Client) -> None
     (only,) = spoolrack("reservations", "list", "--stream", "t", "--json").out.splitlines()
     as_json = json.loads(only)
     assert (as_json["seq"], as_json["messages"], as_json["state"]) == (7, 1, "held")
-    assert spoolrack("reservations", "list", "--queue", "other").code == 1
+    assert spoolrack("reservations", "list", "--queue", "other").code == 0
 
 
 def test_show_tells_which_messages_are_held(spoolrack: Spoolrack, reserved: Client) -> None:
@@ -67,5 +67,5 @@ def test_reservations_are_shown_and_released_with_no_server(offline: Spoolrack, 
     assert "held" in offline("reservations", "list", *root).out
     assert offline("reservations", "show", "s", "0", "--raw", *root).out == "a\n"
     assert offline("reservations", "release", "s", "0", *root).code == 0
-    assert offline("receive", "jobs", *root).out == "a\n"
+    assert offline("receive", "jobs", *root).out == "a"
     assert offline("fsck", *root).code == 0

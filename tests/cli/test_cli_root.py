@@ -41,15 +41,15 @@ def test_every_command_works_with_no_server(on_root: Spoolrack, tmp_path: Path) 
     lines.write_text("b\nc\nd\n")
     assert on_root("send", "jobs", "--lines", str(lines)).err == "spoolrack: sent 3 messages to jobs\n"
     assert id in on_root("peek", "jobs").out
-    assert on_root("receive", "jobs", "--delete").out == "a\n"
+    assert on_root("receive", "jobs", "--delete").out == "a"
     assert on_root("receive", "jobs", "--exec", "grep -q b").code == 0
-    assert on_root("receive", "jobs", "--wait", "1s").out == "c\n"
+    assert on_root("receive", "jobs", "--wait", "1s").out == "c"
     for table in (on_root("top", "--once"), on_root("queues", "list")):
         assert "jobs       1       1" in table.out
     assert on_root("queues", "purge", "jobs").err == "spoolrack: deleted 2 messages of jobs\n"
     assert on_root("fsck").code == 0
     assert on_root("queues", "delete", "jobs").code == 0
-    assert on_root("queues", "list").code == 1
+    assert on_root("queues", "list").code == 0
 
 
 def test_messages_are_deleted_and_released_by_hand(on_root: Spoolrack) -> None:
@@ -95,7 +95,7 @@ def test_a_message_is_restored_by_hand(on_root: Spoolrack, root: Path) -> None:
     (aside,) = (path for path in (root / "quarantine").glob(f"*/*{id}*") if path.suffix != ".why")
     aside.write_bytes(body)
     assert on_root("fsck", "--restore", id).code == 0
-    assert on_root("receive", "jobs").out == "a\n"
+    assert on_root("receive", "jobs").out == "a"
 
 
 def test_ids_can_not_be_released_through_a_server(spoolrack: Spoolrack) -> None:
@@ -105,7 +105,7 @@ def test_ids_can_not_be_released_through_a_server(spoolrack: Spoolrack) -> None:
     spoolrack("send", "jobs", "a")
     receipt = json.loads(spoolrack("receive", "jobs", "--json").out)["receipt"]
     assert spoolrack("release", "jobs", receipt).code == 0
-    assert spoolrack("receive", "jobs").out == "a\n"
+    assert spoolrack("receive", "jobs").out == "a"
 
 
 def test_commands_on_the_folder_and_over_the_server_meet(
@@ -113,9 +113,9 @@ def test_commands_on_the_folder_and_over_the_server_meet(
 ) -> None:
     served = ("--root", server.root)
     assert spoolrack("send", "jobs", "--create", "a").code == 0
-    assert spoolrack("receive", "jobs", *served).out == "a\n"
+    assert spoolrack("receive", "jobs", *served).out == "a"
     assert spoolrack("send", "jobs", "b", *served).code == 0
-    assert spoolrack("receive", "jobs", "--wait", "60s").out == "b\n"
+    assert spoolrack("receive", "jobs", "--wait", "60s").out == "b"
     assert spoolrack("fsck", *served).code == 0
 
 
@@ -162,5 +162,5 @@ def test_an_interrupted_receive_leaves_no_lease(on_root: Spoolrack, root: Path) 
         process.wait(60)
         assert process.returncode == 143
     assert on_root("send", "jobs", "b").code == 0
-    assert on_root("receive", "jobs").out == "b\n"
+    assert on_root("receive", "jobs").out == "b"
     assert list((root / "owners").iterdir()) == []

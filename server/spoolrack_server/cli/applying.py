@@ -18,7 +18,7 @@ from spoolrack import Client, QueueSettings, errors
 
 from .connecting import Reach, reaches_queues
 from .exits import BAD_CONTENT, Failed
-from .output import tell
+from .output import tell, tell_if_typed
 from .plain import argument
 from .units import (
     COUNT,
@@ -61,6 +61,8 @@ def command(reach: Reach, file: Any) -> None:
     and those that are not declared the defaults. Other queues are left alone, and none is deleted. A
     server that isn't there yet is waited for, as long as --timeout says. "-" reads standard input.
     """
+    if file.name == "<stdin>":
+        tell_if_typed("JSON")
     declared = declared_in(file.read(), file.name)
     with reach.patient() as client:
         for name, settings in declared.items():

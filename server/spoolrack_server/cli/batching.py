@@ -5,8 +5,8 @@ from __future__ import annotations
 from spoolrack import Client, Outgoing, QueueBatch
 from spoolrack.stages import BatchOptions
 
-from .exits import INTERRUPTED, OK, TERMINATED, code_of, line_of
-from .lines import Lines
+from .exits import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
+from .lines import TOO_LONG, Lines
 from .output import tell
 from .signals import Terminated
 from .units import plural
@@ -59,9 +59,11 @@ class LineBatch:
         like = self._like
         with batch:
             for chunk in lines.chunks():
-                for line in chunk:
+                if chunk.is_too_long:
+                    raise Failed(f"line {chunk.first}: {TOO_LONG}", BAD_CONTENT)
+                for line in chunk.lines:
                     batch.send(line, attributes=like.attributes, delay=like.delay)
-                self._advance(len(chunk), sum(map(len, chunk)) + len(chunk))
+                self._advance(len(chunk.lines), sum(map(len, chunk.lines)) + len(chunk.lines))
 
 
 def _in_doubt(batch: QueueBatch) -> str:

@@ -21,6 +21,7 @@ from spoolrack import Client, QueueInfo, RetryPolicy, connect
 from spoolrack.credentials import CredentialOptions
 from spoolrack.errors import InvalidUrl
 
+from .exits import USAGE, Failed
 from .plain import option
 from .units import Folder, Span
 
@@ -48,7 +49,7 @@ class Reach:
         try:
             return connect(self.url, timeout=self.timeout, retry=retry, **self.credentials)
         except InvalidUrl as error:
-            raise click.BadParameter(str(error), param_hint="--url") from error
+            raise Failed(f"--url: {error}", USAGE) from error
 
     def look_at(self, queue: str) -> QueueInfo:
         """The queue, before long work on it begins."""

@@ -14,7 +14,7 @@ from spoolrack import RetryPolicy
 
 from .connecting import Reach, reaches_queues
 from .exits import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, USAGE, code_of, line_of
-from .output import tell
+from .output import tell, tell_if_typed
 from .plain import argument, option
 from .progress import progress_bar
 from .signals import Terminated
@@ -161,6 +161,7 @@ def _opened(kind: str, name: str, queue: str | None, mover_delay: float) -> Iter
     elif kind == MQ:
         yield mq_source(name, round(mover_delay * 1_000))
     elif name == "-":
+        tell_if_typed("an archive")
         yield _archive(sys.stdin.buffer, "Standard input", queue)
     else:
         with open(name, "rb") as file:

@@ -10,16 +10,20 @@ import os
 import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import click
 from spoolrack.values import MAX_BATCH, MAX_BATCH_BYTES
 
-from .exits import BAD_CONTENT, USAGE, Failed
+from .exits import USAGE, Failed
+from .output import tell_if_typed
 from .units import Text
 
 LARGEST: Final = 64 * 1024 * 1024
 """Bytes of the largest message that any queue takes."""
+TOO_LONG: Final = "it has more than 64 MiB, and no message may: split it"
+"""What is wrong with a longer line."""
 _AT_ONCE: Final = 256 * 1024
 
 
@@ -30,6 +34,7 @@ def named_in(arguments: Sequence[str]) -> list[str]:
         if argument != "-":
             named.append(argument)
             continue
+        tell_if_typed("ids and receipts")
         for word in sys.stdin.buffer.read().split():
             text = os.fsdecode(word)
             try:
@@ -37,6 +42,17 @@ def named_in(arguments: Sequence[str]) -> list[str]:
             except click.BadParameter as error:
                 raise Failed(f"Standard input: {error.message}", USAGE) from error
     return named
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Lines that one call can carry."""
+
+    first: int
+    """The number of the first one, counted from 1."""
+    lines: list[bytes] = field(default_factory=list)
+    is_too_long: bool = False
+    """Whether this is one line, without its content, that no message has room for."""
 
 
 class Lines:
@@ -48,52 +64,50 @@ class Lines:
     def __init__(self, file: int) -> None:
         self._file = file
         self._parts: list[bytes] = []
-        """The line that has begun and not ended."""
+        """The line that has begun and not ended; empty where it is too long to be kept."""
         self._held = 0
 
-    def chunks(self) -> Iterator[list[bytes]]:
-        """All lines in order, never an empty chunk; raises `Failed` for a line that is too long."""
-        chunk: list[bytes] = []
-        size = 0
-        read = 0
+    def chunks(self) -> Iterator[Chunk]:
+        """All lines in order, but for those that are too long."""
+        chunk = Chunk(1)
+        read = size = 0
         while True:
-            if chunk and not self._has_more_now():
+            if chunk.lines and not self._has_more_now():
                 yield chunk
-                chunk, size = [], 0
+                chunk, size = Chunk(read + 1), 0
             content = os.read(self._file, _AT_ONCE)
-            for line in self._split(content, read):
-                if chunk and (len(chunk) >= MAX_BATCH or size + len(line) > MAX_BATCH_BYTES):
+            for line in self._split(content):
+                is_full = len(chunk.lines) >= MAX_BATCH or size + len(line or b"") > MAX_BATCH_BYTES
+                if chunk.lines and (line is None or is_full):
                     yield chunk
-                    chunk, size = [], 0
-                chunk.append(line)
-                size += len(line)
+                    chunk, size = Chunk(read + 1), 0
                 read += 1
+                if line is None:
+                    yield Chunk(read, is_too_long=True)
+                    chunk = Chunk(read + 1)
+                    continue
+                chunk.lines.append(line)
+                size += len(line)
             if not content:
                 break
-        if chunk:
+        if chunk.lines:
             yield chunk
 
     def _has_more_now(self) -> bool:
         return bool(select.select([self._file], [], [], 0)[0])
 
-    def _split(self, content: bytes, read: int) -> list[bytes]:
-        """The lines that `content` ends; no `content` at all ends the last one."""
-        if not content:
-            last = b"".join(self._parts)
-            self._parts.clear()
-            return [last] if last else []
+    def _split(self, content: bytes) -> list[bytes | None]:
+        """The lines that `content` ends; no `content` at all ends the last one. None: one too long."""
         first, *others = content.split(b"\n")
-        self._parts.append(first)
         self._held += len(first)
         if self._held > LARGEST:
-            raise Failed(
-                f"Line {read + 1} has more than 64 MiB, and no message may: the lines before it "
-                "are being sent.",
-                BAD_CONTENT,
-            )
-        if not others:
+            self._parts.clear()  # Of what can't be sent, nothing is kept.
+        else:
+            self._parts.append(first)
+        if content and not others:
             return []
-        whole = b"".join(self._parts)
-        self._parts = [others[-1]]
-        self._held = len(others[-1])
+        if not self._held and not content:
+            return []
+        whole = None if self._held > LARGEST else b"".join(self._parts)
+        self._parts, self._held = others[-1:], sum(map(len, others[-1:]))
         return [whole, *others[:-1]]

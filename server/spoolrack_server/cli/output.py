@@ -28,12 +28,17 @@ class Output:
         sys.stdout.flush()
         self._file = sys.stdout.fileno()
         self._is_file = stat.S_ISREG(os.fstat(self._file).st_mode)
+        self._is_terminal = os.isatty(self._file)
 
     def write(self, content: bytes) -> None:
         """Return once all of it was taken; raises `BrokenPipeError` if nobody reads any more."""
         left = memoryview(content)
         while left:
             left = left[os.write(self._file, left) :]
+
+    def write_body(self, body: bytes, *, is_only: bool) -> None:
+        """Write a body and a line feed. The only one to a file or a pipe is written as it is."""
+        self.write(body if is_only and not self._is_terminal else body + b"\n")
 
     def settle(self) -> None:
         """Return once what was written is on stable media, if it goes to a file."""
@@ -45,6 +50,12 @@ def tell(line: str) -> None:
     """Say something to the user, beside the results."""
     sys.stderr.write(f"{PROGRAM}: {line}\n")
     sys.stderr.flush()
+
+
+def tell_if_typed(what: str) -> None:
+    """Say, where standard input is a terminal, that `what` is read from it, and how to end that."""
+    if sys.stdin.isatty():
+        tell(f"reading {what} from the terminal: Ctrl-D on a line of its own ends it, Ctrl-C cancels")
 
 
 def message_line(message: MessageFacts, queue: str | None = None) -> bytes:

@@ -36,7 +36,7 @@ SHOWN = 60
     multiple=True,
     help="Only messages in this state. May be repeated.",
 )
-@option("--raw", is_flag=True, help="Print the bodies alone, a line each.")
+@option("--raw", is_flag=True, help="Print the bodies alone, a line each; that of one ID as it is.")
 @option("--json", is_flag=True, help="Print a line of JSON for each message.")
 @reaches_queues
 def command(
@@ -63,7 +63,10 @@ def command(
         seen = 0
         for message in found:
             seen += 1
-            output.write(message_line(message, queue) if json else message.body + b"\n")
+            if json:
+                output.write(message_line(message, queue))
+            else:
+                output.write_body(message.body, is_only=len(ids) == 1)
     return OK if seen else NOTHING
 
 

@@ -12,7 +12,7 @@ from spoolrack import QueueInfo, QueueSettings
 
 from . import applying
 from .connecting import Reach, reaches_queues
-from .exits import NOTHING, OK
+from .exits import NOTHING, OK, Failed
 from .output import columns, queue_json, tell
 from .plain import argument, option
 from .units import (
@@ -30,8 +30,20 @@ from .units import (
     span_text,
 )
 
-SETTINGS: Final = tuple(field.name for field in fields(QueueSettings))
+SETTINGS: Final = tuple(field.name.replace("_", "-") for field in fields(QueueSettings))
 _NEVER: Final = "no"
+
+
+class Setting(click.Choice[str]):
+    """A setting by the name of its option, or by the one that JSON has."""
+
+    def __init__(self) -> None:
+        super().__init__(SETTINGS)
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> str:
+        return super().convert(value.replace("_", "-"), parameter, context).replace("-", "_")
 
 
 @click.group()
@@ -111,7 +123,7 @@ def create(reach: Reach, name: str, **settings: Any) -> None:
 @option("--json", is_flag=True, help="Print a line of JSON for each queue.")
 @reaches_queues
 def list_(reach: Reach, prefix: str, json: bool) -> int:
-    """List the queues, or those whose names begin with PREFIX. Exits with 1 if there is none."""
+    """List the queues, or those whose names begin with PREFIX."""
     with reach.quick() as client:
         found = list(client.queues(prefix))
     if json:
@@ -119,7 +131,7 @@ def list_(reach: Reach, prefix: str, json: bool) -> int:
             click.echo(queue_json(info))
     elif found:
         click.echo(table_of(found))
-    return OK if found else NOTHING
+    return OK
 
 
 def table_of(found: list[QueueInfo]) -> str:
@@ -187,7 +199,7 @@ def show(reach: Reach, name: str, json: bool) -> None:
 @command.command(name="set")
 @argument("name")
 @_has_settings
-@option("--reset", type=click.Choice(SETTINGS), multiple=True, help="Set back to the default.")
+@option("--reset", type=Setting(), multiple=True, help="Set back to the default.")
 @reaches_queues
 def set_(reach: Reach, name: str, reset: tuple[str, ...], **settings: Any) -> None:
     """Change settings of the queue NAME; those that are not named stay as they are."""
@@ -231,4 +243,5 @@ def _held(info: QueueInfo, question: str) -> str:
 def _ask(yes: bool, question: Callable[[], str]) -> None:
     """Return only if the user wants it. A script is taken at its word."""
     if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-        click.confirm(question(), abort=True, err=True)
+        if not click.confirm(question(), err=True):
+            raise Failed("nothing was deleted", NOTHING)

@@ -54,6 +54,7 @@ LAST_WORDS: Final = 5.0
     help="Run CMD in a shell for each message, with the body as its standard input; delete the "
     "message if CMD exits with 0, and release it otherwise.",
 )
+@option("--raw", is_flag=True, help="Print the bodies as they are, with nothing in between.")
 @option("--json", is_flag=True, help="Print a line of JSON for each message.")
 @option(
     "--visibility-timeout",
@@ -69,10 +70,14 @@ def command(
     follow: bool,
     delete: bool,
     exec: str | None,
+    raw: bool,
     json: bool,
     visibility_timeout: float | None,
 ) -> int:
-    """Receive messages of QUEUE and print their bodies, a line each.
+    """Receive messages of QUEUE and print their bodies.
+
+    A line feed follows each body, unless --raw says no. The body of a single message, without --max and
+    --follow, goes to a file or a pipe as it is.
 
     Without --delete or --exec the messages are only leased: they are hidden from other consumers for
     the visibility timeout, and then come back. With --delete, a message is deleted only after its body
@@ -88,10 +93,12 @@ def command(
     """
     if follow and wait:
         raise click.UsageError("--follow waits for ever: leave --wait out, or use --max 0 --wait.")
-    if exec is not None and (delete or json):
+    if exec is not None and (delete or raw or json):
         raise click.UsageError(
-            "--exec prints nothing and deletes by itself: leave --delete and --json out."
+            "--exec prints nothing and deletes by itself: leave --delete, --raw and --json out."
         )
+    if raw and json:
+        raise click.UsageError("Choose one of --raw and --json.")
     most = max if max is not None else 0 if follow else 1
     info = reach.look_at(queue)
     visibility = visibility_timeout or info.settings.visibility_timeout
@@ -104,7 +111,18 @@ def command(
 
         if exec is not None:
             return _run_each(batches(1), Runner(exec, queue, visibility), handle, follow)
-        return _print_each(batches(BATCH), handle, queue, delete, json)
+
+        output = Output()
+
+        def show(message: Message) -> None:
+            if json:
+                output.write(message_line(message, queue))
+            elif raw:
+                output.write(message.body)
+            else:
+                output.write_body(message.body, is_only=most == 1)
+
+        return _print_each(batches(BATCH), handle, output, show, delete)
 
 
 def _batches(
@@ -146,16 +164,19 @@ def _batches(
 
 
 def _print_each(
-    batches: Iterator[list[Message]], queue: Queue, name: str, delete: bool, as_json: bool
+    batches: Iterator[list[Message]],
+    queue: Queue,
+    output: Output,
+    show: Callable[[Message], None],
+    delete: bool,
 ) -> int:
-    output = Output()
     received = 0
     for messages in batches:
         received += len(messages)
         written: list[Message] = []
         try:
             for message in messages:
-                output.write(message_line(message, name) if as_json else message.body + b"\n")
+                show(message)
                 written.append(message)
         finally:
             with signals.deferred():

@@ -8,7 +8,7 @@ import click
 from spoolrack import Redrive, RedriveState
 
 from .connecting import Reach, reaches_queues
-from .exits import NOTHING, OK
+from .exits import OK
 from .output import columns, redrive_json, tell
 from .plain import argument, option
 from .units import plural, span_text
@@ -26,7 +26,7 @@ def command() -> None:
 def list_(reach: Reach, queue: str | None, json: bool) -> int:
     """List the redrives, or those of the dead-letter queue QUEUE, the oldest first.
 
-    What has ended is told for 30 days. Exits with 1 if there is none.
+    What has ended is told for 30 days.
     """
     with reach.quick() as client:
         found = list(client.redrives(queue or ""))
@@ -38,7 +38,7 @@ def list_(reach: Reach, queue: str | None, json: bool) -> int:
         headers = ("ID", "QUEUE", "TO", "STATE", "MOVED", "STAY", "LEFT", "BEGAN", "WHY SOME STAY")
         rows = [_row(redrive, now) for redrive in found]
         click.echo(columns(headers, rows, right=frozenset({4, 5, 6})))
-    return OK if found else NOTHING
+    return OK
 
 
 def _row(redrive: Redrive, now: datetime) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ def command() -> None:
 @option("--json", is_flag=True, help="Print a line of JSON for each reservation.")
 @reaches_queues
 def list_(reach: Reach, queue: str | None, stream: str | None, json: bool) -> int:
-    """List the reservations, by stream and number. Exits with 1 if there is none.
+    """List the reservations, by stream and number.
 
     READS is how often one was read from its beginning: a message that breaks its reader shows there.
     """
@@ -53,7 +53,7 @@ def list_(reach: Reach, queue: str | None, stream: str | None, json: bool) -> in
         ]
         headers = ("STREAM", "SEQ", "QUEUE", "MESSAGES", "BYTES", "READS", "STATE")
         click.echo(columns(headers, rows, right=frozenset({1, 3, 4, 5})))
-    return OK if found else NOTHING
+    return OK
 
 
 def _state(reservation: Reservation, now: datetime) -> str:
@@ -104,7 +104,7 @@ def show(reach: Reach, stream: str, seq: int, max: int, raw: bool, json: bool) -
 def release(reach: Reach, stream: str, seq: int, quiet: bool) -> None:
     """Give back what reservation SEQ of STREAM holds: it is ready again, at its old places.
 
-    The reader of STREAM is told that the reservation is lost. Exits with 1 if there is none.
+    The reader of STREAM is told that the reservation is lost.
     """
     with reach.quick() as client:
         client.release_reservation(stream, seq)

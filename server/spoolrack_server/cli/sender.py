@@ -17,7 +17,7 @@ from typing import Final
 from spoolrack import Outgoing, Queue, SpoolrackError
 
 from .exits import line_of
-from .lines import Lines
+from .lines import TOO_LONG, Lines
 from .ranges import Ranges
 
 Refusals = list[tuple[int, str]]
@@ -54,15 +54,17 @@ class LineSender:
 
     def send(self, lines: Lines) -> None:
         """Send all lines. Raises what ends it early; what was under way then is waited for."""
-        read = 0
         pool = ThreadPoolExecutor(self._in_flight, "spoolrack-send")
         try:
             for chunk in lines.chunks():
+                if chunk.is_too_long:
+                    self._note([], [(chunk.first, TOO_LONG)])
+                    continue
                 while len(self._calls) >= self._in_flight:
                     self._settle_first()
-                size = sum(map(len, chunk)) + len(chunk)
-                self._calls.append((len(chunk), size, pool.submit(self._send, read + 1, chunk)))
-                read += len(chunk)
+                count, size = len(chunk.lines), sum(map(len, chunk.lines))
+                sent = pool.submit(self._send, chunk.first, chunk.lines)
+                self._calls.append((count, size + count, sent))
             while self._calls:
                 self._settle_first()
         except BaseException:

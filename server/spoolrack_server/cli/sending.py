@@ -21,7 +21,7 @@ from .batching import LineBatch
 from .connecting import Reach, reaches_queues
 from .exits import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
 from .lines import LARGEST, Lines
-from .output import tell
+from .output import tell, tell_if_typed
 from .plain import argument, option
 from .progress import progress_bar
 from .sender import LineSender
@@ -101,9 +101,9 @@ def command(
     media: whatever happens then, it will be delivered.
 
     With --lines, ends with the number of messages that the server has acknowledged; if it is stopped
-    or something fails, it says which lines are not stored. With --batch, all lines appear at one moment,
-    or none does, whatever happens. A batch with a --writer and an --epoch is sent once: of a writer's
-    epochs each is sent only if it is higher than the last.
+    or something fails, it says which lines are not stored. A line that can't be sent is named. With
+    --batch, all lines appear at one moment, or none does, whatever happens. A batch with a --writer and
+    an --epoch is sent once: of a writer's epochs each is sent only if it is higher than the last.
     """
     given = [source for source in (body, file, lines) if source is not None]
     if len(given) > 1:
@@ -160,6 +160,7 @@ def _content(body: str | None, file: str | None) -> bytes:
     if body is not None and body != "-":
         return os.fsencode(body)
     if file is None or file == "-":
+        tell_if_typed("the message")
         name, content = "Standard input", sys.stdin.buffer.read(LARGEST + 1)
     else:
         name = file
@@ -280,6 +281,7 @@ def _sed(ranges: Sequence[tuple[int, int | None]]) -> str:
 @contextmanager
 def _opened(name: str) -> Iterator[int]:
     if name == "-":
+        tell_if_typed("a message for each line")
         yield STDIN
         return
     with open(name, "rb", buffering=0) as file:

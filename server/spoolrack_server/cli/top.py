@@ -15,7 +15,7 @@ from rich.text import Text as RichText
 from spoolrack import Client, QueueInfo, SpoolrackError
 
 from .connecting import Reach, reaches_queues
-from .exits import NOTHING, OK, line_of
+from .exits import OK, line_of
 from .plain import argument, option
 from .queues import oldest_text, table_of
 from .signals import Terminated
@@ -40,7 +40,7 @@ def command(reach: Reach, prefix: str, interval: float, once: bool) -> int:
         if once or not console.is_terminal:
             if found:
                 click.echo(table_of(found))
-            return OK if found else NOTHING
+            return OK
         try:
             _watch(client, console, reach.url, prefix, interval, found)
         except Terminated:
@@ -86,25 +86,31 @@ def _messages(info: QueueInfo) -> int:
     return info.counts.ready + info.counts.leased + info.counts.delayed
 
 
+def _numbers(info: QueueInfo, rate: float | None) -> tuple[str, ...]:
+    counts = info.counts
+    return (
+        f"{counts.ready:,}",
+        f"{counts.leased:,}",
+        f"{counts.delayed:,}",
+        "" if rate is None else f"{rate:+,.0f}" if round(rate) else "0",
+        size_text(counts.bytes),
+        oldest_text(info),
+    )
+
+
 def _screen(found: Sequence[QueueInfo], rates: Mapping[str, float], url: str, trouble: str) -> Group:
     table = Table(box=None, header_style="bold", expand=False)
-    table.add_column("QUEUE", no_wrap=True, overflow="ellipsis", min_width=12)
-    for title in _NUMBERS:
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("")
-    for info in found:
-        counts = info.counts
-        rate = rates.get(info.name)
-        table.add_row(
-            info.name,
-            f"{counts.ready:,}",
-            f"{counts.leased:,}",
-            f"{counts.delayed:,}",
-            "" if rate is None else f"{rate:+,.0f}" if round(rate) else "0",
-            size_text(counts.bytes),
-            oldest_text(info),
-            RichText("blocked", style="bold red") if info.blocking_message is not None else "",
+    rows = [_numbers(info, rates.get(info.name)) for info in found]
+    # Where the terminal is too narrow, the names give way: a number that is cut is another number.
+    table.add_column("QUEUE", overflow="ellipsis")
+    for title, *column in zip(_NUMBERS, *rows, strict=True):
+        table.add_column(
+            title, justify="right", no_wrap=True, min_width=max(map(len, (title, *column)))
         )
+    table.add_column("", no_wrap=True)
+    for info, row in zip(found, rows, strict=True):
+        is_blocked = info.blocking_message is not None
+        table.add_row(info.name, *row, RichText("blocked", style="bold red") if is_blocked else "")
     total = sum(map(_messages, found))
     now = datetime.now().strftime("%H:%M:%S")
     head = f"{url}  {plural(len(found), 'queue')}, {plural(total, 'message')}  {now}"
