@@ -16,7 +16,7 @@ from spoolrack_store.model.operations import GiveBack, Message, Receive, Request
 from spoolrack_store.model.reservations import Reservation, Reserve, Unreserve
 from spoolrack_store.store import Store
 
-from ..errors import ClientClosed, RootUnusable, SpoolrackError, Timeout
+from ..errors import ClientClosed, RootUnusable, SpoolrackError, Timeout, Unsupported
 from ..runtime import Runtime, Signal, Tasks
 from . import folder_values as convert
 from .beside import Beside
@@ -41,6 +41,7 @@ class FolderCalls:
 
     async def ask(self, request: Request[Answer], timeout: float, *, make: bool = False) -> Answer:
         """The answer to what doesn't wait in the store. `make`: see `Share.store`."""
+        self._refuse_if_read_only()
         store = await self._store(timeout, make=make)
         future = store.submit(request)
         try:
@@ -71,6 +72,7 @@ class FolderCalls:
 
     def begin(self, store: Store, request: Request[Answer]) -> Future[Answer]:
         """What may wait in the store, under way. It can be cancelled, and is at the end."""
+        self._refuse_if_read_only()
         with self._lock:
             if self._closed:
                 raise ClientClosed()
@@ -117,6 +119,12 @@ class FolderCalls:
         for future in waiting:
             future.cancel()
         await self._beside.do(self.share.leave)
+
+    def _refuse_if_read_only(self) -> None:
+        if self.share.is_read_only:
+            raise Unsupported(
+                f"{self.target} is opened to look at it: connect without read_only=true to change it."
+            )
 
     async def _store(self, timeout: float | None, *, make: bool = False) -> Store:
         try:

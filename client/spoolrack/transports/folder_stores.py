@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from spoolrack_store.files.opening import is_root
+from spoolrack_store.looking import open_to_look
 from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.errors import RootUnusable
 from spoolrack_store.store import Store
@@ -41,7 +42,8 @@ class _Shared:
 
 
 _lock = threading.Lock()
-_shared: Final[dict[str, _Shared]] = {}
+_shared: Final[dict[tuple[str, bool], _Shared]] = {}
+"""By root, and whether it is only looked at."""
 
 
 def _forget() -> None:
@@ -60,7 +62,7 @@ class Share:
     def __init__(self, place: Place, clock: Clock | None = None) -> None:
         """`clock` counts for the first user only: the others live in its time."""
         self._place = place
-        self._key = os.path.realpath(place.root)
+        self._key = (os.path.realpath(place.root), place.read_only)
         self._pid = os.getpid()
         self._has_left = False
         with _lock:
@@ -73,6 +75,11 @@ class Share:
     @property
     def clock(self) -> Clock:
         return self._shared.clock
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether every change is to be refused."""
+        return self._place.read_only
 
     def store(self, *, make: bool = False) -> Future[Store]:
         """The store, once it is open. The future can't be cancelled; it fails with a `StoreError` or an
@@ -97,7 +104,10 @@ class Share:
     def _open(self, opening: Future[Store]) -> None:
         place = self._place
         try:
-            store = Store.open(place.root, clock=self.clock, group_access=place.group_access)
+            if place.read_only:
+                store = open_to_look(place.root, clock=self.clock)
+            else:
+                store = Store.open(place.root, clock=self.clock, group_access=place.group_access)
         except Exception as error:  # noqa: BLE001  # whoever waits for the store raises it
             opening.set_exception(error)
         else:

@@ -66,6 +66,8 @@ class Place:
     """Absolute."""
     group_access: bool = False
     """Whether a root that is made shall be one for all processes of its group."""
+    read_only: bool = False
+    """Whether the root is only looked at: no file in it is changed, and every change is refused."""
 
     @property
     def url(self) -> str:
@@ -80,15 +82,15 @@ def place_of(url: str) -> Place:
         raise InvalidUrl(f"{url!r} names no folder: use {FORM}, an absolute path.")
     if not root.strip("/"):
         raise InvalidUrl(f"{url!r} can't be a root: use a folder of its own, as in {FORM}.")
-    group_access = False
+    flags = {"group_access": False, "read_only": False}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if name != "group_access" or value not in _YES:
+        if name not in flags or value not in _YES:
             raise InvalidUrl(
-                f"{url!r} can't be opened: after the root there may be ?group_access=true, and not "
-                f"{name}={value}."
+                f"{url!r} can't be opened: after the root there may be ?group_access=true or "
+                f"?read_only=true, and not {name}={value}."
             )
-        group_access = _YES[value]
-    return Place(root=root.rstrip("/"), group_access=group_access)
+        flags[name] = _YES[value]
+    return Place(root=root.rstrip("/"), **flags)
 
 
 # Numbers and spans.

@@ -20,8 +20,10 @@ from click.core import ParameterSource
 from spoolrack import Client, QueueInfo, RetryPolicy, connect
 from spoolrack.credentials import CredentialOptions
 from spoolrack.errors import InvalidUrl
+from spoolrack_store.looking import has_owners, may_have_owners, owners_changed_ns
 
-from .exits import USAGE, Failed
+from .exits import TRY_AGAIN, USAGE, Failed
+from .output import tell
 from .plain import option
 from .units import Folder, Span
 
@@ -57,7 +59,12 @@ class Reach:
             return client.get_queue(queue)
 
 
-def reaches_queues(command: Callable[..., Any]) -> Callable[..., Any]:
+def looks_at_queues(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a command that changes nothing: with --root, a folder at rest stays as it is."""
+    return reaches_queues(command, only_looks=True)
+
+
+def reaches_queues(command: Callable[..., Any], only_looks: bool = False) -> Callable[..., Any]:
     """Give a command the options that say where the queues are: its first argument is a `Reach`."""
 
     @option(
@@ -130,12 +137,16 @@ def reaches_queues(command: Callable[..., Any]) -> Callable[..., Any]:
         insecure: bool,
         **options: Any,
     ) -> Any:
+        is_at_rest = None
         with ExitStack() as stack:
             if root is not None and not _is_meant():
                 root = None
             if root is not None:
                 url = f"file://{quote(abspath(root), errors='surrogateescape')}"
                 url += "?group_access=true" if group_access else ""
+                is_at_rest = _rest_of(root) if only_looks else None
+                if is_at_rest is not None:
+                    url = f"file://{quote(abspath(root), errors='surrogateescape')}?read_only=true"
                 # Every command would say it again: `serve` is there to say it.
                 logging.getLogger("spoolrack_store.files.mounts").setLevel(logging.ERROR)
                 # All clients of the command share the store, which is opened with the first call.
@@ -145,9 +156,36 @@ def reaches_queues(command: Callable[..., Any]) -> Callable[..., Any]:
                 credentials["token"] = _token(token_file)
             else:
                 credentials = CredentialOptions()
-            return command(Reach(url, timeout, root, credentials), *arguments, **options)
+            result = command(Reach(url, timeout, root, credentials), *arguments, **options)
+            if root is not None and is_at_rest is not None:
+                if not is_at_rest():
+                    raise Failed(
+                        f"another process has opened {root} meanwhile, and what it has moved may be "
+                        "missing: try again",
+                        TRY_AGAIN,
+                    )
+                if not os.access(root, os.W_OK) and may_have_owners(root):
+                    tell(
+                        f"{root} can't be written by this user, and may be a folder in use: what "
+                        "other processes moved meanwhile may be missing"
+                    )
+            return result
 
     return with_reach
+
+
+def _rest_of(root: str) -> Callable[[], bool] | None:
+    """Whether the folder is still as it was at this call; None if a process has it open.
+
+    Beside others the command opens the folder as they do, and follows what they move.
+    """
+    try:
+        if os.access(root, os.W_OK) and has_owners(root):
+            return None
+        before = owners_changed_ns(root)
+    except OSError:
+        return None  # To be told by the opening.
+    return lambda: owners_changed_ns(root) == before
 
 
 def _token(path: str | None) -> str | None:

@@ -14,7 +14,7 @@ import click
 from spoolrack import Client, State
 
 from . import signals
-from .connecting import Reach, reaches_queues
+from .connecting import Reach, looks_at_queues
 from .exits import NOTHING, OK, Failed
 from .output import Output, tell
 from .plain import argument, option
@@ -40,7 +40,7 @@ Write = Callable[[bytes], None]
     help="A new file; -: standard output.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither counts nor progress.")
-@reaches_queues
+@looks_at_queues
 def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> int:
     """Copy QUEUEs, their settings and all of their messages, into an archive.
 

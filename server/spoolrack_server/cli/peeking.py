@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import click
 from spoolrack import Message, MessageFacts, Queue, State
 
-from .connecting import Reach, reaches_queues
+from .connecting import Reach, looks_at_queues
 from .exits import NOTHING, OK
 from .output import Output, columns, message_line
 from .plain import argument, option
@@ -38,7 +38,7 @@ SHOWN = 60
 )
 @option("--raw", is_flag=True, help="Print the bodies alone, a line each; that of one ID as it is.")
 @option("--json", is_flag=True, help="Print a line of JSON for each message.")
-@reaches_queues
+@looks_at_queues
 def command(
     reach: Reach,
     queue: str,

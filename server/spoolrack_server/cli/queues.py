@@ -11,7 +11,7 @@ import click
 from spoolrack import QueueInfo, QueueSettings
 
 from . import applying
-from .connecting import Reach, reaches_queues
+from .connecting import Reach, looks_at_queues, reaches_queues
 from .exits import NOTHING, OK, Failed
 from .output import columns, queue_json, tell
 from .plain import argument, option
@@ -121,7 +121,7 @@ def create(reach: Reach, name: str, **settings: Any) -> None:
 @command.command(name="list")
 @argument("prefix", default="", type=Text(may_be_empty=True))
 @option("--json", is_flag=True, help="Print a line of JSON for each queue.")
-@reaches_queues
+@looks_at_queues
 def list_(reach: Reach, prefix: str, json: bool) -> int:
     """List the queues, or those whose names begin with PREFIX."""
     with reach.quick() as client:
@@ -158,7 +158,7 @@ def oldest_text(info: QueueInfo) -> str:
 @command.command()
 @argument("name")
 @option("--json", is_flag=True, help="Print it as JSON.")
-@reaches_queues
+@looks_at_queues
 def show(reach: Reach, name: str, json: bool) -> None:
     """Show what is in the queue NAME, how it is set, and which message blocks it, if one does."""
     with reach.quick() as client:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import click
 from spoolrack import Redrive, RedriveState
 
-from .connecting import Reach, reaches_queues
+from .connecting import Reach, looks_at_queues, reaches_queues
 from .exits import OK
 from .output import columns, redrive_json, tell
 from .plain import argument, option
@@ -22,7 +22,7 @@ def command() -> None:
 @command.command(name="list")
 @argument("queue", required=False)
 @option("--json", is_flag=True, help="Print a line of JSON for each redrive.")
-@reaches_queues
+@looks_at_queues
 def list_(reach: Reach, queue: str | None, json: bool) -> int:
     """List the redrives, or those of the dead-letter queue QUEUE, the oldest first.
 

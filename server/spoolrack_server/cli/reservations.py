@@ -9,7 +9,7 @@ import click
 from spoolrack import Reservation, ReservationState
 from spoolrack_store.model.reservations import MAX_SEQ
 
-from .connecting import Reach, reaches_queues
+from .connecting import Reach, looks_at_queues, reaches_queues
 from .exits import NOTHING, OK
 from .output import Output, columns, message_line, reservation_json, tell
 from .peeking import print_table
@@ -26,7 +26,7 @@ def command() -> None:
 @option("--queue", help="Only those of this queue.")
 @option("--stream", type=STREAM, help="Only those of this stream.")
 @option("--json", is_flag=True, help="Print a line of JSON for each reservation.")
-@reaches_queues
+@looks_at_queues
 def list_(reach: Reach, queue: str | None, stream: str | None, json: bool) -> int:
     """List the reservations, by stream and number.
 

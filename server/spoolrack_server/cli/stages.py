@@ -8,7 +8,7 @@ import click
 from spoolrack import StageInfo
 from spoolrack_store.model.staging import MAX_EPOCH, MAX_MEMORY, MIN_MEMORY
 
-from .connecting import Reach, reaches_queues
+from .connecting import Reach, looks_at_queues, reaches_queues
 from .exits import NOTHING, OK
 from .output import columns, stage_json, tell
 from .plain import argument, option
@@ -22,7 +22,7 @@ def command() -> None:
 
 @command.command(name="list")
 @option("--json", is_flag=True, help="Print a line of JSON for each stage.")
-@reaches_queues
+@looks_at_queues
 def list_(reach: Reach, json: bool) -> int:
     """List the stages, with what is in them and when they expire."""
     with reach.quick() as client:

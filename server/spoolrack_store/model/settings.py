@@ -104,13 +104,13 @@ def _shown(name: str, value: object) -> str:
 
 
 def _within(name: str, value: object, least: int, most: int) -> None:
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or not least <= value <= most:
-        raise InvalidSetting(
-            name=name,
-            value=span_text(value) if is_whole and name in SPANS else value,
-            rule=f"must be from {_shown(name, least)} to {_shown(name, most)}",
-        )
+    told = value
+    if isinstance(value, int) and not isinstance(value, bool):
+        if least <= value <= most:
+            return
+        told = span_text(value) if name in SPANS else value
+    rule = f"must be from {_shown(name, least)} to {_shown(name, most)}"
+    raise InvalidSetting(name=name, value=told, rule=rule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,161 @@
+"""`--root` of a command that only looks: no file of the root changes, and it may be read-only."""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import spoolrack
+from cli_rig import PROGRAM, Result, Spoolrack
+from spoolrack.errors import Unsupported
+
+LOOKS = (
+    ("queues", "list", "--json"),
+    ("queues", "show", "jobs", "--json"),
+    ("peek", "jobs", "--json"),
+    ("peek", "dead", "--json"),
+    ("export", "jobs", "dead", "--quiet"),
+    ("stages", "list", "--json"),
+    ("reservations", "list", "--json"),
+    ("redrives", "list", "--json"),
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A root with messages in all states, a batch, a dead letter, a stage and a reservation."""
+    root = tmp_path / "root"
+    with spoolrack.connect(f"file://{root}") as client:
+        client.create_queue("dead")
+        client.create_queue("jobs", dead_letter_queue="dead", max_receives=1, visibility_timeout=600)
+        jobs = client.queue("jobs")
+        jobs.send("poison")
+        jobs.receive()[0].release()
+        jobs.send("leased", attributes={"colour": "red"})
+        jobs.receive(visibility_timeout=3600)
+        jobs.send_many([f"{number}" for number in range(20)])
+        jobs.send("delayed", delay=3600)
+        jobs.reserve("stream", 0, max_messages=2)
+        with jobs.batch(publish=False) as batch:
+            batch.send("staged")
+    return root
+
+
+def fingerprint(root: Path) -> dict[str, tuple[int, int, int, bytes]]:
+    """All that a look must leave as it is: names, inodes, modes, times of change and contents."""
+    found = {}
+    for path in [root, *sorted(root.rglob("*"))]:
+        facts = path.lstat()
+        content = path.read_bytes() if path.is_file() else b""
+        found[str(path)] = (facts.st_ino, facts.st_mode, facts.st_mtime_ns, content)
+    return found
+
+
+@pytest.fixture
+def looked_at(offline: Spoolrack) -> Callable[[Path], list[Result]]:
+    return lambda root: [offline(*look, "--root", str(root)) for look in LOOKS]
+
+
+def without_times(look: Result) -> object:
+    """What a look has told, without what depends on the moment."""
+    if look.out.startswith('{"type'):
+        return [line.partition('"body"')[2] for line in look.out.splitlines() if '"body"' in line]
+    whole = look.out.startswith("{\n")
+    told = [json.loads(text) for text in ([look.out] if whole else look.out.splitlines())]
+    for each in told:
+        each.get("counts", {}).pop("oldest_age", None)
+    return told
+
+
+def test_a_look_changes_no_file_and_tells_what_a_start_would(
+    offline: Spoolrack, looked_at: Callable[[Path], list[Result]], root: Path
+) -> None:
+    before = fingerprint(root)
+    looks = looked_at(root)
+    assert fingerprint(root) == before
+    assert [look.code for look in looks] == [0] * len(LOOKS)
+    with spoolrack.connect(f"file://{root}") as owner:
+        assert owner.get_queue("dead").counts.ready == 1
+        # Beside an owner each of them opens the root as the owner does.
+        joined = looked_at(root)
+    assert [without_times(look) for look in looks] == [without_times(look) for look in joined]
+
+
+def test_what_a_crash_has_left_is_shown_as_a_start_would_finish_it_and_stays(
+    offline: Spoolrack, root: Path
+) -> None:
+    """A message that was written whole into new/ counts; the file stays where it is."""
+    (ready,) = [path for path in (root / "queues" / "dead").iterdir() if path.is_file()]
+    ready.rename(root / "new" / f"dead:{ready.name}")
+    before = fingerprint(root)
+    assert offline("peek", "dead", "--raw", "--root", str(root)).out == "poison\n"
+    assert fingerprint(root) == before
+
+
+def test_a_root_that_was_opened_meanwhile_is_told(root: Path) -> None:
+    with spoolrack.connect(f"file://{root}") as client:
+        client.queue("dead").send_many([bytes(1_000)] * 100)
+    line = [*PROGRAM, "export", "dead", "--root", str(root)]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as export:
+        assert export.stdout is not None
+        assert export.stderr is not None
+        fcntl.fcntl(export.stdout, fcntl.F_SETPIPE_SZ, 4_096)
+        # Its output is more than the pipe holds: it has opened the root, and can't end yet.
+        export.stdout.read(1)
+        with spoolrack.connect(f"file://{root}") as other:
+            other.get_queue("jobs")
+        export.stdout.read()
+        assert b"another process has opened" in export.stderr.read()
+        assert export.wait() == 75
+
+
+def test_a_client_that_only_looks_refuses_every_change(root: Path) -> None:
+    before = fingerprint(root)
+    with spoolrack.connect(f"file://{root}?read_only=true") as client:
+        jobs = client.queue("jobs")
+        assert len(list(jobs.peek())) == 22
+        for change in (
+            lambda: jobs.send("x"),
+            jobs.receive,
+            lambda: client.create_queue("other"),
+            lambda: client.purge_queue("jobs"),
+            lambda: client.delete_queue("jobs"),
+            lambda: jobs.delete_many([next(iter(jobs.peek())).id]),
+            lambda: jobs.reserve("stream", 1),
+        ):
+            with pytest.raises(Unsupported, match="connect without read_only=true"):
+                change()
+    assert fingerprint(root) == before
+
+
+@pytest.fixture
+def read_only(root: Path, tmp_path: Path) -> Iterator[Path]:
+    """The root as a mount that nobody may write to."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount a folder read-only: run it as root, or in CI")
+    place = tmp_path / "mounted"
+    place.mkdir()
+    subprocess.run(["mount", "--bind", root, place], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", place], check=True)
+        yield place
+    finally:
+        # A closed store keeps its folder open until nobody can be reading any more.
+        gc.collect()
+        subprocess.run(["umount", place], check=True)
+
+
+def test_a_root_on_a_read_only_mount_can_be_looked_at(
+    looked_at: Callable[[Path], list[Result]], root: Path, read_only: Path
+) -> None:
+    from_there = looked_at(read_only)
+    assert [look.code for look in from_there] == [0] * len(LOOKS)
+    assert [without_times(look) for look in from_there] == [
+        without_times(look) for look in looked_at(root)
+    ]
