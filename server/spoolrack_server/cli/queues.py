@@ -242,6 +242,7 @@ def _held(info: QueueInfo, question: str) -> str:
 
 def _ask(yes: bool, question: Callable[[], str]) -> None:
     """Return only if the user wants it. A script is taken at its word."""
-    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-        if not click.confirm(question(), err=True):
-            raise Failed("nothing was deleted", NOTHING)
+    if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    if not click.confirm(question(), err=True):
+        raise Failed("nothing was deleted", NOTHING)
