@@ -8,6 +8,7 @@ names the option.
 from __future__ import annotations
 
 import io
+import logging
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -148,7 +149,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def aside(server: RunningServer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def aside(server: RunningServer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Against the server, in a folder of its own, with nothing on standard input."""
     here = folder / "here"
     here.mkdir()
@@ -156,6 +157,11 @@ def aside(server: RunningServer, folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("SPOOLRACK_URL", server.url)
     monkeypatch.setenv("SPOOLRACK_TIMEOUT", "3s")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    # `serve` takes the log over, for a standard error that ends with this test.
+    handlers, level = logging.root.handlers[:], logging.root.level
+    yield
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
 
 
 def arguments(call: Call, value: str, folder: Path) -> list[str]:
