@@ -96,6 +96,25 @@ async def test_two_tokens_in_one_request_are_refused(server: Server, files: File
         assert (await client.ask("GET", "/q")).status == 401
 
 
+@pytest.mark.parametrize(
+    "foreign", [{"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"}]
+)
+async def test_a_page_of_another_site_is_refused_whatever_it_is_known_as(
+    server: Server, files: Files, foreign: Mapping[str, str]
+) -> None:
+    """A browser that shows a client's certificate shows it for any page."""
+    async with as_caller(server, bearer(files.tokens["owner"])) as owner:
+        await owner.create("jobs")
+        for method, path in (
+            ("POST", "/jobs/messages"),
+            ("GET", "/jobs/messages"),
+            ("DELETE", "/jobs"),
+        ):
+            answer = await owner.ask(method, path, None, foreign)
+            assert (answer.status, answer.reason) == (403, "CROSS_ORIGIN")
+        assert (await owner.ask("GET", "/jobs", None, foreign)).status == 200
+
+
 async def test_who_may_do_nothing_learns_nothing_of_a_queue(server: Server, files: Files) -> None:
     async def told(client: Http) -> Mapping[str, tuple[int, bytes]]:
         answers = {

@@ -19,7 +19,7 @@ from dashboard_rig import (
     change,
     get,
 )
-from http_rig import Http, fragile
+from http_rig import Http, fragile, raw_to
 from server_rig import Client
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
@@ -106,6 +106,20 @@ async def test_nothing_but_its_files_can_be_asked_for(http: Http, path: str) -> 
 
 async def test_a_slash_too_many_leads_to_the_page(http: Http) -> None:
     assert (await get(http, "/-/dashboard/")).status == 200  # aiohttp's client follows
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_the_root_leads_browsers_to_the_page_and_programs_nowhere(
+    http: Http, server: Server, method: str
+) -> None:
+    async with raw_to(server) as raw:
+        await raw.say(f"{method} / HTTP/1.1", "Accept: text/html,application/xhtml+xml,*/*;q=0.8")
+        status, headers = await raw.head()
+    # Relative: a proxy may serve it under a prefix.
+    assert (status, headers["location"]) == (303, "-/dashboard")
+    assert (await get(http, "/", Accept="text/html")).headers["Content-Type"].startswith("text/html")
+    answer = await get(http, "/", Accept="*/*")
+    assert (answer.status, answer.reason) == (404, "NO_SUCH_PAGE")
 
 
 @pytest.mark.parametrize("noted", [STATIC / "vendor", CHECKOUT / "tests" / "browser" / "vendor"])

@@ -40,8 +40,6 @@ from spoolrack_store.testing import ManualClock
         {"Content-Type": "application/json"},
         {"Content-Type": "text/plain", OURS: "1"},
         {"Content-Type": "application/x-www-form-urlencoded", OURS: "1"},
-        {**CHANGE, "Sec-Fetch-Site": "cross-site"},
-        {**CHANGE, "Sec-Fetch-Site": "same-site"},
         {},
     ],
 )

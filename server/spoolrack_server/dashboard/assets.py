@@ -63,6 +63,12 @@ class Assets:
     async def asset(self, request: web.Request) -> web.StreamResponse:
         return self._answer(request, request.match_info["asset"])
 
+    async def root(self, request: web.Request) -> web.StreamResponse:
+        """Lead a browser to the page; raises `NoSuchPage` for programs, which ask for no HTML."""
+        if "text/html" not in request.headers.get("Accept", ""):
+            raise NoSuchPage
+        return web.Response(status=303, headers={"Location": "-/dashboard", "Vary": "Accept"})
+
     async def moved(self, request: web.Request) -> web.StreamResponse:
         """The page's links are relative: with a slash at its end they would lead nowhere."""
         return web.Response(status=308, headers={"Location": "../dashboard"})

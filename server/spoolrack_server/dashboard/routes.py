@@ -31,6 +31,8 @@ def dashboard_routes(
     # Who drains, or has failed, is looked at all the more. The page itself asks for a token, if it
     # takes one to get more than its files; what may be seen and done, each endpoint asks by queue.
     return (
+        Route("GET", "/", assets.root, is_page=True, is_open=True),
+        Route("HEAD", "/", assets.root, is_page=True, is_open=True),
         Route("GET", "/-/dashboard", assets.page, is_page=True, is_open=True),
         Route("HEAD", "/-/dashboard", assets.page, is_page=True, is_open=True),
         Route("GET", "/-/dashboard/", assets.moved, is_page=True, is_open=True),
@@ -38,12 +40,18 @@ def dashboard_routes(
         Route("HEAD", "/-/dashboard/{asset:.+}", assets.asset, is_page=True, is_open=True),
         Route("GET", "/-/api/server", looking.server, is_page=True),
         Route("GET", "/-/api/resources", monitoring.resources, is_page=True),
-        Route("GET", "/-/api/trends", monitoring.trends, is_page=True),
-        Route("GET", "/-/api/queues", looking.queues, is_page=True),
-        Route("GET", "/-/api/ages", looking.ages, is_page=True),
+        Route("GET", "/-/api/trends", monitoring.trends, is_page=True, parameters=("contains",)),
+        Route("GET", "/-/api/queues", looking.queues, is_page=True, parameters=("contains",)),
+        Route("GET", "/-/api/ages", looking.ages, is_page=True, parameters=("contains", "first")),
         Route("GET", "/-/api/queues/{queue}", looking.queue, is_page=True),
         Route("GET", "/-/api/queues/{queue}/history", monitoring.history, is_page=True),
-        Route("GET", "/-/api/queues/{queue}/messages", looking.messages, is_page=True),
+        Route(
+            "GET",
+            "/-/api/queues/{queue}/messages",
+            looking.messages,
+            is_page=True,
+            parameters=("after", "limit", "state"),
+        ),
         Route("GET", "/-/api/queues/{queue}/messages/{id}", looking.message, is_page=True),
         Route("GET", "/-/api/stages", looking.stages, is_page=True),
         Route("GET", "/-/api/reservations", looking.reservations, is_page=True),

@@ -1,21 +1,24 @@
-"""Who sends a request, and whether he may: looked at before its endpoint is, by the table of routes.
+"""Checks a request before its endpoint sees it: its head, its origin, its caller, its parameters.
 
-What is not served at all is told to those alone whom the server knows.
+Cross-site requests (CSRF) and DNS rebinding: a page in a browser may reach this server where its author
+can't, and must change nothing here. Paths that aren't served are told to known callers alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
-from spoolrack_store.model.errors import StoreError, Unauthenticated
+from aiohttp.http import HttpVersion10, HttpVersion11
+from spoolrack_store.model.errors import InvalidRequest, StoreError, Unauthenticated
 
 from ..access.certificates import name_in_ssl
 from ..access.guard import NOBODY, Guard
 from ..access.permissions import Identity
-from .errors import WrongHost
+from .errors import CrossOrigin, UnknownParameter, UnreadableBody, WrongHost
 
 if TYPE_CHECKING:
     from .routes import Route
@@ -37,13 +40,21 @@ class Entrance:
         self._routes[route.method, route.endpoint] = route
 
     def admit(self, request: web.Request) -> None:
-        """Raises `Unauthenticated`, `PermissionDenied`, `InvalidQueueName` or `WrongHost`."""
+        """Raises `WrongHost`, `CrossOrigin`, `Unauthenticated`, `PermissionDenied`,
+        `InvalidQueueName` or `UnknownParameter`."""
         request[IDENTITY] = NOBODY
         route = self._routes.get((request.method, request.match_info.handler))
+        if route is not None and route.changes:
+            _require_own_origin(request)
         if self.guard.is_open:
             if route is not None and not route.is_open:
                 _require_own_name(request)
-            return
+        else:
+            self._admit_known(request)
+        if route is not None and not route.is_open:
+            _require_known_parameters(request, route.parameters)
+
+    def _admit_known(self, request: web.Request) -> None:
         self._check(request)
         task = asyncio.current_task()
         if request.method == "GET" and task is not None:
@@ -81,7 +92,7 @@ def _require_own_name(request: web.Request) -> None:
     A page of somebody else's may let its own name stand for 127.0.0.1, and is then of one origin with
     this server: its requests carry that name, and never an address.
     """
-    host = request.headers.get("Host", "")
+    host = _host(request)
     name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
     if name.lower() in ("", "localhost") or name.lower().endswith(".localhost") or _is_address(name):
         return
@@ -89,6 +100,64 @@ def _require_own_name(request: web.Request) -> None:
     own = None if transport is None else transport.get_extra_info("sockname")
     if own and _is_address(own[0]) and _address(own[0]).is_loopback:
         raise WrongHost(name)
+
+
+def _host(request: web.Request) -> str:
+    """The host and port that the request is for; empty if it names none."""
+    # In a target that is a whole URL, the host stands before the header's.
+    return request.host if "Host" in request.headers else ""
+
+
+def _require_own_origin(request: web.Request) -> None:
+    """Raises `CrossOrigin` for what a browser sends on behalf of a page that isn't this server's.
+
+    No page can change Sec-Fetch-Site. Browsers leave it out over HTTP to other machines: then Origin
+    counts, against the host that was asked for. No page of another site can set X-Forwarded-Host, so a
+    proxy's word is taken for that. Programs send none of these.
+    """
+    headers = request.headers
+    sites, origins = headers.getall("Sec-Fetch-Site", []), headers.getall("Origin", [])
+    if sites:
+        if {site.strip().lower() for site in sites} <= {"same-origin", "none"}:
+            return
+        raise CrossOrigin(", ".join(origins) or ", ".join(sites))
+    forwarded = ",".join(headers.getall("X-Forwarded-Host", [])).split(",")
+    own = {host.strip().lower() for host in (_host(request), *forwarded)} - {""}
+    for origin in origins:
+        if origin.partition("://")[2].lower() not in own:
+            raise CrossOrigin(origin)
+
+
+def _require_known_parameters(request: web.Request, known: Collection[str]) -> None:
+    for name in request.query:
+        if name not in known:
+            raise UnknownParameter(name, known)
+        if len(request.query.getall(name)) > 1:
+            values = ", ".join(request.query.getall(name))
+            raise InvalidRequest(what=f"the parameter {name}", value=values, rule="must be given once")
+
+
+def require_sane_head(request: web.BaseRequest) -> None:
+    """Raises `InvalidRequest` or `UnreadableBody` for a head that aiohttp lets through, and that would be
+    taken for something else later."""
+    version, headers = request.version, request.headers
+    if version < HttpVersion10:
+        raise InvalidRequest(
+            what="the version of HTTP",
+            value=f"{version.major}.{version.minor}",
+            rule="must be 1.0 or 1.1",
+        )
+    expected = headers.getall("Expect", [])
+    if any(each.strip().lower() != "100-continue" for each in expected):
+        raise InvalidRequest(
+            what="the header Expect", value=", ".join(expected), rule='must be "100-continue"'
+        )
+    codings = headers.getall("Transfer-Encoding", [])
+    if codings and (
+        version < HttpVersion11 or [each.strip().lower() for each in codings] != ["chunked"]
+    ):
+        # A coding that is passed over would be stored as if it were the body.
+        raise UnreadableBody(f"its Transfer-Encoding must be chunked alone, in HTTP/1.1, not {codings}")
 
 
 def _is_address(text: str) -> bool:

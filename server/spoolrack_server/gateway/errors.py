@@ -7,7 +7,7 @@ with its reason, which never changes, and its status. Pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar, Final
 
 from aiohttp import web
@@ -51,6 +51,27 @@ class WrongHost(GatewayError):
             f"This server is for this machine alone, and is not {host[:100]!r}: ask for localhost or "
             "an address, or give the server --tokens."
         )
+
+
+class CrossOrigin(GatewayError):
+    reason = "CROSS_ORIGIN"
+    http_code = 403
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(
+            f"A page of another site ({origin[:100]!r}) can't change anything here. A program that is "
+            "none sends no Origin and no Sec-Fetch-Site; a proxy in front of the dashboard keeps Host, or "
+            "sets X-Forwarded-Host."
+        )
+
+
+class UnknownParameter(GatewayError):
+    reason = "UNKNOWN_PARAMETER"
+    http_code = 400
+
+    def __init__(self, name: str, known: Collection[str]) -> None:
+        allowed = f"use {', '.join(sorted(known))}" if known else "there are none here"
+        super().__init__(f"There is no parameter {name[:100]!r}: {allowed}.")
 
 
 class MethodNotAllowed(GatewayError):
@@ -141,11 +162,10 @@ def _answer(
     retry_after: Millis | None,
 ) -> web.Response:
     content = {"reason": reason, "message": message, "metadata": dict(metadata)}
+    # What came in a header may be no text.
+    body = (json.dumps(content, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
     response = web.Response(
-        status=code,
-        text=json.dumps(content, ensure_ascii=False) + "\n",
-        content_type="application/json",
-        headers=headers,
+        status=code, body=body, content_type="application/json", charset="utf-8", headers=headers
     )
     if retry_after is not None:
         # Whole seconds, and never none: who comes back at once only meets the same again.

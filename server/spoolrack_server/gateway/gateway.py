@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ from ..status import LONGEST_MESSAGE
 from ..workers import Workers
 from .asking import Asking
 from .bodies import Patience
-from .entrance import Entrance
+from .entrance import Entrance, require_sane_head
 from .errors import GatewayError, MethodNotAllowed, NoSuchPage, answer_to, mistake
 from .listening import listen
 from .messages import MessageEndpoints
@@ -43,6 +43,8 @@ from .queues import QueueEndpoints
 from .routes import Endpoint, Route, pattern, routes
 
 REQUEST: Final = web.RequestKey("spoolrack-request-id", str)
+
+_Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 FINISHED_ANYWAY: Final = frozenset({"PUT", "POST", "DELETE"})
 """Methods whose work goes on when their client has gone: some never wait for the answer."""
@@ -126,6 +128,9 @@ class Gateway:
         With `shares_port` other processes may listen at it, too, and the kernel deals out connections.
         """
         await self._runner.setup()
+        server = self._runner.server
+        assert server is not None
+        server.request_handler = partial(self._begin, server.request_handler)
         for listening in listen(host, port, connections, shares_port=shares_port):
             await web.SockSite(self._runner, listening, ssl_context=tls).start()
         listened: int = self._runner.addresses[0][1]
@@ -152,6 +157,18 @@ class Gateway:
         await self._asking.close()
 
     # Each request.
+
+    async def _begin(self, route: _Handler, request: web.BaseRequest) -> web.StreamResponse:
+        """Refuse a head that isn't sane before aiohttp looks for its route, and acts on it."""
+        try:
+            require_sane_head(request)
+        except (StoreError, GatewayError) as error:
+            id = self._watch.name(request.headers.get(HEADER))
+            response = self._refusal(request, error)
+            response.headers[HEADER] = id
+            response.force_close()
+            return response
+        return await route(request)
 
     @web.middleware
     async def _edge(self, request: web.Request, handler: Endpoint) -> web.StreamResponse:
@@ -199,7 +216,7 @@ class Gateway:
             response.force_close()
         return response
 
-    def _refusal(self, request: web.Request, error: Exception) -> web.StreamResponse:
+    def _refusal(self, request: web.BaseRequest, error: Exception) -> web.StreamResponse:
         response: web.StreamResponse | None = None
         match error:
             case StoreError() | GatewayError():
@@ -236,9 +253,9 @@ async def _expect_nothing(request: web.Request) -> None:
 
 class _OurMistakes(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is more than that somebody doesn't speak HTTP."""
+        """Whether it is more than a client that doesn't speak HTTP, or has hung up."""
         error = record.exc_info[1] if record.exc_info else None
-        return not isinstance(error, HttpProcessingError)
+        return not isinstance(error, HttpProcessingError | ConnectionError)
 
 
 def _library_log() -> logging.Logger:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final, Protocol
@@ -36,6 +36,16 @@ KEPT: Final = {"content-type": "Content-Type", "content-encoding": "Content-Enco
 DEDUPLICATION: Final = "X-Message-Deduplication-Id"
 ANY_BYTES: Final = "application/octet-stream"
 
+_OWN: Final = "x-message-"
+_KNOWN: Final = frozenset(
+    _OWN + name
+    for name in (
+        *("delay", "deduplication-id"),
+        # Of answers: their headers may be copied into a request.
+        *("id", "state", "send-time", "receive-count", "first-receive-time", "due-time"),
+        *("receipt", "duplicate"),
+    )
+)
 _IN_NAMES: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_.")
 _IN_VALUES: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
 _HEADER_VALUE: Final = re.compile(r"(?![ \t])[^\x00-\x08\x0a-\x1f\x7f]*(?<![ \t])")
@@ -51,6 +61,17 @@ class Fields(Protocol):
     """Headers or parameters, where one name may stand several times."""
 
     def getall(self, key: str, default: list[str]) -> list[str]: ...
+
+
+def require_known(headers: Iterable[str]) -> None:
+    """Raises `InvalidRequest` for a misspelt header of a send: without it, it would be passed over."""
+    for header in headers:
+        if header.lower().startswith(_OWN) and header.lower() not in _KNOWN:
+            raise InvalidRequest(
+                what="the header",
+                value=header,
+                rule=f"must be X-Message-Delay or {DEDUPLICATION}: other names of ours mean nothing here",
+            )
 
 
 # Attributes.

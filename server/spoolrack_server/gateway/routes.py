@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,6 +34,15 @@ class Route:
     """Served also while the server drains."""
     is_open: bool = False
     """Also to who doesn't say who he is."""
+    parameters: Collection[str] = ()
+    """Names that its query may have; of one that is open, any."""
+    leases: bool = False
+    """A GET that isn't safe."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything is different afterwards."""
+        return self.leases or self.method not in ("GET", "HEAD")
 
 
 def routes(queues: QueueEndpoints, messages: MessageEndpoints, pages: Pages) -> Sequence[Route]:
@@ -52,7 +61,14 @@ def routes(queues: QueueEndpoints, messages: MessageEndpoints, pages: Pages) -> 
         Route("PUT", "/{queue}", queues.put, MANAGE),
         Route("DELETE", "/{queue}", queues.delete, MANAGE),
         # No HEAD: a receive that shows no message would hide one.
-        Route("GET", "/{queue}/messages", messages.receive, RECEIVE),
+        Route(
+            "GET",
+            "/{queue}/messages",
+            messages.receive,
+            RECEIVE,
+            parameters=("wait", "visibility"),
+            leases=True,
+        ),
         Route("POST", "/{queue}/messages", messages.send, SEND),
         Route("GET", "/{queue}/messages/{id}", messages.get, RECEIVE),
         Route("HEAD", "/{queue}/messages/{id}", messages.get, RECEIVE),

@@ -1,0 +1,88 @@
+"""A real browser shows a page of another site, which tries to use the server that the browser reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import pytest
+from browser_rig import STUCK, Served
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+POST = "() => fetch('{url}', {{method: 'POST', mode: 'no-cors', body: 'x'}}).then(() => 0)"
+ATTEMPTS = {
+    "a fetch": POST,
+    "a fetch of text": POST.replace("body", "headers: {{'Content-Type': 'text/plain'}}, body"),
+    "a fetch that leases": "() => fetch('{url}?visibility=43200', {{mode: 'no-cors'}}).then(() => 0)",
+    "a beacon": "() => navigator.sendBeacon('{url}', 'x') && 0",
+    "a form": "() => {{ const form = document.createElement('form'); form.method = 'post';"
+    " form.action = '{url}'; document.body.append(form); form.submit(); }}",
+    "a link that leases": "() => {{ location = '{url}'; }}",
+    "an image that leases": "() => {{ new Image().src = '{url}?visibility=43200'; }}",
+    "a script that leases": "() => {{ const script = document.createElement('script');"
+    " script.src = '{url}'; document.body.append(script); }}",
+    "a frame that leases": "() => {{ const frame = document.createElement('iframe');"
+    " frame.src = '{url}'; document.body.append(frame); }}",
+}
+HOSTS = ("evil.localhost", "127.0.0.1")
+"""Another site, and another port of the server's own address, which is the same site to a browser."""
+
+
+class _Page(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:  # noqa: N802 (what it is called by)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>Another site</title><body>")
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """Of another site."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as site:
+        thread = Thread(target=site.serve_forever)
+        thread.start()
+        yield site.server_port
+        site.shutdown()
+        thread.join(STUCK)
+
+
+@pytest.fixture(params=HOSTS)
+def foreign(chromium: Browser, port: int, request: pytest.FixtureRequest) -> Iterator[Page]:
+    context = chromium.new_context()
+    page = context.new_page()
+    page.set_default_timeout(STUCK * 1_000)
+    page.goto(f"http://{request.param}:{port}/")
+    yield page
+    context.close()
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS.keys())
+def test_a_page_of_another_site_neither_sends_nor_leases(
+    server: Served, foreign: Page, attempt: str
+) -> None:
+    server.create("q")
+    server.send("q", b"mine")
+    url = f"{server.url}/q/messages"
+
+    with foreign.expect_request(lambda request: request.url.startswith(url)) as asked:
+        foreign.evaluate(attempt.format(url=url))
+    answered = asked.value.response()
+    # An answer that is no image, or no script, is not even shown to the page.
+    assert answered is None or answered.status == 403
+    counts = server.server.store.queue("q").counts
+    assert (counts.ready, counts.leased) == (1, 0)
+
+
+def test_a_link_on_another_site_leads_to_the_dashboard(server: Served, foreign: Page) -> None:
+    server.create("mail")
+    foreign.evaluate(f"() => {{ location = '{server.url}/'; }}")
+    foreign.wait_for_url("**/-/dashboard*")
+    foreign.get_by_role("rowheader", name="mail", exact=True).wait_for()

@@ -1,0 +1,165 @@
+"""Requests that say something unknown, twice or in no known way are refused, and change nothing."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+import pytest
+from http_rig import Http, raw_to
+from spoolrack_server.server import Server
+
+CHUNK = b"1\r\nx\r\n0\r\n\r\n"
+
+
+async def refused(server: Server, *lines: str, body: bytes = b"") -> str:
+    """The reason of a refusal, after which the connection is closed."""
+    async with raw_to(server) as raw:
+        await raw.say(*lines, body=body)
+        status, _, answer = await raw.answer()
+        assert await raw.until_closed() == b""
+    assert status == 400, answer
+    return answer.decode()
+
+
+# Heads.
+
+
+@pytest.mark.parametrize("path", ["/q/messages", "/no/such/path", "/-/health"])
+@pytest.mark.parametrize("expected", ["é", "\xff100-continue", "200-ok", "100-continue, x"])
+async def test_an_expectation_that_is_unknown_is_refused(
+    http: Http, server: Server, path: str, expected: str
+) -> None:
+    await http.create()
+    told = await refused(server, f"POST {path} HTTP/1.1", f"Expect: {expected}", "Content-Length: 1")
+    assert "INVALID_REQUEST" in told
+    assert "the header Expect" in told
+    assert (await http.counts())["ready"] == 0
+
+
+@pytest.mark.parametrize("target", ["POST /no/such/path", "PATCH /q", "GET /q", "POST /q/messages"])
+async def test_a_client_that_hangs_up_before_it_may_go_on_is_no_mistake_of_the_server(
+    http: Http, server: Server, caplog: pytest.LogCaptureFixture, target: str
+) -> None:
+    await http.create()
+    head = f"{target} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+    for _ in range(3):
+        with socket.create_connection((server.http_host, server.http_port or 0)) as client:
+            client.sendall(head.encode())
+    assert (await http.counts())["ready"] == 0  # By then the server has met them all.
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+@pytest.mark.parametrize(
+    "codings", ["gzip, chunked", "GZIP,chunked", "identity, chunked", "deflate, chunked"]
+)
+async def test_a_body_in_an_unknown_transfer_coding_is_not_stored(
+    http: Http, server: Server, codings: str
+) -> None:
+    await http.create()
+    told = await refused(
+        server, "POST /q/messages HTTP/1.1", f"Transfer-Encoding: {codings}", body=CHUNK
+    )
+    assert "UNREADABLE_BODY" in told
+    assert (await http.counts())["ready"] == 0
+
+
+async def test_chunks_are_for_http_1_1_alone(http: Http, server: Server) -> None:
+    await http.create()
+    told = await refused(server, "POST /q/messages HTTP/1.0", "Transfer-Encoding: chunked", body=CHUNK)
+    assert "UNREADABLE_BODY" in told
+    assert (await http.counts())["ready"] == 0
+
+
+async def test_http_0_9_leases_nothing(http: Http, server: Server) -> None:
+    await http.create()
+    await http.send()
+    async with raw_to(server) as raw:
+        await raw.say(body=b"GET /q/messages\r\n\r\n")
+        assert b" 400 " in await raw.until_closed()
+    assert (await http.counts())["leased"] == 0
+
+
+async def test_a_target_with_a_foreign_name_in_it_is_refused(http: Http, server: Server) -> None:
+    """What stands in the target comes before the header Host."""
+    async with raw_to(server) as raw:
+        await raw.say("PUT http://evil.example/q HTTP/1.1")
+        assert (await raw.head())[0] == 421
+    assert (await http.ask("GET", "/q")).status == 404
+
+
+async def test_a_refused_head_is_answered_with_the_id_of_its_request(server: Server) -> None:
+    async with raw_to(server) as raw:
+        await raw.say("GET /q HTTP/1.1", "Expect: x", "X-Request-Id: mine")
+        assert (await raw.head())[1]["x-request-id"] == "mine"
+
+
+# Names that nobody knows.
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/q/messages?vsibility=60", "visibility, wait"),
+        ("GET", "/q/messages?visibility=60&Wait=1", "visibility, wait"),
+        ("GET", "/q/messages?=", "visibility, wait"),
+        ("POST", "/q/messages?delay=60", "none"),
+        ("PUT", "/q?visibility_timeout=60", "none"),
+        ("DELETE", "/q?if-empty", "none"),
+        ("GET", "/q?x", "none"),
+        ("GET", "/-/metrics?name[]=x", "none"),
+        ("GET", "/-/openapi.json?x=1", "none"),
+    ],
+)
+async def test_a_parameter_that_is_unknown_is_refused_and_the_known_ones_are_named(
+    http: Http, method: str, path: str, allowed: str
+) -> None:
+    await http.create()
+    id = await http.send()
+    answer = await http.ask(method, path, b"x" if method == "POST" else None, described=False)
+    assert (answer.status, answer.reason) == (400, "UNKNOWN_PARAMETER")
+    assert allowed in answer.json["message"]
+    counts = await http.counts()
+    assert (counts["ready"], counts["leased"]) == (1, 0)
+    answer = await http.ask("GET", f"/q/messages/{id}?x=1")
+    assert answer.reason == "UNKNOWN_PARAMETER"
+
+
+@pytest.mark.parametrize("path", ["queues?cotnains=x", "queues/q/messages?limt=1", "stages?x=1"])
+async def test_the_dashboards_parameters_are_held_to_the_same(http: Http, path: str) -> None:
+    await http.create()
+    answer = await http.ask("GET", f"/-/api/{path}", described=False)
+    assert answer.reason == "UNKNOWN_PARAMETER"
+
+
+@pytest.mark.parametrize("path", ["/-/health?x=1", "/-/health/live?x=1", "/-/dashboard?v=2"])
+async def test_pages_that_are_open_to_everybody_take_any_parameter(http: Http, path: str) -> None:
+    assert (await http.ask("GET", path, described=False)).status == 200
+
+
+@pytest.mark.parametrize(
+    "query", ["?visibility=1&visibility=2", "?wait=0&wait=0", "?visibility", "?visibility=", "?wait=-1"]
+)
+async def test_a_parameter_stands_once_and_says_something(http: Http, query: str) -> None:
+    await http.create()
+    await http.send()
+    assert (await http.receive(query)).reason == "INVALID_REQUEST"
+    assert (await http.counts())["leased"] == 0
+
+
+@pytest.mark.parametrize("header", ["X-Message-Dely", "x-message-deduplication-ID-", "X-Message-"])
+async def test_a_header_of_a_message_that_is_unknown_is_refused(http: Http, header: str) -> None:
+    await http.create()
+    answer = await http.ask("POST", "/q/messages", b"x", {header: "60"})
+    assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
+    assert header in answer.json["message"]
+    assert (await http.counts())["ready"] == 0
+
+
+async def test_the_headers_of_a_message_can_be_sent_again_with_it(http: Http) -> None:
+    await http.create()
+    await http.send()
+    received = await http.receive()
+    copied = {name: value for name, value in received.headers.items() if name.startswith("X-Message-")}
+    assert len(copied) >= 6
+    assert (await http.ask("POST", "/q/messages", b"x", copied)).status == 201

@@ -1,0 +1,109 @@
+"""A page of another site, in a browser that reaches this server, changes nothing here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+import raw_http2
+from dashboard_rig import CHANGE
+from http_rig import STUCK, Http
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.server import Server
+
+FOREIGN: Mapping[str, Mapping[str, str]] = {
+    "a fetch": {"Sec-Fetch-Site": "cross-site", "Origin": "http://evil.example"},
+    "an image": {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+    "another port of this machine": {"Sec-Fetch-Site": "same-site", "Origin": "http://localhost:3000"},
+    "a word that no browser says": {"Sec-Fetch-Site": "unknown"},
+    "a browser that says no site": {"Origin": "http://evil.example"},
+    "a page without an origin": {"Origin": "null"},
+    "a name that begins like ours": {"Origin": "http://127.0.0.1.evil.example"},
+    "our name at another port": {"Origin": "http://127.0.0.1:1"},
+    "a name that only the page says": {
+        "Origin": "http://evil.example",
+        "X-Forwarded-Host": "queues.example",
+    },
+}
+CHANGES = [
+    ("POST", "/q/messages", b"x"),
+    ("GET", "/q/messages", None),
+    ("GET", "/q/messages?visibility=43200", None),
+    ("PUT", "/other", None),
+    ("DELETE", "/q", None),
+    ("DELETE", "/q/messages/{id}", None),
+]
+
+
+@pytest.mark.parametrize("headers", FOREIGN.values(), ids=FOREIGN.keys())
+@pytest.mark.parametrize(("method", "path", "body"), CHANGES)
+async def test_a_page_of_another_site_changes_nothing(
+    http: Http, server: Server, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+) -> None:
+    await http.create()
+    id = await http.send()
+    answer = await http.ask(method, path.replace("{id}", id), body, headers)
+    assert (answer.status, answer.reason) == (403, "CROSS_ORIGIN")
+    assert (await http.counts()).items() >= {"ready": 1, "leased": 0}.items()
+    assert (await http.ask("GET", "/other")).status == 404
+
+
+@pytest.mark.parametrize("headers", FOREIGN.values(), ids=FOREIGN.keys())
+async def test_the_dashboards_changes_are_for_its_own_page(
+    http: Http, headers: Mapping[str, str]
+) -> None:
+    await http.create()
+    await http.send()
+    body = b'{"queue": "q", "confirm": "q"}'
+    answer = await http.ask("POST", "/-/api/queues/purge", body, {**CHANGE, **headers}, described=False)
+    assert (answer.status, answer.reason) == (403, "CROSS_ORIGIN")
+    assert (await http.counts())["ready"] == 1
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Sec-Fetch-Site": "same-origin", "Origin": "http://behind.a.proxy.example"},
+        {"Sec-Fetch-Site": "none"},
+        {"Origin": "http://{host}"},
+        {"Origin": "https://{host}"},
+        {"Origin": "HTTPS://Queues.example", "X-Forwarded-Host": "queues.example"},
+        {"Origin": "https://queues.example", "X-Forwarded-Host": "queues.example, inner.example"},
+    ],
+)
+async def test_programs_and_the_servers_own_pages_are_served(
+    http: Http, server: Server, headers: Mapping[str, str]
+) -> None:
+    await http.create()
+    host = (server.http_url or "").removeprefix("http://")
+    own = {name: value.replace("{host}", host) for name, value in headers.items()}
+    assert (await http.ask("POST", "/q/messages", b"x", own)).status == 201
+    assert (await http.ask("GET", "/q/messages", None, own)).status == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/-/dashboard", "/q", "/-/health"])
+async def test_a_link_on_another_site_leads_here(http: Http, path: str) -> None:
+    await http.create()
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Accept": "text/html"}
+    assert (await http.ask("GET", path, None, headers, described=False)).status == 200
+
+
+async def test_the_port_of_grpc_takes_nothing_that_a_page_can_send(http: Http, server: Server) -> None:
+    """No page can say `te: trailers`, and without it a call is reset."""
+    said = raw_http2.call("CreateQueue").replace(raw_http2.header(b"te", b"trailers"), b"")
+    headers_frame = len(raw_http2.PREFACE + raw_http2.frame(raw_http2.SETTINGS))
+    lost = len(raw_http2.header(b"te", b"trailers"))
+    length = int.from_bytes(said[headers_frame : headers_frame + 3]) - lost
+    said = said[:headers_frame] + length.to_bytes(3) + said[headers_frame + 3 :]
+    asked = rpc.CreateQueueRequest(name="q").SerializeToString()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.grpc_port)
+    writer.write(said + raw_http2.data(raw_http2.message(asked), ends=True))
+    reset = (4).to_bytes(3) + b"\x03\x00" + (1).to_bytes(4)  # RST_STREAM of the call's stream
+    heard = b""
+    while reset not in heard:
+        heard += (part := await asyncio.wait_for(reader.read(4096), STUCK))
+        assert part, heard
+    writer.close()
+    assert (await http.ask("GET", "/q")).status == 404
