@@ -7,11 +7,13 @@ process that is nothing but the server calls.
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 import structlog
+from spoolrack_store.model.texts import printable
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 from .observing.request_ids import REQUEST_ID
@@ -20,12 +22,19 @@ LogFormat = Literal["logfmt", "json"]
 Log = FilteringBoundLogger
 
 
-def _escaped(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Keep an event on one line, tracebacks included."""
-    return {
-        name: value.replace("\n", "\\n") if isinstance(value, str) else value
-        for name, value in event.items()
-    }
+class _OneLine(structlog.processors.LogfmtRenderer):
+    """Renders an event as one line, tracebacks included, that does nothing to a terminal.
+
+    Any part of an event may have come with a request.
+    """
+
+    def __call__(self, logger: WrappedLogger, name: str, event_dict: EventDict) -> str:
+        return printable(super().__call__(logger, name, event_dict))
+
+
+def _json(event: EventDict, **options: Any) -> str:
+    # JSON in ASCII escapes all that isn't printable, but for this.
+    return json.dumps(event, **options).replace("\x7f", "\\u007f")
 
 
 def _with_request(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
@@ -47,12 +56,9 @@ def make_log(
         structlog.processors.format_exc_info,
     ]
     if format == "json":
-        processors.append(structlog.processors.JSONRenderer())
+        processors.append(structlog.processors.JSONRenderer(_json))
     else:
-        processors.append(_escaped)
-        processors.append(
-            structlog.processors.LogfmtRenderer(key_order=["time", "level", "event"], drop_missing=True)
-        )
+        processors.append(_OneLine(key_order=["time", "level", "event"], drop_missing=True))
     # A line in one write: several processes may share the stream, and Python may be told not to buffer.
     log: Log = structlog.wrap_logger(
         structlog.WriteLogger(stream or sys.stderr),

@@ -1,4 +1,4 @@
-"""A real browser shows a page of another site, which tries to use the server that the browser reaches."""
+"""A real browser shows a page of another site, which tries to use a server of this machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HOSTS = ("evil.localhost", "127.0.0.1")
 
 
 class _Page(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:  # noqa: N802 (what it is called by)
+    def do_GET(self) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
         self.end_headers()

@@ -17,7 +17,7 @@ from cli_rig import PROGRAM, Spoolrack
 from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack_server.cli.program import spoolrack as program
-from spoolrack_server.cli.units import Address, Size, Span, printable, size_text, span_text
+from spoolrack_server.cli.units import Address, Size, Span, size_text, span_text
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -279,8 +279,3 @@ def test_every_span_has_a_short_text(seconds: float) -> None:
 @given(st.integers(0, 1 << 60))
 def test_every_size_has_a_short_text(size: int) -> None:
     assert len(size_text(size)) <= 14
-
-
-@given(st.one_of(st.binary(), st.text()))
-def test_what_is_printed_is_printable(content: str | bytes) -> None:
-    assert printable(content).isprintable()

@@ -24,6 +24,27 @@ def test_an_event_is_one_line_with_its_traceback_in_it(format: LogFormat) -> Non
         assert json.loads(line)["queue"] == "a b"
 
 
+RAW = '\x1b[2J\x9b31m\r\nlevel=error event=forged \x7f\u202e\u2028 \\ " = é'
+
+
+@pytest.mark.parametrize("format", ["logfmt", "json"])
+@pytest.mark.parametrize("value", [RAW, [RAW], {RAW: RAW}, RAW.encode(), ValueError(RAW)])
+def test_no_value_of_an_event_reaches_a_terminal_raw(format: LogFormat, value: object) -> None:
+    stream = io.StringIO()
+    log = make_log(format=format, stream=stream)
+    log.warning(RAW, detail=value)
+    try:
+        raise ValueError(RAW)
+    except ValueError:
+        log.exception("it broke")
+    assert all(line.isprintable() for line in stream.getvalue().split("\n"))
+    assert stream.getvalue().count("\n") == 2
+    if format == "json":
+        first = json.loads(stream.getvalue().split("\n")[0])
+        assert first["event"] == RAW
+        assert value != RAW or first["detail"] == RAW
+
+
 def test_what_is_below_the_level_is_not_written() -> None:
     stream = io.StringIO()
     make_log(stream=stream).debug("a call")

@@ -29,7 +29,7 @@ from spoolrack import Client, Queue, SpoolrackError
 from . import signals
 from .connecting import Reach, reaches_queues
 from .exits import OK, TRY_AGAIN, Failed, line_of
-from .output import columns, tell
+from .output import columns, say, tell
 from .plain import option
 from .units import Size, Span
 
@@ -93,9 +93,9 @@ def command(reach: Reach, disk: str | None, seconds: float, size: int, as_json: 
             rows.append(_measure(what, [step] * threads, each))
     if as_json:
         for row in rows:
-            click.echo(json.dumps(asdict(row)))
+            say(json.dumps(asdict(row)))
     else:
-        click.echo(_table(rows))
+        say(*_table(rows))
     return OK
 
 
@@ -243,7 +243,7 @@ def _measure(what: str, steps: Sequence[Step], seconds: float) -> Row:
     )
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(rows: Sequence[Row]) -> list[str]:
     cells = [
         (row.what, f"{row.per_second:,.0f}", f"{row.p50_ms:.2f}", f"{row.p99_ms:.2f}") for row in rows
     ]

@@ -15,11 +15,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from spoolrack_store import fsck
 from spoolrack_store.fsck.findings import Mended, Problem, Remedy, Report
+from spoolrack_store.model.texts import printable
 from spoolrack_store.model.transitions import State
 
-from .output import columns
+from .output import columns, say
 from .plain import argument, option
-from .units import Folder, plural, printable, size_text
+from .units import Folder, plural, size_text
 
 _SHOWN: Final = (State.READY, State.LEASED, State.DELAYED, State.SENT, State.REMOVED)
 
@@ -74,7 +75,7 @@ def command(
     if queue and not restore:
         raise click.UsageError("--queue goes with --restore.")
     for id in restore:
-        click.echo(f"{printable(fsck.restore(root, id, queue=queue))}: restored")
+        say(f"{fsck.restore(root, id, queue=queue)}: restored")
     if restore and not repair:
         return 0
     mended: list[Mended] = []
@@ -85,7 +86,7 @@ def command(
             report = fsck.check(root, progress=progress)
             left = report.problems
     if json:
-        click.echo(_as_json(root, report, mended, left))
+        say(*_as_json(root, report, mended, left).splitlines())
     else:
         _print(root, report, mended, left, verbose=verbose, quiet=quiet, repaired=repair)
     return 1 if left else 0
@@ -102,27 +103,26 @@ def _print(
     repaired: bool,
 ) -> None:
     for done in mended:
-        click.echo(f"{printable(done.problem.path)}: {printable(done.problem.why)}: {done.how}")
+        say(f"{done.problem.path}: {done.problem.why}: {done.how}")
     for problem in left:
-        click.echo(f"{printable(problem.path)}: {printable(problem.why)}")
+        say(f"{problem.path}: {problem.why}")
     if verbose:
         for leftover in report.leftovers:
-            click.echo(f"{printable(leftover.path)}: unfinished: {printable(leftover.why)}")
+            say(f"{leftover.path}: unfinished: {leftover.why}")
         for aside in report.aside:
-            why = f"{printable(aside.source)}: {printable(aside.why)}" if aside.source else aside.why
-            click.echo(f"quarantine/{printable(aside.id)}/{printable(aside.name)}: {why}")
+            why = f"{aside.source}: {aside.why}" if aside.source else aside.why
+            say(f"quarantine/{aside.id}/{aside.name}: {why}")
     if quiet:
         return
     if mended or left or (verbose and (report.leftovers or report.aside)):
-        click.echo()
+        say("")
     if report.queues:
-        click.echo(_table(report))
-        click.echo()
+        say(*_table(report), "")
     for line in _summary(root, report, mended, left, repaired):
-        click.echo(line)
+        say(line)
 
 
-def _table(report: Report) -> str:
+def _table(report: Report) -> list[str]:
     rows = [
         (
             f"{name} (being deleted)" if tally.is_doomed else name,
@@ -144,7 +144,7 @@ def _summary(
         f"{plural(messages, 'whole message')}, {size_text(report.bytes)} read."
     )
     if report.owners and not repaired:  # A repair has the root to itself, as its own owner.
-        yield f"Perhaps served by {' and '.join(map(printable, report.owners))}."
+        yield f"Perhaps served by {' and '.join(report.owners)}."
     if report.unchecked:
         yield (
             f"{plural(report.unchecked, 'message')} moved on before they could be read: "

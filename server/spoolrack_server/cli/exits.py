@@ -14,6 +14,7 @@ from typing import Final
 from spoolrack import SpoolrackError, errors
 from spoolrack_store.fsck import NotRestorable
 from spoolrack_store.model import errors as store
+from spoolrack_store.model.texts import printable
 
 OK: Final = os.EX_OK
 NOTHING: Final = 1
@@ -110,5 +111,7 @@ def line_of(error: Exception) -> str:
     if _is_of_a_closed_stream(error):
         return "standard input or output is closed, and is needed: redirect it to a file or /dev/null"
     if isinstance(error, OSError) and not isinstance(error, SpoolrackError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return " ".join(str(error).split())
+        told = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    else:
+        told = " ".join(str(error).split())
+    return printable(told)

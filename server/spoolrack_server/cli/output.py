@@ -1,7 +1,8 @@
-"""How messages and tables are written.
+"""How messages and tables are written: all that the commands print goes through here.
 
-What is for programs goes to standard output unbuffered, so that a message is known to be written before
-it is deleted.
+Messages go to standard output unbuffered, so that a message is known to be written before it is
+deleted. Terminal escapes: of whatever came from elsewhere (a body, an attribute, a name, an error's
+text) what isn't printable is escaped. Only bodies stay as they are where no terminal shows them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Sequence
@@ -16,7 +18,9 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Final
 
+import click
 from spoolrack import MessageFacts, QueueInfo, Redrive, Reservation, StageInfo
+from spoolrack_store.model.texts import printable
 
 PROGRAM: Final = "spoolrack"
 
@@ -37,7 +41,13 @@ class Output:
             left = left[os.write(self._file, left) :]
 
     def write_body(self, body: bytes, *, is_only: bool) -> None:
-        """Write a body and a line feed. The only one to a file or a pipe is written as it is."""
+        """Write a body and a line feed. The only one to a file or a pipe is written as it is.
+
+        At a terminal all but tabs and line feeds is escaped.
+        """
+        if self._is_terminal:
+            text = body.decode(errors="backslashreplace")
+            body = "".join(c if c in "\t\n" else printable(c) for c in text).encode()
         self.write(body if is_only and not self._is_terminal else body + b"\n")
 
     def settle(self) -> None:
@@ -46,9 +56,15 @@ class Output:
             os.fsync(self._file)
 
 
+def say(*lines: str) -> None:
+    """Print results, each on one line."""
+    for line in lines:
+        click.echo(printable(line))
+
+
 def tell(line: str) -> None:
     """Say something to the user, beside the results."""
-    sys.stderr.write(f"{PROGRAM}: {line}\n")
+    sys.stderr.write(f"{PROGRAM}: {printable(line)}\n")
     sys.stderr.flush()
 
 
@@ -89,7 +105,17 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
             }
             for death in message.deaths
         ]
-    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+    return _UNPRINTABLE.sub(_escaped, json.dumps(fields, ensure_ascii=False)).encode() + b"\n"
+
+
+_UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]")
+
+
+def _escaped(match: re.Match[str]) -> str:
+    """A character as JSON escapes it, unless it can be shown as it is."""
+    if match[0].isprintable():
+        return match[0]
+    return json.dumps(match[0])[1:-1].replace("\x7f", "\\u007f")
 
 
 def binary_attributes(message: MessageFacts) -> dict[str, str]:
@@ -145,15 +171,16 @@ def _moment(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat(timespec="milliseconds")
 
 
-def columns(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int]) -> str:
-    """Rows under headers, in columns; those in `right` end at one edge."""
-    table = [headers, *rows]
+def columns(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int]
+) -> list[str]:
+    """Rows under headers, in columns, a line each; those in `right` end at one edge."""
+    table = [headers, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(len(row[at]) for row in table) for at in range(len(headers))]
-    lines = (
+    return [
         "  ".join(
             cell.rjust(width) if at in right else cell.ljust(width)
             for at, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in table
-    )
-    return "\n".join(lines)
+    ]

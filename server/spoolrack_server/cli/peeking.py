@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 
 import click
 from spoolrack import Message, MessageFacts, Queue, State
+from spoolrack_store.model.texts import printable
 
 from .connecting import Reach, looks_at_queues
 from .exits import NOTHING, OK
-from .output import Output, columns, message_line
+from .output import Output, columns, message_line, say
 from .plain import argument, option
-from .units import COUNT, printable, span_text
+from .units import COUNT, span_text
 
 SHOWN = 60
 """Characters of a body in a table."""
@@ -98,7 +99,7 @@ def print_table(messages: Sequence[MessageFacts]) -> int:
     ]
     dead = ("CAME FROM", "BECAUSE OF", "DEAD FOR") if has_dead else ()
     headers = ("ID", "STATE", "AGE", "RECEIVES", "BYTES", *dead, "BODY")
-    click.echo(columns(headers, rows, right=frozenset({3, 4})))
+    say(*columns(headers, rows, right=frozenset({3, 4})))
     return OK
 
 

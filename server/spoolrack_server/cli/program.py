@@ -6,6 +6,7 @@ Errors are one line on standard error, and never a traceback (unless SPOOLRACK_D
 from __future__ import annotations
 
 import importlib
+import io
 import logging
 import os
 import sys
@@ -15,6 +16,7 @@ from typing import Any, Final, TextIO
 
 import click
 from click.shell_completion import shell_complete
+from spoolrack_store.model.texts import printable
 
 from . import signals
 
@@ -48,6 +50,13 @@ _COMMANDS: Final = {
 """Where each command is. Loaded when it is asked for: a check of folders needs no gRPC."""
 
 
+class _OneLine(logging.Formatter):
+    """A record as one line that does nothing to a terminal, with its traceback if it has one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{PROGRAM}: {printable(super().format(record))}"
+
+
 class Commands(click.Group):
     """The subcommands, in the order in which a newcomer meets them."""
 
@@ -79,7 +88,9 @@ def run(arguments: Sequence[str]) -> int:
     # Quiet, and before gRPC is loaded: its own words are not for the user of a command.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-    logging.basicConfig(level=logging.WARNING, format=f"{PROGRAM}: %(message)s")
+    lines = logging.StreamHandler()
+    lines.setFormatter(_OneLine())
+    logging.basicConfig(level=logging.WARNING, handlers=[lines])
     signals.install()
     try:
         return _run(arguments)
@@ -92,7 +103,9 @@ def _run(arguments: Sequence[str]) -> int:
         code = _invoke(list(arguments))
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        sys.stderr.write("\n".join(map(printable, shown.getvalue().split("\n"))))
         return error.exit_code
     except BrokenPipeError:
         raise  # Of standard output or standard error: nobody is told.
@@ -152,6 +165,7 @@ def _failed(error: Exception) -> int:
     if code is None:
         code = OUR_MISTAKE
         what = f"a mistake of this program, please report it: {type(error).__name__}: {error}"
+        what = printable(what)
     else:
         what = line_of(error)
     _drop_what_is_buffered(sys.stdout)

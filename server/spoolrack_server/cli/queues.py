@@ -13,7 +13,7 @@ from spoolrack import QueueInfo, QueueSettings
 from . import applying
 from .connecting import Reach, looks_at_queues, reaches_queues
 from .exits import NOTHING, OK, Failed
-from .output import columns, queue_json, tell
+from .output import columns, queue_json, say, tell
 from .plain import argument, option
 from .units import (
     COUNT,
@@ -128,13 +128,13 @@ def list_(reach: Reach, prefix: str, json: bool) -> int:
         found = list(client.queues(prefix))
     if json:
         for info in found:
-            click.echo(queue_json(info))
+            say(queue_json(info))
     elif found:
-        click.echo(table_of(found))
+        say(*table_of(found))
     return OK
 
 
-def table_of(found: list[QueueInfo]) -> str:
+def table_of(found: list[QueueInfo]) -> list[str]:
     rows = [
         (
             info.name,
@@ -164,7 +164,7 @@ def show(reach: Reach, name: str, json: bool) -> None:
     with reach.quick() as client:
         info = client.get_queue(name)
     if json:
-        click.echo(queue_json(info, indent=2))
+        say(*queue_json(info, indent=2).splitlines())
         return
     counts, settings = info.counts, info.settings
     shown = {
@@ -186,14 +186,15 @@ def show(reach: Reach, name: str, json: bool) -> None:
         "lease durability": settings.lease_durability,
         "deduplication": span_text(settings.deduplication_window),
     }
-    click.echo(info.name)
+    say(info.name)
     for title, value in shown.items():
-        click.echo(f"  {title:<20}{value}".rstrip())
+        say(f"  {title:<20}{value}".rstrip())
     if info.blocking_message is not None:
         blocking = info.blocking_message
-        click.echo(f"\nBlocked by message {blocking.id}: {blocking.why}.")
-        click.echo(f"  Look at it:  spoolrack peek {info.name} {blocking.id}")
-        click.echo(f"  Delete it:   spoolrack delete {info.name} {blocking.id}")
+        say("")
+        say(f"Blocked by message {blocking.id}: {blocking.why}.")
+        say(f"  Look at it:  spoolrack peek {info.name} {blocking.id}")
+        say(f"  Delete it:   spoolrack delete {info.name} {blocking.id}")
 
 
 @command.command(name="set")

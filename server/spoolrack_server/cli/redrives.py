@@ -9,7 +9,7 @@ from spoolrack import Redrive, RedriveState
 
 from .connecting import Reach, looks_at_queues, reaches_queues
 from .exits import OK
-from .output import columns, redrive_json, tell
+from .output import columns, redrive_json, say, tell
 from .plain import argument, option
 from .units import plural, span_text
 
@@ -32,12 +32,12 @@ def list_(reach: Reach, queue: str | None, json: bool) -> int:
         found = list(client.redrives(queue or ""))
     if json:
         for redrive in found:
-            click.echo(redrive_json(redrive))
+            say(redrive_json(redrive))
     elif found:
         now = datetime.now(UTC)
         headers = ("ID", "QUEUE", "TO", "STATE", "MOVED", "STAY", "LEFT", "BEGAN", "WHY SOME STAY")
         rows = [_row(redrive, now) for redrive in found]
-        click.echo(columns(headers, rows, right=frozenset({4, 5, 6})))
+        say(*columns(headers, rows, right=frozenset({4, 5, 6})))
     return OK
 
 

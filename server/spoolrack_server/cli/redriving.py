@@ -14,7 +14,7 @@ from spoolrack import Client, Redrive, RedriveState
 
 from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK
-from .output import redrive_json, tell
+from .output import redrive_json, say, tell
 from .plain import argument, option
 from .progress import Show, counting_bar
 from .units import plural
@@ -71,9 +71,9 @@ def command(
     if not no_wait:
         redrive = _watch(reach, redrive, quiet)
     if json:
-        click.echo(redrive_json(redrive))
+        say(redrive_json(redrive))
     elif no_wait:
-        click.echo(redrive.id)
+        say(redrive.id)
     if no_wait:
         if reach.root is not None and not quiet:
             tell("it goes on as long as somebody has the folder open")

@@ -11,7 +11,7 @@ from spoolrack_store.model.reservations import MAX_SEQ
 
 from .connecting import Reach, looks_at_queues, reaches_queues
 from .exits import NOTHING, OK
-from .output import Output, columns, message_line, reservation_json, tell
+from .output import Output, columns, message_line, reservation_json, say, tell
 from .peeking import print_table
 from .plain import argument, option
 from .units import COUNT, STREAM, size_text, span_text
@@ -36,7 +36,7 @@ def list_(reach: Reach, queue: str | None, stream: str | None, json: bool) -> in
         found = list(client.reservations(queue=queue or "", stream=stream or ""))
     if json:
         for reservation in found:
-            click.echo(reservation_json(reservation))
+            say(reservation_json(reservation))
     elif found:
         now = datetime.now(UTC)
         rows = [
@@ -52,7 +52,7 @@ def list_(reach: Reach, queue: str | None, stream: str | None, json: bool) -> in
             for each in found
         ]
         headers = ("STREAM", "SEQ", "QUEUE", "MESSAGES", "BYTES", "READS", "STATE")
-        click.echo(columns(headers, rows, right=frozenset({1, 3, 4, 5})))
+        say(*columns(headers, rows, right=frozenset({1, 3, 4, 5})))
     return OK
 
 
@@ -92,7 +92,10 @@ def show(reach: Reach, stream: str, seq: int, max: int, raw: bool, json: bool) -
         seen = 0
         for message in found:
             seen += 1
-            output.write(message_line(message) if json else message.body + b"\n")
+            if json:
+                output.write(message_line(message))
+            else:
+                output.write_body(message.body, is_only=False)
     return OK if seen else NOTHING
 
 

@@ -21,7 +21,7 @@ from .batching import LineBatch
 from .connecting import Reach, reaches_queues
 from .exits import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
 from .lines import LARGEST, Lines
-from .output import tell, tell_if_typed
+from .output import say, tell, tell_if_typed
 from .plain import argument, option
 from .progress import progress_bar
 from .sender import LineSender
@@ -137,7 +137,7 @@ def command(
             _ensure(reach, queue)
             id = send()
     if not quiet:
-        click.echo(id)
+        say(id)
     return OK
 
 
@@ -197,7 +197,7 @@ def _send_batch(
     ):
         code, stage = LineBatch(client, queue, like, advance, quiet).send(Lines(file), options)
     if stage is not None:
-        click.echo(stage)
+        say(stage)
     return code
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
+from .output import say
 from .plain import option
 from .units import Address, Folder, Span
 
@@ -252,7 +253,7 @@ def _announce(server: Listening) -> None:
         f"  {program} send{at} --create hello 'Hello, world' && {program} receive{at} hello --delete",
     ]
     try:
-        click.echo("\n".join(lines))
+        say(*lines)
         sys.stdout.flush()
     except BrokenPipeError:
         return  # Nobody wants to know.

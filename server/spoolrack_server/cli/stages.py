@@ -10,7 +10,7 @@ from spoolrack_store.model.staging import MAX_EPOCH, MAX_MEMORY, MIN_MEMORY
 
 from .connecting import Reach, looks_at_queues, reaches_queues
 from .exits import NOTHING, OK
-from .output import columns, stage_json, tell
+from .output import columns, say, stage_json, tell
 from .plain import argument, option
 from .units import STAGE, WRITER, Span, plural, span_text
 
@@ -29,12 +29,12 @@ def list_(reach: Reach, json: bool) -> int:
         found = list(client.stages())
     if json:
         for stage in found:
-            click.echo(stage_json(stage))
+            say(stage_json(stage))
     elif found:
         now = datetime.now(UTC)
         rows = [row for stage in found for row in _rows(stage, now)]
         headers = ("STAGE", "CHUNKS", "EXPIRES IN", "QUEUE", "MESSAGES")
-        click.echo(columns(headers, rows, right=frozenset({1, 4})))
+        say(*columns(headers, rows, right=frozenset({1, 4})))
     return OK
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from .exits import OK
+from .output import say
 from .plain import argument
 
 
@@ -30,5 +31,5 @@ def new(identity: str) -> int:
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="IDENTITY") from error
     click.echo(line, err=True)
-    click.echo(token)
+    say(token)
     return OK

@@ -16,6 +16,7 @@ from spoolrack import Client, QueueInfo, SpoolrackError
 
 from .connecting import Reach, reaches_queues
 from .exits import OK, line_of
+from .output import say
 from .plain import argument, option
 from .queues import oldest_text, table_of
 from .signals import Terminated
@@ -39,7 +40,7 @@ def command(reach: Reach, prefix: str, interval: float, once: bool) -> int:
         found = list(client.queues(prefix))
         if once or not console.is_terminal:
             if found:
-                click.echo(table_of(found))
+                say(*table_of(found))
             return OK
         try:
             _watch(client, console, reach.url, prefix, interval, found)

@@ -12,7 +12,7 @@ from spoolrack import Client, SpoolrackError
 from . import signals
 from .connecting import Reach, reaches_queues
 from .exits import OK, TRY_AGAIN, Failed, line_of
-from .output import tell
+from .output import say, tell
 
 _PREFIX: Final = "try-"
 _WAIT: Final = 10.0
@@ -37,7 +37,7 @@ def command(reach: Reach) -> int:
                     client.delete_queue(name)
                 except SpoolrackError as error:
                     tell(f"the queue {name} is not deleted: {line_of(error)}")
-    click.echo(f"sent, received and deleted a message in {1_000 * took:.1f} ms")
+    say(f"sent, received and deleted a message in {1_000 * took:.1f} ms")
     return OK
 
 

@@ -248,12 +248,5 @@ def moment_text(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def printable(text: str | bytes) -> str:
-    """Text that does a terminal no harm: what isn't printable is escaped."""
-    if isinstance(text, bytes):
-        text = text.decode(errors="backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def plural(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -138,8 +138,7 @@ def _require_known_parameters(request: web.Request, known: Collection[str]) -> N
 
 
 def require_sane_head(request: web.BaseRequest) -> None:
-    """Raises `InvalidRequest` or `UnreadableBody` for a head that aiohttp lets through, and that would be
-    taken for something else later."""
+    """Raises `InvalidRequest` or `UnreadableBody` for a head that aiohttp takes, and takes wrongly."""
     version, headers = request.version, request.headers
     if version < HttpVersion10:
         raise InvalidRequest(

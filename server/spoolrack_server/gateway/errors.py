@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 from aiohttp import web
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError, Unauthenticated
+from spoolrack_store.model.texts import printable
 
 from ..access.guard import CHALLENGE
 from ..status import INTERNAL, Failure, failure_of
@@ -30,7 +31,7 @@ class GatewayError(Exception):
     http_code: ClassVar[int]
 
     def __init__(self, message: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.headers = headers or {}
 
 
@@ -59,9 +60,9 @@ class CrossOrigin(GatewayError):
 
     def __init__(self, origin: str) -> None:
         super().__init__(
-            f"A page of another site ({origin[:100]!r}) can't change anything here. A program that is "
-            "none sends no Origin and no Sec-Fetch-Site; a proxy in front of the dashboard keeps Host, or "
-            "sets X-Forwarded-Host."
+            f"A page of another site ({origin[:100]!r}) can't change anything here. A program sends "
+            "neither Origin nor Sec-Fetch-Site; a proxy in front of the dashboard keeps Host, or sets "
+            "X-Forwarded-Host."
         )
 
 

@@ -70,7 +70,7 @@ def require_known(headers: Iterable[str]) -> None:
             raise InvalidRequest(
                 what="the header",
                 value=header,
-                rule=f"must be X-Message-Delay or {DEDUPLICATION}: other names of ours mean nothing here",
+                rule=f"must be X-Message-Delay or {DEDUPLICATION}: there is no other for a send",
             )
 
 

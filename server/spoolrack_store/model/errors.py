@@ -10,6 +10,7 @@ import inspect
 from typing import ClassVar
 
 from .clock import Millis
+from .texts import printable
 
 LONGEST_FACT = 300
 """Characters of a text that an error carries; what is longer is cut."""
@@ -25,7 +26,9 @@ class StoreError(Exception):
 
     def __init__(self, **facts: object) -> None:
         self.facts = {name: _cut(fact) for name, fact in facts.items()}
-        super().__init__((inspect.getdoc(type(self)) or "").replace("\n", " ").format(**self.facts))
+        message = (inspect.getdoc(type(self)) or "").replace("\n", " ").format(**self.facts)
+        # A caller's own text is shown to others: in logs, and on terminals.
+        super().__init__(printable(message))
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuilt, (type(self), self.facts)
