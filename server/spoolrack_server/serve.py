@@ -29,7 +29,6 @@ class Listening:
     grpc_address: str
     http_url: str | None
     health_url: str | None = None
-    has_tls: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +145,6 @@ async def serve(
             grpc_address=server.grpc_address,
             http_url=server.http_url,
             health_url=server.health_url,
-            has_tls=security.tls is not None,
         )
     )
     await stopping.wait()

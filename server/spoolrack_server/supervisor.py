@@ -187,7 +187,6 @@ async def supervise(settings: ServeSettings, count: int, announce: Callable[[Lis
                     if http_port is None
                     else f"{scheme}://{address_text(http_host, http_port)}",
                     health_url=None if probes is None else f"http://{probes.address}",
-                    has_tls=security.tls is not None,
                 )
             )
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -71,6 +72,66 @@ def test_others_than_this_machine_are_served_only_with_tls_or_in_as_many_words(
     assert line.startswith("spoolrack: 0.0.0.0:")
     assert "--insecure" in line
     assert not (tmp_path / "root").exists()
+
+
+@pytest.mark.parametrize(
+    "options", ["tokens", "tokens tls", "tls", "tls client_ca", "tokens tls client_ca"]
+)
+def test_what_serve_suggests_works_as_the_server_was_started(
+    tmp_path: Path, files: Files, ca: trustme.CA, options: str
+) -> None:
+    started: list[str] = []
+    # What a reader puts in place of the names.
+    named = {"CA": files.write_ca(ca), "TOKEN": str(tmp_path / "my token")}
+    tls, mine = files.write_certificate(ca), files.write_client(ca, "me")
+    named |= {"CERTIFICATE": mine.certificate, "KEY": mine.key}
+    if "tokens" in options:
+        started += ["--tokens", files.write_tokens("alice")]
+    if "tls" in options:
+        started += ["--tls-certificate", tls.certificate, "--tls-key", tls.key]
+    if "client_ca" in options:
+        started += ["--tls-client-ca", files.write_ca(ca, "clients.pem")]
+    ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    process = subprocess.Popen(
+        [*PROGRAM, "serve", "--root", str(tmp_path / "root"), *ports, *started],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        said = [process.stdout.readline() for _ in range(5)]
+        typed = said[4]
+        count = (" CA" in typed) + ("TOKEN" in typed or "KEY" in typed)
+        hints = [process.stdout.readline() for _ in range(count)]
+
+        def type_in(line: str) -> subprocess.CompletedProcess[str]:
+            for name, path in named.items():
+                line = re.sub(rf"\b{name}\b(?!:)", shlex.quote(path), line)
+            line = re.sub(r"python[0-9.]*(?= -m)", shlex.quote(sys.executable), line)
+            return subprocess.run(
+                f"umask 077; {line}",
+                shell=True,
+                capture_output=True,
+                text=True,
+                timeout=STUCK,
+                check=False,
+            )
+
+        for hint in hints:
+            assert re.match(r"  (CA|TOKEN|CERTIFICATE, KEY): ", hint)
+            if "tokens new" in hint:
+                made = hint.partition("makes one: ")[2].replace("NAME", "me")
+                assert type_in(made).returncode == 0
+        for _ in looks():
+            ended = type_in(typed)
+            if ended.returncode != os.EX_NOPERM:
+                break  # The new token is known within a moment.
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.splitlines()[1] == "Hello, world"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=STUCK)
 
 
 def test_insecure_serves_other_machines_without_tls(tmp_path: Path) -> None:

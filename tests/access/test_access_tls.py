@@ -360,3 +360,28 @@ async def test_a_port_that_nobody_else_may_reach_without_tls_is_not_opened(tmp_p
         with pytest.raises(Insecure, match="--insecure"):
             await Server(tmp_path / "root", **options).start()  # type: ignore[arg-type]
     assert not (tmp_path / "root").exists()
+
+
+async def test_a_client_is_told_what_is_wrong_with_tls_as_far_as_grpc_tells(
+    tmp_path: Path, files: Files, ca: trustme.CA, other_ca: trustme.CA
+) -> None:
+    trusted, foreign = files.write_ca(ca), files.write_ca(other_ca, "other.pem")
+    tls = files.write_certificate(ca)
+    stranger = files.write_client(other_ca, "me")
+    security = Security(tls=dataclasses.replace(tls, client_ca=files.write_ca(ca, "clients.pem")))
+    shown = {"certificate": stranger.certificate, "key": stranger.key}
+
+    async def told(at: str, **credentials: Any) -> str:
+        with pytest.raises(Unreachable) as refused:
+            async with spoolrack.aio.connect(at, retry=ONCE, **credentials) as client:
+                await client.get_queue("q")
+        return str(refused.value)
+
+    async with serving(tmp_path / "root", security) as server:
+        for credentials in ({"ca": trusted}, {"ca": trusted, **shown}):
+            assert "refuse the one that it is shown" in await told(url(server), **credentials)
+        assert "use grpcs://" in await told(server.grpc_address)
+        assert "no CA that this client trusts" in await told(url(server), ca=foreign)
+    async with Server(tmp_path / "plain") as server:
+        assert "no TLS is spoken there" in await told(url(server), ca=trusted)
+        assert "HTTP/1 and not gRPC" in await told(f"{server.http_host}:{server.http_port}")

@@ -183,7 +183,10 @@ class Memory:
 
     def box(self, name: str) -> Box:
         if name not in self.boxes:
-            raise QueueNotFound(f"There is no queue {name}: create it first.")
+            raise QueueNotFound(
+                f"There is no queue {name}: it was deleted, or never created. Check its name; "
+                "to use it, create it."
+            )
         self.tick(name)
         return self.boxes[name]
 

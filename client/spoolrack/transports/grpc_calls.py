@@ -237,7 +237,7 @@ def error_from(
     code = error.code()
     match code:
         case grpc.StatusCode.UNAVAILABLE:
-            return Unreachable(f"No answer from {target}: is a Spoolrack server there? ({text})")
+            return Unreachable(f"{_why_unreachable(target, text)} ({text})")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             within = "" if timeout is None else f" within {timeout:.3g} s"
             return Timeout(f"No answer from {target}{within}: it may have taken place all the same.")
@@ -254,6 +254,29 @@ def error_from(
             )
         case _:
             return SpoolrackError(f"{target} answered {code.name}: {text}", reason=code.name)
+
+
+def _why_unreachable(target: str, text: str) -> str:
+    """What gRPC's text for UNAVAILABLE means; it has no code for what went wrong with TLS."""
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return (
+            f"TLS with {target} failed: the server's certificate has expired, or no CA that this client "
+            "trusts has signed it. Name its CA: ca=, --ca."
+        )
+    if "WRONG_VERSION_NUMBER" in text:
+        return f"TLS with {target} failed: no TLS is spoken there. Use grpc://, or another port."
+    if "andshake failed" in text:
+        return f"TLS with {target} failed: client or server refuses what the other one shows."
+    if "http1.x server" in text:
+        return f"{target} speaks HTTP/1 and not gRPC. Use the server's port for gRPC."
+    if "failed to connect" in text and "Socket closed" in text:
+        # With TLS 1.3 a client's certificate is refused after the handshake: gRPC hides the alert.
+        return (
+            f"{target} closes each new connection. With grpcs:// the server may want a client's "
+            "certificate, or refuse the one that it is shown (certificate=, --certificate). With "
+            "grpc:// it may want TLS: use grpcs://."
+        )
+    return f"No answer from {target}: is a Spoolrack server there?"
 
 
 def _details(error: Any) -> tuple[ErrorInfo | None, timedelta | None]:

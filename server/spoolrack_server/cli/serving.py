@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
+from spoolrack.credentials import is_loopback
 
 from .output import say
 from .plain import option
@@ -233,11 +236,11 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
         **{name: chosen[name] for name in SECURITY},
     )
     if processes > 1:
-        return asyncio.run(supervise(settings, processes, _announce))
-    return asyncio.run(serve(settings, _announce))
+        return asyncio.run(supervise(settings, processes, partial(_announce, chosen)))
+    return asyncio.run(serve(settings, partial(_announce, chosen)))
 
 
-def _announce(server: Listening) -> None:
+def _announce(chosen: Mapping[str, Any], server: Listening) -> None:
     address = server.grpc_address
     lines = [f"Spoolrack serves the queues in {Path(server.root).resolve()}", f"  gRPC  {address}"]
     if server.http_url is not None:
@@ -245,18 +248,37 @@ def _announce(server: Listening) -> None:
     program = _program()
     if server.health_url is not None:
         lines.append(f"  Probes  {server.health_url}/-/health/ready")
-    at = "" if address == USUAL_GRPC else f" --url {address}"
-    if server.has_tls:
-        at = f" --url grpcs://{address} --ca FILE"
+    at, hints = _way_in(chosen, address)
     lines += [
         "Next, in another terminal:",
         f"  {program} send{at} --create hello 'Hello, world' && {program} receive{at} hello --delete",
+        *(f"  {hint}" for hint in hints),
     ]
     try:
         say(*lines)
         sys.stdout.flush()
     except BrokenPipeError:
         return  # Nobody wants to know.
+
+
+def _way_in(chosen: Mapping[str, Any], address: str) -> tuple[str, list[str]]:
+    """The options of a client of this server, and what the names of files in them stand for."""
+    options, hints = "" if address == USUAL_GRPC else f" --url {address}", []
+    if chosen["tls_certificate"] is not None:
+        options = f" --url grpcs://{address} --ca CA"
+        hints.append(f"CA: the certificate of the CA that signed {chosen['tls_certificate']}")
+    if chosen["tls_client_ca"] is not None:
+        options += " --certificate CERTIFICATE --key KEY"
+        hints.append(f"CERTIFICATE, KEY: a client's own, signed by a CA of {chosen['tls_client_ca']}")
+    elif chosen["tokens"] is not None:
+        options += " --token-file TOKEN"
+        hints.append(
+            f"TOKEN: a file with a token, as this makes one: {_program()} tokens new NAME "
+            f"2>>{shlex.quote(chosen['tokens'])} >TOKEN"
+        )
+        if chosen["tls_certificate"] is None and not is_loopback(chosen["grpc"][0]):
+            options += " --insecure"
+    return options, hints
 
 
 def _program() -> str:

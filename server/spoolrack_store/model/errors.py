@@ -94,7 +94,8 @@ class InvalidReceipt(StoreError):
 
 
 class QueueNotFound(StoreError):
-    """There is no queue {queue}: create it first."""
+    """There is no queue {queue}: it was deleted, or never created. Check its name; to use it, create
+    it."""
 
     reason = "QUEUE_NOT_FOUND"
 
