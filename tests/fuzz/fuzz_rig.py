@@ -27,6 +27,8 @@ some 10 MiB free, on a busy machine three times that; what each call leaks would
 class Fuzzed:
     """A server with some queues and some messages. A context manager: at its end it is dead."""
 
+    BODY: Final = b"a body"
+
     def __init__(self, folder: Path, queues: Sequence[str]) -> None:
         self.root = folder / "root"
         self._server = RealServer(self.root, folder / "server.log")
@@ -59,7 +61,12 @@ class Fuzzed:
                 if name not in known:
                     client.create_queue(name, visibility_timeout=1)
                 with suppress(QueueFull):
-                    client.queue(name).send_many([b"a body"] * 3)
+                    client.queue(name).send_many([self.BODY] * 3)
+
+    def bodies(self, queue: str) -> dict[str, bytes]:
+        """Of all messages of a queue, by their ids."""
+        with self._server.connect() as client:
+            return {message.id: message.body for message in client.queue(queue).peek()}
 
     def check(self) -> None:
         """It serves, and its log says nothing of mistakes."""

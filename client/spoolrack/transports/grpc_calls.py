@@ -260,8 +260,8 @@ def _why_unreachable(target: str, text: str) -> str:
     """What gRPC's text for UNAVAILABLE means; it has no code for what went wrong with TLS."""
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return (
-            f"TLS with {target} failed: the server's certificate has expired, or no CA that this client "
-            "trusts has signed it. Name its CA: ca=, --ca."
+            f"TLS with {target} failed: the server's certificate has expired, or no CA that this "
+            "client trusts has signed it. Name its CA: ca=, --ca."
         )
     if "WRONG_VERSION_NUMBER" in text:
         return f"TLS with {target} failed: no TLS is spoken there. Use grpc://, or another port."
