@@ -11,12 +11,13 @@ import asyncio
 import contextlib
 import logging
 import math
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
+
+from .threads import Ending, start_thread
 
 T = TypeVar("T")
 Work = Coroutine[Any, Any, T]
@@ -128,9 +129,11 @@ def _acquire(lock: threading.Lock, timeout: float | None) -> None:
 
 class StartedThread:
     def __init__(self, work: Work[None], name: str) -> None:
-        # A daemon: a forgotten stream or worker must not keep the interpreter from its end.
-        self._thread = threading.Thread(target=run, args=(work,), name=name, daemon=True)
-        self._thread.start()
+        try:
+            self._thread = start_thread(lambda: run(work), name)
+        except Ending:
+            work.close()
+            raise
 
     async def join(self, timeout: float | None = None) -> bool:
         if self._thread is not threading.current_thread():
@@ -163,9 +166,8 @@ class Threads:
         return await work
 
     def soon(self, action: Callable[[], None]) -> None:
-        # An interpreter that ends runs no other thread any more: to start one would wait for ever.
-        if not sys.is_finalizing():
-            threading.Thread(target=action, name="spoolrack-soon", daemon=True).start()
+        with contextlib.suppress(Ending):
+            start_thread(action, "spoolrack-soon")
 
 
 class TaskSignal:

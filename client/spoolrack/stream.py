@@ -78,12 +78,17 @@ class EnvelopeStream:
         self._leases.drop(envelope.receipt)
 
     def _start(self) -> None:
-        with self._lock:
-            if self._reader is not None:
-                return
-            self._calling.check()
-            self._calling.open.add(self)
-            self._reader = self._runtime.start(self._read(), "spoolrack-stream")
+        try:
+            with self._lock:
+                if self._reader is not None:
+                    return
+                self._calling.check()
+                self._calling.open.add(self)
+                self._reader = self._runtime.start(self._read(), "spoolrack-stream")
+        except KeyboardInterrupt:
+            # The reader may run all the same: it finds the stream closed, and ends.
+            self.abandon_now()
+            raise
 
     async def _read(self) -> None:
         failure: SpoolrackError | None = None

@@ -109,3 +109,56 @@ except KeyboardInterrupt:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=TIMEOUT)
         assert (out, process.returncode) == ("interrupted\n", 0), err
+
+
+def test_a_thread_whose_start_is_interrupted_begins_before_the_interpreter_ends() -> None:
+    script = """
+import os, signal, sys, threading, time
+from spoolrack.threads import start_thread
+create = threading._start_new_thread
+
+def create_late(bootstrap, arguments):
+    # The system creates the thread, lets it begin late, and meanwhile Ctrl-C comes.
+    create(lambda: (time.sleep(0.5), bootstrap(*arguments)), ())
+    signal.raise_signal(signal.SIGINT)
+
+threading._start_new_thread = create_late
+try:
+    start_thread(lambda: os.write(1, f"begun, {sys.is_finalizing()}".encode()), "late")
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", script], capture_output=True, text=True, timeout=TIMEOUT
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\nbegun, False"), done.stderr
+
+
+def test_no_thread_is_started_once_the_interpreter_ends() -> None:
+    script = """
+import atexit
+@atexit.register
+def at_last():
+    try:
+        threads.start_thread(print, "too-late")
+    except threads.Ending as error:
+        print(error)
+from spoolrack import threads
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=TIMEOUT, check=True
+    )
+    assert done.stdout == "the interpreter ends: no thread can be started any more\n"
+
+
+def test_a_forked_child_of_a_program_with_an_open_stream_ends_in_order(url: str) -> None:
+    code, out, err = result_of(
+        url,
+        "import os\n"
+        "jobs.send_many(['a', 'b'])\n"
+        "stream = jobs.messages()\n"
+        "print(next(stream).text, flush=True)\n"
+        "child = os.fork()\n"
+        "if child: print(os.waitpid(child, 0)[1])\n",
+    )
+    assert (code, out) == (0, "a\n0\n"), err

@@ -8,11 +8,11 @@ undone.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 from ..runtime import Runtime, Tasks
+from ..threads import start_thread
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Beside:
         done: asyncio.Future[T] = loop.create_future()
 
         def start_undoing(result: T) -> None:
-            threading.Thread(target=undo, args=(result,), name="spoolrack-undo", daemon=True).start()
+            start_thread(lambda: undo(result), "spoolrack-undo")
 
         def fail(error: BaseException) -> None:
             if not done.cancelled():
@@ -61,7 +61,7 @@ class Beside:
                 if not _soon(loop, lambda: hand_over(result)):
                     undo(result)
 
-        threading.Thread(target=run, name="spoolrack-work", daemon=True).start()
+        start_thread(run, "spoolrack-work")
         try:
             return await done
         except asyncio.CancelledError:

@@ -9,9 +9,9 @@ one, which reads the truth from the folders.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -21,6 +21,7 @@ from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.errors import RootUnusable
 from spoolrack_store.store import Store
 
+from ..threads import Ending, start_thread
 from .folder_values import Place
 
 
@@ -96,9 +97,7 @@ class Share:
                     )
                 opening = self._shared.opening = Future()
                 opening.set_running_or_notify_cancel()
-                threading.Thread(
-                    target=self._open, args=(opening,), name="spoolrack-open", daemon=True
-                ).start()
+                start_thread(lambda: self._open(opening), "spoolrack-open")
             return opening
 
     def _open(self, opening: Future[Store]) -> None:
@@ -138,8 +137,8 @@ class Share:
 
     def leave_soon(self) -> None:
         """The same from a finalizer, which may run anywhere, in a thread of the store too."""
-        if not sys.is_finalizing():
-            threading.Thread(target=self.leave, name="spoolrack-leave", daemon=True).start()
+        with suppress(Ending):
+            start_thread(self.leave, "spoolrack-leave")
 
     def __enter__(self) -> Self:
         return self

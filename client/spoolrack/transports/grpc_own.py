@@ -25,6 +25,7 @@ import grpc
 
 from ..errors import ClientClosed
 from ..runtime import Runtime
+from ..threads import start_thread
 from ..v1 import queue_service_pb2
 from .grpc_calls import ended, error_from
 from .grpc_streams import JOIN, NotKnown
@@ -279,8 +280,7 @@ class _Watch:
             self._busy[call] = deadline
             self._begun += 1
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="spoolrack-watch", daemon=True)
-                self._thread.start()
+                self._thread = start_thread(self._run, "spoolrack-watch")
             elif deadline < self._looks_at:
                 self._sooner.put(None)
 

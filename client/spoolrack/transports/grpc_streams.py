@@ -23,6 +23,7 @@ import grpc
 
 from ..errors import ClientClosed, Timeout
 from ..runtime import Runtime, Signal, Tasks
+from ..threads import start_thread
 from .grpc_calls import ended, error_from
 
 Response = TypeVar("Response")
@@ -201,8 +202,7 @@ class _ThreadCall:
         except ValueError as error:
             # gRPC's word for a channel that was closed meanwhile.
             raise ClientClosed() from error
-        self._reader = threading.Thread(target=self._read, name="spoolrack-answers", daemon=True)
-        self._reader.start()
+        self._reader = start_thread(self._read, "spoolrack-answers")
 
     def put(self, request: Any) -> None:
         self._requests.put(request)
