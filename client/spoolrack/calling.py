@@ -12,11 +12,12 @@ from random import Random
 from typing import Protocol, TypeVar
 from weakref import WeakSet
 
+from . import arguments
 from .errors import ClientClosed, ForkedClient, SpoolrackError, Timeout, Unreachable
 from .retry import RetryPolicy
 from .runtime import Runtime
 from .transports import Transport
-from .values import Seconds, seconds_of
+from .values import Seconds
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -41,7 +42,7 @@ class Calling:
     ) -> None:
         self.transport = transport
         self.runtime = runtime
-        self.timeout = seconds_of(timeout)
+        self.timeout = arguments.span("timeout", timeout)
         self.retry = RetryPolicy() if retry is None else retry
         self.random = Random() if random is None else random
         self.closed = False
@@ -61,8 +62,12 @@ class Calling:
 
     def deadline(self, timeout: Seconds | None) -> float:
         """The moment, on the runtime's clock, at which a call that begins now must have ended."""
-        span = self.timeout if timeout is None else seconds_of(timeout)
-        return self.runtime.monotonic() + span
+        return self.runtime.monotonic() + self.patience(timeout)
+
+    def patience(self, timeout: Seconds | None) -> float:
+        """Seconds that a call may take."""
+        span = arguments.timeout(timeout)
+        return self.timeout if span is None else span
 
     async def attempt(
         self,

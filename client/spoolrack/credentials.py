@@ -67,7 +67,7 @@ def credentials_for(
 ) -> Credentials:
     """For the server `target` at `host`. Raises `InvalidCredentials`."""
     if token is not None:
-        if not _TOKEN.fullmatch(token):
+        if not isinstance(token, str) or not _TOKEN.fullmatch(token):
             raise InvalidCredentials("The token is not one: it has spaces, is empty or too long.")
         if not is_secure and not insecure and not is_loopback(host):
             raise InvalidCredentials(

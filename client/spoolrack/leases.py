@@ -82,8 +82,11 @@ class Leases:
             log.warning("the leases of %s are not extended: %s", self._queue, error)
             return
         self._visibility_timeout = visibility
-        while not await self._stopped.wait(next_round(visibility, random)):
-            await self.extend_all(visibility)
+        try:
+            while not await self._stopped.wait(next_round(visibility, random)):
+                await self.extend_all(visibility)
+        except Exception:
+            log.exception("the leases of %s are extended no more", self._queue)
 
     async def _visibility(self) -> float:
         if self._visibility_timeout is not None:

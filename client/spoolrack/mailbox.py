@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
+from .errors import SpoolrackError
 from .runtime import Runtime, Signal
 
 Item = TypeVar("Item")
@@ -79,7 +80,7 @@ class Mailbox(Generic[Item]):
                     take = self._items.popleft
                     return [take() for _ in range(min(most, len(self._items)))]
                 if self._failure is not None:
-                    raise copy.copy(self._failure)
+                    raise _again(self._failure)
                 if self._closed:
                     return []
                 signal = self._runtime.signal()
@@ -102,3 +103,9 @@ class Mailbox(Generic[Item]):
             woken = [] if len(self._waiting) < waited else self._to_be_woken()
         for heir in woken:
             heir.set()
+
+
+def _again(failure: Exception) -> Exception:
+    """The failure for one of many threads: one exception that all raise would mix their tracebacks. A
+    defect is raised as it is, with its traceback."""
+    return copy.copy(failure) if isinstance(failure, SpoolrackError) else failure

@@ -5,34 +5,33 @@ Pure, but that a message takes along the trace in which it is sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TypeVar, cast
 
-from . import tracing
-from .values import MAX_BATCH, MAX_BATCH_BYTES, Outgoing, body_of, seconds_of
+from . import arguments, tracing
+from .values import MAX_BATCH, MAX_BATCH_BYTES, Outgoing
 
 Item = TypeVar("Item")
 
 
 def outgoing_of(message: bytes | str | Outgoing) -> Outgoing:
-    """A message with a body of bytes and a delay in seconds; raises `TypeError` for other kinds."""
+    """A message with a body of bytes and a delay in seconds; raises `InvalidRequest`."""
     if not isinstance(message, Outgoing):
-        return Outgoing(body=body_of(message), attributes=tracing.traced({}))
-    for name, value in message.attributes.items():
-        if not isinstance(name, str) or not isinstance(value, str | bytes):
-            raise TypeError(
-                f"the attribute {name!r} must be str or bytes, not {type(value).__name__}: encode it"
-            )
-    if not isinstance(message.deduplication_id, str):
-        raise TypeError(
-            f"a deduplication_id must be str, not {type(message.deduplication_id).__name__}: encode it"
-        )
+        return Outgoing(body=arguments.body("a message", message), attributes=tracing.traced({}))
+    arguments.attributes(message.attributes)
     return Outgoing(
-        body=body_of(message.body),
+        body=arguments.body("body", message.body),
         attributes=tracing.traced(message.attributes),
-        delay=None if message.delay is None else seconds_of(message.delay),
-        deduplication_id=message.deduplication_id,
+        delay=arguments.optional_span("delay", message.delay),
+        deduplication_id=arguments.text("deduplication_id", message.deduplication_id),
     )
+
+
+def outgoing_of_all(messages: Iterable[bytes | str | Outgoing]) -> Iterable[Outgoing]:
+    """The same for many. A list is checked as a whole, before anything of it is sent; what else can be
+    iterated is checked message by message."""
+    found = map(outgoing_of, arguments.some("messages", messages, "bytes, str or Outgoing"))
+    return list(found) if isinstance(messages, Sized) else found
 
 
 def size_of(message: Outgoing) -> int:

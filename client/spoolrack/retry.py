@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from .arguments import integer, span
 from .errors import SpoolrackError
 
 
@@ -23,6 +24,13 @@ class RetryPolicy:
     """The bound never grows beyond this, in seconds."""
     attempts: int | None = None
     """How often a call is made at most, the first time included. None: until the timeout."""
+
+    def __post_init__(self) -> None:
+        span("first", self.first)
+        span("growth", self.growth)
+        span("most", self.most)
+        if self.attempts is not None:
+            integer("attempts", self.attempts, 1)
 
     def pause(self, error: SpoolrackError, *, failed: int, left: float, random: Random) -> float | None:
         """Seconds to wait after the `failed`th failure in a row, with `left` seconds until the timeout.

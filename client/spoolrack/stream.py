@@ -11,13 +11,14 @@ import logging
 import math
 from collections.abc import Sequence
 
+from . import arguments
 from .calling import Calling
-from .errors import SpoolrackError
+from .errors import ClientClosed, SpoolrackError
 from .leases import Leases
 from .mailbox import Mailbox
 from .runtime import Started
 from .transports import Deliveries
-from .values import MAX_BATCH, Envelope, VisibilityChange
+from .values import MAX_BATCH, Envelope, Seconds, VisibilityChange
 
 log = logging.getLogger("spoolrack")
 
@@ -59,15 +60,17 @@ class EnvelopeStream:
         found = await self.receive(1, None)
         return found[0] if found else None
 
-    async def receive(self, most: int, wait: float | None) -> list[Envelope]:
-        """Up to `most` messages of those that have come, as soon as there is one; none once the stream
+    async def receive(self, max_messages: int, wait: Seconds | None) -> list[Envelope]:
+        """Up to `max_messages` of those that have come, as soon as there is one; none once the stream
         is closed, or after `wait` seconds, if that is not None. Raises what ended it otherwise."""
+        arguments.integer("max_messages", max_messages, 1)
+        waits = arguments.optional_span("wait", wait)
         self._calling.check_process()
         if self._reader is None:
             self._start()
-        deadline = None if wait is None else self._runtime.monotonic() + wait
+        deadline = None if waits is None else self._runtime.monotonic() + waits
         while True:
-            envelopes = await self._mailbox.get_many(most, deadline)
+            envelopes = await self._mailbox.get_many(max_messages, deadline)
             # A message whose lease was lost while it waited here comes again, to whomever it may.
             held = self._leases.hand_out(envelopes, keep=self._until_settled)
             if held or not envelopes:
@@ -91,12 +94,18 @@ class EnvelopeStream:
             raise
 
     async def _read(self) -> None:
-        failure: SpoolrackError | None = None
+        failure: Exception | None = None
         try:
             await self._read_until_the_end()
-        except SpoolrackError as error:
+        except Exception as error:  # noqa: BLE001  # the callers who wait raise it, defects too
             failure = error
+        except BaseException:
+            # A cancelled task: nothing comes any more, and the callers must not wait for it.
+            self._mailbox.close(ClientClosed("The stream was cancelled with its event loop."))
+            raise
         if self._closing.is_set():
+            if failure is not None and not isinstance(failure, SpoolrackError):
+                log.error("the stream of %s has failed at its end", self._queue, exc_info=failure)
             await self._release(self._mailbox.close())
         else:
             self._mailbox.close(failure)

@@ -258,14 +258,3 @@ def moment_of(millis: int) -> datetime:
     """The aware datetime of a Unix time in milliseconds, exact also where floats aren't."""
     seconds, rest = divmod(millis, 1_000)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest * 1_000)
-
-
-def body_of(body: bytes | str) -> bytes:
-    """The bytes to be sent for a body; `TypeError` for anything but bytes and text."""
-    if isinstance(body, str):
-        return body.encode()
-    if isinstance(body, bytes | bytearray | memoryview):
-        return bytes(body)
-    raise TypeError(
-        f"a message's body must be bytes or str, not {type(body).__name__}: encode it, say as JSON"
-    )

@@ -19,6 +19,7 @@ from spoolrack.aio.batch import CHUNK_BYTES, HELD_BYTES, MESSAGE_BYTES
 from spoolrack.errors import (
     DiskFull,
     InvalidMessage,
+    InvalidRequest,
     OutcomeUnknown,
     QueueFull,
     SpoolrackError,
@@ -138,18 +139,18 @@ def test_a_batch_of_one_chunk_needs_two_calls(memory: Memory, jobs: Queue) -> No
 
 def test_a_batch_ends_with_its_block(jobs: Queue) -> None:
     batch = fill(jobs.batch(), ["a"])
-    with pytest.raises(ValueError, match="has ended"):
+    with pytest.raises(InvalidRequest, match="has ended"):
         batch.send("b")
 
 
 def test_what_can_be_no_batch_is_refused(client: spoolrack.Client, jobs: Queue) -> None:
-    with pytest.raises(ValueError, match="go together"):
+    with pytest.raises(InvalidRequest, match="go together"):
         jobs.batch(writer="job")
-    with pytest.raises(ValueError, match="go together"):
+    with pytest.raises(InvalidRequest, match="go together"):
         client.batch(epoch=1)
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(InvalidRequest, match="from 1"):
         client.batch(in_flight=0)
-    with pytest.raises(TypeError):
+    with pytest.raises(InvalidRequest, match="bytes or str"):
         fill(jobs.batch(), [5])  # type: ignore[list-item]
 
 

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Self, Unpack
 
+from .. import arguments
 from ..calling import Calling
-from ..errors import OutcomeUnknown, SpoolrackError, StageNotFound, Timeout, Unreachable
+from ..errors import InvalidRequest, OutcomeUnknown, SpoolrackError, StageNotFound, Timeout, Unreachable
 from ..outgoing import outgoing_of, size_of
 from ..runtime import Started
 from ..stages import BatchOptions, Published
-from ..values import MAX_BATCH, Attributes, Outgoing, Seconds, optional_seconds, seconds_of
+from ..values import MAX_BATCH, Attributes, Outgoing, Seconds, seconds_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -58,18 +59,19 @@ class Batch:
     def __init__(self, calling: Calling, **options: Unpack[BatchOptions]) -> None:
         self._writer, self._epoch = options.get("writer"), options.get("epoch")
         if (self._writer is None) is not (self._epoch is None):
-            raise ValueError("writer and epoch go together: give both or neither")
-        self._in_flight = options.get("in_flight", 1)
-        if self._in_flight < 1:
-            raise ValueError(f"in_flight must be at least 1, and not {self._in_flight}")
+            raise InvalidRequest("writer and epoch go together: give both or neither.")
+        if self._writer is not None and self._epoch is not None:
+            arguments.text("writer", self._writer)
+            arguments.integer("epoch", self._epoch)
+        self._in_flight = arguments.integer("in_flight", options.get("in_flight", 1), 1)
         self._calling = calling
         self._staging = calling.transport.staging
         self._stage = f"{calling.random.getrandbits(128):032x}"
         self._in_doubt = False
-        self._memory = optional_seconds(options.get("memory"))
-        self._time_to_live = optional_seconds(options.get("time_to_live"))
-        self._publishes = options.get("publish", True)
-        self._timeout = options.get("timeout")
+        self._memory = arguments.optional_span("memory", options.get("memory"))
+        self._time_to_live = arguments.optional_span("time_to_live", options.get("time_to_live"))
+        self._publishes = arguments.flag("publish", options.get("publish", True))
+        self._timeout = arguments.timeout(options.get("timeout"))
         self._lock = calling.runtime.lock()
         self._piles: dict[tuple[str, float | None], _Pile] = {}
         self._held = 0
@@ -127,14 +129,15 @@ class Batch:
         delay: Seconds | None = None,
     ) -> None:
         """Add a message for a queue: see `spoolrack.Batch.send_to`."""
+        given: Attributes = {} if attributes is None else attributes
         await self._add(
-            queue if isinstance(queue, str) else queue.name,
-            outgoing_of(Outgoing(body=body, attributes=attributes or {}, delay=delay)),
+            arguments.queue_name(queue),
+            outgoing_of(Outgoing(body=body, attributes=given, delay=delay)),
         )
 
     async def _add(self, queue: str, message: Outgoing) -> None:
         if self._ended:
-            raise ValueError("the batch has ended: begin another one")
+            raise InvalidRequest("The batch has ended: begin another one.")
         size = size_of(message)
         key = (queue, None if message.delay is None else seconds_of(message.delay))
         pile = self._piles.get(key)

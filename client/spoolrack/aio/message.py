@@ -10,10 +10,11 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from .. import arguments
 from ..errors import InvalidReceipt, SpoolrackError, StaleReceipt
 from ..message import MessageFacts
 from ..stream import LAST_WORDS, EnvelopeStream
-from ..values import Envelope, Seconds, optional_seconds
+from ..values import Envelope, Seconds
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -21,7 +22,12 @@ if TYPE_CHECKING:
 
 def receipt_of(message: MessageFacts | str) -> str:
     """The receipt of a message, or the one given; raises `InvalidReceipt` for a message without."""
-    receipt = message if isinstance(message, str) else message.receipt
+    if isinstance(message, MessageFacts):
+        receipt = message.receipt
+    elif isinstance(message, str):
+        receipt = arguments.text("a receipt", message)
+    else:
+        raise arguments.refusal("a message", message, "a received message or its receipt")
     if not receipt:
         raise InvalidReceipt(
             "The message has no receipt, because it was not received but got or peeked: "
@@ -120,7 +126,7 @@ class MessageStream(AsyncIterator[Message]):
 
     async def receive(self, max_messages: int = 1, *, wait: Seconds | None = None) -> list[Message]:
         """Up to so many messages of those that have come: see `spoolrack.MessageStream.receive`."""
-        envelopes = await self._core.receive(max_messages, optional_seconds(wait))
+        envelopes = await self._core.receive(max_messages, wait)
         return [Message(envelope, self._queue) for envelope in envelopes]
 
     async def close(self) -> None:

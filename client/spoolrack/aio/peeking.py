@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
 
+from .. import arguments
 from ..calling import Calling
 from ..values import MAX_BATCH, Envelope, MessagePage, Seconds, State
 
 
-async def peek_envelopes(
+def peek_envelopes(
     calling: Calling,
     queue: str,
     states: Collection[State | str],
@@ -18,7 +19,31 @@ async def peek_envelopes(
     timeout: Seconds | None,
 ) -> AsyncIterator[Envelope]:
     """Messages in order, `limit` at most. `timeout` is for each page."""
-    wanted = frozenset(map(State, [states] if isinstance(states, str) else states))
+    named = [states] if isinstance(states, str) else arguments.some("states", states, "states")
+    wanted = frozenset(map(_state, named))
+    if max_body_bytes is not None:
+        arguments.integer("max_body_bytes", max_body_bytes)
+    if limit is not None:
+        arguments.integer("limit", limit)
+    return _envelopes(calling, queue, wanted, max_body_bytes, limit, arguments.timeout(timeout))
+
+
+def _state(named: State | str) -> State:
+    try:
+        return State(named)
+    except ValueError:
+        rule = f"one of {', '.join(State)}"
+        raise arguments.refusal("a state", named, rule) from None
+
+
+async def _envelopes(
+    calling: Calling,
+    queue: str,
+    wanted: frozenset[State],
+    max_body_bytes: int | None,
+    limit: int | None,
+    timeout: float | None,
+) -> AsyncIterator[Envelope]:
     token = ""
     left_over = limit
     while left_over is None or left_over > 0:

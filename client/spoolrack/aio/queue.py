@@ -6,15 +6,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from datetime import datetime
 from typing import Unpack, cast
 
+from .. import arguments
 from ..calling import Calling
 from ..coalesce import Coalescer
 from ..message import MessageFacts
-from ..outgoing import chunks_of, outgoing_of, size_of
+from ..outgoing import chunks_of, outgoing_of, outgoing_of_all, size_of
 from ..redrives import Redrive
 from ..reservations import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
 from ..stages import BatchOptions
 from ..stream import EnvelopeStream
 from ..values import (
+    MAX_BATCH,
     Attributes,
     ById,
     ByReceipt,
@@ -25,8 +27,6 @@ from ..values import (
     SendResult,
     State,
     VisibilityResult,
-    optional_seconds,
-    seconds_of,
 )
 from .batch import QueueBatch
 from .message import Message, MessageStream, receipt_of
@@ -69,7 +69,7 @@ class Queue:
         message = outgoing_of(
             Outgoing(
                 body=body,
-                attributes=attributes or {},
+                attributes={} if attributes is None else attributes,
                 delay=delay,
                 deduplication_id=deduplication_id,
             )
@@ -88,9 +88,9 @@ class Queue:
     ) -> list[SendResult]:
         """Send messages in order; a result for each: see `spoolrack.Queue.send_many`."""
         transport = self._calling.transport
-        outgoing = (outgoing_of(message) for message in messages)
+        arguments.timeout(timeout)
         return await self._calling.in_chunks(
-            chunks_of(outgoing, size_of),
+            chunks_of(outgoing_of_all(messages), size_of),
             lambda chunk, left: transport.send(self._name, chunk, timeout=left),
             lambda error: SendResult(error=error),
             timeout,
@@ -123,10 +123,11 @@ class Queue:
         timeout: Seconds | None,
     ) -> Sequence[Envelope]:
         calling = self._calling
-        waits = seconds_of(wait)
+        arguments.integer("max_messages", max_messages, 1, MAX_BATCH)
+        waits = arguments.span("wait", wait)
         # The wait is no delay of the server: the timeout begins after it.
-        patience = waits + (calling.timeout if timeout is None else seconds_of(timeout))
-        visibility = optional_seconds(visibility_timeout)
+        patience = waits + calling.patience(timeout)
+        visibility = arguments.optional_span("visibility_timeout", visibility_timeout, is_positive=True)
         waits_until = calling.runtime.monotonic() + waits
         return await calling.ask(
             lambda left: calling.transport.receive(
@@ -152,8 +153,13 @@ class Queue:
     ) -> Reservation | None:
         """Lease messages under a name: see `spoolrack.Queue.reserve`."""
         calling = self._calling
-        waits = seconds_of(wait)
-        patience = waits + (calling.timeout if timeout is None else seconds_of(timeout))
+        arguments.text("stream", stream)
+        arguments.integer("seq", seq)
+        arguments.integer("max_messages", max_messages, 1)
+        arguments.integer("max_bytes", max_bytes, 1)
+        holds = arguments.optional_span("hold", hold)
+        waits = arguments.span("wait", wait)
+        patience = waits + calling.patience(timeout)
         waits_until = calling.runtime.monotonic() + waits
         return await calling.ask(
             lambda left: calling.transport.reserving.reserve(
@@ -162,7 +168,7 @@ class Queue:
                 seq,
                 max_messages=max_messages,
                 max_bytes=max_bytes,
-                hold=optional_seconds(hold),
+                hold=holds,
                 wait=max(0.0, waits_until - calling.runtime.monotonic()),
                 timeout=left,
             ),
@@ -193,9 +199,11 @@ class Queue:
         return EnvelopeStream(
             self._calling,
             self._name,
-            max_in_flight=max_in_flight,
-            visibility_timeout=optional_seconds(visibility_timeout),
-            patience=self._calling.timeout if timeout is None else seconds_of(timeout),
+            max_in_flight=arguments.integer("max_in_flight", max_in_flight, 1, arguments.MAX_IN_FLIGHT),
+            visibility_timeout=arguments.optional_span(
+                "visibility_timeout", visibility_timeout, is_positive=True
+            ),
+            patience=self._calling.patience(timeout),
             until_settled=until_settled,
         )
 
@@ -207,16 +215,18 @@ class Queue:
         """Delete a message in any state, whoever holds a lease on it; raises `MessageNotFound`.
 
         One that was deleted a moment ago may also be a success."""
-        await self._settling.delete(ById(id), timeout)
+        await self._settling.delete(ById(arguments.text("id", id)), timeout)
 
     async def delete_many(
         self, messages: Iterable[MessageFacts | str | ById], *, timeout: Seconds | None = None
     ) -> list[DeleteResult]:
         """Delete messages by themselves, their receipts, or `ById(id)`; a result for each."""
-        targets = (
-            message if isinstance(message, ById) else ByReceipt(receipt_of(message))
-            for message in messages
-        )
+        targets = [
+            ById(arguments.text("an id", message.id))
+            if isinstance(message, ById)
+            else ByReceipt(receipt_of(message))
+            for message in arguments.some("messages", messages, "messages, receipts or ById")
+        ]
         return await self._settling.delete_many(targets, timeout)
 
     async def extend(
@@ -237,13 +247,13 @@ class Queue:
         timeout: Seconds | None = None,
     ) -> list[VisibilityResult]:
         """Extend many leases; a result for each."""
-        return await self._settling.extend_many(map(receipt_of, messages), seconds, timeout)
+        return await self._settling.extend_many(_receipts_of(messages), seconds, timeout)
 
     async def release_many(
         self, messages: Iterable[MessageFacts | str], *, timeout: Seconds | None = None
     ) -> list[VisibilityResult]:
         """Release many leases; a result for each."""
-        return await self._settling.release_many(map(receipt_of, messages), timeout)
+        return await self._settling.release_many(_receipts_of(messages), timeout)
 
     async def redrive(
         self,
@@ -271,11 +281,12 @@ class Queue:
 
     async def get_envelope(self, id: str, *, timeout: Seconds | None) -> Envelope:
         transport = self._calling.transport
+        arguments.text("id", id)
         return await self._calling.ask(
             lambda left: transport.get_message(self._name, id, timeout=left), timeout
         )
 
-    async def peek(
+    def peek(
         self,
         states: Collection[State | str] = (),
         *,
@@ -284,12 +295,16 @@ class Queue:
         timeout: Seconds | None = None,
     ) -> AsyncIterator[Message]:
         """Messages in order, without leasing them: see `spoolrack.Queue.peek`."""
-        async for envelope in self.peek_envelopes(
+        envelopes = self.peek_envelopes(
             states, max_body_bytes=max_body_bytes, limit=limit, timeout=timeout
-        ):
+        )
+        return self._bound(envelopes)
+
+    async def _bound(self, envelopes: AsyncIterator[Envelope]) -> AsyncIterator[Message]:
+        async for envelope in envelopes:
             yield Message(envelope, self)
 
-    async def peek_envelopes(
+    def peek_envelopes(
         self,
         states: Collection[State | str],
         *,
@@ -297,15 +312,14 @@ class Queue:
         limit: int | None,
         timeout: Seconds | None,
     ) -> AsyncIterator[Envelope]:
-        async for envelope in peek_envelopes(
+        return peek_envelopes(
             self._calling,
             self._name,
             states,
             max_body_bytes=max_body_bytes,
             limit=limit,
             timeout=timeout,
-        ):
-            yield envelope
+        )
 
     def worker(
         self,
@@ -358,3 +372,7 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<spoolrack.aio.Queue {self.describe()}>"
+
+
+def _receipts_of(messages: Iterable[MessageFacts | str]) -> list[str]:
+    return [receipt_of(each) for each in arguments.some("messages", messages, "messages or receipts")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 
+from .. import arguments
 from ..calling import Calling
 from ..errors import InvalidRequest, RedriveRunning, Unreachable
 from ..redrives import MAX_REDRIVEN_IDS, Redrive
@@ -22,6 +23,9 @@ async def start_redrive(
 ) -> Redrive:
     """The redrive that was begun; if the answer was lost, the one that goes on and is just like it."""
     selected = _selected(ids)
+    arguments.text("destination", destination)
+    arguments.text("source_queue", source_queue)
+    arguments.integer("max_messages_per_second", max_messages_per_second, 0, arguments.INT32)
     redriving = calling.transport.redriving
     in_doubt = False
 
@@ -55,7 +59,8 @@ async def start_redrive(
 def _selected(ids: Iterable[str] | None) -> list[str]:
     if ids is None:
         return []
-    selected = [ids] if isinstance(ids, str) else list(ids)
+    named = [ids] if isinstance(ids, str) else arguments.some("ids", ids, "ids")
+    selected = [arguments.text("an id", id) for id in named]
     if not 1 <= len(selected) <= MAX_REDRIVEN_IDS:
         # An empty selection would mean all of them on the wire, and hardly ever to the program.
         raise InvalidRequest(
@@ -65,10 +70,12 @@ def _selected(ids: Iterable[str] | None) -> list[str]:
     return selected
 
 
-async def list_redrives(
-    calling: Calling, queue: str, timeout: Seconds | None
-) -> AsyncIterator[Redrive]:
+def list_redrives(calling: Calling, queue: str, timeout: Seconds | None) -> AsyncIterator[Redrive]:
     """The oldest first. `timeout` is for each page."""
+    return _redrives(calling, arguments.text("queue", queue), arguments.timeout(timeout))
+
+
+async def _redrives(calling: Calling, queue: str, timeout: float | None) -> AsyncIterator[Redrive]:
     redriving = calling.transport.redriving
     token = ""
     while True:

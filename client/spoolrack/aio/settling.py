@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import cast
 
+from ..arguments import span
 from ..calling import Calling
 from ..coalesce import Coalescer
 from ..errors import MessageNotFound, SpoolrackError, StaleReceipt
@@ -17,7 +18,6 @@ from ..values import (
     Target,
     VisibilityChange,
     VisibilityResult,
-    seconds_of,
 )
 
 
@@ -101,10 +101,8 @@ class Settling:
 
 
 def _extension(seconds: Seconds) -> float:
-    span = seconds_of(seconds)
-    if span <= 0:
-        raise ValueError(f"a lease can't be extended by {span:g} s: use release to end it")
-    return span
+    # To end a lease is a release.
+    return span("seconds", seconds, is_positive=True)
 
 
 def _no_size(_: object) -> int:

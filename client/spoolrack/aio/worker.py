@@ -11,12 +11,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from .. import tracing
+from .. import arguments, tracing
 from ..errors import ClientClosed, SpoolrackError
 from ..message import MessageFacts
 from ..runtime import Started
 from ..stopping import stopping_on_signals
-from ..values import Envelope, Seconds, seconds_of
+from ..values import Envelope, Seconds
 from .message import Message, settle_message
 
 if TYPE_CHECKING:
@@ -43,8 +43,13 @@ class WorkerCore(Generic[Bound]):
         visibility_timeout: Seconds | None,
         grace: Seconds,
     ) -> None:
-        if concurrency < 1:
-            raise ValueError(f"concurrency can't be {concurrency}: it must be at least 1")
+        arguments.function("handler", handler)
+        if on_error is not None:
+            arguments.function("on_error", on_error)
+        most = arguments.MAX_IN_FLIGHT
+        arguments.integer("concurrency", concurrency, 1, most if prefetch is not None else most // 2)
+        ahead = concurrency if prefetch is None else prefetch
+        arguments.integer("prefetch", ahead, 0, most - concurrency)
         self._queue = queue
         self._runtime = queue.calling.runtime
         self._bind = bind
@@ -52,11 +57,11 @@ class WorkerCore(Generic[Bound]):
         self._on_error = on_error
         self._concurrency = concurrency
         self._stream: EnvelopeStream = queue.envelopes(
-            max_in_flight=concurrency + (concurrency if prefetch is None else prefetch),
+            max_in_flight=concurrency + ahead,
             visibility_timeout=visibility_timeout,
             until_settled=True,
         )
-        self._grace = seconds_of(grace)
+        self._grace = arguments.span("grace", grace)
         self._stopping = self._runtime.signal()
         self._started = False
         self._failure: BaseException | None = None

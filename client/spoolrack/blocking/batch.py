@@ -6,7 +6,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from .. import aio
+from .. import aio, arguments
 from ..runtime import run
 from ..stages import Published
 from ..values import Attributes, Seconds
@@ -75,7 +75,7 @@ class Batch:
         staged beside the caller, who waits if the chunk before them isn't yet. What fails there is
         raised by a later call, or by the end of the block.
         """
-        name = queue if isinstance(queue, str) else queue.name
+        name = arguments.queue_name(queue)
         run(self._core.send_to(name, body, attributes=attributes, delay=delay))
 
     def __enter__(self) -> Self:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from .. import aio
 from ..message import MessageFacts
 from ..runtime import run
-from ..values import Envelope, Seconds, optional_seconds
+from ..values import Envelope, Seconds
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -77,7 +77,7 @@ class MessageStream(Iterator[Message]):
 
         An empty list: there was none in time, or the stream is closed.
         """
-        envelopes = run(self._core.receive(max_messages, optional_seconds(wait)))
+        envelopes = run(self._core.receive(max_messages, wait))
         return [Message(envelope, self._queue) for envelope in envelopes]
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from typing import Unpack
 
-from .. import aio
+from .. import aio, arguments
 from ..redrives import Redrive
 from ..reservations import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
 from ..runtime import run
@@ -261,6 +261,8 @@ class Queue:
         if not said; use 0 where handlers take long, to leave them to other workers. At a stop the
         running handlers have `grace` to end.
         """
+
+        arguments.function("handler", handler)
 
         async def call(message: Message) -> None:
             handler(message)

@@ -55,7 +55,7 @@ class Beside:
         def run() -> None:
             try:
                 result = work()
-            except Exception as error:  # noqa: BLE001  # the task that waits raises it
+            except BaseException as error:  # noqa: BLE001  # the task that waits raises it
                 _soon(loop, lambda error=error: fail(error))  # type: ignore[misc]
             else:
                 if not _soon(loop, lambda: hand_over(result)):

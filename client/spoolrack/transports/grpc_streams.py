@@ -274,6 +274,9 @@ class _TaskCall:
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             # The reader hears of the end too, though maybe not of its reason.
             self._broke = True
+        except Exception as error:  # noqa: BLE001  # a defect: all who wait raise it
+            self.asking.end(error)
+            self._call.cancel()
 
     async def _read(self) -> None:
         error: Exception = ended(self.asking.target)

@@ -24,6 +24,8 @@ _KNOWN: Final = "use host:port, grpc://host:port or grpcs://host:port, file:///r
 def open_transport(url: str, runtime: Runtime, **credentials: Unpack[CredentialOptions]) -> Transport:
     """The transport that `url` names. Makes no connection yet; raises `InvalidUrl`, or
     `InvalidCredentials`."""
+    if not isinstance(url, str):
+        raise InvalidUrl(f"{url!r} names no server and no folder, as it is no str: {_KNOWN}.")
     scheme, separator, rest = url.partition("://")
     if not separator:
         scheme, rest = "grpc", url
@@ -42,7 +44,7 @@ def open_transport(url: str, runtime: Runtime, **credentials: Unpack[CredentialO
     if scheme not in ("grpc", "grpcs"):
         raise InvalidUrl(f"{url!r} can't be opened: {scheme}:// is not known; {_KNOWN}.")
     parts = _AUTHORITY.fullmatch(rest)
-    if parts is None or not 0 < int(parts["port"] or DEFAULT_PORT) < 65536:
+    if parts is None or not rest.isprintable() or not 0 < int(parts["port"] or DEFAULT_PORT) < 65536:
         raise InvalidUrl(f"{url!r} names no server: {_KNOWN}.")
     from .over_grpc import GrpcTransport
 

@@ -6,7 +6,7 @@ import pytest
 import spoolrack
 from conftest import World
 from spoolrack import Outgoing, Queue, aio
-from spoolrack.errors import InvalidMessage
+from spoolrack.errors import InvalidMessage, InvalidRequest
 
 pytestmark = pytest.mark.needs("deduplication")
 
@@ -94,7 +94,7 @@ def test_an_id_that_is_too_long_is_refused_alone(jobs: Queue) -> None:
 
 
 def test_an_id_is_text(jobs: Queue) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(InvalidRequest, match="deduplication_id"):
         jobs.send("a", deduplication_id=b"x")  # type: ignore[arg-type]
 
 

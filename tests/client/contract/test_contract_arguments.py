@@ -1,0 +1,314 @@
+"""The rule of each argument of the surface, over every transport. What an argument can't be is refused
+where it is given, with an error that names argument, value and rule."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
+import spoolrack
+from spoolrack import ById, Outgoing, RetryPolicy, aio
+from spoolrack.errors import InvalidRequest
+
+NAN: Final = math.nan
+NO_INTEGERS: Final = [True, 1.0, NAN, math.inf, "1", b"1", [], object()]
+FROM_1: Final = [*NO_INTEGERS, 0, -1, -(10**30), 10**30, None]
+FROM_0: Final = [*NO_INTEGERS, -1, -(10**30), 10**30, None]
+OPTIONAL_FROM_0: Final = FROM_0[:-1]
+NO_SPANS: Final = [True, NAN, math.inf, -math.inf, -1, -1e-9, 1e12, 10**400, "1", b"1", [], object()]
+NO_SPANS += [timedelta(seconds=-1), timedelta.max]
+NO_TEXT: Final = [5, b"jobs", None, ["jobs"], "\ud800", "jobs\udfff"]
+NO_MANY: Final = [5, None, object()]
+NO_BODIES: Final = [5, 1.5, ["a"], object(), "\ud800"]
+NO_ATTRIBUTES: Final = [
+    5,
+    "a",
+    ["a"],
+    {"a": 5},
+    {5: "a"},
+    {"a": None},
+    {"\ud800": "a"},
+    {"a": "\ud800"},
+]
+NO_FUNCTIONS: Final = [5, "print", []]
+NO_MESSAGES: Final = [5, None, b"receipt", object(), "\ud800"]
+
+Call = Callable[[Any, Any], Any]
+"""Makes a call of a client with a value."""
+
+TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
+    # A c.
+    ("name", lambda c, v: c.queue(v), NO_TEXT),
+    ("name", lambda c, v: c.create_queue(v), NO_TEXT),
+    ("name", lambda c, v: c.get_queue(v), NO_TEXT),
+    ("name", lambda c, v: c.update_queue(v, max_messages=1), NO_TEXT),
+    ("name", lambda c, v: c.delete_queue(v), NO_TEXT),
+    ("name", lambda c, v: c.purge_queue(v), NO_TEXT),
+    ("prefix", lambda c, v: c.queues(v), NO_TEXT),
+    ("stage", lambda c, v: c.stage(v, 0, "jobs", ["a"]), NO_TEXT),
+    ("chunk", lambda c, v: c.stage("s", v, "jobs", ["a"]), FROM_0),
+    ("queue", lambda c, v: c.stage("s", 0, v, ["a"]), NO_TEXT),
+    (
+        "messages",
+        lambda c, v: c.stage("s", 0, "jobs", v),
+        [*NO_MANY, [], ["a"] * 1_001],
+    ),
+    (
+        "time_to_live",
+        lambda c, v: c.stage("s", 0, "jobs", ["a"], time_to_live=v),
+        NO_SPANS,
+    ),
+    ("writer", lambda c, v: c.publish(v, 0, ["s"]), NO_TEXT),
+    ("epoch", lambda c, v: c.publish("w", v, ["s"]), FROM_0),
+    ("stages", lambda c, v: c.publish("w", 0, v), NO_MANY),
+    ("a stage", lambda c, v: c.publish("w", 0, [v]), NO_TEXT),
+    ("memory", lambda c, v: c.publish("w", 0, ["s"], memory=v), NO_SPANS),
+    ("stage", lambda c, v: c.abort(v), NO_TEXT),
+    ("stream", lambda c, v: c.confirm(v, 0), NO_TEXT),
+    ("seq", lambda c, v: c.confirm("r", v), FROM_0),
+    ("hold", lambda c, v: c.confirm("r", 0, v), NO_SPANS),
+    ("stream", lambda c, v: c.read_reservation(v, 0), NO_TEXT),
+    ("seq", lambda c, v: c.read_reservation("r", v), FROM_0),
+    ("begin", lambda c, v: c.read_reservation("r", 0, v), FROM_0),
+    ("end", lambda c, v: c.read_reservation("r", 0, 0, v), OPTIONAL_FROM_0),
+    ("stream", lambda c, v: c.commit_reservations(v, 0), NO_TEXT),
+    ("up_to", lambda c, v: c.commit_reservations("r", v), FROM_0),
+    ("stream", lambda c, v: c.release_reservation(v, 0), NO_TEXT),
+    ("seq", lambda c, v: c.release_reservation("r", v), FROM_0),
+    ("queue", lambda c, v: c.reservations(v), NO_TEXT),
+    ("stream", lambda c, v: c.reservations("", v), NO_TEXT),
+    ("id", lambda c, v: c.get_redrive(v), NO_TEXT),
+    ("queue", lambda c, v: c.redrives(v), NO_TEXT),
+    ("id", lambda c, v: c.cancel_redrive(v), NO_TEXT),
+    # A queue's settings.
+    *(
+        (
+            setting,
+            lambda c, v, setting=setting: c.create_queue("new", **{setting: v}),
+            no,
+        )
+        for setting, no in {
+            "visibility_timeout": NO_SPANS,
+            "delivery_delay": NO_SPANS,
+            "retention": NO_SPANS,
+            "deduplication_window": NO_SPANS,
+            "max_receives": OPTIONAL_FROM_0,
+            "max_messages": OPTIONAL_FROM_0,
+            "max_bytes": OPTIONAL_FROM_0,
+            "max_message_size": OPTIONAL_FROM_0,
+            "dead_letter_queue": [5, b"dead", "\ud800"],
+            "lease_durability": [5, "lax", "\ud800", []],
+        }.items()
+    ),
+    # A batch.
+    ("epoch", lambda c, v: c.batch(writer="w", epoch=v), OPTIONAL_FROM_0),
+    ("writer", lambda c, v: c.batch(writer=v, epoch=0), [5, b"w", "\ud800"]),
+    ("epoch", lambda c, v: c.batch(epoch=v), [0]),
+    ("in_flight", lambda c, v: c.batch(in_flight=v), FROM_1),
+    ("memory", lambda c, v: c.batch(memory=v), NO_SPANS),
+    ("time_to_live", lambda c, v: c.batch(time_to_live=v), NO_SPANS),
+    ("publish", lambda c, v: c.batch(publish=v), [1, None, "yes"]),
+    ("timeout", lambda c, v: c.batch(timeout=v), NO_SPANS),
+    ("queue", lambda c, v: c.batch().send_to(v, "a"), NO_TEXT),
+    ("body", lambda c, v: c.batch().send_to("jobs", v), NO_BODIES),
+    ("delay", lambda c, v: c.batch().send_to("jobs", "a", delay=v), NO_SPANS),
+    # A queue.
+    ("body", lambda c, v: c.queue("jobs").send(v), NO_BODIES),
+    (
+        "attribute",
+        lambda c, v: c.queue("jobs").send("a", attributes=v),
+        NO_ATTRIBUTES,
+    ),
+    ("delay", lambda c, v: c.queue("jobs").send("a", delay=v), NO_SPANS),
+    (
+        "deduplication_id",
+        lambda c, v: c.queue("jobs").send("a", deduplication_id=v),
+        NO_TEXT,
+    ),
+    ("messages", lambda c, v: c.queue("jobs").send_many(v), NO_MANY),
+    ("message", lambda c, v: c.queue("jobs").send_many(["a", v]), NO_BODIES),
+    (
+        "delay",
+        lambda c, v: c.queue("jobs").send_many([Outgoing(body="a", delay=v)]),
+        NO_SPANS,
+    ),
+    ("max_messages", lambda c, v: c.queue("jobs").receive(v), [*FROM_1, 1_001]),
+    ("wait", lambda c, v: c.queue("jobs").receive(wait=v), [*NO_SPANS, None]),
+    (
+        "visibility_timeout",
+        lambda c, v: c.queue("jobs").receive(visibility_timeout=v),
+        [*NO_SPANS, 0],
+    ),
+    ("stream", lambda c, v: c.queue("jobs").reserve(v, 0), NO_TEXT),
+    ("seq", lambda c, v: c.queue("jobs").reserve("r", v), FROM_0),
+    (
+        "max_messages",
+        lambda c, v: c.queue("jobs").reserve("r", 0, max_messages=v),
+        FROM_1,
+    ),
+    ("max_bytes", lambda c, v: c.queue("jobs").reserve("r", 0, max_bytes=v), FROM_1),
+    ("hold", lambda c, v: c.queue("jobs").reserve("r", 0, hold=v), NO_SPANS),
+    ("wait", lambda c, v: c.queue("jobs").reserve("r", 0, wait=v), [*NO_SPANS, None]),
+    (
+        "max_in_flight",
+        lambda c, v: c.queue("jobs").messages(max_in_flight=v),
+        [*FROM_1, 10**12, 10_001],
+    ),
+    (
+        "visibility_timeout",
+        lambda c, v: c.queue("jobs").messages(visibility_timeout=v),
+        [*NO_SPANS, 0],
+    ),
+    ("timeout", lambda c, v: c.queue("jobs").messages(timeout=v), NO_SPANS),
+    ("max_messages", lambda c, v: c.queue("jobs").messages().receive(v), FROM_1),
+    ("wait", lambda c, v: c.queue("jobs").messages().receive(wait=v), NO_SPANS),
+    ("a message", lambda c, v: c.queue("jobs").delete(v), NO_MESSAGES[:-1]),
+    ("a receipt", lambda c, v: c.queue("jobs").delete(v), NO_MESSAGES[-1:]),
+    ("id", lambda c, v: c.queue("jobs").delete_by_id(v), NO_TEXT),
+    ("messages", lambda c, v: c.queue("jobs").delete_many(v), NO_MANY),
+    ("a message", lambda c, v: c.queue("jobs").delete_many([v]), NO_MESSAGES[:-1]),
+    ("an id", lambda c, v: c.queue("jobs").delete_many([ById(v)]), NO_TEXT),
+    ("a message", lambda c, v: c.queue("jobs").extend(v, 1), NO_MESSAGES[:-1]),
+    ("seconds", lambda c, v: c.queue("jobs").extend("1.1", v), [*NO_SPANS, 0, None]),
+    ("messages", lambda c, v: c.queue("jobs").extend_many(v, 1), NO_MANY),
+    ("seconds", lambda c, v: c.queue("jobs").extend_many(["1.1"], v), [*NO_SPANS, 0]),
+    ("a message", lambda c, v: c.queue("jobs").release(v), NO_MESSAGES[:-1]),
+    ("messages", lambda c, v: c.queue("jobs").release_many(v), NO_MANY),
+    ("destination", lambda c, v: c.queue("jobs").redrive(destination=v), NO_TEXT),
+    ("source_queue", lambda c, v: c.queue("jobs").redrive(source_queue=v), NO_TEXT),
+    ("ids", lambda c, v: c.queue("jobs").redrive(ids=v), [5, [], object()]),
+    ("an id", lambda c, v: c.queue("jobs").redrive(ids=[v]), NO_TEXT),
+    (
+        "max_messages_per_second",
+        lambda c, v: c.queue("jobs").redrive(max_messages_per_second=v),
+        [*FROM_0, 2**31],
+    ),
+    ("id", lambda c, v: c.queue("jobs").get(v), NO_TEXT),
+    ("states", lambda c, v: c.queue("jobs").peek(v), [5, None]),
+    ("state", lambda c, v: c.queue("jobs").peek([v]), ["gone", 5, None]),
+    (
+        "max_body_bytes",
+        lambda c, v: c.queue("jobs").peek(max_body_bytes=v),
+        OPTIONAL_FROM_0,
+    ),
+    ("limit", lambda c, v: c.queue("jobs").peek(limit=v), OPTIONAL_FROM_0),
+    ("handler", lambda c, v: c.queue("jobs").worker(v), NO_FUNCTIONS),
+    (
+        "on_error",
+        lambda c, v: c.queue("jobs").worker(print, on_error=v),
+        NO_FUNCTIONS,
+    ),
+    (
+        "concurrency",
+        lambda c, v: c.queue("jobs").worker(print, concurrency=v),
+        [*FROM_1, 5_001],
+    ),
+    (
+        "prefetch",
+        lambda c, v: c.queue("jobs").worker(print, concurrency=1, prefetch=v),
+        [*OPTIONAL_FROM_0, 10_000],
+    ),
+    ("grace", lambda c, v: c.queue("jobs").worker(print, grace=v), [*NO_SPANS, None]),
+    (
+        "visibility_timeout",
+        lambda c, v: c.queue("jobs").worker(print, visibility_timeout=v),
+        [*NO_SPANS, 0],
+    ),
+    # The timeout of each call.
+    *(
+        ("timeout", call, NO_SPANS)
+        for call in (
+            lambda c, v: c.create_queue("jobs", timeout=v),
+            lambda c, v: c.get_queue("jobs", timeout=v),
+            lambda c, v: c.queues(timeout=v),
+            lambda c, v: c.update_queue("jobs", max_messages=1, timeout=v),
+            lambda c, v: c.delete_queue("jobs", timeout=v),
+            lambda c, v: c.purge_queue("jobs", timeout=v),
+            lambda c, v: c.stages(timeout=v),
+            lambda c, v: c.reservations(timeout=v),
+            lambda c, v: c.redrives(timeout=v),
+            lambda c, v: c.read_reservation("r", 0, timeout=v),
+            lambda c, v: c.queue("jobs").send("a", timeout=v),
+            lambda c, v: c.queue("jobs").send_many(["a"], timeout=v),
+            lambda c, v: c.queue("jobs").receive(timeout=v),
+            lambda c, v: c.queue("jobs").reserve("r", 0, timeout=v),
+            lambda c, v: c.queue("jobs").delete("1.1", timeout=v),
+            lambda c, v: c.queue("jobs").delete_many(["1.1"], timeout=v),
+            lambda c, v: c.queue("jobs").extend("1.1", 1, timeout=v),
+            lambda c, v: c.queue("jobs").release("1.1", timeout=v),
+            lambda c, v: c.queue("jobs").get("1", timeout=v),
+            lambda c, v: c.queue("jobs").peek(timeout=v),
+            lambda c, v: c.queue("jobs").redrive(timeout=v),
+        )
+    ),
+]
+
+
+def _complaint(name: str, value: object, what: BaseException | None) -> str | None:
+    if isinstance(what, InvalidRequest) and name in str(what) and str(what).endswith("."):
+        return None
+    return f"{name} = {value!r}: {what!r}"
+
+
+def test_an_argument_that_cannot_be_is_refused_where_it_is_given(
+    client: spoolrack.Client, jobs: spoolrack.Queue
+) -> None:
+    wrong = []
+    for name, call, values in TABLE:
+        for value in values:
+            what: BaseException | None = None
+            try:
+                call(client, value)
+            except Exception as error:  # noqa: BLE001  # its kind is what is looked at
+                what = error
+            wrong.append(_complaint(name, value, what))
+    assert [each for each in wrong if each] == []
+    assert client.get_queue("jobs").counts.ready == 0
+
+
+async def test_so_it_is_in_tasks(aio_client: aio.Client, aio_jobs: aio.Queue) -> None:
+    wrong = []
+    for name, call, values in TABLE:
+        for value in values:
+            what: BaseException | None = None
+            try:
+                made = call(aio_client, value)
+                if asyncio.iscoroutine(made):
+                    await made
+            except Exception as error:  # noqa: BLE001  # its kind is what is looked at
+                what = error
+            wrong.append(_complaint(name, value, what))
+    assert [each for each in wrong if each] == []
+    assert (await aio_client.get_queue("jobs")).counts.ready == 0
+
+
+@pytest.mark.parametrize("connect", [spoolrack.connect, aio.connect])
+async def test_the_options_of_a_client_are_checked_when_it_is_made(connect: Any) -> None:
+    for value in NO_SPANS:
+        with pytest.raises(InvalidRequest, match="timeout"):
+            connect("127.0.0.1:1", timeout=value)
+    for value in [5, None, b"127.0.0.1:1", "\ud800:1"]:
+        with pytest.raises(spoolrack.SpoolrackError, match="names no"):
+            connect(value)
+    for value in [5, b"token", "\ud800"]:
+        with pytest.raises(spoolrack.SpoolrackError, match="token"):
+            connect("127.0.0.1:1", token=value)
+    for option in ("first", "growth", "most"):
+        for value in NO_SPANS:
+            with pytest.raises(InvalidRequest, match=option):
+                RetryPolicy(**{option: value})
+    for value in [*FROM_1[:-1]]:
+        with pytest.raises(InvalidRequest, match="attempts"):
+            RetryPolicy(attempts=value)
+
+
+def test_what_is_said_of_a_value_names_argument_value_and_rule(jobs: spoolrack.Queue) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        jobs.messages(max_in_flight=10**12)
+    assert str(raised.value) == (
+        "max_in_flight can't be 1000000000000: it must be an integer from 1 to 10000."
+    )

@@ -1,0 +1,71 @@
+"""What fails beside the caller reaches all who wait, defects too."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from client_rig import until, until_async
+from memory import Memory
+from memory_transport import MemoryDeliveries, MemoryTransport
+from spoolrack import Client, aio
+from spoolrack.errors import ClientClosed
+from spoolrack.runtime import Tasks, Threads
+
+
+class Broken(MemoryTransport):
+    """Its streams fail as only a defect does, at the next step after one was opened."""
+
+    def stream(
+        self, queue: str, *, max_in_flight: int, visibility_timeout: float | None
+    ) -> MemoryDeliveries:
+        raise OverflowError(f"{max_in_flight} is too much for this machine")
+
+
+def test_a_defect_of_the_reader_reaches_all_threads_that_wait() -> None:
+    runtime = Threads()
+    client = Client(aio.Client(Broken(Memory(), runtime), runtime))
+    stream = client.queue("jobs").messages()
+    heard: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            next(stream)
+        except OverflowError as error:
+            heard.append(error)
+
+    threads = [threading.Thread(target=wait, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(heard) == 3)
+    with pytest.raises(OverflowError, match="too much"):
+        client.queue("jobs").work(print)
+
+
+async def test_a_defect_of_the_reader_reaches_all_tasks_that_wait() -> None:
+    runtime = Tasks()
+    async with aio.Client(Broken(Memory(), runtime), runtime) as client:
+        stream = client.queue("jobs").messages()
+        waiting = [asyncio.create_task(anext(stream)) for _ in range(3)]  # type: ignore[arg-type]
+        done, _ = await asyncio.wait(waiting, timeout=10)
+        assert [type(task.exception()) for task in done] == [OverflowError] * 3
+
+
+async def test_a_reader_that_is_cancelled_lets_nobody_wait() -> None:
+    runtime = Tasks()
+    async with aio.Client(MemoryTransport(Memory(), runtime), runtime) as client:
+        await client.create_queue("jobs")
+        stream = client.queue("jobs").messages()
+        waiting = asyncio.create_task(anext(stream))  # type: ignore[arg-type]
+        readers: list[asyncio.Task[object]] = []
+
+        def has_begun() -> bool:
+            readers[:] = [t for t in asyncio.all_tasks() if t.get_name() == "spoolrack-stream"]
+            return bool(readers)
+
+        await until_async(has_begun)
+        await asyncio.sleep(0)
+        readers[0].cancel()
+        with pytest.raises(ClientClosed, match="cancelled"):
+            await asyncio.wait_for(waiting, 10)
