@@ -33,6 +33,8 @@ class Leases:
         self._calling = calling
         self._queue = queue
         self._visibility_timeout = visibility_timeout
+        self._is_said = visibility_timeout is not None
+        """Whether the stream has a visibility timeout of its own."""
         self._lock = calling.runtime.lock()
         self._held: dict[str, float] = {}
         """Receipts, with the moment at which each lease was last known to hold."""
@@ -43,7 +45,11 @@ class Leases:
     def add(self, envelopes: Iterable[Envelope]) -> None:
         now = self._calling.runtime.monotonic()
         with self._lock:
-            self._held.update((envelope.receipt, now) for envelope in envelopes)
+            for envelope in envelopes:
+                self._held[envelope.receipt] = now
+                if not self._is_said and envelope.visibility_timeout is not None:
+                    # A consumer that may only receive can't ask for the queue's settings.
+                    self._visibility_timeout = envelope.visibility_timeout
             if self._keeper is None and not self._stopped.is_set():
                 self._keeper = self._calling.runtime.start(self._keep(), "spoolrack-leases")
 
@@ -77,25 +83,23 @@ class Leases:
     async def _keep(self) -> None:
         random = self._calling.random
         try:
-            visibility = await self._visibility()
+            while not await self._stopped.wait(next_round(await self._visibility(), random)):
+                await self.extend_all(await self._visibility())
         except SpoolrackError as error:
             log.warning("the leases of %s are not extended: %s", self._queue, error)
-            return
-        self._visibility_timeout = visibility
-        try:
-            while not await self._stopped.wait(next_round(visibility, random)):
-                await self.extend_all(visibility)
         except Exception:
             log.exception("the leases of %s are extended no more", self._queue)
 
     async def _visibility(self) -> float:
+        """Seconds of a lease: said by the stream, or with its messages, or else by the queue."""
         if self._visibility_timeout is not None:
             return self._visibility_timeout
         calling = self._calling
         info = await calling.ask(
             lambda left: calling.transport.get_queue(self._queue, timeout=left), None
         )
-        return info.settings.visibility_timeout
+        self._visibility_timeout = info.settings.visibility_timeout
+        return self._visibility_timeout
 
     async def extend_all(self, visibility: float) -> None:
         """Let every lease that is held end `visibility` seconds from now."""

@@ -70,6 +70,12 @@ class MessageFacts:
         return None if due is None else moment_of(due)
 
     @property
+    def visibility_timeout(self) -> float | None:
+        """Seconds that the lease lasted when the message was received. None: it was got or peeked, or
+        the other side didn't say, as an older server doesn't."""
+        return self._envelope.visibility_timeout
+
+    @property
     def receipt(self) -> str:
         """Proves the lease: `queue.delete(receipt)` works in any process. Empty in a peeked message."""
         return self._envelope.receipt

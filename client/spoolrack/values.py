@@ -152,6 +152,8 @@ class Envelope:
     receive_count: int = 0
     first_receive_ms: int | None = None
     due_ms: int | None = None
+    visibility_timeout: float | None = None
+    """Seconds that the lease lasted when the message came; None if the other side didn't say."""
     receipt: str = ""
     """Empty in messages that were got or listed."""
     state: State = State.READY
@@ -182,6 +184,8 @@ class VisibilityChange:
 
     receipt: str
     seconds: float
+    is_put_off: bool = False
+    """Whether the message, which stays hidden, no longer counts as in flight for its stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

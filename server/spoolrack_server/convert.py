@@ -349,4 +349,5 @@ def change(message: rpc.VisibilityChange) -> VisibilityChange:
     return VisibilityChange(
         message.receipt,
         millis(message.visibility_timeout, "visibility_timeout", most=MAX_VISIBILITY),
+        message.put_off,
     )

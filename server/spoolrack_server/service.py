@@ -16,7 +16,7 @@ from typing import Final
 
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model import operations as ops
-from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
@@ -220,6 +220,10 @@ class QueueService:
     ) -> None:
         """Write `messages` in `response`; what the transport doesn't take goes back."""
         response.messages.extend(map(convert.message, messages))
+        if messages:
+            ends = min(message.due or Millis(0) for message in messages)
+            left = convert.duration(Millis(max(1, ends - self._clock.wall())))
+            response.visibility_timeout.CopyFrom(left)
         try:
             await write(context, response)
         except CallIsOver:

@@ -125,6 +125,21 @@ def test_a_stopped_command_gives_its_message_back(start: Start, client: Client, 
     assert counts(client) == (1, 0)
 
 
+def test_a_stopped_command_gives_back_what_it_has_put_off(start: Start, client: Client) -> None:
+    jobs = client.queue("jobs")
+    id = jobs.send("x")
+    for _ in range(6):  # The seventh failure puts it off for a minute.
+        jobs.receive()[0].release()
+    process = start("receive", "jobs", "--follow", "--exec", "exit 3")
+    assert process.stderr is not None
+    assert f"the command exited with 3 on message {id}" in process.stderr.readline().decode()
+    jobs.send("y")  # It is failed on, too, and waits for its second time.
+    process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 143
+    assert counts(client) == (2, 0)
+
+
 def test_a_broken_pipe_deletes_nothing_that_was_not_written(start: Start, client: Client) -> None:
     size, many = 10_000, 400
     client.queue("jobs").send_many([b"x" * size] * many)

@@ -242,6 +242,8 @@ class MemoryTransport:
             self._memory.end_lease(queue, held)
             return VisibilityResult()
         held.due_ms = self._memory.now_ms + round(change.seconds * 1_000)
+        if change.is_put_off:
+            self._memory.give_back(held)
         return VisibilityResult(lease_end=moment_of(held.due_ms))
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime
+from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from .. import arguments
 from ..errors import InvalidReceipt, SpoolrackError, StaleReceipt
@@ -18,6 +19,11 @@ from ..values import Envelope, Seconds
 
 if TYPE_CHECKING:
     from .queue import Queue
+
+FIRST_PAUSE: Final = 1.0
+"""Seconds that a message stays hidden after its first failure, at most, ..."""
+LONGEST_PAUSE: Final = 300.0
+"""... and after the tenth and all later ones."""
 
 
 def receipt_of(message: MessageFacts | str) -> str:
@@ -53,27 +59,43 @@ async def extend_message(
     return end
 
 
+def pause_after(receive_count: int, random: Random) -> float:
+    """Seconds that a message stays hidden after a failure: it doubles with each receive, up to a bound,
+    and up to half of it is left off at random, so that messages which failed together come apart."""
+    bound = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(max(0, receive_count - 1), 32))
+    return bound * random.uniform(0.5, 1.0)
+
+
 async def settle_message(queue: Queue, message: MessageFacts, error: BaseException | None) -> None:
-    """Delete a message after a success, release it after an error; nothing if either is done."""
+    """Delete a message after a success, put it off after a failure; nothing if it was settled.
+
+    What is no failure of the block, but an end of the program or its task, releases the message.
+    """
     if message._settled:
         return
     if error is None:
         await delete_message(queue, message, None)
         return
     try:
-        await release_message(queue, message, LAST_WORDS)
+        if isinstance(error, Exception):
+            pause = pause_after(message.receive_count, queue.calling.random)
+            await queue.put_off(message, pause, timeout=LAST_WORDS)
+            message._settled = True
+        else:
+            await release_message(queue, message, LAST_WORDS)
     except StaleReceipt:
         message._settled = True  # It is ready, or somebody else's, as a release would have it.
     except SpoolrackError as why:
         # The program's own error matters more, and must pass.
-        error.add_note(f"Message {message.id} could not be released, and stays leased: {why}")
+        error.add_note(f"Message {message.id} could not be given back, and stays leased: {why}")
 
 
 class Message(MessageFacts):
     """A message with the queue that it came from.
 
-    With `async with` it is deleted when the block succeeds and released when it raises; nothing more
-    is done if the block did either itself. If the lease was lost meanwhile, the end of a successful
+    With `async with` it is deleted when the block succeeds, and comes back after a pause that grows
+    with each receive (1 s to 5 minutes) when it raises; nothing more is done if the block deleted or
+    released it itself. If the lease was lost meanwhile, the end of a successful
     block raises `StaleReceipt`: the message was, or will be, delivered again.
     """
 

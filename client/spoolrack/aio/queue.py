@@ -239,6 +239,10 @@ class Queue:
         """End a lease: the message is ready again at its old place. Raises `StaleReceipt`."""
         await self._settling.release(receipt_of(message), timeout)
 
+    async def put_off(self, message: MessageFacts, seconds: float, *, timeout: Seconds | None) -> None:
+        """Hide a message that failed for so long; its stream may have another one meanwhile."""
+        await self._settling.put_off(receipt_of(message), seconds, timeout)
+
     async def extend_many(
         self,
         messages: Iterable[MessageFacts | str],

@@ -71,6 +71,10 @@ class Settling:
     async def release(self, receipt: str, timeout: Seconds | None) -> None:
         await self._change(VisibilityChange(receipt, 0.0), timeout, StaleReceipt)
 
+    async def put_off(self, receipt: str, seconds: float, timeout: Seconds | None) -> None:
+        """Hide a message for so long, and count it as in flight no more."""
+        await self._change(VisibilityChange(receipt, seconds, is_put_off=True), timeout, StaleReceipt)
+
     async def release_many(
         self, receipts: Iterable[str], timeout: Seconds | None
     ) -> list[VisibilityResult]:

@@ -1,7 +1,7 @@
 """Works through a queue: takes messages, calls a handler with each, settles them.
 
 Owns the lanes (as many handlers run at once) and their orderly end. Leases are extended by the stream
-for as long as a handler runs. What can fail: a handler (its message is released), a settlement (it is
+for as long as a handler runs. What can fail: a handler (its message is put off), a settlement (it is
 reported like a handler's error), the stream for good (then `run` raises).
 """
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class Message(MessageFacts):
     """A message with the queue that it came from.
 
-    As a context it is deleted when the block succeeds and released when it raises; nothing more is
-    done if the block did either itself. If the lease was lost meanwhile, the end of a successful
+    As a context it is deleted when the block succeeds, and comes back after a pause that grows with
+    each receive (1 s to 5 minutes) when it raises; nothing more is done if the block deleted or
+    released it itself. If the lease was lost meanwhile, the end of a successful
     block raises `StaleReceipt`: the message was, or will be, delivered again.
     """
 

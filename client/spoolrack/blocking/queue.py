@@ -255,11 +255,12 @@ class Queue:
     ) -> Worker:
         """A worker that calls `handler` with each message, in `concurrency` threads.
 
-        A message is deleted when the handler returns, and released when it raises; `on_error` is then
-        called with both (default: the error is logged). Leases are extended for as long as handlers
-        run. `prefetch` messages wait on this side so that no thread is idle, as many as `concurrency`
-        if not said; use 0 where handlers take long, to leave them to other workers. At a stop the
-        running handlers have `grace` to end.
+        A message is deleted when the handler returns. When it raises, the message comes back after a
+        pause that grows with each receive, from 1 s to 5 minutes, and others are worked on meanwhile;
+        `on_error` is then called with both (default: the error is logged). Leases are extended for as
+        long as handlers run. `prefetch` messages wait on this side so that no thread is idle, as many
+        as `concurrency` if not said; use 0 where handlers take long, to leave them to other workers. At
+        a stop the running handlers have `grace` to end.
         """
 
         arguments.function("handler", handler)

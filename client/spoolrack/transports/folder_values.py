@@ -242,7 +242,7 @@ def target(named: Target) -> ops.Target:
 
 
 def change(wanted: VisibilityChange) -> ops.VisibilityChange:
-    return ops.VisibilityChange(wanted.receipt, millis(wanted.seconds))
+    return ops.VisibilityChange(wanted.receipt, millis(wanted.seconds), wanted.is_put_off)
 
 
 # Results.

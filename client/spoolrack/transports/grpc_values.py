@@ -138,7 +138,14 @@ def outgoing(message: Outgoing) -> pb.OutgoingMessage:
     return sent
 
 
-def envelope(message: pb.Message) -> Envelope:
+def leased(response: rpc.ReceiveResponse | rpc.StreamReceiveResponse) -> list[Envelope]:
+    """The messages that a response has leased."""
+    said = response.HasField("visibility_timeout")
+    visibility = _seconds(response.visibility_timeout) if said else None
+    return [envelope(message, visibility) for message in response.messages]
+
+
+def envelope(message: pb.Message, visibility_timeout: float | None = None) -> Envelope:
     return Envelope(
         id=message.id,
         body=message.body,
@@ -151,6 +158,7 @@ def envelope(message: pb.Message) -> Envelope:
         if message.HasField("first_receive_time")
         else None,
         due_ms=millis(message.due_time) if message.HasField("due_time") else None,
+        visibility_timeout=visibility_timeout,
         receipt=message.receipt,
         state=_STATES_BACK.get(message.state, State.READY),
         deaths=[_death(death) for death in message.deaths] if message.deaths else (),
@@ -191,7 +199,11 @@ def target(named: Target) -> rpc.DeleteTarget:
 
 
 def change(wanted: VisibilityChange) -> rpc.VisibilityChange:
-    return rpc.VisibilityChange(receipt=wanted.receipt, visibility_timeout=duration(wanted.seconds))
+    return rpc.VisibilityChange(
+        receipt=wanted.receipt,
+        visibility_timeout=duration(wanted.seconds),
+        put_off=wanted.is_put_off,
+    )
 
 
 # Results.

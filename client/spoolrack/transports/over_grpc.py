@@ -49,7 +49,7 @@ class GrpcDeliveries:
 
     async def next(self) -> Sequence[Envelope]:
         response: rpc.StreamReceiveResponse = await self._frames.next()
-        return [convert.envelope(message) for message in response.messages]
+        return convert.leased(response)
 
     def connected(self) -> bool:
         return self._frames.connected()
@@ -168,7 +168,7 @@ class GrpcTransport:
             wait=convert.duration(wait),
         )
         response = await self._calls.unary(self._stub.Receive, request, rpc.ReceiveResponse, timeout)
-        return [convert.envelope(message) for message in response.messages]
+        return convert.leased(response)
 
     def stream(
         self, queue: str, *, max_in_flight: int, visibility_timeout: float | None

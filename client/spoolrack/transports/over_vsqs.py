@@ -62,7 +62,11 @@ class VsqsDeliveries:
     def _room(self, content: Content) -> int:
         self._connected = True
         leases = self._calls.leases
-        self._held = {receipt for receipt in self._held if leases.name(receipt) in content}
+        self._held = {
+            receipt
+            for receipt in self._held
+            if leases.name(receipt) in content and not leases.is_put_off(receipt)
+        }
         return self._max_in_flight - len(self._held)
 
     def connected(self) -> bool:

@@ -72,6 +72,7 @@ class Leases:
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
+        self._put_off: set[str] = set()
 
     def name(self, receipt: str) -> str:
         return self._names.get(receipt, receipt)
@@ -83,8 +84,17 @@ class Leases:
             }
         self._names[receipt] = name
 
+    def put_off(self, receipt: str) -> None:
+        """The message is hidden, and nobody works on it."""
+        self._put_off = {each for each in self._put_off if not _is_over(lease_of(self.name(each)))}
+        self._put_off.add(receipt)
+
+    def is_put_off(self, receipt: str) -> bool:
+        return receipt in self._put_off
+
     def ended(self, receipt: str) -> None:
         self._names.pop(receipt, None)
+        self._put_off.discard(receipt)
 
 
 class VsqsCalls:
@@ -297,6 +307,9 @@ class VsqsCalls:
                     raise _stale(name)
                 self.leases.ended(change.receipt)
                 return VisibilityResult()
+            if change.is_put_off:
+                # Before the rename, which wakes the stream.
+                self.leases.put_off(change.receipt)
             expiration = now() + round(change.seconds * SECOND)
             renamed = folder.extend(name.text, expiration)
             if renamed is None:

@@ -552,18 +552,26 @@ class ReceiveResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGES_FIELD_NUMBER: _builtins.int
+    VISIBILITY_TIMEOUT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.Message]:
         """The messages, in order."""
+
+    @_builtins.property
+    def visibility_timeout(self) -> _duration_pb2.Duration:
+        """How long their leases last from now on, so that a consumer that extends them needs to ask for
+        nothing else. Absent: there are no messages.
+        """
 
     def __init__(
         self,
         *,
         messages: _abc.Iterable[_queue_pb2.Message] | None = ...,
+        visibility_timeout: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -608,18 +616,26 @@ class StreamReceiveResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGES_FIELD_NUMBER: _builtins.int
+    VISIBILITY_TIMEOUT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.Message]:
         """At least one message, in order."""
+
+    @_builtins.property
+    def visibility_timeout(self) -> _duration_pb2.Duration:
+        """How long their leases last from now on, so that a consumer that extends them needs to ask for
+        nothing else.
+        """
 
     def __init__(
         self,
         *,
         messages: _abc.Iterable[_queue_pb2.Message] | None = ...,
+        visibility_timeout: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -835,8 +851,13 @@ class VisibilityChange(_message.Message):
 
     RECEIPT_FIELD_NUMBER: _builtins.int
     VISIBILITY_TIMEOUT_FIELD_NUMBER: _builtins.int
+    PUT_OFF_FIELD_NUMBER: _builtins.int
     receipt: _builtins.str
     """The receipt of the lease; it stays the same."""
+    put_off: _builtins.bool
+    """Whether the consumer has put the message off: it stays hidden until the lease ends, and its credit
+    goes back to the StreamReceive that it came from at once, if that is served by the same process.
+    """
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
         """The lease ends so long after now, up to 12 hours. 0 or absent: it ends now, and the message is
@@ -848,10 +869,11 @@ class VisibilityChange(_message.Message):
         *,
         receipt: _builtins.str = ...,
         visibility_timeout: _duration_pb2.Duration | None = ...,
+        put_off: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["put_off", b"put_off", "receipt", b"receipt", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

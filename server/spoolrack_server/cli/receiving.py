@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Final
 
 import click
 from spoolrack import Message, Queue, SpoolrackError
-from spoolrack.errors import Draining, Unreachable
+from spoolrack.errors import Draining, PermissionDenied, Unreachable
 
 from . import signals
 from .connecting import Reach, reaches_queues
@@ -87,7 +88,7 @@ def command(
     SPOOLRACK_MESSAGE_SEND_TIME, SPOOLRACK_MESSAGE_ATTRIBUTES (JSON) and a SPOOLRACK_ATTRIBUTE_<NAME>
     for each attribute in its environment. Its message stays leased for as long as it runs. A message
     that it fails on is ready again when this command ends; with --follow after 1 s, then 2 s, and so on
-    to 1 min.
+    to 1 min, or when this command ends.
 
     Exits with 0 if there was a message, and with 1 if there was none, or if CMD has failed.
     """
@@ -100,8 +101,7 @@ def command(
     if raw and json:
         raise click.UsageError("Choose one of --raw and --json.")
     most = max if max is not None else 0 if follow else 1
-    info = reach.look_at(queue)
-    visibility = visibility_timeout or info.settings.visibility_timeout
+    visibility = visibility_timeout or _visibility_of(reach, queue)
     with reach.patient() if follow else reach.quick() as client:
         handle = client.queue(queue)
 
@@ -123,6 +123,15 @@ def command(
                 output.write_body(message.body, is_only=most == 1)
 
         return _print_each(batches(BATCH), handle, output, show, delete)
+
+
+def _visibility_of(reach: Reach, queue: str) -> float | None:
+    """The queue's visibility timeout, and that the queue is there. None: it may not be looked at, with
+    a permission that is for receives alone; the messages tell it, too."""
+    try:
+        return reach.look_at(queue).settings.visibility_timeout
+    except PermissionDenied:
+        return None
 
 
 def _batches(
@@ -205,26 +214,27 @@ def _run_each(batches: Iterator[list[Message]], runner: Runner, queue: Queue, fo
     held: list[Message] = []
     """Those that the command has failed on, or was stopped on. They stay leased to the end, so that
     the others have their turn."""
+    put_off: dict[str, tuple[float, Message]] = {}
+    """With `follow`, those that come back by themselves, by id, and when."""
     try:
         for message in _singly(batches):
             received += 1
-            try:
-                is_done = runner.run(message)
-            except BaseException:
-                held.append(message)
-                raise
-            if is_done:
+            held.append(message)
+            if runner.run(message):
                 _settle(message, message.delete, "is done, and is not deleted")
+                held.pop()
                 continue
             failed += 1
             if follow:
-                pause = min(60.0, 2.0 ** min(message.receive_count - 1, 6))
+                pause = min(60.0, 2.0 ** min(max(0, message.receive_count - 1), 6))
+                now = monotonic()
+                put_off = {id: late for id, late in put_off.items() if late[0] > now}
+                put_off[message.id] = now + pause, message
                 _settle(message, lambda: message.extend(pause), "can't be put off")  # noqa: B023
-            else:
-                held.append(message)
+                held.pop()
     finally:
         with signals.deferred():
-            _give_back(queue, held)
+            _give_back(queue, [*held, *(message for _, message in put_off.values())])
     if failed:
         tell(f"the command failed on {plural(failed, 'message')} of {received:,}")
     return OK if received and not failed else NOTHING

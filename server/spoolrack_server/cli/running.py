@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, Final
 
-from spoolrack import Message, SpoolrackError
+from spoolrack import Message, QueueSettings, SpoolrackError
 
 from .exits import line_of
 from .output import binary_attributes, tell
@@ -20,17 +20,18 @@ from .signals import Terminated
 SHELL: Final = "/bin/sh"
 EXTEND_AT: Final = 0.4
 """Of the visibility timeout, so that one extension may fail and the next still help."""
+_DEFAULT: Final = QueueSettings().visibility_timeout
 _LONGEST: Final = 100_000
 """Characters of one variable: the system allows 128 KiB."""
 _UNFIT: Final = re.compile(r"[^A-Z0-9_]")
 
 
 class Runner:
-    def __init__(self, shell: str, queue: str, visibility: float) -> None:
+    def __init__(self, shell: str, queue: str, visibility: float | None) -> None:
         self._shell = shell
         self._queue = queue
         self._visibility = visibility
-        """Seconds of a lease."""
+        """Seconds of a lease. None: each message tells."""
 
     def run(self, message: Message) -> bool:
         """Whether the command exits with 0 on this message.
@@ -60,12 +61,14 @@ class Runner:
         return code == 0
 
     def _wait(self, process: subprocess.Popen[bytes], message: Message) -> int:
+        # Only an older server doesn't tell: its queues begin with the same default.
+        visibility = self._visibility or message.visibility_timeout or _DEFAULT
         while True:
             try:
-                return process.wait(self._visibility * EXTEND_AT)
+                return process.wait(visibility * EXTEND_AT)
             except subprocess.TimeoutExpired:
                 try:
-                    message.extend(self._visibility)
+                    message.extend(visibility)
                 except SpoolrackError as error:
                     tell(f"the lease on message {message.id} can't be extended: {line_of(error)}")
 

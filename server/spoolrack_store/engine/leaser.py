@@ -209,7 +209,25 @@ class Leaser:
             names.setdefault(name, []).append(at)
         self._change_together(live, together, results)
         self._change_again(live, request, results)
+        self._give_credits_back(live, request, results)
         return results
+
+    def _give_credits_back(self, live: Live, request: ChangeVisibility, results: Ends) -> None:
+        """Give back the credits of leases that are put off, each once: their ends give none back."""
+        index = self._root.index.queues[live.name]
+        put_off: dict[Hidden, set[str]] = {}
+        for change, result in zip(request.changes, results, strict=True):
+            if change.is_put_off and not isinstance(result, StoreError):
+                try:
+                    hidden, name = receipts.find_lease(index, receipts.parse(live.name, change.receipt))
+                except StoreError:
+                    continue  # It was released.
+                put_off.setdefault(hidden, set()).add(name)
+        for hidden, names in put_off.items():
+            # A lease of several messages has one account: it is closed when all of them are put off.
+            if hidden.credits is not None and len(names) == len(hidden.names):
+                credits, hidden.credits = hidden.credits, None
+                credits.give_back(len(names))
 
     def _change_together(self, live: Live, together: _Together, results: Ends) -> None:
         for (hidden, visibility), places in together.items():

@@ -70,6 +70,8 @@ class VisibilityChange:
     receipt: str
     visibility: Millis
     """The lease ends so long after now; zero releases it."""
+    is_put_off: bool = False
+    """Whether the lease gives its credit back at once, though the message stays hidden."""
 
 
 # What comes back.

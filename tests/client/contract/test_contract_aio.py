@@ -154,7 +154,9 @@ async def _all(stream: aio.MessageStream) -> list[aio.Message]:
 
 
 @pytest.mark.needs("receive counts")
-async def test_a_worker_deletes_what_succeeds_and_releases_what_fails(aio_jobs: aio.Queue) -> None:
+async def test_a_worker_deletes_what_succeeds_and_puts_off_what_fails(
+    world: World, aio_client: aio.Client, aio_jobs: aio.Queue
+) -> None:
     await aio_jobs.send_many(str(number) for number in range(30))
     failures: list[str] = []
 
@@ -164,6 +166,12 @@ async def test_a_worker_deletes_what_succeeds_and_releases_what_fails(aio_jobs: 
 
     worker = aio_jobs.worker(work_on, on_error=lambda message, error: failures.append(str(error)))
     running = asyncio.create_task(worker.run())
+
+    async def all_are_worked_on() -> bool:
+        return await leased(aio_client) == 10 == len(failures)
+
+    await until_true(all_are_worked_on)
+    world.advance(1)
 
     async def all_are_gone() -> bool:
         return not [message async for message in aio_jobs.peek(max_body_bytes=0)]

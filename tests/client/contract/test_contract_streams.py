@@ -125,13 +125,14 @@ def test_threads_share_a_stream_and_no_message(jobs: Queue) -> None:
 
 
 @pytest.mark.needs("receive counts")
-def test_a_context_deletes_on_success_and_releases_on_an_error(jobs: Queue) -> None:
+def test_a_context_deletes_on_success_and_puts_off_on_an_error(world: World, jobs: Queue) -> None:
     jobs.send_many(["good", "bad"])
     good, bad = jobs.receive(2)
     with good:
         pass
     with pytest.raises(ZeroDivisionError), bad:
         raise ZeroDivisionError
+    world.advance(1)
     (again,) = jobs.receive(10)
     assert (again.text, again.receive_count) == ("bad", 2)
 
@@ -171,8 +172,79 @@ def test_an_error_passes_a_context_whose_lease_was_lost(jobs: Queue, world: Worl
         lose_and_fail()
 
 
+class Broken(Exception):
+    """What a handler may raise."""
+
+
+def fail_on(message: spoolrack.Message) -> None:
+    with pytest.raises(Broken), message:
+        raise Broken
+
+
+def pause_of(jobs: Queue, message: spoolrack.Message) -> float:
+    """Seconds until a message that was received a moment ago, for 30 s, comes back."""
+    (found,) = [each for each in jobs.peek(["leased"]) if each.id == message.id]
+    assert found.lease_end is not None
+    assert message.lease_end is not None
+    return (found.lease_end - message.lease_end).total_seconds() + 30
+
+
+def test_a_message_that_was_failed_on_does_not_come_back_at_once(world: World, jobs: Queue) -> None:
+    jobs.send("a")
+    (message,) = jobs.receive(visibility_timeout=30)
+    fail_on(message)
+    assert 0.5 <= pause_of(jobs, message) <= 1.0
+    assert jobs.receive() == []
+    world.advance(1)
+    assert [again.id for again in jobs.receive()] == [message.id]
+
+
 @pytest.mark.needs("receive counts")
-def test_a_worker_deletes_what_succeeds_and_releases_what_fails(jobs: Queue, client: Client) -> None:
+def test_the_pause_after_a_failure_doubles_up_to_five_minutes(world: World, jobs: Queue) -> None:
+    jobs.send("a")
+    for bound in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]:
+        (message,) = jobs.receive(visibility_timeout=30)
+        fail_on(message)
+        assert bound / 2 <= pause_of(jobs, message) <= bound
+        world.advance(bound)
+
+
+def test_a_release_has_no_pause(jobs: Queue) -> None:
+    jobs.send("a")
+    (message,) = jobs.receive()
+
+    def release_and_fail() -> None:
+        with message:
+            message.release()
+            raise Broken
+
+    with pytest.raises(Broken):
+        release_and_fail()
+    assert len(jobs.receive()) == 1
+
+
+def test_a_block_that_is_interrupted_gives_its_message_back_at_once(jobs: Queue) -> None:
+    jobs.send("a")
+    (message,) = jobs.receive()
+    with pytest.raises(KeyboardInterrupt), message:
+        raise KeyboardInterrupt
+    assert len(jobs.receive()) == 1
+
+
+def test_messages_that_were_failed_on_do_not_hold_up_a_stream(jobs: Queue, client: Client) -> None:
+    jobs.send_many(["a", "b", "c", "d"])
+    with jobs.messages(max_in_flight=2) as stream:
+        for text in "abcd":
+            message = next(stream)
+            assert message.text == text
+            fail_on(message)
+        assert client.get_queue("jobs").counts.leased == 4
+
+
+@pytest.mark.needs("receive counts")
+def test_a_worker_deletes_what_succeeds_and_puts_off_what_fails(
+    world: World, jobs: Queue, client: Client
+) -> None:
     jobs.send_many(str(number) for number in range(30))
     failures: list[str] = []
 
@@ -183,6 +255,8 @@ def test_a_worker_deletes_what_succeeds_and_releases_what_fails(jobs: Queue, cli
     worker = jobs.worker(handler, on_error=lambda message, error: failures.append(str(error)))
     thread = threading.Thread(target=worker.run)
     thread.start()
+    until(lambda: client.get_queue("jobs").counts.leased == 10 == len(failures))
+    world.advance(1)
     until(lambda: not list(jobs.peek(max_body_bytes=0)))
     worker.stop()
     thread.join(60)

@@ -1,0 +1,98 @@
+"""A consumer whose token may only receive: it extends its leases as any other does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import spoolrack
+from access_rig import Files, looks
+from spoolrack.errors import PermissionDenied
+from test_access_processes import PROGRAM, STUCK, serve, spoolrack_says
+
+
+class Served(NamedTuple):
+    owner: spoolrack.Client
+    receiver: spoolrack.Client
+    environment: dict[str, str]
+    """The receiver's, for the command line."""
+
+
+@pytest.fixture
+def served(tmp_path: Path, files: Files) -> Iterator[Served]:
+    tokens = files.write_tokens("owner", "alice")
+    rules = files.write_permissions("owner all *", "alice receive jobs")
+    options = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    said = {"SPOOLRACK_TOKENS": tokens, "SPOOLRACK_PERMISSIONS": rules}
+    with (
+        serve(tmp_path / "root", *options, **said) as (address, _),
+        spoolrack.connect(address, token=files.tokens["owner"]) as owner,
+        spoolrack.connect(address, token=files.tokens["alice"]) as receiver,
+    ):
+        owner.create_queue("jobs", visibility_timeout=5)
+        environment = {"SPOOLRACK_URL": address, "SPOOLRACK_TOKEN": files.tokens["alice"]}
+        yield Served(owner, receiver, environment)
+
+
+def extended(owner: spoolrack.Client) -> None:
+    """Return once the end of the one lease has moved twice."""
+    ends: set[datetime | None] = set()
+    pause = threading.Event()
+    for _ in looks():
+        ends |= {message.lease_end for message in owner.queue("jobs").peek(["leased"])}
+        if len(ends) > 2:
+            return
+        pause.wait(0.01)
+    raise AssertionError("the lease was not extended")
+
+
+def test_a_worker_that_may_only_receive_keeps_its_leases(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(PermissionDenied):
+        served.receiver.get_queue("jobs")
+    go, failed = threading.Event(), []
+    worker = served.receiver.queue("jobs").worker(
+        lambda message: go.wait(STUCK), on_error=lambda message, error: failed.append(error)
+    )
+    running = threading.Thread(target=worker.run, daemon=True)
+    running.start()
+    served.owner.queue("jobs").send("a")
+    extended(served.owner)
+    go.set()
+    for _ in looks():
+        if not list(served.owner.queue("jobs").peek()):
+            break
+    worker.stop()
+    running.join(STUCK)
+    assert (list(served.owner.queue("jobs").peek()), failed, caplog.messages) == ([], [], [])
+
+
+@pytest.mark.parametrize("options", [(), ("--follow", "--max", "1")])
+def test_a_command_with_a_token_that_may_only_receive_keeps_its_message(
+    served: Served, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    served.owner.queue("jobs").send("a")
+    with subprocess.Popen(
+        [*PROGRAM, "receive", "jobs", *options, "--exec", f"cat {tmp_path}/go"],
+        env={**os.environ, **served.environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        extended(served.owner)
+        (tmp_path / "go").write_text("done")
+        out, err = process.communicate(timeout=STUCK)
+    assert (process.returncode, out, err) == (0, b"done", b"")
+    assert list(served.owner.queue("jobs").peek()) == []
+
+
+def test_a_queue_that_is_not_there_is_denied_to_who_may_not_know(served: Served) -> None:
+    said = spoolrack_says("receive", "other", **served.environment)
+    assert (said.returncode, said.stdout) == (os.EX_NOPERM, "")
