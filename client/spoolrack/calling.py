@@ -43,6 +43,8 @@ class Calling:
         self.transport = transport
         self.runtime = runtime
         self.timeout = arguments.span("timeout", timeout)
+        if retry is not None and not isinstance(retry, RetryPolicy):
+            raise arguments.refusal("retry", retry, "a RetryPolicy")
         self.retry = RetryPolicy() if retry is None else retry
         self.random = Random() if random is None else random
         self.closed = False

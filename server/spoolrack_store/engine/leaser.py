@@ -30,14 +30,13 @@ from .peers import Peers
 from .remover import Remover
 from .requeuer import Requeuer
 from .root import Root, item_of, path_in, place_of_ready
-from .terms import Terms, check_visibility, visibility_of
+from .terms import Terms, check_visibility, give_credits_back, visibility_of
 
 WHOLE_LEASES: Final = 2
 """After so many leases of a whole batch folder its messages are leased singly: a poisonous one among
 them must not use up its neighbours' receives."""
 MOST_PASSED_OVER: Final = 1_000
 """So many old or dead messages are put away by one receive before it lets others work."""
-
 HARDLY_OLDER: Final = Millis(100)
 """What was sent to one process may be delivered before what another was sent so long before."""
 OWN_AMONG: Final = 8
@@ -209,25 +208,8 @@ class Leaser:
             names.setdefault(name, []).append(at)
         self._change_together(live, together, results)
         self._change_again(live, request, results)
-        self._give_credits_back(live, request, results)
+        give_credits_back(index, request, results)
         return results
-
-    def _give_credits_back(self, live: Live, request: ChangeVisibility, results: Ends) -> None:
-        """Give back the credits of leases that are put off, each once: their ends give none back."""
-        index = self._root.index.queues[live.name]
-        put_off: dict[Hidden, set[str]] = {}
-        for change, result in zip(request.changes, results, strict=True):
-            if change.is_put_off and not isinstance(result, StoreError):
-                try:
-                    hidden, name = receipts.find_lease(index, receipts.parse(live.name, change.receipt))
-                except StoreError:
-                    continue  # It was released.
-                put_off.setdefault(hidden, set()).add(name)
-        for hidden, names in put_off.items():
-            # A lease of several messages has one account: it is closed when all of them are put off.
-            if hidden.credits is not None and len(names) == len(hidden.names):
-                credits, hidden.credits = hidden.credits, None
-                credits.give_back(len(names))
 
     def _change_together(self, live: Live, together: _Together, results: Ends) -> None:
         for (hidden, visibility), places in together.items():

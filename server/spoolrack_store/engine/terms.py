@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from ..index.hidden import Hidden
+from collections.abc import Sequence
+
+from ..index.hidden import Hidden, QueueIndex
 from ..index.ready import BatchFolder
 from ..model.clock import Millis, span_text
 from ..model.credits import Credits
-from ..model.errors import InvalidRequest
+from ..model.errors import InvalidRequest, StoreError
 from ..model.names import make_token
-from ..model.operations import Receive
+from ..model.operations import ChangeVisibility, Receive
 from ..model.settings import MAX_VISIBILITY
+from . import receipts
 from .live import Live
 from .root import Root
 
@@ -47,3 +50,23 @@ def check_visibility(visibility: Millis, *, least: int) -> None:
             value=span_text(visibility),
             rule=f"must be from {span_text(least)} to {span_text(MAX_VISIBILITY)}",
         )
+
+
+def give_credits_back(
+    index: QueueIndex, request: ChangeVisibility, results: Sequence[Millis | StoreError | None]
+) -> None:
+    """Give back the credits of leases that were put off, once: their ends give none back any more."""
+    put_off: dict[Hidden, set[str]] = {}
+    for change, result in zip(request.changes, results, strict=True):
+        if not change.is_put_off or isinstance(result, StoreError):
+            continue
+        try:
+            hidden, name = receipts.find_lease(index, receipts.parse(request.queue, change.receipt))
+        except StoreError:
+            continue  # It was released.
+        put_off.setdefault(hidden, set()).add(name)
+    for hidden, names in put_off.items():
+        # A lease of several messages gives its credits back when all of them are put off.
+        if hidden.credits is not None and len(names) == len(hidden.names):
+            credits, hidden.credits = hidden.credits, None
+            credits.give_back(len(names))

@@ -291,6 +291,8 @@ async def test_the_options_of_a_client_are_checked_when_it_is_made(connect: Any)
     for value in NO_SPANS:
         with pytest.raises(InvalidRequest, match="timeout"):
             connect("127.0.0.1:1", timeout=value)
+    with pytest.raises(InvalidRequest, match="retry"):
+        connect("127.0.0.1:1", retry=5)
     for value in [5, None, b"127.0.0.1:1", "\ud800:1"]:
         with pytest.raises(spoolrack.SpoolrackError, match="names no"):
             connect(value)
