@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cli_rig import Spoolrack, until
 from spoolrack import Client
+from spoolrack_server.cli.benching import _measure
 
 LOADS = 4
 DISK_LOADS = 2
@@ -59,3 +60,9 @@ def test_no_server_there_is_one_line(offline: Spoolrack) -> None:
     refused = offline("bench", "--url", "127.0.0.1:1")
     assert refused.code == 69
     assert len(refused.err.splitlines()) == 1
+
+
+def test_a_time_that_is_over_before_the_first_step_measures_one_step() -> None:
+    row = _measure("a step", [lambda: 1], seconds=0)
+    assert row.per_second > 0
+    assert row.p50_ms >= 0
