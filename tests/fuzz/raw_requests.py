@@ -190,7 +190,8 @@ def _both(random: Random, mark: bytes) -> Framing:
 
 
 def _expecting(random: Random, mark: bytes) -> Framing:
-    return [b"Content-Length: %d" % len(mark), b"Expect: 100-continue"], mark, True
+    expected = random.choice((b"100-continue", b"100-Continue", b"\xff", b"100-continue\xff", b"x"))
+    return [b"Content-Length: %d" % len(mark), b"Expect: " + expected], mark, True
 
 
 def _smuggled(random: Random, mark: bytes) -> Framing:
@@ -206,5 +207,5 @@ def _smuggled(random: Random, mark: bytes) -> Framing:
 FRAMINGS: Final[Sequence[Callable[[Random, bytes], Framing]]] = (
     *((_length,) * 8),
     *(_none, _wrong_length, _lengths, _chunks, _chunks, _chunks, _huge_chunk, _both),
-    *(_expecting, _smuggled),
+    *(_expecting, _expecting, _expecting, _smuggled),
 )
