@@ -210,6 +210,14 @@ class DiskFull(SpoolrackError):
     code = "RESOURCE_EXHAUSTED"
 
 
+class MemoryLimit(SpoolrackError):
+    """The server has too little memory for this now: nothing was done. Receives and deletes still
+    work."""
+
+    reason = "MEMORY_LIMIT"
+    code = "RESOURCE_EXHAUSTED"
+
+
 class QueueBeingDeleted(SpoolrackError):
     """A queue of this name is still being deleted."""
 

@@ -26,8 +26,9 @@ from .access.calls import queues_for
 from .access.permissions import Permission
 from .access.showing import shown
 from .asking import FRAME_BYTES, Asking, page_size, page_token
+from .frames import Frames
 from .leases import Leases
-from .rpc import CallIsOver, Context, put, write
+from .rpc import CallIsOver, Context, write
 
 MAX_STREAM_NAME: Final = 80
 _FIRST_PAGE: Final = ("", -1)
@@ -37,9 +38,10 @@ _LONGEST_SEQ: Final = len(str(ops.MAX_SEQ))
 class Reserving:
     """Those handlers. Lives in one event loop."""
 
-    def __init__(self, asking: Asking, leases: Leases) -> None:
+    def __init__(self, asking: Asking, leases: Leases, frames: Frames) -> None:
         self._asking = asking
         self._leases = leases
+        self._frames = frames
         self._draining = False
 
     def drain(self) -> None:
@@ -89,7 +91,7 @@ class Reserving:
             for frame in _frames(page):
                 if self._draining:
                     raise Draining
-                await put(context, rpc.ReadReservationResponse(messages=frame))
+                await self._frames.put(context, rpc.ReadReservationResponse(messages=frame))
 
     async def CommitReservations(
         self, request: rpc.CommitReservationsRequest, context: Context

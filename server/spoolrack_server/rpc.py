@@ -1,14 +1,17 @@
 """How a handler meets the wire: what is garbage is refused, what it raises becomes a status.
 
 Owns the registration of `QueueService`'s methods and what is the same for all of them, so that a
-handler only takes a request, awaits the store and answers or raises a `StoreError`. An exception that
+handler only takes a request, awaits the store and answers or raises a `StoreError`. A request is read
+only after its caller is known and allowed to make such a call: to gRPC, each method has a stream of
+requests, of which all but the streaming ones read one. An exception that
 nobody foresaw is logged with its traceback and answered with `INTERNAL_ERROR`, and nothing of it leaks.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import grpc
@@ -20,12 +23,14 @@ from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 
 from .access.calls import Admission, Admissions
 from .logs import Log
+from .memory import SMALL, Memory
 from .observing.refusals import Refusals
-from .observing.watch import FAULTS, Watch
+from .observing.watch import FAULTS, Asked, Watch
 from .status import INTERNAL, Failure, failure_of
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Method = Callable[[Any, Context], Awaitable[Message | None]]
+Handler = Callable[[Any, Context], Awaitable[bytes | None]]
 
 SERVICE: Final = queue_service_pb2.DESCRIPTOR.services_by_name["QueueService"]
 
@@ -34,26 +39,27 @@ QUIET: Final = 0.05
 LONGEST_QUIET: Final = 1.0
 """Seconds after which a server that drains no longer waits for the quiet: some clients never pause."""
 
+SENDS: Final = frozenset({"Send", "StreamSend", "Stage"})
+"""Methods whose requests bring messages: past the memory's watermark none is read."""
+
 
 class CallIsOver(Exception):
     """The call ended, by its client or its connection, before the response was taken."""
-
-
-class _Garbage:
-    """Stands for a request that couldn't be parsed until a handler can refuse it."""
-
-
-_GARBAGE: Final = _Garbage()
 
 
 class Calls:
     """The calls of one server: how each begins and ends. Lives in one event loop."""
 
     def __init__(
-        self, log: Log, watch: Watch | None = None, admissions: Admissions | None = None
+        self,
+        log: Log,
+        watch: Watch | None = None,
+        admissions: Admissions | None = None,
+        memory: Memory | None = None,
     ) -> None:
         """Without `admissions` nobody is asked who he is."""
         self._log = log
+        self._memory = memory or Memory(log)
         self._watch = watch or Watch(refusals=Refusals(log))
         self._refusals = self._watch.refusals
         self._admissions = admissions
@@ -64,6 +70,7 @@ class Calls:
     def refuse(self) -> None:
         """Let no new call do anything: it is told to try again."""
         self._refusing = True
+        self._memory.refuse(Draining(), lambda reader: not reader.streams)
 
     def look_again(self) -> None:
         """Who may do what has changed: end the streams that could not begin any more."""
@@ -100,38 +107,47 @@ class Calls:
         """
         found: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         for method in SERVICE.methods:
-            streams = method.client_streaming or method.server_streaming
-            is_long = streams or method.name in writes_itself
-            run = self._guarded(_method(parts, method.name), method.name, is_long=is_long)
-            run = self._watch.rpc(run, method.name, streams=streams)
-            parse = _parser(method)
-            if method.client_streaming:
-                make = grpc.stream_stream_rpc_method_handler
-            elif is_long:
-                make = grpc.unary_stream_rpc_method_handler
-            else:
-                make = grpc.unary_unary_rpc_method_handler
-            found[method.name] = make(run, parse, _serialize)
+            is_long = method.client_streaming or method.server_streaming or method.name in writes_itself
+            run = self._guarded(_method(parts, method.name), method, is_long=is_long)
+            make = (
+                grpc.stream_stream_rpc_method_handler
+                if is_long
+                else grpc.stream_unary_rpc_method_handler
+            )
+            found[method.name] = make(run)
         return grpc.method_handlers_generic_handler(SERVICE.full_name, found)
 
-    def _guarded(self, method: Method, name: str, *, is_long: bool) -> Method:
-        async def run(request: Any, context: Context) -> Message | None:
+    def _guarded(self, method: Method, described: MethodDescriptor, *, is_long: bool) -> Handler:
+        name = described.name
+        streams = described.client_streaming or described.server_streaming
+
+        async def run(asked: Asked, context: Context) -> bytes | None:
             task = asyncio.current_task()
-            if task is not None:
-                self._running.add(task)
-                task.add_done_callback(self._running.discard)
+            assert task is not None
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
             self._last_begin = asyncio.get_running_loop().time()
+            requests = Requests(self, self._memory, context, described)
             try:
                 if self._refusing:
                     raise Draining
-                if self._admissions is not None:
-                    return await self._admit(method, name, request, context, is_long=is_long)
-                if isinstance(request, _Garbage):
-                    raise _unreadable()
-                return await method(
-                    request if isinstance(request, Message) else Requests(context), context
-                )
+                with self._admitted(context, name, is_long=is_long) as admission:
+                    requests.admission = admission
+                    if described.client_streaming:
+                        asked(None)
+                        await method(requests, context)
+                        return None
+                    request = await self._only(requests)
+                    if admission is not None and is_long:
+                        admission.request = request
+                    asked(request)
+                    # Unless it is handed on, nobody holds it while the handler runs.
+                    response = method(request, context)
+                    del request
+                    return self._respond(context, await response, task)
             except StoreError as error:
+                # gRPC keeps what is raised next, and with it this: frames that hold the request.
+                error.__traceback__ = error.__context__ = None
                 await self._refuse(context, error, name)
             except CallIsOver:
                 # grpc.aio wants this one where nobody is left to be answered.
@@ -141,29 +157,59 @@ class Calls:
             except Exception:  # noqa: BLE001 - the last door before the client
                 self._log.exception("a call failed by a mistake of the server", method=name)
                 await _abort(context, INTERNAL)
+            finally:
+                requests.close()
             return None
 
-        return run
+        return self._watch.rpc(run, name, streams=streams)
 
-    async def _admit(
-        self, method: Method, name: str, request: Any, context: Context, *, is_long: bool
-    ) -> Message | None:
-        """The answer for somebody who must say who he is, and may not do everything."""
-        assert self._admissions is not None
-        one = request if isinstance(request, Message) else None
-        if isinstance(request, _Garbage):
-            # Only whom we know is told what is wrong with it.
-            self._admissions.caller_of(context)
-            raise _unreadable()
-        with self._admissions.admitted(context, name, one, is_long=is_long) as admission:
+    async def _only(self, requests: Requests) -> Any:
+        """The request of a call that has one."""
+        request = await requests.next()
+        if request is None:
+            # Without one, nothing can be answered, and mostly the client is gone.
+            raise asyncio.CancelledError
+        requests.check(request)
+        if self._refusing:
+            raise Draining
+        return request
+
+    def _respond(
+        self, context: Context, response: Message | None, task: asyncio.Task[Any]
+    ) -> bytes | None:
+        """The bytes of a single response, which are counted until gRPC has taken them."""
+        if response is None:
+            return None
+        raw = response.SerializeToString()
+        if len(raw) > SMALL:
+            peer, responses = context.peer(), self._memory.responses
+            taken = responses.take(peer, len(raw))
+            task.add_done_callback(lambda _: responses.give_back(peer, taken))
+        return raw
+
+    @contextmanager
+    def _admitted(self, context: Context, name: str, *, is_long: bool) -> Iterator[Admission | None]:
+        """A call whose caller may make it; raises `Unauthenticated` or `PermissionDenied`, also for a
+        call that runs and could not begin any more."""
+        if self._admissions is None:
+            yield None
+            return
+        with self._admissions.admitted(context, name, is_long=is_long) as admission:
             try:
-                return await method(Requests(context, admission) if one is None else one, context)
+                yield admission
             except (asyncio.CancelledError, CallIsOver):
                 if admission.refused is None:
                     raise
                 if admission.task is not None:
                     admission.task.uncancel()
                 raise admission.refused from None
+
+    async def end(self, context: Context, error: StoreError, name: str) -> None:
+        """End a call from outside of its task, which meets gRPC's `AbortError` where it reads."""
+        try:
+            await self._refuse(context, error, name)
+        except Exception:  # noqa: BLE001 - gRPC has several for a call that has ended, as it has now
+            return
 
     async def _refuse(self, context: Context, error: StoreError, name: str) -> None:
         failure = failure_of(error)
@@ -188,7 +234,7 @@ async def write(context: Context, response: Message) -> None:
     client often cancels a stream as soon as it has what it wants: `CancelledError` says that the
     response was taken, and `CallIsOver` that it was not.
     """
-    writing = asyncio.ensure_future(context.write(response))
+    writing = asyncio.ensure_future(context.write(response.SerializeToString()))
     cancelled: asyncio.CancelledError | None = None
     try:
         await asyncio.wait({writing})
@@ -208,33 +254,82 @@ async def put(context: Context, response: Message) -> None:
     Cheaper than `write`, for who needn't know what became of it when the call is cancelled meanwhile.
     """
     try:
-        await context.write(response)
+        await context.write(response.SerializeToString())
     except Exception as error:  # gRPC has several for a call that has ended
         raise CallIsOver from error
 
 
 class Requests:
-    """The requests of one stream, as they come."""
+    """The requests of one call, as they come, and what they hold of the memory for requests."""
 
-    def __init__(self, context: Context, admission: Admission | None = None) -> None:
+    def __init__(
+        self, calls: Calls, memory: Memory, context: Context, method: MethodDescriptor
+    ) -> None:
+        self._calls = calls
+        self._memory = memory
         self._context = context
-        self._admission = admission
+        self._kind = GetMessageClass(method.input_type)
+        self._name = method.name
+        self.sends = method.name in SENDS
+        self.streams = method.client_streaming
+        self._held = 0
+        self._ending: asyncio.Task[None] | None = None
+        self.is_reading = False
+        self.admission: Admission | None = None
+        self.on_refusal: Callable[[StoreError], None] | None = None
+        """Ends a stream in its own way, after what it has taken is answered."""
 
-    def check(self, request: Any) -> None:
-        """Raises `PermissionDenied` for one that must not be done."""
-        if self._admission is not None:
-            self._admission.require(request)
+    def refuse(self, error: StoreError) -> None:
+        """End the call, unless what is read now is there."""
+        if self.on_refusal is not None:
+            self.on_refusal(error)
+        elif self._ending is None:
+            self._ending = asyncio.create_task(self._end(error))
+
+    async def _end(self, error: StoreError) -> None:
+        if self.is_reading:
+            await self._calls.end(self._context, error, self._name)
+
+    def check(self, request: Any) -> int:
+        """Take the memory for a request, and return what `leave` must be given when it is answered.
+
+        Raises `PermissionDenied` for one that must not be done, `MemoryLimit` if there is no room.
+        """
+        if self.admission is not None:
+            self.admission.require(request)
+        size = request.ByteSize()
+        if size <= SMALL:
+            return 0
+        taken = self._memory.requests.take(self._context.peer(), size)
+        self._held += taken
+        return taken
+
+    def leave(self, taken: int) -> None:
+        """A request is answered."""
+        if taken:
+            self._held -= taken
+            self._memory.requests.give_back(self._context.peer(), taken)
+
+    def close(self) -> None:
+        """The call is over."""
+        self.leave(self._held)
 
     async def next(self) -> Any | None:
         """The next request; None when the client has ended its side. Raises `InvalidRequest` for what
-        can't be read."""
+        can't be read, `MemoryLimit`, and gRPC's `AbortError` once the call is refused."""
         # Not by gRPC's own iterator: it costs more with each request.
-        request = await self._context.read()
-        if request is grpc.aio.EOF:
+        self.is_reading = True
+        try:
+            raw = await self._memory.read(self, self._context)
+        finally:
+            self.is_reading = False
+        if raw is grpc.aio.EOF:
             return None
-        if isinstance(request, _Garbage):
-            raise _unreadable()
-        return request
+        try:
+            return self._kind.FromString(raw)
+        except DecodeError:
+            # Raised on, it would be logged as a mistake of ours and answered with a traceback's text.
+            raise _unreadable() from None
 
 
 def _method(parts: Sequence[object], name: str) -> Method:
@@ -247,20 +342,3 @@ def _unreadable() -> InvalidRequest:
     return InvalidRequest(
         what="the request", value="what was sent", rule="must be the method's protobuf message"
     )
-
-
-def _parser(method: MethodDescriptor) -> Callable[[bytes], Message | _Garbage]:
-    kind = GetMessageClass(method.input_type)
-
-    def parse(raw: bytes) -> Message | _Garbage:
-        try:
-            return kind.FromString(raw)
-        except DecodeError:
-            # Raised here, it would be logged as a mistake of ours and answered with a traceback's text.
-            return _GARBAGE
-
-    return parse
-
-
-def _serialize(response: Message) -> bytes:
-    return response.SerializeToString()

@@ -74,6 +74,8 @@ class ServeSettings:
     """Whether others than this machine are served without TLS."""
     connections: int = 1_000
     """At each port."""
+    memory_watermark: int | None = None
+    """Bytes of each process's memory past which it refuses sends; None: there is no watermark."""
 
     @property
     def security(self) -> Security:
@@ -129,6 +131,7 @@ async def serve(
         most_queues=settings.most_queues,
         security=security,
         limits=Limits(connections=settings.connections),
+        watermark=settings.memory_watermark,
     )
     if crew is not None:
         crew.join(server.observer)

@@ -32,6 +32,7 @@ from .health import Health, HealthService
 from .limits import Limits
 from .logs import Log, make_log
 from .loop_driver import LoopDriver
+from .memory import Memory
 from .observing.figures import MOST_QUEUES
 from .observing.observer import Crew, Observer
 from .observing.probes import probes_of
@@ -73,6 +74,7 @@ class Server:
         most_queues: int = MOST_QUEUES,
         security: Security | None = None,
         limits: Limits | None = None,
+        watermark: int | None = None,
     ) -> None:
         """Port 0 takes a free one; an `http_port` of None serves no HTTP. `patience` is HTTP's.
 
@@ -80,7 +82,8 @@ class Server:
         `shares_ports` other processes of this user may listen at the same ports, and connections go to
         any of them. With `group_access` a new root is one for all processes of its group. `health` is
         where probes are answered, in plain text. So many queues have figures of their own at most.
-        Without `security` everybody on this machine may come, and nobody else.
+        Without `security` everybody on this machine may come, and nobody else. Past a `watermark`, in
+        bytes of this process's memory, sends are refused; None: there is none.
         """
         self.root = os.fspath(root)
         self.host = host
@@ -101,14 +104,15 @@ class Server:
         self._security = security or Security()
         self._limits = limits or Limits()
         self._doors: Doors | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
         self._health = Health()
         self._health.is_starting = True
         self.observer = Observer(self._health, self._clock, crew, most_queues, self.root)
         self._traces = traces
         self._watch = Watch(self.observer.operations, traces, refusals=Refusals(self._log))
         self._probes = None if health is None else probes_of(self._health, *health)
-        self._calls = Calls(self._log, self._watch)
+        self._memory = Memory(self._log, watermark)
+        self._calls = Calls(self._log, self._watch, memory=self._memory)
         self._store: Store | None = None
         self._service: QueueService | None = None
         self._grpc: grpc.aio.Server | None = None
@@ -200,8 +204,8 @@ class Server:
         grace = self._grace if grace is None else grace
         loop = asyncio.get_running_loop()
         end = loop.time() + grace
-        if self._watching is not None:
-            self._watching.cancel()
+        for watching in self._watching:
+            watching.cancel()
         self._health.finish("The server is shutting down.")
         self._calls.refuse()
         if self._gateway is not None:
@@ -231,9 +235,11 @@ class Server:
 
     async def _start_grpc(self, store: Store, doors: Doors) -> None:
         admissions = None if doors.guard.is_open else Admissions(doors.guard)
-        self._calls = Calls(self._log, self._watch, admissions)
-        self._service = QueueService(store, self._clock, self._log, self._workers, self._watch)
-        self.observer.lend(self._service)
+        self._calls = Calls(self._log, self._watch, admissions, self._memory)
+        self._service = QueueService(
+            store, self._clock, self._log, self._workers, self._watch, self._memory.responses
+        )
+        self.observer.lend(self._service, self._memory)
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
         port = ("grpc.so_reuseport", int(self._shares_ports))
         self._grpc = server = grpc.aio.server(options=(*self._limits.grpc_options(), port))
@@ -249,7 +255,10 @@ class Server:
         except RuntimeError as error:
             raise AddressUnusable(self.grpc_address, "somebody was faster") from error
         await server.start()
-        self._watching = asyncio.create_task(doors.watch(self._look_again))
+        self._watching = [
+            asyncio.create_task(doors.watch(self._look_again)),
+            asyncio.create_task(self._memory.watch()),
+        ]
 
     def _look_again(self) -> None:
         """Who may do what has changed."""
@@ -270,6 +279,7 @@ class Server:
             self._watch,
             self.observer,
             doors.guard,
+            self._memory,
         )
         try:
             self.http_port = await self._gateway.start(

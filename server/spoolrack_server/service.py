@@ -16,7 +16,7 @@ from typing import Final
 
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model import operations as ops
-from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
@@ -27,14 +27,16 @@ from .access.permissions import Permission
 from .access.showing import shown
 from .answers import answer
 from .asking import FRAME_BYTES, Asking, page_size, page_token
+from .frames import Frames
 from .leases import Leases
 from .logs import Log
+from .memory import Budget, Memory
 from .observing.trace_context import context_in
 from .observing.watch import Watch
 from .redriving import Redriving
 from .refill import Refill
 from .reserving import Reserving
-from .rpc import CallIsOver, Context, Requests, write
+from .rpc import Context, Requests
 from .staging import Staging
 from .status import error_of
 from .streams import Streams
@@ -54,13 +56,16 @@ class QueueService:
         log: Log,
         workers: Workers | None = None,
         watch: Watch | None = None,
+        responses: Budget | None = None,
     ) -> None:
+        """`responses` bounds the bytes of the messages that are on their way out."""
         self._store = store
         self._workers = workers or Workers(None)
         self._clock = clock
         self._leases = Leases(store, log, self._workers)
         self._asking = Asking(store, self._workers)
-        self._reserving = Reserving(self._asking, self._leases)
+        self._frames = Frames(responses or Memory(log).responses, self._asking, self._leases, clock)
+        self._reserving = Reserving(self._asking, self._leases, self._frames)
         self._draining = False
         self._refills: set[Refill] = set()
         self._streams = Streams(watch)
@@ -82,6 +87,7 @@ class QueueService:
             refill.stop()
         self._streams.drain()
         self._reserving.drain()
+        self._frames.drain()
 
     async def close(self) -> None:
         """Return once every lease that goes back is back. No call may be running any more."""
@@ -150,6 +156,7 @@ class QueueService:
         async with self._workers.saving():
             sending.lend(context_in(context.invocation_metadata() or ()), request.messages)
             begun = sending.start(self._store, request.queue, request.messages)
+            del request  # The store has the bodies.
             await answer(begun.future)
             return rpc.SendResponse(results=begun.results())
 
@@ -163,7 +170,8 @@ class QueueService:
         if request.max_bytes < 0:
             raise InvalidRequest(what="max_bytes", value=request.max_bytes, rule="must not be negative")
         max_bytes = request.max_bytes or convert.DEFAULT_RECEIVE_BYTES
-        messages = await self._leases.lease(
+        leased = await self._frames.lease_now(
+            context,
             ops.Receive(
                 queue=convert.queue_name(request.queue),
                 max_messages=convert.number(
@@ -173,9 +181,9 @@ class QueueService:
                 max_bytes=min(max_bytes, convert.MAX_RECEIVE_BYTES),
                 visibility=convert.visibility(request),
                 wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
-            )
+            ),
         )
-        await self._hand_over(context, messages, rpc.ReceiveResponse())
+        await leased.hand_over(rpc.ReceiveResponse())
 
     async def StreamReceive(self, request: rpc.StreamReceiveRequest, context: Context) -> None:
         queue = convert.queue_name(request.queue)
@@ -196,7 +204,8 @@ class QueueService:
                 await refill.due()
                 if self._draining:
                     raise Draining
-                messages = await self._leases.lease(
+                leased = await self._frames.lease(
+                    context,
                     ops.Receive(
                         queue=queue,
                         max_messages=min(credits.free, convert.MAX_COUNT),
@@ -204,31 +213,16 @@ class QueueService:
                         visibility=visibility,
                         wait=None,
                         credits=credits,
-                    )
+                    ),
                 )
-                await self._hand_over(context, messages, rpc.StreamReceiveResponse())
+                if leased is not None:
+                    await leased.hand_over(rpc.StreamReceiveResponse())
+                    # Nothing of it is held while the next is awaited.
+                    del leased
         finally:
             # The leases live on until they are due, and their credits still ring.
             self._refills.discard(refill)
             refill.muffle()
-
-    async def _hand_over(
-        self,
-        context: Context,
-        messages: list[ops.Message],
-        response: rpc.ReceiveResponse | rpc.StreamReceiveResponse,
-    ) -> None:
-        """Write `messages` in `response`; what the transport doesn't take goes back."""
-        response.messages.extend(map(convert.message, messages))
-        if messages:
-            ends = min(message.due or Millis(0) for message in messages)
-            left = convert.duration(Millis(max(1, ends - self._clock.wall())))
-            response.visibility_timeout.CopyFrom(left)
-        try:
-            await write(context, response)
-        except CallIsOver:
-            self._leases.give_back(messages)
-            raise
 
     # What holders of messages do.
 

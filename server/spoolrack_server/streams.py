@@ -44,13 +44,13 @@ class Streams:
     def __init__(self, watch: Watch | None = None) -> None:
         self._watch = watch or Watch()
         self._draining = False
-        self._inflows: set[asyncio.Task[None]] = set()
+        self._lines: set[_Line] = set()
 
     def drain(self) -> None:
         """Take nothing more, and end each stream when all it took is answered."""
         self._draining = True
-        for inflow in self._inflows:
-            inflow.cancel()
+        for line in list(self._lines):
+            line.refuse(Draining())
 
     async def serve(
         self,
@@ -61,24 +61,28 @@ class Streams:
     ) -> None:
         """Serve a stream until it ends: hand each request to the store with `begin`, and write a
         `response` to each in their order. The `StoreError` that a request meets is in its response."""
-        line = _Line()
+        line = _Line(requests)
         operation = response.__name__.removesuffix("Response")
         inflow = asyncio.create_task(self._take(requests, line, begin, operation))
-        self._inflows.add(inflow)
+        line.inflow = inflow
         inflow.add_done_callback(line.end)
+        self._lines.add(line)
+        requests.on_refusal = line.refuse
         if self._draining:
-            inflow.cancel()
+            line.refuse(Draining())
         try:
             while (turn := await line.first()) is not None:
                 await put(context, turn.response(response))
                 line.leave(turn)
-            if self._draining:
-                raise Draining
+            if line.refused is not None:
+                raise line.refused
             inflow.result()
         finally:
-            self._inflows.discard(inflow)
-            inflow.cancel()
-            await asyncio.gather(inflow, return_exceptions=True)
+            self._lines.discard(line)
+            # A read ends with the call: cancelled, it would never free what has come of a request.
+            if not requests.is_reading:
+                inflow.cancel()
+                await asyncio.gather(inflow, return_exceptions=True)
 
     async def _take(
         self,
@@ -89,29 +93,50 @@ class Streams:
     ) -> None:
         window = line.window
         await window.room()
-        while (request := await requests.next()) is not None:
-            watched = self._watch.begin(operation, request)
-            begun: Begun | StoreError
-            try:
-                requests.check(request)
-                begun = await begin(request)
-            except StoreError as error:
-                begun = error
-            line.enter(_Turn(request.correlation_id, request.ByteSize(), begun, watched))
+        # No request is held here while the next is awaited.
+        while await self._begin(await requests.next(), requests, line, begin, operation):
             if not window.has_room:
                 await window.room()
+
+    async def _begin(
+        self,
+        request: Any | None,
+        requests: Requests,
+        line: _Line,
+        begin: Callable[[Any], Awaitable[Begun]],
+        operation: str,
+    ) -> bool:
+        """Hand a request to the store; False if it is none, but the end."""
+        if request is None or line.refused is not None:
+            return False
+        watched = self._watch.begin(operation, request)
+        begun: Begun | StoreError
+        taken = 0
+        try:
+            taken = requests.check(request)
+            begun = await begin(request)
+        except StoreError as error:
+            begun = error
+        line.enter(_Turn(request.correlation_id, request.ByteSize(), taken, begun, watched))
+        return True
 
 
 class _Turn:
     """One request on its way, or why it never went."""
 
-    __slots__ = ("begun", "correlation_id", "size", "watched")
+    __slots__ = ("begun", "correlation_id", "size", "taken", "watched")
 
     def __init__(
-        self, correlation_id: int, size: int, begun: Begun | StoreError, watched: watch.Begun
+        self,
+        correlation_id: int,
+        size: int,
+        taken: int,
+        begun: Begun | StoreError,
+        watched: watch.Begun,
     ) -> None:
         self.correlation_id = correlation_id
         self.size = size
+        self.taken = taken
         self.begun = begun
         self.watched = watched
 
@@ -137,8 +162,13 @@ class _Turn:
 class _Line:
     """The requests of one stream, from the reading task to the writing one, in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
         self.window = Window()
+        self.inflow: asyncio.Task[None] | None = None
+        """Who reads the requests."""
+        self.refused: StoreError | None = None
+        """Why nothing enters any more, though there may be requests."""
         self._turns: deque[_Turn] = deque()
         self._has_ended = False
         self._waiting: asyncio.Future[None] | None = None
@@ -153,10 +183,22 @@ class _Line:
 
     def leave(self, turn: _Turn) -> None:
         self.window.leave(turn.size)
+        self._requests.leave(turn.taken)
 
-    def end(self, _: object) -> None:
+    def refuse(self, error: StoreError) -> None:
+        """Take nothing more, and end when all is answered that was taken."""
+        if self.refused is None:
+            self.refused = error
+        if self._requests.is_reading:
+            self.end()
+        elif self.inflow is not None:
+            self.inflow.cancel()
+
+    def end(self, inflow: asyncio.Task[None] | None = None) -> None:
         """Nothing enters any more."""
         self._has_ended = True
+        if inflow is not None and not inflow.cancelled():
+            inflow.exception()  # Of a call that is over nobody else may ask for it.
         self._look()
 
     async def first(self) -> _Turn | None:

@@ -137,7 +137,8 @@ class ThreadCaller:
         return [
             thread.name
             for thread in threading.enumerate()
-            if thread not in self._before and not thread.name.startswith("ThreadPoolExecutor")
+            if thread not in self._before
+            and not thread.name.startswith(("ThreadPoolExecutor", "spoolrack-read"))
         ]
 
     def close(self) -> None:

@@ -76,7 +76,7 @@ def test_the_table_in_the_docs_is_true(kind: type[SpoolrackError]) -> None:
     ]
     repeated = kind is not errors.OutcomeUnknown and (
         kind().retryable
-        or kind.__name__ in {"QueueFull", "DiskFull", "QueueBeingDeleted"}
+        or kind.__name__ in {"QueueFull", "DiskFull", "MemoryLimit", "QueueBeingDeleted"}
         or kind.__name__ in {"DiskError", "StoreFailed", "TooManyDeduplicationIds"}
     )
     assert row[1:3] == [kind.reason, kind.code]

@@ -195,6 +195,7 @@ NOT_PROVOKED: Final = {
     "QUEUE_BEING_DELETED": "for a moment only, which a client can't prolong",
     "TOO_MANY_DEDUPLICATION_IDS": "needs four million sends",
     "DISK_FULL": "needs a disk that is full",
+    "MEMORY_LIMIT": "needs a server that is short of memory",
     "DISK_ERROR": "needs a disk that fails",
     "STORE_FAILED": "likewise",
     "OUTCOME_UNKNOWN": "likewise",

@@ -1,43 +1,214 @@
-"""Which limit of memory a process has, by the files of its control group."""
+"""The memory's watermark and budgets, with a measurement that the test makes up."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
+import grpc
 import pytest
-from spoolrack_server.observing.memory import machine_memory, memory_limit
+import spoolrack.aio
+from server_rig import Client, connected, next_messages, refused
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.logs import make_log
+from spoolrack_server.memory import Budget, Memory, resident
+from spoolrack_server.server import Server
+from spoolrack_store.model.errors import MemoryLimit
+from spoolrack_store.testing import ManualClock
 
-GIB = 1024**3
+MIB = 1024 * 1024
+WATERMARK = 1 << 40
 
 
-def limit(folder: Path, groups: str, files: dict[str, str]) -> int | None:
-    (folder / "cgroup").write_text(groups)
-    for name, text in files.items():
-        file = folder / "mounted" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    return memory_limit(folder / "cgroup", folder / "mounted")
+class Measured:
+    """What a server believes of its memory."""
+
+    def __init__(self, server: Server) -> None:
+        self._memory = server._memory
+        self.now = 0
+        self._memory._measure = lambda: self.now
+
+    def set(self, now: int) -> None:
+        self.now = now
+        self._memory.look()
 
 
-@pytest.mark.parametrize(
-    ("groups", "files", "wanted"),
-    [
-        ("0::/\n", {"memory.max": f"{GIB}\n"}, GIB),
-        ("0::/\n", {"memory.max": "max\n"}, None),
-        ("0::/\n", {}, None),
-        # The strictest of the groups above holds.
-        ("0::/a/b\n", {"a/memory.max": f"{GIB}\n", "a/b/memory.max": "max\n"}, GIB),
-        ("0::/a/b\n", {"a/memory.max": f"{2 * GIB}\n", "a/b/memory.max": f"{GIB}\n"}, GIB),
-        ("4:cpu:/x\n5:memory:/d\n", {"memory/d/memory.limit_in_bytes": f"{GIB}\n"}, GIB),
-        ("5:memory:/d\n", {"memory/d/memory.limit_in_bytes": "9223372036854771712\n"}, None),
-    ],
-)
-def test_the_limit_is_the_least_that_any_group_states(
-    tmp_path: Path, groups: str, files: dict[str, str], wanted: int | None
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with Server(tmp_path, clock=ManualClock(), watermark=WATERMARK) as server:
+        yield server
+
+
+@pytest.fixture
+def measured(server: Server) -> Measured:
+    return Measured(server)
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[Client]:
+    async with connected(server) as client:
+        yield client
+
+
+async def test_past_the_watermark_sends_are_refused_and_all_else_goes_on(
+    client: Client, measured: Measured
 ) -> None:
-    assert limit(tmp_path, groups, files) == wanted
+    await client.create()
+    await client.send(b"1", b"2")
+    measured.set(WATERMARK + 1)
+    no = await refused(client.send(b"3"))
+    assert (no.code, no.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "MEMORY_LIMIT")
+    assert no.retry_millis == 1_000
+    first, second = await client.receive(2)
+    assert await client.delete(first.receipt) == []
+    await client.release(second.receipt)
+    assert (await client.counts()).ready == 1
+    measured.set(WATERMARK // 2)
+    await client.send(b"4")
+    assert (await client.counts()).ready == 2
 
 
-def test_without_control_groups_there_is_no_limit(tmp_path: Path) -> None:
-    assert memory_limit(tmp_path / "nothing", tmp_path) is None
-    assert machine_memory() > 64 * 1024 * 1024
+async def test_sends_over_http_are_refused_too(
+    server: Server, client: Client, measured: Measured
+) -> None:
+    await client.create()
+    measured.set(WATERMARK + 1)
+
+    def send() -> tuple[int, str]:
+        try:
+            urlopen(Request(f"{server.http_url}/q/messages", data=b"x", method="POST"))
+        except HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        raise AssertionError("it was taken")
+
+    code, content = await asyncio.to_thread(send)
+    assert code == 503
+    assert "MEMORY_LIMIT" in content
+
+
+async def test_a_stream_of_sends_ends_when_all_it_took_is_answered(
+    client: Client, measured: Measured
+) -> None:
+    await client.create()
+    stream = client.stub.StreamSend()
+    request = rpc.StreamSendRequest(
+        queue="q", messages=[pb.OutgoingMessage(body=b"x")], correlation_id=1
+    )
+    await stream.write(request)
+    answer = await stream.read()
+    assert answer.results[0].sent.id
+    measured.set(WATERMARK + 1)
+    no = await refused(_until_end(stream))
+    assert no.reason == "MEMORY_LIMIT"
+    assert (await client.counts()).ready == 1
+
+
+async def test_a_client_of_ours_sends_again_when_there_is_memory_again(
+    server: Server, client: Client, measured: Measured
+) -> None:
+    await client.create()
+    async with spoolrack.aio.connect(server.grpc_address) as ours:
+        queue = ours.queue("q")
+        await asyncio.gather(*(queue.send(b"x") for _ in range(20)))
+        measured.set(WATERMARK + 1)
+        sends = asyncio.gather(*(queue.send(b"x") for _ in range(20)))
+        assert (await refused(client.send(b"y"))).reason == "MEMORY_LIMIT"
+        measured.set(0)
+        await sends
+    assert (await client.counts()).ready == 40
+
+
+async def test_a_request_that_is_being_read_ends_with_the_call(
+    client: Client, measured: Measured, server: Server
+) -> None:
+    await client.create()
+    send = client.channel.stream_unary("/spoolrack.v1.QueueService/Send")()
+    delete = client.channel.stream_unary("/spoolrack.v1.QueueService/Delete")()
+    for call in (send, delete):
+        await call.wait_for_connection()
+    while len(server._memory._reading) < 2:
+        await asyncio.sleep(0)
+    measured.set(WATERMARK + 1)
+    assert (await refused(send)).reason == "MEMORY_LIMIT"
+    assert not delete.done()
+    measured.set(2 * WATERMARK)
+    assert (await refused(delete)).reason == "MEMORY_LIMIT"
+    assert server._memory._reading == set()
+
+
+async def test_a_large_request_is_refused_that_would_reach_the_watermark(
+    client: Client, measured: Measured
+) -> None:
+    await client.create(max_message_size=8 * MIB)
+    measured.set(WATERMARK - 5 * MIB)
+    assert (await refused(client.send(bytes(4 * MIB)))).reason == "MEMORY_LIMIT"
+    await client.send(b"small")
+    measured.set(0)
+    await client.send(bytes(4 * MIB))
+
+
+async def test_the_metrics_tell_of_the_watermark(server: Server, measured: Measured) -> None:
+    page = await server.observer.page("")
+    assert b"spoolrack_memory_refuses_sends{" in page[0]
+    measured.set(WATERMARK + 1)
+    rows = {name: value for name, _, value in await server.observer.own()}
+    assert rows["spoolrack_memory_refuses_sends"] == 1
+    assert rows["spoolrack_memory_watermark_bytes"] == WATERMARK
+
+
+async def test_unread_frames_are_bounded_and_others_wait_for_their_room(
+    server: Server, client: Client
+) -> None:
+    server._memory.responses.total = 100 * MIB
+    await client.create(max_message_size=60 * MIB)
+    for _ in range(3):
+        await client.send(bytes(60 * MIB))
+    async with connected(server) as unread, connected(server) as waiting:
+        first = unread.stream(1)
+        await first.initial_metadata()
+        await client.until_leased(1)
+        second = waiting.stream(1)
+        reading = asyncio.ensure_future(next_messages(second, 1))
+        for _ in range(100):
+            assert (await client.counts()).leased == 1
+            assert not reading.done()
+        # What doesn't need much room isn't held up.
+        await client.create("small")
+        await client.send(b"x", queue="small")
+        assert [each.body for each in await client.receive(queue="small")] == [b"x"]
+        first.cancel()
+        (message,) = await reading
+        assert len(message.body) == 60 * MIB
+        second.cancel()
+
+
+async def _until_end(stream: Any) -> None:
+    while await stream.read() is not grpc.aio.EOF:
+        pass
+
+
+async def test_a_budget_is_shared_by_connections_and_given_back() -> None:
+    budget = Budget("requests", 200 * MIB)
+    with budget.share("a", 90 * MIB):
+        assert not budget.fits("a", 20 * MIB)
+        assert budget.fits("b", 100 * MIB)
+        with budget.share("b", 100 * MIB), pytest.raises(MemoryLimit):
+            budget.take("c", 20 * MIB)
+        assert budget.fits("a", 1_000)
+    assert budget.used == 0
+    # Or else it could never be sent.
+    assert budget.fits("a", 300 * MIB)
+
+
+async def test_the_resident_memory_is_measured() -> None:
+    before = resident()
+    held = b"x" * (64 * MIB)
+    assert resident() > before + 32 * MIB
+    assert Memory(make_log()).watermark is None
+    del held

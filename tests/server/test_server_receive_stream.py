@@ -22,8 +22,19 @@ from spoolrack_store.testing import ManualClock
 MIB = 1024 * 1024
 RECEIVE = "/spoolrack.v1.QueueService/Receive"
 ONE = rpc.ReceiveRequest(queue="q").SerializeToString()
-NOBODY: Any = None
-"""The context of a call that never gets so far as to use it."""
+
+
+class Nobody:
+    """The context of a call whose client takes nothing."""
+
+    def peer(self) -> str:
+        return "nobody"
+
+    async def write(self, response: bytes) -> None:
+        return None
+
+
+NOBODY: Any = Nobody()
 
 
 async def test_a_stream_brings_what_is_there_and_what_comes_in_order(client: Client) -> None:
@@ -192,6 +203,8 @@ async def test_what_is_leased_just_when_its_client_leaves_is_given_back(tmp_path
         service = QueueService(store, clock, make_log())
         for name in ("q", "empty"):
             store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
+        # The service knows the queue from then on.
+        await service.Receive(rpc.ReceiveRequest(queue="q"), NOBODY)
         store.submit(Send(queue="q", messages=[Outgoing(body=b"1")])).result()
         call = asyncio.ensure_future(service.Receive(rpc.ReceiveRequest(queue="q"), NOBODY))
         await asyncio.sleep(0)

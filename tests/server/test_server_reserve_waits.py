@@ -13,8 +13,10 @@ from reservation_rig import asked, bodies, commit, listed, reserve
 from server_rig import LONG, Client, refused, served
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack_server.asking import Asking
+from spoolrack_server.frames import Frames
 from spoolrack_server.leases import Leases
 from spoolrack_server.logs import make_log
+from spoolrack_server.memory import Memory
 from spoolrack_server.reserving import Reserving
 from spoolrack_server.workers import Workers
 from spoolrack_store.model.operations import CreateQueue, Outgoing, Receive, Send
@@ -95,7 +97,8 @@ async def test_what_is_reserved_just_when_its_client_leaves_is_undone_unless_it_
     with Store.open(tmp_path, clock=clock) as store:
         workers = Workers(None)
         leases = Leases(store, make_log(), workers)
-        reserving = Reserving(Asking(store, workers), leases)
+        asking = Asking(store, workers)
+        reserving = Reserving(asking, leases, Frames(Memory(make_log()).responses, asking, leases))
         for name in ("q", "empty"):
             store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
         store.submit(Send(queue="q", messages=[Outgoing(body=b"1")])).result()

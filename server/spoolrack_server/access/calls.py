@@ -40,15 +40,15 @@ class Admission:
 
     context: Context
     method: str
-    request: Message | None
-    """None: it has many, and each is looked at."""
     caller: Caller
     task: asyncio.Task[Any] | None
+    request: Message | None = None
+    """The only request of a long call, once it is read."""
     refused: StoreError | None = None
     """Why it may not go on."""
 
     def require(self, request: Any) -> None:
-        """Raises `PermissionDenied` for one request of a stream."""
+        """Raises `PermissionDenied` for a request."""
         self.caller.require(self.method, request)
 
 
@@ -60,16 +60,14 @@ class Admissions:
         self._open: set[Admission] = set()
 
     @contextmanager
-    def admitted(
-        self, context: Context, method: str, request: Message | None, *, is_long: bool
-    ) -> Iterator[Admission]:
-        """A call while it runs; raises `Unauthenticated` or `PermissionDenied` at its begin.
+    def admitted(self, context: Context, method: str, *, is_long: bool) -> Iterator[Admission]:
+        """A call while it runs; raises `Unauthenticated` or `PermissionDenied` at its begin, before
+        anything of it is read.
 
         One that `is_long` is cancelled when that would be raised later: `refused` then says why.
         """
-        admission = Admission(context, method, request, self.caller_of(context), asyncio.current_task())
-        if request is not None:
-            admission.require(request)
+        admission = Admission(context, method, self.caller_of(context), asyncio.current_task())
+        admission.caller.require_somewhere(method)
         _caller.set(admission.caller)
         if is_long:
             self._open.add(admission)
@@ -94,6 +92,7 @@ class Admissions:
         for admission in list(self._open):
             try:
                 admission.caller = self.caller_of(admission.context)
+                admission.caller.require_somewhere(admission.method)
                 if admission.request is not None:
                     admission.require(admission.request)
             except StoreError as error:

@@ -25,8 +25,9 @@ MONITOR: Final = Permission.MONITOR
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The request names the queues."""
+    """The request names the queues. Its caller must have the permission somewhere to be read at all."""
 
+    permission: Permission
     needs: Callable[[Any], Iterable[Need]]
 
 
@@ -40,7 +41,7 @@ class Looked:
 
 
 def _in_field(permission: Permission, field: str = "queue") -> Named:
-    return Named(lambda request: ((permission, getattr(request, field)),))
+    return Named(permission, lambda request: ((permission, getattr(request, field)),))
 
 
 def _where_named(permission: Permission) -> Looked:
@@ -61,10 +62,10 @@ def _redrive(request: Any) -> Iterable[Need]:
 
 
 METHODS: Final[Mapping[str, Named | Looked]] = {
-    "CreateQueue": Named(_settings),
+    "CreateQueue": Named(MANAGE, _settings),
     "GetQueue": _in_field(MONITOR, "name"),
     "ListQueues": Looked(MONITOR),
-    "UpdateQueue": Named(_settings),
+    "UpdateQueue": Named(MANAGE, _settings),
     "DeleteQueue": _in_field(MANAGE, "name"),
     "PurgeQueue": _in_field(MANAGE, "name"),
     "Send": _in_field(SEND),
@@ -86,7 +87,7 @@ METHODS: Final[Mapping[str, Named | Looked]] = {
     "CommitReservations": Looked(RECEIVE),
     "ReleaseReservation": Looked(RECEIVE),
     "ListReservations": _where_named(MONITOR),
-    "StartRedrive": Named(_redrive),
+    "StartRedrive": Named(MANAGE, _redrive),
     "GetRedrive": Looked(MONITOR),
     "ListRedrives": _where_named(MONITOR),
     "CancelRedrive": Looked(MANAGE),
@@ -102,11 +103,12 @@ class Caller:
 
     def require(self, method: str, request: Any) -> None:
         """Raises `PermissionDenied` for a request that must not be done."""
-        rule = METHODS[method]
-        if isinstance(rule, Looked):
-            self.guard.require_somewhere(self.identity, rule.permission)
-        for permission, queue in rule.needs(request):
+        for permission, queue in METHODS[method].needs(request):
             self.guard.require(self.identity, permission, queue)
+
+    def require_somewhere(self, method: str) -> None:
+        """Raises `PermissionDenied` for a call that must not be done, whatever its request names."""
+        self.guard.require_somewhere(self.identity, METHODS[method].permission)
 
     def queues_for(self, permission: Permission) -> Callable[[str], bool] | None:
         """Tells of a queue whether the caller may do it there; None: he may everywhere."""

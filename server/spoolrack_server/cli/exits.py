@@ -57,6 +57,7 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     errors.QueueFull: TRY_AGAIN,
     errors.TooManyDeduplicationIds: TRY_AGAIN,
     errors.DiskFull: TRY_AGAIN,
+    errors.MemoryLimit: TRY_AGAIN,
     errors.QueueBeingDeleted: TRY_AGAIN,
     errors.Draining: TRY_AGAIN,
     errors.DiskError: INPUT_OUTPUT,

@@ -18,7 +18,7 @@ from spoolrack.credentials import is_loopback
 
 from .output import say
 from .plain import option
-from .units import Address, Folder, Span
+from .units import Address, Folder, Span, Watermark
 
 if TYPE_CHECKING:
     from ..serve import Listening
@@ -167,6 +167,15 @@ class _AddressOrOff(Address):
     help="So many at each port of each process; one more is closed.",
 )
 @option(
+    "--memory-watermark",
+    type=Watermark(),
+    envvar="SPOOLRACK_MEMORY_WATERMARK",
+    default="0.5",
+    show_default=True,
+    help="Refuse sends while the processes have more memory together: a size, or a part of the "
+    "container's or machine's memory; \"off\": never.",
+)
+@option(
     "--grace",
     type=Span(),
     default="10s",
@@ -209,6 +218,7 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
     The first signal drains: nothing more is leased, and what was sent is committed. A second one ends
     the server at once, which is safe too.
     """
+    from ..cgroup import memory_of_process
     from ..serve import ServeSettings, serve
     from ..supervisor import supervise
 
@@ -217,6 +227,9 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
             if context.get_parameter_source(name) is ParameterSource.DEFAULT:
                 chosen[name] = value
     grpc, http = chosen["grpc"], chosen["http"]
+    watermark: int | float | None = chosen["memory_watermark"]
+    if isinstance(watermark, float):
+        watermark = int(watermark * memory_of_process())
     settings = ServeSettings(
         root=chosen["data"],
         host=grpc[0],
@@ -233,6 +246,7 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
         health=chosen["health"],
         traces=chosen["traces"],
         most_queues=chosen["metrics_queues"],
+        memory_watermark=None if watermark is None else watermark // processes,
         **{name: chosen[name] for name in SECURITY},
     )
     if processes > 1:

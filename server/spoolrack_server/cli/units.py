@@ -33,6 +33,7 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE: Final = re.compile(
     r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[kmgt]?)(?P<binary>i?)b?", re.ASCII | re.IGNORECASE
 )
+_PART: Final = re.compile(r"0?\.\d+", re.ASCII)
 _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _ADDRESS: Final = re.compile(
     r"(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:\[\]/@]*)):(?P<port>[0-9]{1,5})"
@@ -160,6 +161,27 @@ class File(Text):
 
     def __init__(self) -> None:
         super().__init__(any_bytes=True)
+
+
+class Watermark(_ParamType):
+    """A part of the memory that there is, as a float below 1; or a size in bytes; or None for "off"."""
+
+    name = "part|size|off"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> float | int | None:
+        if value is None or isinstance(value, int | float):
+            return value
+        text = value.strip()
+        if text == "off":
+            return None
+        if _PART.fullmatch(text) and float(text) > 0:
+            return float(text)
+        match = _SIZE.fullmatch(text)
+        if match is None or not match["unit"] or float(match["number"]) == 0:
+            self.fail(f"{value!r} is no watermark: write 0.5, 2G or off", parameter)
+        return int(float(match["number"]) * 1024 ** _POWERS[match["unit"].lower()])
 
 
 class Address(_ParamType):

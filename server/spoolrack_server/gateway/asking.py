@@ -18,6 +18,7 @@ from ..access.guard import Guard
 from ..answers import answer
 from ..leases import Leases
 from ..logs import Log
+from ..memory import Memory
 from ..workers import Workers
 from .bodies import Patience, Room
 
@@ -36,9 +37,11 @@ class Asking:
         patience: Patience,
         workers: Workers | None = None,
         guard: Guard | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self.store = store
         self.guard = guard or Guard()
+        self.memory = memory or Memory(log)
         self.patience = patience
         self.room = Room(patience.memory)
         self.workers = workers or Workers(None)

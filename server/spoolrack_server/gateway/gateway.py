@@ -26,6 +26,7 @@ from ..dashboard.routes import dashboard_routes
 from ..health import Health
 from ..limits import LINE, Limits
 from ..logs import Log
+from ..memory import Memory
 from ..observing.observer import Observer
 from ..observing.refusals import Refusals
 from ..observing.request_ids import HEADER
@@ -67,13 +68,14 @@ class Gateway:
         watch: Watch | None = None,
         observer: Observer | None = None,
         guard: Guard | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self._log = log
         observer = observer or Observer(health, clock)
         self._watch = watch or Watch(refusals=Refusals(log))
         self._entrance = Entrance(guard or Guard())
         self._patience = patience or Patience()
-        self._asking = Asking(store, log, self._patience, workers, self._entrance.guard)
+        self._asking = Asking(store, log, self._patience, workers, self._entrance.guard, memory)
         self._running: set[asyncio.Task[Any]] = set()
         self._refusing = False
         self._pages: set[Endpoint] = set()

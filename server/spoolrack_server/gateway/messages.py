@@ -44,6 +44,7 @@ class MessageEndpoints:
     async def send(self, request: web.Request) -> web.StreamResponse:
         queue = name_of(request)
         headers.require_known(request.headers)
+        self._asking.memory.require()
         attributes = headers.attributes_of(request.headers)
         lend(context_in(request.headers.items()), attributes, MAX_ATTRIBUTES_SIZE)
         delay = headers.delay(request.headers)

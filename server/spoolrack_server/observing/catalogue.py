@@ -88,6 +88,10 @@ _ALL: Final = (
         "1 while it serves; 0 if it starts, drains or has failed.",
     ),
     _own("spoolrack_draining", "gauge", "1 while the process drains."),
+    _own(
+        "spoolrack_memory_watermark_bytes", "gauge", "Memory past which sends are refused; 0: no bound."
+    ),
+    _own("spoolrack_memory_refuses_sends", "gauge", "1 while sends are refused for it."),
     _own("spoolrack_store_failed", "gauge", "1 once nothing is promised any more before a restart."),
     _own(
         "spoolrack_operation_duration_seconds",

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.tally import Tally
 
+from ..cgroup import machine_memory, memory_limit
 from ..health import Health
 from .catalogue import Row
 from .census import Census
@@ -23,7 +24,6 @@ from .crew import FIGURES, HISTORY, PROCESS
 from .exposition import written
 from .figures import MOST_QUEUES, of_root, of_store, of_system
 from .history import EVERY, History, Series, combined
-from .memory import machine_memory, memory_limit
 from .operations import Operations
 
 T = TypeVar("T")
@@ -59,6 +59,11 @@ class Credit(Protocol):
         """How many messages all consumers may hold, and how many they hold."""
 
 
+class Watermark(Protocol):
+    watermark: int | None
+    is_over: bool
+
+
 class Observer:
     """Lives in one event loop."""
 
@@ -83,6 +88,7 @@ class Observer:
         self._tally: Tally | None = None
         self._census: Census | None = None
         self._credit: Credit | None = None
+        self._memory: Watermark | None = None
         self._is_over = False
         self._gathering = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "spoolrack-figures")
@@ -96,9 +102,10 @@ class Observer:
         )
         self._sampling = asyncio.create_task(self._sample_on())
 
-    def lend(self, credit: Credit) -> None:
-        """From now on there are consumers, who have credits."""
+    def lend(self, credit: Credit, memory: Watermark | None = None) -> None:
+        """From now on there are consumers, who have credits, and a watermark of the memory."""
         self._credit = credit
+        self._memory = memory
 
     async def end(self) -> None:
         """The store is about to close."""
@@ -224,6 +231,9 @@ class Observer:
         health = self._health
         yield "spoolrack_serving", [], int(health.is_serving)
         yield "spoolrack_draining", [], int(health.is_final)
+        if self._memory is not None:
+            yield "spoolrack_memory_watermark_bytes", [], self._memory.watermark or 0
+            yield "spoolrack_memory_refuses_sends", [], int(self._memory.is_over)
         yield from self.operations.rows()
         if self._credit is not None:
             limit, held = self._credit.credits()

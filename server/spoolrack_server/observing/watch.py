@@ -21,7 +21,9 @@ from .refusals import Refusals
 from .request_ids import HEADER, REQUEST_ID, RequestIds
 
 Metadata = Iterable[tuple[str, str | bytes]]
-Method = Callable[[Any, Any], Awaitable[Any]]
+Asked = Callable[[Any], None]
+"""Is told what a call asks for, once that is read; None: it has many requests."""
+Method = Callable[[Asked, Any], Awaitable[Any]]
 
 CANCELLED: Final = "CANCELLED"
 OK: Final = "OK"
@@ -94,18 +96,25 @@ class Watch:
         """`method`, watched. Of one that `streams`, it counts how many are open and how they end."""
         operations = self.operations
 
-        async def run(request: Any, context: Any) -> Any:
+        async def run(_: Any, context: Any) -> Any:
             began = stopwatch()
             metadata = context.invocation_metadata() or ()
             id = self._ids.take(next((value for key, value in metadata if key == HEADER), None))
             REQUEST_ID.set(id)  # The task is this call's alone.
             context.set_trailing_metadata(((HEADER, id),))
-            span = self._traces and self._traces.rpc(name, request, metadata, id)
+            span: Span | None = None
+
+            def asked(request: Any) -> None:
+                nonlocal began, span
+                began = stopwatch()
+                if self._traces is not None:
+                    span = self._traces.rpc(name, request, metadata, id)
+
             code = OK
             opened: AbstractContextManager[None] = operations.stream(name) if streams else nullcontext()
             try:
                 with opened:
-                    return await method(request, context)
+                    return await method(asked, context)
             except asyncio.CancelledError:
                 code = CANCELLED
                 raise
@@ -117,7 +126,10 @@ class Watch:
                     operations.stream_ended(name, code)
                 else:
                     operations.ended(name, code, stopwatch() - began)
-                if span:
+                if span is None and self._traces is not None:
+                    # Refused before it was read.
+                    span = self._traces.rpc(name, None, metadata, id)
+                if span is not None:
                     span.end(code, is_fault=code in FAULTS)
 
         return run

@@ -220,6 +220,13 @@ class DiskFull(StoreError):
     retry_after = Millis(5_000)
 
 
+class MemoryLimit(StoreError):
+    """The server has too little memory for this now, as {why}: nothing was done. Try again."""
+
+    reason = "MEMORY_LIMIT"
+    retry_after = Millis(1_000)
+
+
 class DiskError(StoreError):
     """The disk under the root refused an operation, which had no effect: {detail}."""
 

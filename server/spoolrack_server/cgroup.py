@@ -24,6 +24,13 @@ def memory_limit(
     return min(limits, default=None)
 
 
+def memory_of_process() -> int:
+    """Bytes that this process may have: the least of its control groups' limits and the machine's
+    memory."""
+    machine, limit = machine_memory(), memory_limit()
+    return machine if limit is None else min(machine, limit)
+
+
 def _limit_files(groups: Path, mounted: Path) -> Iterator[Path]:
     """The files that may state a limit, of the group itself and of each above it."""
     for line in _text_of(groups).splitlines():

@@ -1,0 +1,172 @@
+"""Frames of messages on their way out, within the budget for responses.
+
+A frame is counted from the lease of its messages until the transport has taken it. The store reads
+bodies as it leases, so room for a frame is taken before, for as much as the queue's largest message:
+a stream waits for room, a single call is refused with `MemoryLimit`. A receive that waits for a send
+holds no room; if there is none when it is answered, its messages go back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from google.protobuf.message import Message as Response
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_store.model.clock import Clock, Millis, stopwatch
+from spoolrack_store.model.errors import Draining, MemoryLimit
+from spoolrack_store.model.operations import Message, Receive
+from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MIB
+
+from . import convert
+from .asking import Asking
+from .leases import Leases
+from .memory import Budget
+from .rpc import CallIsOver, Context, put, write
+
+USUAL: Final = 4 * MIB
+"""Bytes up to which a frame needs no room before its lease, as long as half of the budget is free."""
+PATIENCE: Final = 5.0
+"""Seconds that a single call waits for room."""
+KNOWN_FOR: Final = 5.0
+"""Seconds for which a queue's limit is believed without asking the store again."""
+MOST_KNOWN: Final = 10_000
+
+
+class Frames:
+    """Lives in one event loop."""
+
+    def __init__(self, budget: Budget, asking: Asking, leases: Leases, clock: Clock) -> None:
+        self.clock = clock
+        self._budget = budget
+        self._asking = asking
+        self._leases = leases
+        self._largest: dict[str, tuple[int, float]] = {}
+        """By queue, the largest message that it takes, and when that was asked."""
+
+    def drain(self) -> None:
+        """Let nothing wait for room any more."""
+        self._budget.end()
+
+    async def lease(self, context: Context, wanted: Receive) -> Leased | None:
+        """What the store leases for a stream, when there is room; None: look again.
+
+        Raises what `Leases.lease` raises. When the caller is cancelled before, nothing stays leased.
+        """
+        peer, size = context.peer(), await self._size(wanted)
+        if not self._is_free(peer, size):
+            await self._budget.room(peer, size)
+            if not self._budget.fits(peer, size):
+                return None
+            found = await self._lease_at_once(context, peer, size, wanted)
+            if found is not None:
+                return found
+        return await self._lease_then_count(context, peer, wanted)
+
+    async def lease_now(self, context: Context, wanted: Receive) -> Leased:
+        """What the store leases for a single call. Raises `MemoryLimit` if there is no room for it."""
+        peer, size = context.peer(), await self._size(wanted)
+        if not self._is_free(peer, size):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await self._budget.room(peer, size)
+            found = await self._lease_at_once(context, peer, size, wanted)
+            if found is not None:
+                return found
+        found = await self._lease_then_count(context, peer, wanted)
+        if found is None:
+            raise self._budget.full()
+        return found
+
+    async def put(self, context: Context, response: Response) -> None:
+        """Write a frame that can be read again, once there is room; raises `CallIsOver`, `Draining`."""
+        peer, size = context.peer(), response.ByteSize()
+        await self._budget.room(peer, size)
+        if not self._budget.fits(peer, size):
+            raise Draining
+        with self._budget.share(peer, size):
+            await put(context, response)
+
+    def _is_free(self, peer: str, size: int) -> bool:
+        """Whether a frame of at most `size` bytes needs no room before its lease."""
+        half = self._budget.total // 2
+        return size <= USUAL and self._budget.used <= half and self._budget.fits(peer, size)
+
+    async def _lease_at_once(
+        self, context: Context, peer: str, size: int, wanted: Receive
+    ) -> Leased | None:
+        """What is ready, in room that is taken before; None if nothing is. Raises `MemoryLimit`."""
+        with self._budget.share(peer, size):
+            messages = await self._leases.lease(replace(wanted, wait=Millis(0)))
+        if not messages:
+            return None
+        # Nothing else runs between the two.
+        return Leased(self, context, peer, self._budget.take(peer, _size_of(messages)), messages)
+
+    async def _lease_then_count(self, context: Context, peer: str, wanted: Receive) -> Leased | None:
+        """What is ready, or comes; None if there is no room for it, and it goes back."""
+        messages = await self._leases.lease(wanted)
+        size = _size_of(messages)
+        try:
+            taken = self._budget.take(peer, size)
+        except MemoryLimit:
+            self._leases.give_back(messages)
+            self._largest[wanted.queue] = size, stopwatch()
+            return None
+        return Leased(self, context, peer, taken, messages)
+
+    async def _size(self, wanted: Receive) -> int:
+        """Bytes that the messages of a receive may have together."""
+        found = self._largest.get(wanted.queue)
+        now = stopwatch()
+        if found is None or now - found[1] > KNOWN_FOR:
+            queue = await self._asking.look(self._asking.store.queue, wanted.queue)
+            found = queue.settings.max_message_size + MAX_ATTRIBUTES_SIZE, now
+            if len(self._largest) >= MOST_KNOWN:
+                self._largest.clear()
+            self._largest[wanted.queue] = found
+        # One message is always leased, and more only within `max_bytes`.
+        return max(found[0], min(wanted.max_bytes, wanted.max_messages * found[0]))
+
+
+class Leased:
+    """Messages that were leased for a call, and the room that they have."""
+
+    def __init__(
+        self, frames: Frames, context: Context, peer: str, taken: int, messages: list[Message]
+    ) -> None:
+        self._frames = frames
+        self._context = context
+        self._peer = peer
+        self._taken = taken
+        self._messages = messages
+
+    async def hand_over(self, response: rpc.ReceiveResponse | rpc.StreamReceiveResponse) -> None:
+        """Write the messages in `response`; what the transport doesn't take goes back."""
+        messages = self._messages
+        response.messages.extend(map(convert.message, messages))
+        if messages:
+            ends = min(message.due or Millis(0) for message in messages)
+            left = convert.duration(Millis(max(1, ends - self._frames.clock.wall())))
+            response.visibility_timeout.CopyFrom(left)
+        if self._taken:
+            # The bodies are in the response now.
+            messages = self._messages = [replace(message, body=b"") for message in messages]
+        try:
+            await write(self._context, response)
+        except CallIsOver:
+            self._frames._leases.give_back(messages)
+            raise
+        finally:
+            self._frames._budget.give_back(self._peer, self._taken)
+
+
+def _size_of(messages: Iterable[Message]) -> int:
+    """Bytes of bodies and attributes."""
+    return sum(
+        message.size + sum(len(name) + len(value) for name, value in message.attributes.items())
+        for message in messages
+    )

@@ -1,0 +1,201 @@
+"""The server's memory stays bounded under large requests that are refused and frames that aren't read.
+
+The kernel would kill the server at its limit. The clients here are gRPC's own, and pass bytes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import memory_cage
+import pytest
+import spoolrack
+import trustme
+from memory_cage import MemoryCage
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.access.tokens import line_of, new_token
+
+MIB: Final = 1 << 20
+LIMIT: Final = 1024 * MIB
+WATERMARK: Final = 512 * MIB
+"""What `serve` would take by itself, were it started within the limit."""
+UNAUTHENTICATED: Final = 128 * MIB
+"""docs/security.md: what is refused by its metadata costs no more than a connection."""
+BODY: Final = 60 * MIB
+CALLERS: Final = 16
+STUCK: Final = 120.0
+LOOKS: Final = 100
+SEND: Final = "/spoolrack.v1.QueueService/Send"
+
+pytestmark = pytest.mark.skipif(memory_cage.why_not() is not None, reason=str(memory_cage.why_not()))
+
+
+class Rig:
+    """A server with tokens and TLS in a cage, and sixteen connections to it."""
+
+    def __init__(self, folder: Path, cage: MemoryCage) -> None:
+        self.cage = cage
+        self.token = new_token()
+        ca = trustme.CA()
+        issued = ca.issue_cert("127.0.0.1")
+        self.ca = folder / "ca.pem"
+        self.ca.write_bytes(ca.cert_pem.bytes())
+        certificate = folder / "server.pem"
+        certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+        for name, content in (
+            ("key", issued.private_key_pem.bytes()),
+            ("tokens", (line_of("caller", self.token) + "\n").encode()),
+        ):
+            path = folder / name
+            path.touch(0o600)
+            path.write_bytes(content)
+        self._log = (folder / "log").open("wb")
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "spoolrack_server", "serve", "--root", str(folder / "root")),
+                *("--grpc", "127.0.0.1:0", "--http", "off"),
+                *("--tls-certificate", str(certificate), "--tls-key", str(folder / "key")),
+                *("--tokens", str(folder / "tokens"), "--memory-watermark", f"{WATERMARK // MIB}M"),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.address = ""
+        for line in self.process.stdout:
+            if found := re.fullmatch(r" +gRPC +(\S+)\n", line):
+                self.address = found[1]
+                break
+        cage.take_in(self.process.pid)
+        credentials = grpc.ssl_channel_credentials(self.ca.read_bytes())
+        options = [
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.use_local_subchannel_pool", 1),
+        ]
+        self.channels = [
+            grpc.secure_channel(self.address, credentials, options) for _ in range(CALLERS)
+        ]
+        self.metadata = (("authorization", f"Bearer {self.token}"),)
+
+    def client(self) -> spoolrack.Client:
+        return spoolrack.connect(f"grpcs://{self.address}", ca=self.ca, token=self.token, timeout=STUCK)
+
+    def send_at_once(self, *, metadata: Any) -> Counter[str]:
+        """How the sends of all connections ended."""
+        message = pb.OutgoingMessage(body=os.urandom(BODY))
+        raw = rpc.SendRequest(queue="q", messages=[message]).SerializeToString()
+        ends: list[str] = []
+
+        def send(channel: grpc.Channel) -> None:
+            call = channel.unary_unary(SEND, response_deserializer=rpc.SendResponse.FromString)
+            try:
+                answer = call(raw, metadata=metadata, timeout=STUCK)
+            except grpc.RpcError as error:
+                ends.append(error.code().name)  # type: ignore[attr-defined]
+            else:
+                ends.append(answer.results[0].error.reason or "sent")
+
+        threads = [threading.Thread(target=send, args=(each,)) for each in self.channels]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return Counter(ends)
+
+    @property
+    def peak(self) -> int:
+        """The most memory that the server had at a time."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(r"VmHWM:\s+(\d+) kB", status)
+        assert found is not None
+        return int(found[1]) * 1024
+
+    def check(self) -> None:
+        """It lives, serves, and takes sends again."""
+        assert self.cage.kills == 0
+        with self.client() as client:
+            client.create_queue("after")
+            client.queue("after").send(b"x")
+            (message,) = client.queue("after").receive()
+            assert message.body == b"x"
+            message.delete()
+        assert self.peak < LIMIT
+        assert self.process.poll() is None
+
+    def close(self) -> None:
+        for channel in self.channels:
+            channel.close()
+        self.process.kill()
+        self.process.wait(STUCK)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self._log.close()
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    cage = MemoryCage(LIMIT)
+    with contextlib.ExitStack() as stack:
+        stack.callback(cage.remove)
+        rig = Rig(tmp_path, cage)
+        stack.callback(rig.close)
+        yield rig
+
+
+def test_large_sends_without_a_token_cost_no_memory(rig: Rig) -> None:
+    assert rig.send_at_once(metadata=()) == {"UNAUTHENTICATED": CALLERS}
+    assert rig.peak < UNAUTHENTICATED
+    rig.check()
+
+
+def test_large_sends_that_are_refused_leave_the_memory_bounded_again_and_again(rig: Rig) -> None:
+    with rig.client() as client:
+        client.create_queue("q")
+    for _ in range(3):
+        ends = rig.send_at_once(metadata=rig.metadata)
+        assert set(ends) <= {"MESSAGE_TOO_LARGE", "RESOURCE_EXHAUSTED"}
+        rig.check()
+
+
+def test_frames_that_nobody_reads_leave_the_memory_bounded(rig: Rig) -> None:
+    with rig.client() as client:
+        client.create_queue("q", max_message_size=64 * MIB)
+        queue = client.queue("q")
+        body = bytes(BODY)
+        for _ in range(CALLERS):
+            queue.send(body)
+        streams = []
+        for channel in rig.channels:
+            receive = channel.unary_stream(
+                "/spoolrack.v1.QueueService/StreamReceive",
+                request_serializer=rpc.StreamReceiveRequest.SerializeToString,
+            )
+            request = rpc.StreamReceiveRequest(queue="q", max_in_flight=1)
+            streams.append(receive(request, metadata=rig.metadata))
+        # A stream that has its initial metadata is served; some have leased, and the others wait.
+        for stream in streams:
+            stream.initial_metadata()
+        leased = 0
+        for _ in range(LOOKS):
+            leased = max(leased, client.get_queue("q").counts.leased)
+            rig.check()
+        assert leased
+        rig.check()
+        for stream in streams:
+            stream.cancel()
+        # What was waited for is there for who reads.
+        (found,) = queue.receive(wait=STUCK)
+        assert found.body == body
