@@ -68,7 +68,7 @@ def test_a_body_at_a_terminal_keeps_its_lines(sent: str, start: Start) -> None:
 def test_a_body_anywhere_else_is_as_it_was_sent(sent: str, start: Start) -> None:
     process = start("receive", "q")
     out, _ = process.communicate()
-    assert out == BODY + b"\n"
+    assert out == BODY
 
 
 def test_json_holds_the_same_and_shows_nothing_raw(sent: str, spoolrack: Spoolrack) -> None:

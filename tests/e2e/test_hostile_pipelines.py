@@ -97,6 +97,8 @@ def value_of(field: FieldDescriptor, random: Random) -> Any:
             return random.choice(LARGE)
         case FieldDescriptor.CPPTYPE_INT32:
             return random.choice(NUMBERS)
+        case FieldDescriptor.CPPTYPE_BOOL:
+            return random.choice((True, False))
         case FieldDescriptor.CPPTYPE_MESSAGE if field.message_type is Duration.DESCRIPTOR:
             return Duration(seconds=random.choice(SECONDS), nanos=random.choice(NANOS))
         case FieldDescriptor.CPPTYPE_MESSAGE if field.message_type is pb.OutgoingMessage.DESCRIPTOR:
