@@ -182,7 +182,7 @@ class PowerDisk(MemoryDisk):
                 _replay(change, names)
         files = list(chain(self._unsynced, self._given_up))
         bytes = dict(zip(files, chain(cut.contents(len(files)), repeat(Bytes.WHOLE)), strict=False))
-        found = PowerDisk(can_sync_all=self.can_sync_all, model=self.model)
+        found = type(self)(can_sync_all=self.can_sync_all, model=self.model)
         found.room = self.room
         found.root = _rebuilt(self.root, names, {}, bytes, self._safe)
         found._durable = {}
@@ -192,7 +192,7 @@ class PowerDisk(MemoryDisk):
     def copy(self) -> PowerDisk:
         """The same disk once more, with all that isn't durable yet, and nobody's locks."""
         nodes: dict[Node, Node] = {}
-        other = PowerDisk(can_sync_all=self.can_sync_all, model=self.model)
+        other = type(self)(can_sync_all=self.can_sync_all, model=self.model)
         other.room, other.losses = self.room, self.losses
         other.root = _copied_folder(self.root, nodes)
         other._ticks = count(next(self._ticks))

@@ -1,0 +1,197 @@
+"""`LOCK` and `CHANGES`: how the processes of one host change one root, one at a time.
+
+A process that commits holds `LOCK` (flock(2)), has replayed what others appended to `CHANGES` since its last look, and so
+knows exactly what is there. It appends a record before each move, so that a process that dies in between leaves one
+record in doubt at most: the next holder looks whether that one move took place. `CHANGES` is memory of the living: a
+ring of bytes that is never synced, and begun anew by a process that finds no other alive. A process that is alone
+appends nothing.
+
+    header = magic[8] head[8] done[8] poison[8] *( owner LF ) NUL     ; little-endian numbers
+    record = length[4] kind[1] due[8] source LF target        ; at `head` modulo the size of the ring
+
+`head` is where the next record begins, counted from the first ever; up to `done` all moves took place. The owners are
+the processes that have the root open: each adds itself, and lists the root then, both under `LOCK`. So a process that
+finds no other name in the header needn't append. `due` is the end of a lease or a delay in milliseconds since boot.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Protocol
+
+PATH: Final = "CHANGES"
+LOCK: Final = "LOCK"
+RING: Final = 1 << 20
+_HEADER: Final = struct.Struct("<8sQQQ")
+_MAGIC: Final = b"changes2"
+_START: Final = 4096
+"""Where the ring begins."""
+SIZE: Final = _START + RING
+_RECORD: Final = struct.Struct("<IBQ")
+_LARGEST: Final = 1024
+"""Bytes of a record at most: two paths of up to 350 bytes, and what is before them."""
+
+
+class Kind(IntEnum):
+    LINK = 1
+    RENAME = 2
+    UNLINK = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One move."""
+
+    kind: Kind
+    source: str
+    target: str
+    due: int = 0
+    """Milliseconds since boot."""
+
+
+class Memory(Protocol):
+    """Bytes that all processes of the host see at once."""
+
+    def read(self, offset: int, length: int) -> bytes: ...
+
+    def write(self, offset: int, content: bytes) -> None: ...
+
+
+class Overtaken(Exception):
+    """Others appended more than the ring holds since the last look: list the root."""
+
+
+class Poisoned(Exception):
+    """A sync of another process failed: what is durable only a restart can tell."""
+
+
+class Crowded(Exception):
+    """More processes have the root open than the header has room for."""
+
+
+class Changes:
+    """The log, as one process sees it. Each call needs `LOCK`."""
+
+    def __init__(self, memory: Memory, owner: str) -> None:
+        self._memory = memory
+        self._owner = owner
+        self._seen = 0
+        """Up to where this process has replayed."""
+        self._head = 0
+        self._done = 0
+        self.members: tuple[str, ...] = ()
+        """The owners of all processes that have the root open, as far as they are known to live."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others have the root open, so that moves must be told."""
+        return len(self.members) > 1
+
+    def read_members(self) -> tuple[str, ...]:
+        """Return the owners in the header, of which some may be dead."""
+        text = self._memory.read(_HEADER.size, _START - _HEADER.size).partition(b"\0")[0]
+        return tuple(text.decode("ascii", errors="replace").split())
+
+    def begin_anew(self) -> None:
+        """Empty the log: no other member is alive."""
+        self._head = self._done = self._seen = 0
+        self._memory.write(0, _HEADER.pack(_MAGIC, 0, 0, 0))
+        self.set_members((self._owner,))
+
+    def join(self) -> None:
+        """Become a member; the caller has looked, and lists the root then."""
+        self.set_members((*self.members, self._owner))
+        self._seen = self._done
+
+    def set_members(self, members: tuple[str, ...]) -> None:
+        self.members = members
+        text = "".join(f"{owner}\n" for owner in members).encode() + b"\0"
+        if len(text) > _START - _HEADER.size:
+            raise Crowded
+        self._memory.write(_HEADER.size, text)
+
+    def look(self) -> None:
+        """Take in the header. Raise `Poisoned`."""
+        _, self._head, self._done, poison = _HEADER.unpack(self._memory.read(0, _HEADER.size))
+        if poison:
+            raise Poisoned
+        self.members = self.read_members()
+
+    def in_doubt(self) -> Change | None:
+        """Return the move that a process began and did not mark as done: it has died."""
+        if self._done == self._head:
+            return None
+        return self._record(self._done)[0]
+
+    def decide(self, took_place: bool) -> None:
+        """Mark the move in doubt as done, or take it back."""
+        if took_place:
+            self._done = self._head
+        else:
+            self._head = self._done
+        self._write_header()
+
+    def news(self) -> Iterator[Change]:
+        """Yield the moves of others since the last look. Raise `Overtaken`; then `skip` once the root is listed."""
+        # A record that was taken back may have overwritten the oldest ones, too.
+        if self._done - self._seen > RING - _LARGEST:
+            raise Overtaken
+        while self._seen < self._done:
+            change, self._seen = self._record(self._seen)
+            yield change
+
+    def skip(self) -> None:
+        self._seen = self._done
+
+    def intend(self, change: Change) -> None:
+        """Append a move that is about to be made; the one before has been."""
+        if not self.is_shared:
+            return
+        paths = f"{change.source}\n{change.target}".encode()
+        record = _RECORD.pack(_RECORD.size + len(paths), change.kind, change.due) + paths
+        self._done = self._seen = self._head
+        self._put(self._head, record)
+        self._head += len(record)
+        self._write_header()
+
+    def give_up(self) -> None:
+        """Take back the move that was to be made: the disk refused it."""
+        if self.is_shared:
+            self._head = self._done
+            self._write_header()
+
+    def finish(self) -> None:
+        """Mark all moves of the commit as made."""
+        if self.is_shared and self._done != self._head:
+            self._done = self._seen = self._head
+            self._write_header()
+
+    def poison(self) -> None:
+        """Stop all others at their next look: a sync failed. Needs no lock."""
+        self._memory.write(_HEADER.size - 8, (1).to_bytes(8, "little"))
+
+    def _write_header(self) -> None:
+        # All but the poison, which is written without the lock.
+        self._memory.write(0, _HEADER.pack(_MAGIC, self._head, self._done, 0)[:-8])
+
+    def _record(self, at: int) -> tuple[Change, int]:
+        """Return the record at `at`, and where the next one begins."""
+        length, kind, due = _RECORD.unpack(self._get(at, _RECORD.size))
+        source, _, target = self._get(at + _RECORD.size, length - _RECORD.size).decode().partition("\n")
+        return Change(Kind(kind), source, target, due), at + length
+
+    def _get(self, at: int, length: int) -> bytes:
+        start = at % RING
+        first = min(length, RING - start)
+        content = self._memory.read(_START + start, first)
+        return content if first == length else content + self._memory.read(_START, length - first)
+
+    def _put(self, at: int, content: bytes) -> None:
+        start = at % RING
+        first = min(len(content), RING - start)
+        self._memory.write(_START + start, content[:first])
+        if first < len(content):
+            self._memory.write(_START, content[first:])

@@ -1,0 +1,146 @@
+"""What is in a file: the bodies back to back, and behind them one line of JSON about the messages.
+
+    content = *body [ LF json LF ]
+
+The line has columns, each with a value for each message: `sizes` and `crcs` (CRC-32, zlib's) always, and `attributes`,
+`binary_attributes` (base64) and `keys` by the message's index as text, where a message has any. A lone message without
+attributes has no line: its name says its size and CRC. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from spoolrack_store.model.content import Attributes
+
+from .members import indexes
+from .names import Stem
+
+
+class Damaged(ValueError):
+    """The bytes are not what the name says; `is_torn` says that some are only missing."""
+
+    def __init__(self, why: str, *, is_torn: bool = False) -> None:
+        super().__init__(why)
+        self.is_torn = is_torn
+
+
+@dataclass(slots=True)
+class Line:
+    """What a file says of its messages, by index."""
+
+    sizes: Sequence[int]
+    crcs: Sequence[int]
+    attributes: Mapping[int, Attributes] = field(default_factory=dict)
+    keys: Mapping[int, str] = field(default_factory=dict)
+    """Deduplication keys."""
+    starts: Sequence[int] = ()
+    """Where each body begins; the end of the last one follows."""
+
+    def __post_init__(self) -> None:
+        self.starts = [0, *accumulate(self.sizes)]
+
+    def bytes_of(self, members: int) -> int:
+        return sum(self.sizes[index] for index in indexes(members))
+
+
+def line_of(
+    bodies: Sequence[bytes], attributes: Mapping[int, Attributes], keys: Mapping[int, str]
+) -> Line:
+    return Line([len(body) for body in bodies], [zlib.crc32(body) for body in bodies], attributes, keys)
+
+
+def encode(line: Line) -> bytes:
+    """Return the line as it stands behind the bodies; nothing for a lone message that needs none."""
+    if len(line.sizes) == 1 and not line.attributes:
+        return b""
+    parts: dict[str, object] = {"sizes": line.sizes, "crcs": line.crcs}
+    text: dict[int, dict[str, str]] = {}
+    binary: dict[int, dict[str, str]] = {}
+    for index, attributes in line.attributes.items():
+        for name, value in attributes.items():
+            if isinstance(value, str):
+                text.setdefault(index, {})[name] = value
+            else:
+                binary.setdefault(index, {})[name] = base64.b64encode(value).decode()
+    if text:
+        parts["attributes"] = text
+    if binary:
+        parts["binary_attributes"] = binary
+    if line.keys and len(line.sizes) > 1:
+        parts["keys"] = line.keys
+    return b"\n" + json.dumps(parts, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def checksum(line: Line, encoded: bytes) -> int:
+    """Return the CRC-32 that a name has: of the line, or of the body where there is none."""
+    return zlib.crc32(encoded) if encoded else line.crcs[0]
+
+
+def decode(stem: Stem, tail: bytes, length: int) -> Line:
+    """Return what `tail`, the last bytes of a file of `length` bytes, says of the messages.
+
+    Raise `Damaged` if the file isn't as long as its name says, or the line is another one. The bodies' own checksums
+    are for the reader of a body.
+    """
+    if length != stem.length:
+        raise Damaged(f"it has {length} bytes instead of {stem.length}", is_torn=length < stem.length)
+    if not stem.line:
+        if stem.count:
+            raise Damaged("a batch has no line of its messages")
+        return Line([stem.size], [stem.crc], keys={0: stem.key} if stem.key else {})
+    encoded = tail[len(tail) - stem.line :]
+    if zlib.crc32(encoded) != stem.crc:
+        raise Damaged("the checksum of its line differs")
+    try:
+        line = _decoded(json.loads(encoded))
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        # The checksum says that these bytes were written, not that a store wrote them.
+        raise Damaged(f"its line can't be read: {error}") from error
+    if (
+        len(line.sizes) != (stem.count or 1)
+        or len(line.crcs) != len(line.sizes)
+        or sum(line.sizes) != stem.size
+    ):
+        raise Damaged("its line is about other messages")
+    if stem.key:
+        line.keys = {0: stem.key}
+    return line
+
+
+def body(line: Line, content: bytes, index: int) -> bytes:
+    """Return the body with this index; raise `Damaged` if it isn't the one that was sent."""
+    found = content[line.starts[index] : line.starts[index + 1]]
+    if len(found) != line.sizes[index] or zlib.crc32(found) != line.crcs[index]:
+        raise Damaged("its checksum differs")
+    return found
+
+
+def _decoded(parts: Mapping[str, object]) -> Line:
+    attributes: dict[int, dict[str, str | bytes]] = {}
+    for index, named in _mapping(parts.get("attributes", {})).items():
+        for name, text in _mapping(named).items():
+            (name + str(text)).encode()  # a half of a surrogate pair has no UTF-8
+            attributes.setdefault(int(index), {})[name] = str(text)
+    for index, named in _mapping(parts.get("binary_attributes", {})).items():
+        for name, coded in _mapping(named).items():
+            attributes.setdefault(int(index), {})[name] = base64.b64decode(str(coded), validate=True)
+    keys = {int(index): str(key) for index, key in _mapping(parts.get("keys", {})).items()}
+    return Line(_numbers(parts["sizes"]), _numbers(parts["crcs"]), attributes, keys)
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise TypeError("not an object")
+    return value
+
+
+def _numbers(value: object) -> list[int]:
+    if not isinstance(value, list) or not all(type(each) is int and each >= 0 for each in value):
+        raise TypeError("not a list of numbers")
+    return value

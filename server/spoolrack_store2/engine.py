@@ -1,0 +1,151 @@
+"""The engine: what the store does, one commit at a time, without threads.
+
+A commit changes names and index for all requests at hand (`apply`), makes that durable (`Work.sync`), and then its
+answers hold (`finish`). In a commit the order is: what was sent before is published, what is due comes back, messages
+are written, deleted, extended and released, and last received. The engine is deterministic: clock, randomness and disk
+are arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from spoolrack_store.files.syncer import Commit
+from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.errors import StoreError
+
+from .changes import Changes, Memory
+from .disk import Disk
+from .ids import FileIds
+from .leaser import Leaser
+from .moves import Moves, tidy
+from .operations import Change, Delete, Outcome, Purge, Receive, Request, Send
+from .queues import Catalog
+from .reader import CACHE_BYTES, Reader
+from .remover import Remover
+from .sender import Sender
+from .sharing import Sharing
+
+
+@dataclass(slots=True)
+class Work:
+    """One commit, between its moves and its answers."""
+
+    outcomes: list[Outcome]
+    number: int
+    commit: Commit | None
+    """What to sync; None if nothing of it was promised."""
+
+
+class Engine:
+    """Not thread-safe, but for `Work.commit.sync`, during which the next commit may begin."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        memory: Memory,
+        *,
+        clock: Clock,
+        random: Random,
+        owner: str,
+        is_living: Callable[[str], bool],
+        cache_bytes: int = CACHE_BYTES,
+    ) -> None:
+        """`memory` is `CHANGES`; `is_living` tells whether the process of an owner is alive."""
+        self.moves = Moves(disk, clock, owner)
+        self.index = self.moves.index
+        self.catalog = Catalog()
+        self._ids = FileIds(clock, random)
+        self.reader = Reader(disk, self.index, cache_bytes)
+        self._sender = Sender(self.moves, self.catalog, self.reader, self._ids)
+        self._leaser = Leaser(self.moves, self.catalog, self.reader, clock, random)
+        self._remover = Remover(self.moves, self.catalog, self._leaser)
+        changes = Changes(memory, owner)
+        self.sharing = Sharing(self.moves, changes, self.catalog, self._ids, is_living)
+
+    def open(self) -> bool:
+        """Take in the folders, and make durable what was found; False if another process holds the lock.
+
+        Raise `SyncFailed`.
+        """
+        if not self.sharing.open():
+            return False
+        self._sync_now()
+        return True
+
+    def apply(self, requests: Sequence[Request], *, tick: bool = False) -> Work | None:
+        """Do what `requests` ask, as far as it can be done before the sync; None if another process holds the lock.
+
+        With `tick` it also looks which processes have died.
+        """
+        if not self.sharing.enter():
+            return None
+        try:
+            return self._apply(requests, tick)
+        finally:
+            self.sharing.leave()
+
+    def _apply(self, requests: Sequence[Request], tick: bool) -> Work:
+        if tick:
+            self.sharing.look_for_dead()
+        self.sharing.finish_orphans()
+        self._sender.publish()
+        self._leaser.bring_back_due()
+        self._tidy()
+        turns: tuple[tuple[type[Any], Callable[[list[Any]], Sequence[Any]]], ...] = (
+            (Send, self._sender.send),
+            (Delete, self._remover.delete),
+            (Change, self._leaser.change),
+            (Purge, self._purge),
+            (Receive, self._leaser.receive),
+        )
+        outcomes: list[Any] = [None] * len(requests)
+        for kind, do in turns:
+            places = [place for place, request in enumerate(requests) if isinstance(request, kind)]
+            if places:
+                for place, outcome in zip(
+                    places, do([requests[place] for place in places]), strict=True
+                ):
+                    outcomes[place] = outcome
+        number, commit = self.moves.begin_sync()
+        return Work(outcomes, number, commit)
+
+    def finish(self, work: Work) -> list[Outcome]:
+        """The commit is synced: return the answers."""
+        self.moves.end_sync(work.number)
+        return work.outcomes
+
+    @property
+    def wants_commit(self) -> bool:
+        """Whether work waits for a commit that no request asks for."""
+        return self._sender.has_written or self.sharing.has_orphans or bool(self.index.loose)
+
+    def next_due(self) -> Millis | None:
+        """Return the monotonic time at which a lease or a delay ends."""
+        return self.index.next_due()
+
+    def _purge(self, requests: Sequence[Purge]) -> list[int | StoreError]:
+        outcomes: list[int | StoreError] = []
+        for request in requests:
+            try:
+                outcomes.append(self._remover.purge(request.queue))
+            except StoreError as error:
+                outcomes.append(error)
+        return outcomes
+
+    def _tidy(self) -> None:
+        """Unlink what may go since the last sync."""
+        loose = list(self.index.loose)
+        for entry in tidy(self.moves, loose):
+            self.moves.unlink(entry)
+        for batch in loose:
+            if not batch.entries:
+                self.reader.forget(batch)
+
+    def _sync_now(self) -> None:
+        number, commit = self.moves.begin_sync()
+        commit.sync()
+        self.moves.end_sync(number)

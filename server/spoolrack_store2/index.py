@@ -1,0 +1,231 @@
+"""What is where, in memory: the names of all batches, and for each queue what waits, in order.
+
+The index changes in two ways only: a name appears, or a name disappears. A start takes in a listing so, a commit its own
+moves, and a process that shares its root the moves of others. It never touches the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush
+from typing import Final
+
+from spoolrack_store.index.order import SortedNames
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.credits import Credits
+from spoolrack_store.model.transitions import State
+
+from .batch import Batch, Entry
+from .content import Line
+from .members import below, lowest
+from .names import Name, batch_of, index_of
+
+COUNTED: Final = (State.READY, State.LEASED, State.DELAYED)
+"""The states whose messages a queue counts as its own."""
+_WAITS: Final = (State.LEASED, State.DELAYED)
+
+
+class QueueIndex:
+    """The messages of one queue."""
+
+    __slots__ = ("by_first", "bytes", "counts", "entries", "order")
+
+    def __init__(self) -> None:
+        self.order = SortedNames()
+        """Of each ready entry the id of the first message that it holds."""
+        self.by_first: dict[str, Entry] = {}
+        self.counts = dict.fromkeys(COUNTED, 0)
+        self.bytes = 0
+        """Of all messages that are counted."""
+        self.entries: dict[Entry, None] = {}
+        """All that hold a message here, in the three states."""
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def head(self) -> Entry | None:
+        """Return the entry that holds the oldest ready message."""
+        first = self.order.first()
+        return None if first is None else self.by_first[first]
+
+    def in_order(self, but: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
+        """Yield ready messages in order, as runs of one entry: the entry, and the mask of the run.
+
+        `but` are messages that are passed over; it may grow while this runs, the index must not change.
+        """
+        firsts = self.order.since("")
+        entry, following = None, next(firsts, None)
+        split: list[tuple[str, Entry, int]] = []
+        while following is not None or split:
+            if split and (following is None or split[0][0] < following):
+                _, entry, members = heappop(split)
+            else:
+                assert following is not None
+                entry = self.by_first[following]
+                members = entry.held
+                following = next(firsts, None)
+            ahead = min(
+                (each for each in (following, split[0][0] if split else None) if each), default=None
+            )
+            stem = entry.batch.stem
+            # Only what has an id between two messages of one file divides it: a part of it that came back.
+            if ahead is not None and stem.count and batch_of(ahead) == stem.id:
+                run = below(members, index_of(ahead))
+                if run != members:
+                    rest = members & ~run
+                    heappush(split, (stem.message_id(lowest(rest)), entry, rest))
+                    members = run
+            members &= ~but.get(entry, 0)
+            if members:
+                yield entry, members
+
+
+class Index:
+    """All queues. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self.batches: dict[str, Batch] = {}
+        """By the key of their files: see `key_of`."""
+        self.queues: dict[str, QueueIndex] = {}
+        self.loose: dict[Batch, None] = {}
+        """Batches that have a name which may be unlinked after a sync."""
+        self._due: list[tuple[int, int, Entry]] = []
+        self._pushed = 0
+
+    def queue(self, name: str) -> QueueIndex:
+        found = self.queues.get(name)
+        if found is None:
+            found = self.queues[name] = QueueIndex()
+        return found
+
+    def batch(self, id: str) -> tuple[Batch, int] | None:
+        """Return the file that has the message `id`, and the message's index in it."""
+        lone = self.batches.get(id)
+        if lone is not None:
+            return lone, 0
+        batch = self.batches.get(batch_of(id) + "n")
+        index = index_of(id)
+        return None if batch is None or index >= batch.stem.count else (batch, index)
+
+    def holder(self, id: str) -> tuple[Entry, int] | None:
+        """Return the entry that holds the message `id`, and the message's index; None if it is not there."""
+        found = self.batch(id)
+        if found is None:
+            return None
+        batch, index = found
+        entry = batch.holder(index)
+        return None if entry is None else (entry, index)
+
+    def appear(self, name: Name, commit: int, *, due: int = 0) -> Entry:
+        """Take in a name; `due` is the monotonic time at which its lease or delay ends."""
+        key = key_of(name)
+        batch = self.batches.get(key)
+        if batch is None:
+            batch = self.batches[key] = Batch(name.stem)
+        entry, losers = batch.add(name, commit)
+        entry.due = due
+        for loser in losers:
+            if loser.charged:
+                _pass_on(loser, entry)
+            self._count(loser, loser.held)
+            if not loser.held:
+                self.loose[batch] = None
+        self._count(entry, entry.held)
+        if name.state in _WAITS:
+            self._pushed += 1
+            heappush(self._due, (due, self._pushed, entry))
+        elif not entry.held or (name.state is State.REMOVED and batch.is_over):
+            self.loose[batch] = None
+        return entry
+
+    def disappear(self, entry: Entry, commit: int) -> None:
+        """Forget a name that is there no more. What it held and no other name took is gone."""
+        batch = entry.batch
+        batch.drop(entry, commit)
+        entry.held = 0
+        if entry.charged:
+            _pass_on(entry, None)
+        self._count(entry, 0)
+        if not batch.entries:
+            self.loose.pop(batch, None)
+            self.batches.pop(key_of(entry.name), None)
+        elif batch.is_over:
+            self.loose[batch] = None
+
+    def next_due(self) -> Millis | None:
+        """Return the monotonic time at which the next lease or delay ends."""
+        while self._due:
+            due, _, entry = self._due[0]
+            if entry.held:
+                return Millis(due)
+            heappop(self._due)
+        return None
+
+    def take_due(self, now: Millis, most: int) -> list[Entry]:
+        """Return up to `most` entries whose lease or delay is over; the caller moves them."""
+        taken: list[Entry] = []
+        while len(taken) < most and (due := self.next_due()) is not None and due <= now:
+            taken.append(heappop(self._due)[2])
+        return taken
+
+    def put_back_due(self, entry: Entry, due: Millis) -> None:
+        """Look at an entry again at `due`: the disk refused to move it."""
+        self._pushed += 1
+        heappush(self._due, (due, self._pushed, entry))
+
+    def learn(self, batch: Batch, line: Line) -> None:
+        """Take in what a file says of its messages: from now on bytes are exact."""
+        counted = [(entry, entry.counted) for entry in batch.entries if entry.counted]
+        for entry, held in counted:
+            self.queues[entry.name.queue].bytes -= batch.bytes_of(held)
+        batch.line = line
+        for entry, held in counted:
+            self.queues[entry.name.queue].bytes += batch.bytes_of(held)
+
+    def _count(self, entry: Entry, held: int) -> None:
+        """Make the queue's figures and order be as if the entry held `held`."""
+        name = entry.name
+        if name.state not in COUNTED:
+            return
+        queue = self.queue(name.queue)
+        stem = entry.batch.stem
+        was = entry.counted
+        queue.counts[name.state] += held.bit_count() - was.bit_count()
+        queue.bytes += entry.batch.bytes_of(held) - entry.batch.bytes_of(was)
+        entry.counted = held
+        if held and not was:
+            queue.entries[entry] = None
+        elif was and not held:
+            del queue.entries[entry]
+        if name.state is State.READY:
+            first = stem.message_id(lowest(held)) if held else ""
+            before = stem.message_id(lowest(was)) if was else ""
+            if first != before:
+                if before:
+                    queue.order.remove(before)
+                    del queue.by_first[before]
+                if first:
+                    queue.order.add(first)
+                    queue.by_first[first] = entry
+
+
+def _pass_on(loser: Entry, winner: Entry | None) -> None:
+    """Let the charges of messages follow them: a lease that was extended goes on, any other is over."""
+    kept: list[tuple[int, Credits]] = []
+    goes_on = winner is not None and winner.name.token == loser.name.token
+    for members, credits in loser.charged:
+        lost = members & ~loser.held
+        if lost and goes_on:
+            assert winner is not None
+            winner.charged.append((lost, credits))
+        elif lost:
+            credits.give_back(lost.bit_count())
+        if members & loser.held:
+            kept.append((members & loser.held, credits))
+    loser.charged = kept
+
+
+def key_of(name: Name) -> str:
+    """Return the key of a name's file: its id, and for a batch an "n", as its first message has the same id."""
+    return name.stem.id + "n" if name.stem.count else name.stem.id

@@ -1,0 +1,321 @@
+"""Leases: receives, and what ends or extends a lease.
+
+A receive takes the oldest ready messages. Those of one file and one commit move together, by one link or rename, also if
+several receives take them: what one receive gets is a range of that name. A lease that is over goes back to `queues/`
+with its count of receives; the place in the order is the id's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.content import Attributes
+from spoolrack_store.model.credits import Credits
+from spoolrack_store.model.errors import InvalidRequest, StaleReceipt, StoreError
+from spoolrack_store.model.ids import sent_at
+from spoolrack_store.model.names import make_token
+from spoolrack_store.model.settings import MAX_VISIBILITY
+from spoolrack_store.model.transitions import State
+
+from . import receipts
+from .batch import Entry
+from .content import Damaged
+from .index import Index
+from .members import indexes, lowest
+from .moves import Moves
+from .names import MAX_RECEIVES
+from .operations import Change, Delivery, Receive
+from .queues import Catalog
+from .reader import Reader
+
+log = logging.getLogger(__name__)
+
+WHOLE_LEASES: Final = 2
+"""After so many receives a message is leased under a name of its own: one of its neighbours may kill consumers."""
+DUE_AT_ONCE: Final = 1_000
+"""Names that one commit brings back."""
+RETRY: Final = Millis(1_000)
+"""After so long a move that the disk refused is tried again."""
+
+
+@dataclass(slots=True, eq=False)
+class _Lease:
+    """Messages of one entry that a commit leases for so long, for any number of receives."""
+
+    entry: Entry
+    visibility: Millis
+    members: int
+    leased: list[Entry] = field(default_factory=list)
+    """Their new entries."""
+
+
+@dataclass(slots=True, eq=False)
+class _Share:
+    """What one receive gets of a lease."""
+
+    answer: list[Delivery]
+    lease: _Lease
+    members: int
+    credits: Credits | None
+
+
+class Leaser:
+    """Not thread-safe."""
+
+    def __init__(
+        self, moves: Moves, catalog: Catalog, reader: Reader, clock: Clock, random: Random
+    ) -> None:
+        self._moves = moves
+        self._index: Index = moves.index
+        self._catalog = catalog
+        self._reader = reader
+        self._clock = clock
+        self._random = random
+
+    # Receives.
+
+    def receive(self, requests: Sequence[Receive]) -> list[list[Delivery] | StoreError]:
+        """Lease what is ready; the answers hold once the commit is synced."""
+        outcomes: list[list[Delivery] | StoreError] = []
+        shares: list[_Share] = []
+        chosen: dict[Entry, int] = {}
+        for request in requests:
+            try:
+                outcomes.append(self._choose(request, shares, chosen))
+            except StoreError as error:
+                outcomes.append(error)
+        for lease in dict.fromkeys(share.lease for share in shares):
+            self._lease(lease)
+        for share in shares:
+            self._deliver(share)
+        return outcomes
+
+    def _choose(
+        self, request: Receive, shares: list[_Share], chosen: dict[Entry, int]
+    ) -> list[Delivery]:
+        """Decide what a request gets. Nothing moves before all requests have chosen."""
+        record = self._catalog.require(request.queue)
+        visibility = request.visibility
+        if visibility is None:
+            visibility = record.settings.visibility_timeout
+        if not 1 <= visibility <= MAX_VISIBILITY:
+            raise InvalidRequest(
+                what="visibility", value=visibility, rule=f"must be from 1 to {MAX_VISIBILITY}"
+            )
+        room, bytes_left = request.max_messages, request.max_bytes
+        if request.credits is not None:
+            room = min(room, request.credits.free)
+        answer: list[Delivery] = []
+        count = 0
+        for entry, members in self._index.queue(record.name).in_order(chosen):
+            if count >= room:
+                break
+            fitting = self._fitting(entry, members, room - count, bytes_left, is_first=not count)
+            if not fitting:
+                break
+            chosen[entry] = chosen.get(entry, 0) | fitting
+            count += fitting.bit_count()
+            bytes_left -= entry.batch.bytes_of(fitting)
+            self._share(shares, entry, visibility, fitting, answer, request.credits)
+            if fitting != members:
+                break
+        if request.credits is not None:
+            request.credits.charge(count)
+        return answer
+
+    def _fitting(
+        self, entry: Entry, members: int, room: int, bytes_left: int, *, is_first: bool
+    ) -> int:
+        """Return the first of `members` that a receive has room for; at least one if it has none yet."""
+        if members.bit_count() <= room and members == entry.batch.stem.full:
+            if entry.batch.stem.size <= bytes_left:
+                return members
+        try:
+            sizes = self._reader.line(entry).sizes
+        except (Damaged, StoreError):
+            # What can't be read is leased alone, and put aside then.
+            return 1 << lowest(members) if is_first else 0
+        fitting = 0
+        for index in indexes(members):
+            size = sizes[index]
+            if room <= 0 or (size > bytes_left and not (is_first and not fitting)):
+                break
+            fitting |= 1 << index
+            room -= 1
+            bytes_left -= size
+        return fitting
+
+    def _share(
+        self,
+        shares: list[_Share],
+        entry: Entry,
+        visibility: Millis,
+        members: int,
+        answer: list[Delivery],
+        credits: Credits | None,
+    ) -> None:
+        """Give `members` to a receive, by a lease that other receives of the commit share."""
+        if entry.name.receives >= WHOLE_LEASES:
+            for index in indexes(members):
+                lease = _Lease(entry, visibility, 1 << index)
+                shares.append(_Share(answer, lease, 1 << index, credits))
+            return
+        for share in reversed(shares):
+            lease = share.lease
+            if lease.entry is entry and lease.visibility == visibility:
+                lease.members |= members
+                break
+        else:
+            lease = _Lease(entry, visibility, members)
+        shares.append(_Share(answer, lease, members, credits))
+
+    def _lease(self, lease: _Lease) -> None:
+        old = lease.entry.name
+        wall = self._clock.wall()
+        until = Millis(wall + lease.visibility), self._clock.monotonic() + lease.visibility
+        try:
+            lease.leased = self._moves.move(
+                lease.entry,
+                lease.members,
+                State.LEASED,
+                receives=min(old.receives + 1, MAX_RECEIVES),
+                first=old.first if old.first is not None else wall,
+                until=until,
+                token=make_token(self._random),
+            )
+        except StoreError as error:
+            # It stays ready. A receive that gets nothing goes on waiting.
+            log.warning("%s can't be leased for now: %s", old.path, error)
+
+    def _deliver(self, share: _Share) -> None:
+        delivered = 0
+        for entry in share.lease.leased:
+            if members := share.members & entry.held:
+                delivered |= self._deliver_of(entry, members, share)
+        missing = (share.members & ~delivered).bit_count()
+        if missing and share.credits is not None:
+            share.credits.give_back(missing)
+
+    def _deliver_of(self, entry: Entry, members: int, share: _Share) -> int:
+        """Add messages of a lease to an answer; return those that can be read. The others go to quarantine."""
+        name, stem = entry.name, entry.batch.stem
+        assert name.due is not None
+        where: list[tuple[int, str]] = []
+        bodies: list[bytes] = []
+        attributes: dict[int, Attributes] = {}
+        for index in indexes(members):
+            try:
+                body, named = self._reader.message(entry, index)
+            except Damaged as why:
+                log.error(
+                    "message %s of the queue %s goes to quarantine: %s",
+                    stem.message_id(index),
+                    name.queue,
+                    why,
+                )
+                self._moves.move(entry, 1 << index, State.QUARANTINED)
+                members &= ~(1 << index)
+                continue
+            if named:
+                attributes[len(bodies)] = named
+            where.append((index, stem.message_id(index)))
+            bodies.append(body)
+        if not where:
+            return 0
+        if share.credits is not None:
+            entry.charged.append((members, share.credits))
+        share.answer.append(
+            Delivery(
+                queue=name.queue,
+                sent_at=sent_at(stem.id),
+                receives=name.receives,
+                first=name.first,
+                due=name.due,
+                ids=[id for _, id in where],
+                receipts=receipts.make(name.queue, name.token, where),
+                bodies=bodies,
+                attributes=attributes,
+            )
+        )
+        return members
+
+    # The end of a lease.
+
+    def find(self, queue: str, text: str) -> tuple[Entry, int] | None:
+        """Return the lease that a receipt is of; None if the message is gone. Raise `StaleReceipt`, `InvalidReceipt`."""
+        receipt = receipts.parse(queue, text)
+        found = self._index.holder(receipt.id)
+        if found is None or found[0].name.state in (State.REMOVED, State.QUARANTINED):
+            return None
+        entry, index = found
+        name = entry.name
+        if (
+            name.state is not State.LEASED
+            or name.queue != queue
+            or not receipts.fits(receipt, name.token, index)
+        ):
+            raise StaleReceipt(id=receipt.id)
+        return entry, index
+
+    def change(self, requests: Sequence[Change]) -> list[list[Millis | StoreError] | StoreError]:
+        """Extend or release leases. What is of one name and gets one end moves together."""
+        outcomes: list[list[Millis | StoreError] | StoreError] = []
+        for request in requests:
+            try:
+                outcomes.append(self._change(request))
+            except StoreError as error:
+                outcomes.append(error)
+        return outcomes
+
+    def _change(self, request: Change) -> list[Millis | StoreError]:
+        record = self._catalog.require(request.queue)
+        visibility = request.visibility
+        if not 0 <= visibility <= MAX_VISIBILITY:
+            raise InvalidRequest(
+                what="visibility", value=visibility, rule=f"must be from 0 to {MAX_VISIBILITY}"
+            )
+        results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
+        together: dict[Entry, list[tuple[int, int]]] = {}
+        for position, text in enumerate(request.receipts):
+            try:
+                found = self.find(record.name, text)
+                if found is None:
+                    raise StaleReceipt(id=receipts.parse(record.name, text).id)
+                together.setdefault(found[0], []).append((found[1], position))
+            except StoreError as error:
+                results[position] = error
+        wall, monotonic = self._clock.wall(), self._clock.monotonic()
+        for entry, places in together.items():
+            members = 0
+            for index, _ in places:
+                members |= 1 << index
+            result: Millis | StoreError
+            try:
+                if visibility:
+                    until = Millis(wall + visibility), monotonic + visibility
+                    self._moves.move(
+                        entry, members, State.LEASED, until=until, token=entry.name.token
+                    )
+                    result = until[0]
+                else:
+                    self._moves.move(entry, members, State.READY)
+                    result = Millis(0)
+            except StoreError as error:
+                result = error
+            for _, position in places:
+                results[position] = result
+        return results
+
+    def bring_back_due(self) -> None:
+        """Bring back what is due: messages whose lease or delay is over."""
+        now = self._clock.monotonic()
+        for entry in self._index.take_due(now, DUE_AT_ONCE):
+            try:
+                self._moves.move(entry, entry.held, State.READY)
+            except StoreError:
+                self._index.put_back_due(entry, Millis(now + RETRY))

@@ -1,0 +1,241 @@
+"""The grammar of names: the one module that formats and parses paths of messages.
+
+    stem  = id [",n" count] ",s" size ",c" crc [",m" line] [",d" deaths] [",k" [key]]
+    name  = stem [",v" version] ["," members] [",r" receives] [",f" first] [",o" owner]
+    path  = "new/" queue ":" name ["@" due ["~" token]]
+          / "queues/" queue "/" name
+          / "delay/" queue ":" name "@" due ["~" token]
+          / "remove/" queue ":" name
+          / "quarantine/" queue ":" name
+
+All hard links of one file share its stem, which never changes; what follows says what this name lists and what became
+of it. A file without `,n` holds one message, whose id it bears. With `,n` the id's low 12 bits are 0, and the message
+with index i has the id plus i. Every value has one spelling, because a name is the source of a rename. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.transitions import State
+
+from .members import MOST, NotMembers, all_of, from_text, to_text
+
+MAX_BYTES: Final = 255
+"""The longest name that file systems allow."""
+MAX_RECEIVES: Final = 999_999_999
+"""The count of receives stops here, so that a name keeps its room."""
+MAX_VERSION: Final = 999_999_999
+MAX_DEATHS: Final = 999
+ID_LENGTH: Final = 36
+INDEX_DIGITS: Final = 3
+"""Hexadecimal digits of an id that are a message's index."""
+
+_ID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_QUEUE: Final = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}"
+_NAME: Final = re.compile(
+    rf"(?P<stem>(?P<id>{_ID})(?:,n(?P<count>[1-9][0-9]{{0,2}}))?,s(?P<size>0|[1-9][0-9]{{0,14}})"
+    r",c(?P<crc>[0-9a-f]{8})(?:,m(?P<line>[1-9][0-9]{0,14}))?(?:,d(?P<deaths>[1-9][0-9]{0,2}))?"
+    r"(?P<keyed>,k(?P<key>[0-7][0-9a-v]{25})?)?)"
+    r"(?:,v(?P<version>[1-9][0-9]{0,8}))?(?:,(?P<members>[ib][0-9a-v.-]+))?"
+    r"(?:,r(?P<receives>[1-9][0-9]{0,8}))?(?:,f(?P<first>0|[1-9][0-9]{0,12}))?(?:,o(?P<owner>[a-z0-9]{1,16}))?"
+    r"(?:@(?P<due>[0-9]{13})(?:~(?P<token>[0-9a-v]{13}))?)?"
+)
+_PATH: Final = re.compile(rf"(?P<folder>new|delay|remove|quarantine)/(?P<queue>{_QUEUE}):(?P<name>.+)")
+_READY: Final = re.compile(rf"queues/(?P<queue>{_QUEUE})/(?P<name>.+)")
+
+
+class NotAName(ValueError):
+    """The text is not a name of a message file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stem:
+    """What all names of one file share."""
+
+    id: str
+    count: int = 0
+    """Messages that it was written with; 0 for a lone message."""
+    size: int
+    """Bytes of the bodies together."""
+    crc: int
+    """CRC-32 (zlib's) of the line; of the whole file where there is no line."""
+    line: int = 0
+    """Bytes of the line with its two line feeds; 0 where there is none."""
+    deaths: int = 0
+    """How often the message became a dead letter: of two files of one message the higher counts."""
+    key: str | None = None
+    """The deduplication key of a lone message; of a batch "" if its line has keys."""
+    text: str = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        parts = [self.id]
+        if self.count:
+            parts.append(f"n{self.count}")
+        parts += f"s{self.size}", f"c{self.crc:08x}"
+        if self.line:
+            parts.append(f"m{self.line}")
+        if self.deaths:
+            parts.append(f"d{self.deaths}")
+        if self.key is not None:
+            parts.append(f"k{self.key}")
+        object.__setattr__(self, "text", ",".join(parts))
+
+    @property
+    def full(self) -> int:
+        """The mask of all its messages."""
+        return all_of(self.count or 1)
+
+    @property
+    def length(self) -> int:
+        """Bytes of the whole file."""
+        return self.size + self.line
+
+    def message_id(self, index: int) -> str:
+        return f"{self.id[:-INDEX_DIGITS]}{index:03x}" if self.count else self.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Name:
+    """One hard link: where it is and what it lists."""
+
+    stem: Stem
+    state: State
+    queue: str
+    version: int = 1
+    members: int
+    receives: int = 0
+    first: Millis | None = None
+    """Unix time of the first receive."""
+    owner: str = ""
+    """In `new/` only: the process that writes the file."""
+    due: Millis | None = None
+    token: str = ""
+    path: str = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", self._format())
+
+    def _format(self) -> str:
+        stem = self.stem
+        text = stem.text
+        if self.version != 1:
+            text += f",v{self.version}"
+        if self.members != stem.full:
+            text += "," + to_text(self.members)
+        if self.receives:
+            text += f",r{self.receives}"
+        if self.first is not None:
+            text += f",f{self.first}"
+        if self.owner:
+            text += f",o{self.owner}"
+        if self.due is not None:
+            text += f"@{self.due:013d}~{self.token}" if self.token else f"@{self.due:013d}"
+        match self.state:
+            case State.READY:
+                return f"queues/{self.queue}/{text}"
+            case State.SENT:
+                return f"new/{self.queue}:{text}"
+            case State.REMOVED:
+                return f"remove/{self.queue}:{text}"
+            case State.QUARANTINED:
+                return f"quarantine/{self.queue}:{text}"
+            case _:
+                return f"delay/{self.queue}:{text}"
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the last component, which a file system limits."""
+        return (
+            len(self.path)
+            - self.path.index("/")
+            - 1
+            - (len(self.queue) + 1 if self.state is State.READY else 0)
+        )
+
+
+def members_room(name: Name) -> int:
+    """Return how many characters the tag of members may have in `name`, which lists all."""
+    return MAX_BYTES - len(",") - name.bytes
+
+
+def batch_of(id: str) -> str:
+    """Return the id of the batch that a message with this `id` would be in."""
+    return id[:-INDEX_DIGITS] + "0" * INDEX_DIGITS
+
+
+def index_of(id: str) -> int:
+    """Return the index that a message with this `id` would have in its batch."""
+    return int(id[-INDEX_DIGITS:], 16)
+
+
+def parse(path: str) -> Name:
+    """Return the name at `path`; raise `NotAName` for anything that isn't spelled as ours are."""
+    place = _READY.fullmatch(path) or _PATH.fullmatch(path)
+    if place is None:
+        raise NotAName(path)
+    match = _NAME.fullmatch(place["name"])
+    if match is None:
+        raise NotAName(path)
+    group = match.groupdict()
+    count = int(group["count"] or 0)
+    if count > MOST or (count and index_of(group["id"])):
+        raise NotAName(path)
+    stem = Stem(
+        id=group["id"],
+        count=count,
+        size=int(group["size"]),
+        crc=int(group["crc"], 16),
+        line=int(group["line"] or 0),
+        deaths=int(group["deaths"] or 0),
+        key=(group["key"] or "") if group["keyed"] else None,
+    )
+    try:
+        members = stem.full if group["members"] is None else from_text(group["members"])
+    except NotMembers as error:
+        raise NotAName(path) from error
+    name = Name(
+        stem=stem,
+        state=_state_of(place.groupdict().get("folder"), group["token"]),
+        queue=place["queue"],
+        version=int(group["version"] or 1),
+        members=members,
+        receives=int(group["receives"] or 0),
+        first=None if group["first"] is None else Millis(int(group["first"])),
+        owner=group["owner"] or "",
+        due=None if group["due"] is None else Millis(int(group["due"])),
+        token=group["token"] or "",
+    )
+    if name.path != path or members & ~stem.full or not _is_complete(name):
+        raise NotAName(path)
+    return name
+
+
+def _state_of(folder: str | None, token: str | None) -> State:
+    match folder:
+        case "new":
+            return State.SENT
+        case "remove":
+            return State.REMOVED
+        case "quarantine":
+            return State.QUARANTINED
+        case "delay":
+            return State.LEASED if token else State.DELAYED
+        case _:
+            return State.READY
+
+
+def _is_complete(name: Name) -> bool:
+    """Whether the tags are those of its state, and a lone file's key is one."""
+    if name.stem.key is not None and bool(name.stem.key) == bool(name.stem.count):
+        return False
+    match name.state:
+        case State.SENT:
+            return bool(name.owner)
+        case State.LEASED | State.DELAYED:
+            return name.due is not None and not name.owner
+        case _:
+            return name.due is None and not name.owner

@@ -1,0 +1,150 @@
+"""What a start does: take in all names, and finish or undo what a crash left.
+
+A file of which all names are in `new/` may be torn: the power failed before its sync. It was sent if it is whole. What
+has a name elsewhere was synced before it got that name, and isn't read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from spoolrack_store.files.disk import Kind
+from spoolrack_store.files.folders import explained
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.transitions import State
+
+from .batch import Batch, Entry
+from .content import Damaged, body, decode
+from .ids import FileIds
+from .members import indexes
+from .moves import Moves
+from .names import Name, NotAName, parse
+from .queues import Catalog
+from .sender import publish
+
+log = logging.getLogger(__name__)
+
+FOLDERS: Final = ("new", "delay", "remove", "quarantine")
+_STATES: Final = (State.READY, State.LEASED, State.DELAYED)
+
+
+def take_in(moves: Moves, catalog: Catalog, ids: FileIds, living: Collection[str] = ()) -> list[Entry]:
+    """Fill the index from the folders; return what is in `new/`, to be finished once it is durable.
+
+    What the processes `living` write in `new/` is theirs. The next commit makes durable what was found.
+    """
+    sent: list[Entry] = []
+    for name in _listed(moves):
+        if name.owner in living and name.state is State.SENT:
+            continue
+        entry = appear(moves, name)
+        ids.rise_above(name.stem.message_id(max(name.stem.count - 1, 0)))
+        if name.state is State.SENT:
+            sent.append(entry)
+            # A process that died may not have synced what it wrote.
+            moves.syncer.lone_file_written(name.path)
+        if name.state in _STATES and name.queue not in catalog.records:
+            log.error("the queue %s has messages and no settings: it has the defaults now", name.queue)
+            catalog.add(name.queue, QueueSettings())
+    for folder in (*FOLDERS, "queues", *(f"queues/{queue}" for queue in catalog.records), "."):
+        moves.syncer.folder_changed(folder)
+    return sent
+
+
+def appear(moves: Moves, name: Name) -> Entry:
+    """Take in a name that a listing shows."""
+    due = 0
+    if name.due is not None:
+        due = moves.clock.monotonic() + max(0, name.due - moves.clock.wall())
+    return moves.index.appear(name, moves.commit, due=due)
+
+
+def finish_sends(moves: Moves, sent: Iterable[Entry]) -> None:
+    """Publish what is whole in `new/`, which is durable now, and unlink what isn't."""
+    for batch in dict.fromkeys(entry.batch for entry in sent if entry in entry.batch.entries):
+        entries = [entry for entry in batch.entries if entry.name.state is State.SENT]
+        if len(entries) == len(batch.entries) and not (batch.was_sent and _is_whole(moves, batch)):
+            for entry in entries:
+                moves.unlink(entry)
+            continue
+        for entry in entries:
+            if entry.held:
+                publish(moves, entry)
+
+
+def tell_unlisted(moves: Moves) -> None:
+    """Log each message that no name lists: the rules of `batch` exclude it."""
+    for batch in moves.index.batches.values():
+        if batch.unlisted and not batch.is_over:
+            log.error("of %s no name lists the messages %s", batch.stem.text, list(indexes(batch.unlisted)))
+
+
+def listed_orphans(moves: Moves, dead: Collection[str]) -> list[Entry]:
+    """Take in what processes that are dead have left in `new/`."""
+    found: list[Entry] = []
+    for name in _names_in(moves, "new"):
+        if name.owner in dead:
+            found.append(appear(moves, name))
+            moves.syncer.lone_file_written(name.path)
+            moves.syncer.folder_changed("new")
+    return found
+
+
+def _listed(moves: Moves) -> Iterator[Name]:
+    for folder in (*FOLDERS, *_queue_folders(moves)):
+        yield from _names_in(moves, folder)
+
+
+def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
+    try:
+        found = moves.disk.scan(folder)
+    except OSError as error:
+        raise explained(error) from error
+    for each in found:
+        try:
+            if each.kind is not Kind.FILE:
+                raise NotAName(each.name)
+            yield parse(f"{folder}/{each.name}")
+        except NotAName:
+            log.warning("%s/%a is none of ours", folder, each.name)
+
+
+def relist(moves: Moves, living: Collection[str]) -> None:
+    """Make the index be as the folders are: others moved more than `CHANGES` holds."""
+    there = {
+        name.path: name
+        for name in _listed(moves)
+        if not (name.state is State.SENT and name.owner in living)
+    }
+    known = {
+        entry.name.path: entry
+        for batch in moves.index.batches.values()
+        for entry in batch.entries
+        if not (entry.name.state is State.SENT and entry.name.owner in living)
+    }
+    for path in there.keys() - known.keys():
+        appear(moves, there[path])
+    for path in known.keys() - there.keys():
+        moves.index.disappear(known[path], moves.commit)
+
+
+def _queue_folders(moves: Moves) -> list[str]:
+    return [f"queues/{each.name}" for each in moves.disk.scan("queues") if each.kind is Kind.FOLDER]
+
+
+def _is_whole(moves: Moves, batch: Batch) -> bool:
+    """Whether a file holds what was sent, to the last byte. A file that can't be read now stops the start."""
+    try:
+        content = moves.disk.read(batch.entries[0].name.path)
+    except OSError as error:
+        raise explained(error) from error
+    try:
+        line = decode(batch.stem, content, len(content))
+        for index in indexes(batch.stem.full):
+            body(line, content, index)
+    except Damaged:
+        return False
+    moves.index.learn(batch, line)
+    return True

@@ -1,0 +1,219 @@
+"""Sends: the messages of a commit that have one queue and one delay are written as one file.
+
+A file is written into `new/`, synced with its commit, and answered. Then a rename publishes it: a power cut before
+leaves it in `new/`, from where the next start publishes it. So a send costs one create, one write, one rename.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from spoolrack_store.model import content as contents
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.content import Attributes
+from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, QueueFull, StoreError
+from spoolrack_store.model.ids import sent_at
+from spoolrack_store.model.settings import MAX_DELAY, MIB
+from spoolrack_store.model.transitions import State
+
+from .batch import Entry
+from .content import checksum, encode, line_of
+from .ids import FileIds
+from .members import MOST
+from .moves import Moves
+from .names import Stem
+from .operations import Send, Stored
+from .queues import Catalog, QueueRecord
+from .reader import Reader
+
+FILE_BYTES: Final = MIB
+"""A file takes in no further call beyond this."""
+LARGE_BODY: Final = 256 * 1024
+"""A body above this has a file of its own, whose bytes go when it is deleted."""
+
+
+@dataclass(slots=True)
+class _File:
+    """Messages that are written as one."""
+
+    queue: str
+    delay: Millis
+    bodies: list[bytes] = field(default_factory=list)
+    attributes: dict[int, Attributes] = field(default_factory=dict)
+    bytes: int = 0
+    places: list[tuple[Stored, int, int]] = field(default_factory=list)
+    """For each run of messages: whose they are, the position of the first in that answer, and how many."""
+
+    def takes(self, count: int, size: int) -> bool:
+        return not self.bodies or (len(self.bodies) + count <= MOST and self.bytes + size <= FILE_BYTES)
+
+
+class Sender:
+    """Not thread-safe."""
+
+    def __init__(self, moves: Moves, catalog: Catalog, reader: Reader, ids: FileIds) -> None:
+        self._moves = moves
+        self._catalog = catalog
+        self._reader = reader
+        self._ids = ids
+        self._written: list[tuple[int, Entry]] = []
+        """Files in `new/`, and the commits that wrote them."""
+
+    def send(self, requests: Sequence[Send]) -> list[Stored | StoreError]:
+        """Write the messages of all requests; the answers hold once the commit is synced."""
+        outcomes: list[Stored | StoreError] = []
+        files: list[_File] = []
+        entering: dict[str, tuple[int, int]] = {}
+        for request in requests:
+            try:
+                outcomes.append(self._admit(request, files, entering))
+            except StoreError as error:
+                outcomes.append(error)
+        is_lone = len(files) == 1 and len(files[0].bodies) == 1
+        for file in files:
+            self._write(file, is_lone)
+        return outcomes
+
+    def publish(self) -> None:
+        """Move what is durable from `new/` to its queue, or to `delay/`."""
+        waiting: list[tuple[int, Entry]] = []
+        for commit, entry in self._written:
+            if commit > self._moves.synced:
+                waiting.append((commit, entry))
+            elif entry.held:
+                try:
+                    publish(self._moves, entry)
+                except StoreError:
+                    waiting.append((commit, entry))  # It is sent; the next commit tries again.
+        self._written = waiting
+
+    @property
+    def has_written(self) -> bool:
+        """Whether something waits in `new/`."""
+        return bool(self._written)
+
+    def _admit(self, request: Send, files: list[_File], entering: dict[str, tuple[int, int]]) -> Stored:
+        """Find a file for each valid message of a request."""
+        record = self._catalog.require(request.queue)
+        settings = record.settings
+        delay = settings.delivery_delay if request.delay is None else request.delay
+        if not 0 <= delay <= MAX_DELAY:
+            raise InvalidMessage(why=f"its delay of {delay} ms is not from 0 to {MAX_DELAY}")
+        bodies = request.bodies
+        if len(bodies) > MOST:
+            raise InvalidRequest(
+                what="the number of messages", value=len(bodies), rule=f"must be {MOST} at most"
+            )
+        stored = Stored(results=[""] * len(bodies), sent_at=Millis(0))
+        is_limited = settings.max_messages or settings.max_bytes
+        small: list[int] = []
+        large: list[int] = []
+        for position, body in enumerate(bodies):
+            try:
+                if len(body) > settings.max_message_size or position in request.attributes:
+                    attributes = request.attributes.get(position, {})
+                    contents.check(record.name, body, attributes, settings.max_message_size)
+                if is_limited:
+                    self._require_room(record, len(body), entering)
+            except StoreError as error:
+                stored.results[position] = error
+                continue
+            (large if len(body) > LARGE_BODY else small).append(position)
+        if small:
+            size = sum(len(bodies[position]) for position in small)
+            self._place(request, delay, small, size, stored, files)
+        for position in large:
+            self._place(request, delay, [position], FILE_BYTES + 1, stored, files)
+        return stored
+
+    def _require_room(
+        self, record: QueueRecord, size: int, entering: dict[str, tuple[int, int]]
+    ) -> None:
+        settings, queue = record.settings, self._moves.index.queue(record.name)
+        messages, bytes = entering.get(record.name, (0, 0))
+        held, held_bytes = queue.total + messages, queue.bytes + bytes
+        for _, entry in self._written:
+            if entry.name.queue == record.name:
+                held += entry.held.bit_count()
+                held_bytes += entry.batch.bytes_of(entry.held)
+        if settings.max_messages and held + 1 > settings.max_messages:
+            raise QueueFull(queue=record.name, held=held, limit=settings.max_messages, unit="messages")
+        if settings.max_bytes and held_bytes + size > settings.max_bytes:
+            raise QueueFull(queue=record.name, held=held_bytes, limit=settings.max_bytes, unit="bytes")
+        entering[record.name] = messages + 1, bytes + size
+
+    def _place(
+        self,
+        request: Send,
+        delay: Millis,
+        positions: Sequence[int],
+        size: int,
+        stored: Stored,
+        files: list[_File],
+    ) -> None:
+        for file in reversed(files):
+            if file.queue == request.queue and file.delay == delay and file.takes(len(positions), size):
+                break
+        else:
+            file = _File(request.queue, delay)
+            files.append(file)
+        for first, count in _in_a_row(positions):
+            file.places.append((stored, first, count))
+            for position in range(first, first + count):
+                if position in request.attributes:
+                    # A copy: what is delivered from memory must be what was written then.
+                    file.attributes[len(file.bodies)] = dict(request.attributes[position])
+                file.bodies.append(request.bodies[position])
+        file.bytes += size
+
+    def _write(self, file: _File, is_lone: bool) -> None:
+        keys: Mapping[int, str] = {}
+        line = line_of(file.bodies, file.attributes, keys)
+        encoded = encode(line)
+        count = len(file.bodies)
+        stem = Stem(
+            id=self._ids.make(),
+            count=0 if count == 1 else count,
+            size=line.starts[-1],
+            crc=checksum(line, encoded),
+            line=len(encoded),
+        )
+        content = b"".join([*file.bodies, encoded])
+        try:
+            entry = self._moves.make(stem, file.queue, [content], delay=file.delay, alone=is_lone)
+        except StoreError as error:
+            for stored, first, run in file.places:
+                stored.results[first : first + run] = [error] * run
+            return
+        self._reader.keep(entry.batch, line, content)
+        self._written.append((self._moves.commit, entry))
+        prefix, at, moment = stem.id[:-3], 0, sent_at(stem.id)
+        for stored, first, run in file.places:
+            stored.sent_at = moment
+            ids = [f"{prefix}{index:03x}" for index in range(at, at + run)] if stem.count else [stem.id]
+            stored.results[first : first + run] = ids
+            at += run
+
+
+def publish(moves: Moves, entry: Entry) -> None:
+    """Move a file that was sent from `new/` to its queue; one with a delay to `delay/`."""
+    name = entry.name
+    if name.due is None:
+        moves.move(entry, entry.held, State.READY)
+    else:
+        moves.move(entry, entry.held, State.DELAYED, until=(name.due, entry.due))
+
+
+def _in_a_row(positions: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the runs of `positions`, which ascend: the first of each, and how many."""
+    if positions[-1] - positions[0] == len(positions) - 1:
+        return [(positions[0], len(positions))]
+    found: list[tuple[int, int]] = []
+    for position in positions:
+        if found and sum(found[-1]) == position:
+            found[-1] = found[-1][0], found[-1][1] + 1
+        else:
+            found.append((position, 1))
+    return found

@@ -1,0 +1,154 @@
+"""A root that several processes of one host have open: who holds the lock, what others did, what the dead left.
+
+A commit enters, which takes `LOCK` and replays `CHANGES`, and leaves. In between the index is exact, whoever made the
+last move. A process that dies is noticed by its owner's lock, which is free then; what it sent and did not publish is
+published by any process that notices.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from spoolrack_store.files.disk import Lock
+
+from .batch import Entry
+from .changes import LOCK, Change, Changes, Kind, Overtaken
+from .ids import FileIds
+from .index import key_of
+from .moves import Moves
+from .names import parse
+from .queues import Catalog
+from .recovery import finish_sends, listed_orphans, relist, take_in, tell_unlisted
+
+log = logging.getLogger(__name__)
+
+
+class Sharing:
+    """Not thread-safe."""
+
+    def __init__(
+        self, moves: Moves, changes: Changes, catalog: Catalog, ids: FileIds, is_living: Callable[[str], bool]
+    ) -> None:
+        """`is_living` tells whether the process of an owner is alive."""
+        self._moves = moves
+        self._changes = changes
+        self._catalog = catalog
+        self._ids = ids
+        self._is_living = is_living
+        self._lock: Lock | None = None
+        self._orphans: list[tuple[int, list[Entry]]] = []
+        """What the dead left in `new/`, and the commit that makes it durable."""
+        self.replayed = 0
+        """Moves of others that were taken in."""
+
+    def open(self) -> bool:
+        """Join the processes that have the root open, or begin anew; False if another one holds the lock."""
+        if not self._take_lock():
+            return False
+        changes = self._changes
+        living = tuple(owner for owner in changes.read_members() if self._is_living(owner))
+        if living:
+            changes.look()
+            self._decide()
+            changes.set_members(living)
+            changes.join()
+        else:
+            changes.begin_anew()
+        self._moves.changes = changes
+        sent = take_in(self._moves, self._catalog, self._ids, living)
+        tell_unlisted(self._moves)
+        self._orphans.append((self._moves.commit, sent))
+        self.leave()
+        return True
+
+    def enter(self) -> bool:
+        """Take the lock and replay what others did; False if another process holds it. Raise `Poisoned`."""
+        if not self._take_lock():
+            return False
+        try:
+            self._changes.look()
+            self._decide()
+            try:
+                for change in self._changes.news():
+                    self._replay(change)
+            except Overtaken:
+                relist(self._moves, self._changes.members)
+                self._changes.skip()
+                self._built_on_others()
+        except BaseException:
+            self.leave()
+            raise
+        return True
+
+    def leave(self) -> None:
+        """Release the lock; all moves of the commit are made."""
+        assert self._lock is not None
+        self._changes.finish()
+        self._lock.release()
+        self._lock = None
+
+    def close(self) -> None:
+        """Leave the root to the others; the lock is held."""
+        self._changes.set_members(tuple(o for o in self._changes.members if o != self._moves.owner))
+
+    def look_for_dead(self) -> None:
+        """Notice which processes have died, and take in what they left; the lock is held."""
+        mine = self._moves.owner
+        dead = {owner for owner in self._changes.members if owner != mine and not self._is_living(owner)}
+        if dead:
+            log.warning("processes that had the root open have died: %s", ", ".join(sorted(dead)))
+            self._changes.set_members(tuple(o for o in self._changes.members if o not in dead))
+            self._orphans.append((self._moves.commit, listed_orphans(self._moves, dead)))
+
+    def finish_orphans(self) -> None:
+        """Publish what the dead had sent, once it is durable; the lock is held."""
+        waiting = []
+        for commit, sent in self._orphans:
+            if commit <= self._moves.synced:
+                finish_sends(self._moves, sent)
+            else:
+                waiting.append((commit, sent))
+        self._orphans = waiting
+
+    @property
+    def has_orphans(self) -> bool:
+        return bool(self._orphans)
+
+    def _take_lock(self) -> bool:
+        self._lock = self._moves.disk.lock(LOCK)
+        return self._lock is not None
+
+    def _decide(self) -> None:
+        """Find out whether the last move of a process that died in a commit took place."""
+        change = self._changes.in_doubt()
+        if change is not None:
+            is_there = self._is_there(change.source if change.kind is Kind.UNLINK else change.target)
+            self._changes.decide(is_there != (change.kind is Kind.UNLINK))
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self._moves.disk.facts(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _replay(self, change: Change) -> None:
+        index, commit = self._moves.index, self._moves.commit
+        self._built_on_others()
+        if change.kind is not Kind.UNLINK:
+            name = parse(change.target)
+            index.appear(name, commit, due=change.due)
+            self._ids.rise_above(name.stem.id)
+        if change.kind is not Kind.LINK:
+            source = parse(change.source)
+            batch = index.batches.get(key_of(source))
+            entry = None if batch is None else batch.entry_at(change.source)
+            # What another process publishes from `new/` wasn't known.
+            if entry is not None:
+                index.disappear(entry, commit)
+
+    def _built_on_others(self) -> None:
+        """What this process answers now must wait for its own sync of all that others did."""
+        self.replayed += 1
+        self._moves.syncer.file_written()

@@ -1,0 +1,35 @@
+"""The engine keeps its promises through power cuts, and through deaths at any step, alone and beside others."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from engine_story import Story
+from power_disk import Model
+
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "50"))
+
+
+@pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_every_message_is_found_as_it_was_promised(model: Model, can_sync_all: bool) -> None:
+    crashes = 0
+    for seed in range(SEEDS):
+        story = Story(seed, model, can_sync_all=can_sync_all, cache_bytes=10_000 * (seed % 2))
+        story.run(80)
+        crashes += story.crashes
+    assert crashes > SEEDS
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_processes_that_share_a_root_know_exactly_what_is_there(model: Model, processes: int) -> None:
+    crashes = replayed = 0
+    for seed in range(SEEDS):
+        story = Story(seed, model, processes=processes, cache_bytes=10_000 * (seed % 2))
+        story.run(120)
+        crashes += story.crashes
+        replayed += story.replayed
+    assert crashes > SEEDS
+    assert replayed > SEEDS
