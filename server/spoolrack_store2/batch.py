@@ -1,19 +1,24 @@
 """The rules of one batch: which of its names holds a message, and what may be done to a name.
 
-A batch is a file with one or more names (hard links). Each name lists some of the messages, and its folder is a state.
+A batch is a file with one or more names (hard links). Each name lists some of the messages, and its
+folder is a state.
 
-1. Holder. Of all names that list a message the one with the highest version holds it. A message is in the state of its
-   holder. Inodes and link counts say nothing, so that a copied root means the same.
+1. Holder. Of all names that list a message the one with the highest version holds it. A message is in
+   the state of its holder. Inodes and link counts say nothing, so that a copied root means the same.
 2. Version. A new name has a version above all names of its batch, and doesn't exist yet.
-3. Change. What moves gets a new name that lists it, by a link; the old name stays and holds the rest. A rename takes
-   the place of the link if all that the old name holds moves, and nothing was taken from it since the last sync that
-   this process completed: until then, a power cut may keep the rename and undo what was taken.
-4. Whole or nothing. If all names are in `new/` and one message is listed by none, the batch was never sent.
-5. Unlink. A name that holds nothing goes once that is durable. Names in `remove/` go once it is durable that all names
-   of the batch are there or in quarantine: a name elsewhere lists deleted messages, too, and would bring them back.
+3. Change. What moves gets a new name that lists it, by a link; the old name stays and holds the rest. A
+   rename takes the place of the link if all that the old name holds moves, and nothing was taken from
+   it since the last sync that this process completed: until then, a power cut may keep the rename and
+   undo what was taken.
+4. Whole or nothing. If all names are in `new/` and one message is listed by none, the batch was never
+   sent.
+5. Unlink. A name that holds nothing goes once that is durable. Names in `remove/` go once it is durable
+   that all names of the batch are there or in quarantine: a name elsewhere lists deleted messages, too,
+   and would bring them back.
 
-Commits are numbered. A change belongs to the commit that made it, and is durable when `synced`, the number of the last
-commit whose sync is complete, has reached it. Pure: the caller renames, links and unlinks.
+Commits are numbered. A change belongs to the commit that made it, and is durable when `synced`, the
+number of the last commit whose sync is complete, has reached it. Pure: the caller renames, links and
+unlinks.
 """
 
 from __future__ import annotations
@@ -69,7 +74,8 @@ class Batch:
         """What the file says of its messages, if it was read."""
 
     def add(self, name: Name, commit: int) -> tuple[Entry, list[Entry]]:
-        """Take in a name that is there now; return its entry, and the entries that lost messages to it."""
+        """Take in a name that is there now; return its entry, and the entries that lost messages to
+        it."""
         entry = Entry(self, name)
         losers: list[Entry] = []
         at = len(self.entries)
@@ -109,7 +115,8 @@ class Batch:
         return None
 
     def bytes_of(self, members: int) -> int:
-        """Return the bytes of the bodies of `members`: of a part of a file that wasn't read, its share."""
+        """Return the bytes of the bodies of `members`: of a part of a file that wasn't read, its
+        share."""
         stem = self.stem
         if members == stem.full:
             return stem.size
@@ -147,7 +154,8 @@ class Batch:
                 yield entry
 
     def reapable(self, synced: int) -> list[Entry]:
-        """Return the entries in `remove/`, if it is durable that there are none but those and quarantine's."""
+        """Return the entries in `remove/`, if it is durable that there are none but those and
+        quarantine's."""
         if self.changed > synced or not self.is_over:
             return []
         return [entry for entry in self.entries if entry.name.state is State.REMOVED]
@@ -155,8 +163,8 @@ class Batch:
     def extendable(self, queue: str) -> Entry | None:
         """Return an entry in `remove/` whose list a delete may extend by a rename.
 
-        Nothing leaves `remove/` but by an unlink, so whichever of its renames a power cut keeps lists all that an
-        earlier one listed.
+        Nothing leaves `remove/` but by an unlink, so whichever of its renames a power cut keeps lists
+        all that an earlier one listed.
         """
         for entry in reversed(self.entries):
             if entry.name.state is State.REMOVED and entry.name.queue == queue:

@@ -1,17 +1,18 @@
 """`LOCK` and `CHANGES`: how the processes of one host change one root, one at a time.
 
-A process that commits holds `LOCK` (flock(2)), has replayed what others appended to `CHANGES` since its last look, and so
-knows exactly what is there. It appends a record before each move, so that a process that dies in between leaves one
-record in doubt at most: the next holder looks whether that one move took place. `CHANGES` is memory of the living: a
-ring of bytes that is never synced, and begun anew by a process that finds no other alive. A process that is alone
-appends nothing.
+A process that commits holds `LOCK` (flock(2)), has replayed what others appended to `CHANGES` since its
+last look, and so knows exactly what is there. It appends a record before each move, so that a process
+that dies in between leaves one record in doubt at most: the next holder looks whether that one move
+took place. `CHANGES` is memory of the living: a ring of bytes that is never synced, and begun anew by a
+process that finds no other alive. A process that is alone appends nothing.
 
     header = magic[8] head[8] done[8] poison[8] *( owner LF ) NUL     ; little-endian numbers
     record = length[4] kind[1] due[8] source LF target        ; at `head` modulo the size of the ring
 
-`head` is where the next record begins, counted from the first ever; up to `done` all moves took place. The owners are
-the processes that have the root open: each adds itself, and lists the root then, both under `LOCK`. So a process that
-finds no other name in the header needn't append. `due` is the end of a lease or a delay in milliseconds since boot.
+`head` is where the next record begins, counted from the first ever; up to `done` all moves took place.
+The owners are the processes that have the root open: each adds itself, and lists the root then, both
+under `LOCK`. So a process that finds no other name in the header needn't append. `due` is the end of a
+lease or a delay in milliseconds since boot.
 """
 
 from __future__ import annotations
@@ -135,7 +136,8 @@ class Changes:
         self._write_header()
 
     def news(self) -> Iterator[Change]:
-        """Yield the moves of others since the last look. Raise `Overtaken`; then `skip` once the root is listed."""
+        """Yield the moves of others since the last look. Raise `Overtaken`; then `skip` once the root
+        is listed."""
         # A record that was taken back may have overwritten the oldest ones, too.
         if self._done - self._seen > RING - _LARGEST:
             raise Overtaken
@@ -165,7 +167,7 @@ class Changes:
 
     def finish(self) -> None:
         """Mark all moves of the commit as made."""
-        if self.is_shared and self._done != self._head:
+        if self._done != self._head:
             self._done = self._seen = self._head
             self._write_header()
 

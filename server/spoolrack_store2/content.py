@@ -2,9 +2,9 @@
 
     content = *body [ LF json LF ]
 
-The line has columns, each with a value for each message: `sizes` and `crcs` (CRC-32, zlib's) always, and `attributes`,
-`binary_attributes` (base64) and `keys` by the message's index as text, where a message has any. A lone message without
-attributes has no line: its name says its size and CRC. Pure.
+The line has columns, each with a value for each message: `sizes` and `crcs` (CRC-32, zlib's) always,
+and `attributes`, `binary_attributes` (base64) and `keys` by the message's index as text, where a
+message has any. A lone message without attributes has no line: its name says its size and CRC. Pure.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def checksum(line: Line, encoded: bytes) -> int:
 def decode(stem: Stem, tail: bytes, length: int) -> Line:
     """Return what `tail`, the last bytes of a file of `length` bytes, says of the messages.
 
-    Raise `Damaged` if the file isn't as long as its name says, or the line is another one. The bodies' own checksums
-    are for the reader of a body.
+    Raise `Damaged` if the file isn't as long as its name says, or the line is another one. The bodies'
+    own checksums are for the reader of a body.
     """
     if length != stem.length:
         raise Damaged(f"it has {length} bytes instead of {stem.length}", is_torn=length < stem.length)

@@ -1,4 +1,5 @@
-"""What the store asks of a disk beyond `spoolrack_store.files.disk`: hard links, and renames that replace nothing."""
+"""What the store asks of a disk beyond `spoolrack_store.files.disk`: hard links, and renames that
+replace nothing."""
 
 from __future__ import annotations
 
@@ -14,5 +15,6 @@ class Disk(disk.Disk, Protocol):
     def rename_new(self, source: str, target: str) -> None:
         """Move a file to a name that isn't there yet; `FileExistsError` if it is.
 
-        renameat2(2) with RENAME_NOREPLACE: rename(2) does nothing, and succeeds, if both names are links of one file.
+        renameat2(2) with RENAME_NOREPLACE: rename(2) does nothing, and succeeds, if both names are
+        links of one file.
         """

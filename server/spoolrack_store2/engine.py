@@ -1,9 +1,9 @@
 """The engine: what the store does, one commit at a time, without threads.
 
-A commit changes names and index for all requests at hand (`apply`), makes that durable (`Work.sync`), and then its
-answers hold (`finish`). In a commit the order is: what was sent before is published, what is due comes back, messages
-are written, deleted, extended and released, and last received. The engine is deterministic: clock, randomness and disk
-are arguments.
+A commit changes names and index for all requests at hand (`apply`), makes that durable (`Work.sync`),
+and then its answers hold (`finish`). In a commit the order is: what was sent before is published, what
+is due comes back, messages are written, deleted, extended and released, and last received. The engine
+is deterministic: clock, randomness and disk are arguments.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class Engine:
         self.sharing = Sharing(self.moves, changes, self.catalog, self._ids, is_living)
 
     def open(self) -> bool:
-        """Take in the folders, and make durable what was found; False if another process holds the lock.
+        """Take in the folders, and make durable what was found; False if another process holds the
+        lock.
 
         Raise `SyncFailed`.
         """
@@ -77,7 +78,8 @@ class Engine:
         return True
 
     def apply(self, requests: Sequence[Request], *, tick: bool = False) -> Work | None:
-        """Do what `requests` ask, as far as it can be done before the sync; None if another process holds the lock.
+        """Do what `requests` ask, as far as it can be done before the sync; None if another process
+        holds the lock.
 
         With `tick` it also looks which processes have died.
         """

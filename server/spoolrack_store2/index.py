@@ -1,7 +1,8 @@
 """What is where, in memory: the names of all batches, and for each queue what waits, in order.
 
-The index changes in two ways only: a name appears, or a name disappears. A start takes in a listing so, a commit its own
-moves, and a process that shares its root the moves of others. It never touches the disk.
+The index changes in two ways only: a name appears, or a name disappears. A start takes in a listing so,
+a commit its own moves, and a process that shares its root the moves of others. It never touches the
+disk.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class QueueIndex:
                 (each for each in (following, split[0][0] if split else None) if each), default=None
             )
             stem = entry.batch.stem
-            # Only what has an id between two messages of one file divides it: a part of it that came back.
+            # Only what has an id between two messages of one file divides it: a part of it that came
+            # back.
             if ahead is not None and stem.count and batch_of(ahead) == stem.id:
                 run = below(members, index_of(ahead))
                 if run != members:
@@ -109,7 +111,8 @@ class Index:
         return None if batch is None or index >= batch.stem.count else (batch, index)
 
     def holder(self, id: str) -> tuple[Entry, int] | None:
-        """Return the entry that holds the message `id`, and the message's index; None if it is not there."""
+        """Return the entry that holds the message `id`, and the message's index; None if it is not
+        there."""
         found = self.batch(id)
         if found is None:
             return None
@@ -227,5 +230,6 @@ def _pass_on(loser: Entry, winner: Entry | None) -> None:
 
 
 def key_of(name: Name) -> str:
-    """Return the key of a name's file: its id, and for a batch an "n", as its first message has the same id."""
+    """Return the key of a name's file: its id, and for a batch an "n", as its first message has the
+    same id."""
     return name.stem.id + "n" if name.stem.count else name.stem.id

@@ -1,8 +1,8 @@
 """Leases: receives, and what ends or extends a lease.
 
-A receive takes the oldest ready messages. Those of one file and one commit move together, by one link or rename, also if
-several receives take them: what one receive gets is a range of that name. A lease that is over goes back to `queues/`
-with its count of receives; the place in the order is the id's.
+A receive takes the oldest ready messages. Those of one file and one commit move together, by one link
+or rename, also if several receives take them: what one receive gets is a range of that name. A lease
+that is over goes back to `queues/` with its count of receives; the place in the order is the id's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from .reader import Reader
 log = logging.getLogger(__name__)
 
 WHOLE_LEASES: Final = 2
-"""After so many receives a message is leased under a name of its own: one of its neighbours may kill consumers."""
+"""After so many receives a message is leased under a name of its own: one of its neighbours may kill
+consumers."""
 DUE_AT_ONCE: Final = 1_000
 """Names that one commit brings back."""
 RETRY: Final = Millis(1_000)
@@ -131,10 +132,11 @@ class Leaser:
     def _fitting(
         self, entry: Entry, members: int, room: int, bytes_left: int, *, is_first: bool
     ) -> int:
-        """Return the first of `members` that a receive has room for; at least one if it has none yet."""
-        if members.bit_count() <= room and members == entry.batch.stem.full:
-            if entry.batch.stem.size <= bytes_left:
-                return members
+        """Return the first of `members` that a receive has room for; at least one if it has none
+        yet."""
+        stem = entry.batch.stem
+        if members == stem.full and members.bit_count() <= room and stem.size <= bytes_left:
+            return members
         try:
             sizes = self._reader.line(entry).sizes
         except (Damaged, StoreError):
@@ -202,7 +204,8 @@ class Leaser:
             share.credits.give_back(missing)
 
     def _deliver_of(self, entry: Entry, members: int, share: _Share) -> int:
-        """Add messages of a lease to an answer; return those that can be read. The others go to quarantine."""
+        """Add messages of a lease to an answer; return those that can be read. The others go to
+        quarantine."""
         name, stem = entry.name, entry.batch.stem
         assert name.due is not None
         where: list[tuple[int, str]] = []
@@ -247,7 +250,8 @@ class Leaser:
     # The end of a lease.
 
     def find(self, queue: str, text: str) -> tuple[Entry, int] | None:
-        """Return the lease that a receipt is of; None if the message is gone. Raise `StaleReceipt`, `InvalidReceipt`."""
+        """Return the lease that a receipt is of; None if the message is gone. Raise `StaleReceipt`,
+        `InvalidReceipt`."""
         receipt = receipts.parse(queue, text)
         found = self._index.holder(receipt.id)
         if found is None or found[0].name.state in (State.REMOVED, State.QUARANTINED):
@@ -298,9 +302,7 @@ class Leaser:
             try:
                 if visibility:
                     until = Millis(wall + visibility), monotonic + visibility
-                    self._moves.move(
-                        entry, members, State.LEASED, until=until, token=entry.name.token
-                    )
+                    self._moves.move(entry, members, State.LEASED, until=until, token=entry.name.token)
                     result = until[0]
                 else:
                     self._moves.move(entry, members, State.READY)

@@ -1,7 +1,8 @@
 """Which messages of a batch a name lists: a bit mask in memory, ranges or a bitmap in a name.
 
-Bit i of a mask stands for the message with index i. A mask has one spelling: ranges (`,i0-9.12`), or, where that is
-shorter, a bitmap (`,b<first>.<digits>`: five bits to a digit, lowest first, from the first member on). Pure.
+Bit i of a mask stands for the message with index i. A mask has one spelling: ranges (`,i0-9.12`), or,
+where that is shorter, a bitmap (`,b<first>.<digits>`: five bits to a digit, lowest first, from the
+first member on). Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The four things that a store does to names: make, link, rename, unlink.
 
-A move changes the disk first, and then the index, by the same two calls with which a start takes in a listing. A move
-that the disk refuses has changed neither. What a move has dirtied is synced by the commit it belongs to.
+A move changes the disk first, and then the index, by the same two calls with which a start takes in a
+listing. A move that the disk refuses has changed neither. What a move has dirtied is synced by the
+commit it belongs to.
 """
 
 from __future__ import annotations
@@ -85,10 +86,11 @@ class Moves:
         until: tuple[Millis, int] | None = None,
         token: str = "",
     ) -> list[Entry]:
-        """Move `members` of what an entry holds; return their new entries, one unless the list is too long for a name.
+        """Move `members` of what an entry holds; return their new entries, one unless the list is too
+        long for a name.
 
-        `until` is when the lease or delay ends, in Unix time and in monotonic. Raise `DiskFull` or `DiskError`; then
-        nothing has moved, or, of a long list, only what the index says.
+        `until` is when the lease or delay ends, in Unix time and in monotonic. Raise `DiskFull` or
+        `DiskError`; then nothing has moved, or, of a long list, only what the index says.
         """
         old, batch = entry.name, entry.batch
         made: list[Entry] = []
@@ -108,7 +110,8 @@ class Moves:
         return made
 
     def delete(self, entry: Entry, members: int) -> None:
-        """Move `members` to `remove/`, by a longer list of a name that is there already, if there is one."""
+        """Move `members` to `remove/`, by a longer list of a name that is there already, if there is
+        one."""
         batch = entry.batch
         whole = may_rename(entry, members, self.synced)
         other = None if whole else batch.extendable(entry.name.queue)
@@ -203,7 +206,8 @@ class Moves:
 
 
 def tidy(moves: Moves, batches: Iterable[Batch]) -> list[Entry]:
-    """Unlink names outside `remove/` that hold nothing; return those in `remove/` that a reaper may unlink now."""
+    """Unlink names outside `remove/` that hold nothing; return those in `remove/` that a reaper may
+    unlink now."""
     reapable: list[Entry] = []
     for batch in batches:
         for entry in list(batch.stale(moves.synced)):

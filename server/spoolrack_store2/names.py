@@ -8,9 +8,10 @@
           / "remove/" queue ":" name
           / "quarantine/" queue ":" name
 
-All hard links of one file share its stem, which never changes; what follows says what this name lists and what became
-of it. A file without `,n` holds one message, whose id it bears. With `,n` the id's low 12 bits are 0, and the message
-with index i has the id plus i. Every value has one spelling, because a name is the source of a rename. Pure.
+All hard links of one file share its stem, which never changes; what follows says what this name lists
+and what became of it. A file without `,n` holds one message, whose id it bears. With `,n` the id's low
+12 bits are 0, and the message with index i has the id plus i. Every value has one spelling, because a
+name is the source of a rename. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The requests that the engine takes, and their answers, by column: a frame of a stream is one request. Values only."""
+"""The requests that the engine takes, and their answers, by column: a frame of a stream is one request.
+Values only."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class Stored:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Receive:
-    """Lease up to `max_messages` messages, in order; at least one, and else no more than `max_bytes` of bodies."""
+    """Lease up to `max_messages` messages, in order; at least one, and else no more than `max_bytes` of
+    bodies."""
 
     queue: str
     max_messages: int = 1
@@ -79,7 +81,8 @@ class Delete:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Change:
-    """Let leases end so long after now; zero releases them. Answers each one's new end, in Unix time, or 0."""
+    """Let leases end so long after now; zero releases them. Answers each one's new end, in Unix time,
+    or 0."""
 
     queue: str
     receipts: Sequence[str]

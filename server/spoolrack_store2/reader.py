@@ -1,6 +1,7 @@
 """Reads message files, and keeps in memory what was read or written last.
 
-A file is read once for all its messages: its length and its line are checked then, each body when it is asked for.
+A file is read once for all its messages: its length and its line are checked then, each body when it is
+asked for.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     receipt = queue ":" id "~" tag
 
-All messages of a lease name share its token, which is in the name and never leaves the host. A receipt has a tag made
-from token and index, so that a consumer can't make the receipt of another message of the same name, and so that a
-message keeps its receipt when its lease is extended under a name of its own. Pure.
+All messages of a lease name share its token, which is in the name and never leaves the host. A receipt
+has a tag made from token and index, so that a consumer can't make the receipt of another message of the
+same name, and so that a message keeps its receipt when its lease is extended under a name of its own.
+Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Receipt(NamedTuple):
 
 
 def make(queue: str, token: str, messages: Iterable[tuple[int, str]]) -> list[str]:
-    """Return the receipt of each message, of which the index and the id are given, in ascending order."""
+    """Return the receipt of each message, of which the index and the id are given, in ascending
+    order."""
     receipts: list[str] = []
     block, tags = -1, ""
     for index, id in messages:

@@ -1,7 +1,7 @@
 """What a start does: take in all names, and finish or undo what a crash left.
 
-A file of which all names are in `new/` may be torn: the power failed before its sync. It was sent if it is whole. What
-has a name elsewhere was synced before it got that name, and isn't read.
+A file of which all names are in `new/` may be torn: the power failed before its sync. It was sent if it
+is whole. What has a name elsewhere was synced before it got that name, and isn't read.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ def tell_unlisted(moves: Moves) -> None:
     """Log each message that no name lists: the rules of `batch` exclude it."""
     for batch in moves.index.batches.values():
         if batch.unlisted and not batch.is_over:
-            log.error("of %s no name lists the messages %s", batch.stem.text, list(indexes(batch.unlisted)))
+            log.error(
+                "of %s no name lists the messages %s", batch.stem.text, list(indexes(batch.unlisted))
+            )
 
 
 def listed_orphans(moves: Moves, dead: Collection[str]) -> list[Entry]:
@@ -135,7 +137,8 @@ def _queue_folders(moves: Moves) -> list[str]:
 
 
 def _is_whole(moves: Moves, batch: Batch) -> bool:
-    """Whether a file holds what was sent, to the last byte. A file that can't be read now stops the start."""
+    """Whether a file holds what was sent, to the last byte. A file that can't be read now stops the
+    start."""
     try:
         content = moves.disk.read(batch.entries[0].name.path)
     except OSError as error:

@@ -1,4 +1,5 @@
-"""Deletes: a message is deleted when a name in `remove/` that lists it is durable. The reaper unlinks names later."""
+"""Deletes: a message is deleted when a name in `remove/` that lists it is durable. The reaper unlinks
+names later."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Sends: the messages of a commit that have one queue and one delay are written as one file.
 
-A file is written into `new/`, synced with its commit, and answered. Then a rename publishes it: a power cut before
-leaves it in `new/`, from where the next start publishes it. So a send costs one create, one write, one rename.
+A file is written into `new/`, synced with its commit, and answered. Then a rename publishes it: a power
+cut before leaves it in `new/`, from where the next start publishes it. So a send costs one create, one
+write, one rename.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class _File:
     attributes: dict[int, Attributes] = field(default_factory=dict)
     bytes: int = 0
     places: list[tuple[Stored, int, int]] = field(default_factory=list)
-    """For each run of messages: whose they are, the position of the first in that answer, and how many."""
+    """For each run of messages: whose they are, the position of the first in that answer, and how
+    many."""
 
     def takes(self, count: int, size: int) -> bool:
         return not self.bodies or (len(self.bodies) + count <= MOST and self.bytes + size <= FILE_BYTES)

@@ -1,8 +1,9 @@
-"""A root that several processes of one host have open: who holds the lock, what others did, what the dead left.
+"""A root that several processes of one host have open: who holds the lock, what others did, what the
+dead left.
 
-A commit enters, which takes `LOCK` and replays `CHANGES`, and leaves. In between the index is exact, whoever made the
-last move. A process that dies is noticed by its owner's lock, which is free then; what it sent and did not publish is
-published by any process that notices.
+A commit enters, which takes `LOCK` and replays `CHANGES`, and leaves. In between the index is exact,
+whoever made the last move. A process that dies is noticed by its owner's lock, which is free then; what
+it sent and did not publish is published by any process that notices.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ class Sharing:
     """Not thread-safe."""
 
     def __init__(
-        self, moves: Moves, changes: Changes, catalog: Catalog, ids: FileIds, is_living: Callable[[str], bool]
+        self,
+        moves: Moves,
+        changes: Changes,
+        catalog: Catalog,
+        ids: FileIds,
+        is_living: Callable[[str], bool],
     ) -> None:
         """`is_living` tells whether the process of an owner is alive."""
         self._moves = moves
@@ -37,33 +43,35 @@ class Sharing:
         self._ids = ids
         self._is_living = is_living
         self._lock: Lock | None = None
-        self._orphans: list[tuple[int, list[Entry]]] = []
-        """What the dead left in `new/`, and the commit that makes it durable."""
+        self._orphans: list[tuple[int, frozenset[str], list[Entry]]] = []
+        """What the dead left in `new/`: the commit that makes it durable, whose it was, and what."""
         self.replayed = 0
         """Moves of others that were taken in."""
 
     def open(self) -> bool:
-        """Join the processes that have the root open, or begin anew; False if another one holds the lock."""
+        """Join the processes that have the root open, or begin anew; False if another one holds the
+        lock."""
         if not self._take_lock():
             return False
         changes = self._changes
-        living = tuple(owner for owner in changes.read_members() if self._is_living(owner))
+        members = frozenset(changes.read_members())
+        living = frozenset(filter(self._is_living, members))
         if living:
             changes.look()
             self._decide()
-            changes.set_members(living)
             changes.join()
         else:
             changes.begin_anew()
         self._moves.changes = changes
         sent = take_in(self._moves, self._catalog, self._ids, living)
         tell_unlisted(self._moves)
-        self._orphans.append((self._moves.commit, sent))
+        self._orphans.append((self._moves.commit, members - living, sent))
         self.leave()
         return True
 
     def enter(self) -> bool:
-        """Take the lock and replay what others did; False if another process holds it. Raise `Poisoned`."""
+        """Take the lock and replay what others did; False if another process holds it. Raise
+        `Poisoned`."""
         if not self._take_lock():
             return False
         try:
@@ -93,22 +101,30 @@ class Sharing:
         self._changes.set_members(tuple(o for o in self._changes.members if o != self._moves.owner))
 
     def look_for_dead(self) -> None:
-        """Notice which processes have died, and take in what they left; the lock is held."""
-        mine = self._moves.owner
-        dead = {owner for owner in self._changes.members if owner != mine and not self._is_living(owner)}
+        """Notice which processes have died, and take in what they left; the lock is held.
+
+        The dead stay members until what they sent is published: the process that takes it over may die,
+        too, and then another one finds them dead.
+        """
+        known = {self._moves.owner}.union(*(dead for _, dead, _ in self._orphans))
+        dead = frozenset(
+            owner
+            for owner in self._changes.members
+            if owner not in known and not self._is_living(owner)
+        )
         if dead:
             log.warning("processes that had the root open have died: %s", ", ".join(sorted(dead)))
-            self._changes.set_members(tuple(o for o in self._changes.members if o not in dead))
-            self._orphans.append((self._moves.commit, listed_orphans(self._moves, dead)))
+            self._orphans.append((self._moves.commit, dead, listed_orphans(self._moves, dead)))
 
     def finish_orphans(self) -> None:
         """Publish what the dead had sent, once it is durable; the lock is held."""
         waiting = []
-        for commit, sent in self._orphans:
-            if commit <= self._moves.synced:
-                finish_sends(self._moves, sent)
-            else:
-                waiting.append((commit, sent))
+        for commit, dead, sent in self._orphans:
+            if commit > self._moves.synced:
+                waiting.append((commit, dead, sent))
+                continue
+            finish_sends(self._moves, sent)
+            self._changes.set_members(tuple(o for o in self._changes.members if o not in dead))
         self._orphans = waiting
 
     @property

@@ -1,7 +1,8 @@
 """Random histories of one engine on a disk that loses power, and the promises that they are held to.
 
-A commit's requests are done, synced and answered, or the story is cut: the power fails before the sync, or the process
-dies between two changes of names. The next engine must find each message as one of the states that were promised.
+A commit's requests are done, synced and answered, or the story is cut: the power fails before the sync,
+or the process dies between two changes of names. The next engine must find each message as one of the
+states that were promised.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class Story:
         cache_bytes: int = 0,
         plot: tuple[float, float] = (0.06, 0.06),
     ) -> None:
-        """`plot` is how probable it is that a step is a death in a commit, and that it is a power cut."""
+        """`plot` is how probable it is that a step is a death in a commit, and that it is a power
+        cut."""
         self.random = Random(seed)
         self.clock = Clock()
         self.disk = made(QUEUES, can_sync_all=can_sync_all, model=model)
@@ -246,14 +248,17 @@ class Story:
         there = {path for path in self._paths() if not path.startswith("new/") or f",o{mine}" in path}
         known = {path for path in known if not path.startswith("new/") or f",o{mine}" in path}
         if known != there:
-            raise Broken(f"{mine} doesn't know of {sorted(there - known)}, and believes {sorted(known - there)}")
+            raise Broken(
+                f"{mine} doesn't know of {sorted(there - known)}, and believes {sorted(known - there)}"
+            )
 
     def _paths(self) -> list[str]:
         folders = ("new", "delay", "remove", "quarantine", *(f"queues/{queue}" for queue in QUEUES))
         return [f"{folder}/{each.name}" for folder in folders for each in self.disk.scan(folder)]
 
     def _found(self) -> dict[str, tuple[Seen, str]]:
-        """What a start would take each message to be, and in which queue; nothing of what isn't whole."""
+        """What a start would take each message to be, and in which queue; nothing of what isn't
+        whole."""
         found: dict[str, tuple[Seen, str]] = {}
         for batch in resolve(map(parse, self._paths())).values():
             if not batch.was_sent:
@@ -274,8 +279,8 @@ class Story:
     def _adopt(self, maybe: dict[str, list[Seen]] | None) -> None:
         """Hold what is found after a crash against what was promised, and go on from there.
 
-        After a death (`maybe`) all is as it was, but for what the dead may have done; after a power cut (None) each
-        message may be whatever it was since it was last durable.
+        After a death (`maybe`) all is as it was, but for what the dead may have done; after a power cut
+        (None) each message may be whatever it was since it was last durable.
         """
         found = self._found()
         files: dict[str, set[bool]] = {}
@@ -303,6 +308,7 @@ class Story:
                 self.may[id] = [(self.at, now)]
             elif now != history[-1]:
                 self.may[id].append((self.at, now))
+                self.receipts.pop(id, None)
             if now[0] != "leased" or (maybe is None and id in self.unanswered):
                 self.receipts.pop(id, None)
         torn = [id for id, there in files.items() if len(there) > 1]
@@ -388,9 +394,9 @@ class Story:
             match request:
                 case Send():
                     assert isinstance(outcome, Stored)
-                    for body, id in zip(request.bodies, outcome.results, strict=True):
+                    for sent, id in zip(request.bodies, outcome.results, strict=True):
                         assert isinstance(id, str), id
-                        self._sent(engine.moves.owner, id, request, body)
+                        self._sent(engine.moves.owner, id, request, sent)
                 case Delete():
                     assert isinstance(outcome, list)
                     for named, result in zip((*request.receipts, *request.ids), outcome, strict=True):
@@ -438,11 +444,12 @@ class Story:
     def _received(self, engine: Engine, request: Receive, deliveries: list[Delivery]) -> None:
         got: list[str] = []
         for delivery in deliveries:
-            for id, receipt, body in zip(delivery.ids, delivery.receipts, delivery.bodies, strict=True):
+            rows = zip(delivery.ids, delivery.receipts, delivery.bodies, strict=True)
+            for id, receipt, got_body in rows:
                 now = self._by_now(self.now(id)) if id in self.may else None
                 if now is None or now[0] != "ready":
                     raise Broken(f"{id} was received, and is {now}")
-                if self.bodies[id] != body:
+                if self.bodies[id] != got_body:
                     raise Broken(f"{id} has another body")
                 got.append(id)
                 self._become(id, ("leased", delivery.receives, delivery.due))
@@ -482,7 +489,9 @@ class Story:
                         id = named.partition(":")[2][:36]
                         receives = self.now(id)[1] if self.now(id)[0] == "leased" else 0
                         end = self.clock.now + request.visibility
-                        changed = ("leased", receives, end) if request.visibility else ("ready", receives)
+                        changed = (
+                            ("leased", receives, end) if request.visibility else ("ready", receives)
+                        )
                         maybe[id].append(changed)
                 case Purge():
                     for id, queue in self.queue_of.items():
@@ -494,7 +503,7 @@ class Story:
             if isinstance(request, Receive):
                 end = self.clock.now + (request.visibility or QueueSettings().visibility_timeout)
                 for id, queue in self.queue_of.items():
-                    for state in [self.now(id), *maybe[id]]:
+                    for state in [self._by_now(self.now(id)), *maybe[id]]:
                         if queue == request.queue and state[0] == "ready":
                             maybe[id].append(("leased", int(str(state[1])) + 1, end))
         return maybe
@@ -507,7 +516,8 @@ def _worded(request: Request) -> str:
                 "" if request.delay is None else " delayed"
             )
         case Receive():
-            return f"receive {request.queue} {request.max_messages} {request.max_bytes} {request.visibility}"
+            most = f"{request.max_messages} {request.max_bytes}"
+            return f"receive {request.queue} {most} {request.visibility}"
         case Delete():
             return f"delete {request.queue} {[*request.receipts, *request.ids]}"
         case Change():

@@ -1,8 +1,9 @@
-"""Explores what may become of one batch: every order of moves, every subset of unsynced moves that a power cut keeps.
+"""Explores what may become of one batch: every order of moves, every subset of unsynced moves that a
+power cut keeps.
 
-The rules are those of `spoolrack_store2.batch`. A state is what is durable, what was done since, and for each message
-the states as which a start may find it. From every state each move is tried, and each power cut is judged; from what a
-cut leaves the walk goes on.
+The rules are those of `spoolrack_store2.batch`. A state is what is durable, what was done since, and
+for each message the states as which a start may find it. From every state each move is tried, and each
+power cut is judged; from what a cut leaves the walk goes on.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ def replayed(durable: frozenset[Dot], ops: tuple[Op, ...]) -> frozenset[Dot]:
 
 @dataclass
 class Explorer:
-    """`messages` is the size of the batch; `menu` the moves; `links` tries a link where a rename may be."""
+    """`messages` is the size of the batch; `menu` the moves; `links` tries a link where a rename may
+    be."""
 
     messages: int
     menu: frozenset[str]
@@ -120,7 +122,8 @@ class Explorer:
     # Moves.
 
     def _batch(self, now: Now) -> Batch:
-        """What a process knows that has synced all that is durable: commit 0 is synced, 1 is under way."""
+        """What a process knows that has synced all that is durable: commit 0 is synced, 1 is under
+        way."""
         batch = Batch(named(Dot(0, State.SENT, 1, 0, 0, False), self.messages).stem)
         dots: dict[str, Dot] = {}
         for dot in sorted(now.durable, key=lambda dot: dot.version):
@@ -236,8 +239,8 @@ class Explorer:
                             state = ABSENT
                         if state not in promised:
                             raise Broken(
-                                f"a power cut keeps {list(kept)} of {count}: message {index} is {state}, "
-                                f"promised {sorted(map(str, promised))}; names {sorted(map(str, names))}"
+                                f"{list(kept)} of {count} moves survive: message {index} is {state}, "
+                                f"promised {sorted(map(str, promised))}; {sorted(map(str, names))}"
                             )
                         may.append((state, frozenset({state})))
                     if all(state == ABSENT for state, _ in may):

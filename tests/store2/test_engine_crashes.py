@@ -1,4 +1,5 @@
-"""The engine keeps its promises through power cuts, and through deaths at any step, alone and beside others."""
+"""The engine keeps its promises through power cuts, and through deaths at any step, alone and beside
+others."""
 
 from __future__ import annotations
 

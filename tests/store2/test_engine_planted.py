@@ -1,4 +1,5 @@
-"""Each condition of the engine and of sharing a root is needed: without it, a story of a crash ends badly."""
+"""Each condition of the engine and of sharing a root is needed: without it, a story of a crash ends
+badly."""
 
 from __future__ import annotations
 
@@ -41,11 +42,19 @@ def _published_unsynced(self: Sender) -> None:
 _publish = Sender.publish
 
 PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
-    "an answer that rests on unsynced moves of others": (Sharing, "_built_on_others", lambda self: None),
+    "an answer that rests on unsynced moves of others": (
+        Sharing,
+        "_built_on_others",
+        lambda self: None,
+    ),
     "a move in doubt taken for made": (Changes, "in_doubt", lambda self: self.decide(True)),
     "a move in doubt taken for not made": (Changes, "in_doubt", lambda self: self.decide(False)),
     "a move marked as made with its record": (Changes, "intend", _marked_at_once),
-    "a process that is alone isn't told of another": (Changes, "is_shared", property(lambda self: False)),  # type: ignore[dict-item]
+    "a process that is alone isn't told of another": (
+        Changes,
+        "is_shared",
+        property(lambda self: False),
+    ),  # type: ignore[dict-item]
     "a torn file published": (recovery, "_is_whole", lambda moves, batch: True),
     "a file published before it is durable": (Sender, "publish", _published_unsynced),
     "a commit taken for synced when its sync begins": (Moves, "begin_sync", _synced_too_early),
@@ -58,8 +67,12 @@ def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch)
     owner, name, broken = PLANTED[planted]
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises(Broken):
-        for seed in range(MOST_STORIES):
-            Story(seed, Model.ANY_SUBSET, processes=2).run(120)
+        _tell(MOST_STORIES)
+
+
+def _tell(stories: int) -> None:
+    for seed in range(stories):
+        Story(seed, Model.ANY_SUBSET, processes=2).run(120)
 
 
 @pytest.mark.parametrize("ring", [2_000, 5_000])
