@@ -39,6 +39,8 @@ class Line:
     attributes: Mapping[int, Attributes] = field(default_factory=dict)
     keys: Mapping[int, str] = field(default_factory=dict)
     """Deduplication keys."""
+    deaths: Sequence[Mapping[str, object]] = ()
+    """Of a dead letter, how it came to be one each time, the oldest first: see `model.deaths`."""
     starts: Sequence[int] = ()
     """Where each body begins; the end of the last one follows."""
 
@@ -57,7 +59,7 @@ def line_of(
 
 def encode(line: Line) -> bytes:
     """Return the line as it stands behind the bodies; nothing for a lone message that needs none."""
-    if len(line.sizes) == 1 and not line.attributes:
+    if len(line.sizes) == 1 and not line.attributes and not line.deaths:
         return b""
     parts: dict[str, object] = {"sizes": line.sizes, "crcs": line.crcs}
     text: dict[int, dict[str, str]] = {}
@@ -74,6 +76,8 @@ def encode(line: Line) -> bytes:
         parts["binary_attributes"] = binary
     if line.keys and len(line.sizes) > 1:
         parts["keys"] = line.keys
+    if line.deaths:
+        parts["deaths"] = line.deaths
     return b"\n" + json.dumps(parts, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
@@ -131,7 +135,10 @@ def _decoded(parts: Mapping[str, object]) -> Line:
         for name, coded in _mapping(named).items():
             attributes.setdefault(int(index), {})[name] = base64.b64decode(str(coded), validate=True)
     keys = {int(index): str(key) for index, key in _mapping(parts.get("keys", {})).items()}
-    return Line(_numbers(parts["sizes"]), _numbers(parts["crcs"]), attributes, keys)
+    deaths = parts.get("deaths", [])
+    if not isinstance(deaths, list):
+        raise TypeError("not a list of deaths")
+    return Line(_numbers(parts["sizes"]), _numbers(parts["crcs"]), attributes, keys, deaths)
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -21,6 +21,7 @@ from .changes import Changes, Memory
 from .disk import Disk
 from .ids import FileIds
 from .leaser import Leaser
+from .letters import Letters
 from .moves import Moves, tidy
 from .operations import Change, Delete, Outcome, Purge, Receive, Request, Send
 from .queues import Catalog
@@ -61,7 +62,8 @@ class Engine:
         self._ids = FileIds(clock, random)
         self.reader = Reader(disk, self.index, cache_bytes)
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids)
-        self._leaser = Leaser(self.moves, self.catalog, self.reader, clock, random)
+        self._letters = Letters(self.moves, self.catalog, self.reader, clock)
+        self._leaser = Leaser(self.moves, self.catalog, self.reader, self._letters, clock, random)
         self._remover = Remover(self.moves, self.catalog, self._leaser)
         changes = Changes(memory, owner)
         self.sharing = Sharing(self.moves, changes, self.catalog, self._ids, is_living)
@@ -93,8 +95,12 @@ class Engine:
     def _apply(self, requests: Sequence[Request], tick: bool) -> Work:
         if tick:
             self.sharing.look_for_dead()
+            for record in self.catalog.records.values():
+                self._leaser.expire(record)
         self.sharing.finish_orphans()
         self._sender.publish()
+        self._letters.finish()
+        self._letters.delete_superseded()
         self._leaser.bring_back_due()
         self._tidy()
         turns: tuple[tuple[type[Any], Callable[[list[Any]], Sequence[Any]]], ...] = (
@@ -123,7 +129,12 @@ class Engine:
     @property
     def wants_commit(self) -> bool:
         """Whether work waits for a commit that no request asks for."""
-        return self._sender.has_written or self.sharing.has_orphans or bool(self.index.loose)
+        return (
+            self._sender.has_written
+            or self._letters.has_burials
+            or self.sharing.has_orphans
+            or bool(self.index.loose)
+        )
 
     def next_due(self) -> Millis | None:
         """Return the monotonic time at which a lease or a delay ends."""

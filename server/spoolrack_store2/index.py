@@ -88,7 +88,14 @@ class Index:
 
     def __init__(self) -> None:
         self.batches: dict[str, Batch] = {}
-        """By the key of their files: see `key_of`."""
+        """By the texts of their stems."""
+        self._by_id: dict[str, Batch] = {}
+        """By the id of the file, and for a batch an "n", as its first message has the same id."""
+        self._doubles: dict[str, list[Batch]] = {}
+        """Files of one message: a dead letter, and what it was copied from."""
+        self.superseded: dict[tuple[Batch, int], int] = {}
+        """Messages that are in a dead letter's own file now, to be deleted where they were, and the
+        commit that published that file and must be durable before."""
         self.queues: dict[str, QueueIndex] = {}
         self.loose: dict[Batch, None] = {}
         """Batches that have a name which may be unlinked after a sync."""
@@ -103,12 +110,13 @@ class Index:
 
     def batch(self, id: str) -> tuple[Batch, int] | None:
         """Return the file that has the message `id`, and the message's index in it."""
-        lone = self.batches.get(id)
-        if lone is not None:
-            return lone, 0
-        batch = self.batches.get(batch_of(id) + "n")
+        lone = self._by_id.get(id)
+        batch = self._by_id.get(batch_of(id) + "n")
         index = index_of(id)
-        return None if batch is None or index >= batch.stem.count else (batch, index)
+        if batch is None or index >= batch.stem.count:
+            return None if lone is None else (lone, 0)
+        # The copy of a dead letter counts once it has left `new/`.
+        return (batch, index) if lone is None or not _counts(lone)[0] else (lone, 0)
 
     def holder(self, id: str) -> tuple[Entry, int] | None:
         """Return the entry that holds the message `id`, and the message's index; None if it is not
@@ -122,11 +130,15 @@ class Index:
 
     def appear(self, name: Name, commit: int, *, due: int = 0) -> Entry:
         """Take in a name; `due` is the monotonic time at which its lease or delay ends."""
-        key = key_of(name)
-        batch = self.batches.get(key)
+        batch = self.batches.get(name.stem.text)
+        is_new = batch is None
         if batch is None:
-            batch = self.batches[key] = Batch(name.stem)
+            batch = self.batches[name.stem.text] = Batch(name.stem)
         entry, losers = batch.add(name, commit)
+        if is_new:
+            self._register(batch)
+        if name.stem.deaths or name.stem.id in self._doubles:
+            self._supersede(batch, commit)
         entry.due = due
         for loser in losers:
             if loser.charged:
@@ -152,9 +164,46 @@ class Index:
         self._count(entry, 0)
         if not batch.entries:
             self.loose.pop(batch, None)
-            self.batches.pop(key_of(entry.name), None)
+            del self.batches[batch.stem.text]
+            self._unregister(batch)
         elif batch.is_over:
             self.loose[batch] = None
+
+    def entry_at(self, name: Name) -> Entry | None:
+        """Return the entry with the path of `name`."""
+        batch = self.batches.get(name.stem.text)
+        return None if batch is None else batch.entry_at(name.path)
+
+    def _register(self, batch: Batch) -> None:
+        key = _key_of(batch)
+        there = self._by_id.setdefault(key, batch)
+        if there is not batch:
+            self._doubles.setdefault(key, [there]).append(batch)
+
+    def _unregister(self, batch: Batch) -> None:
+        key = _key_of(batch)
+        doubles = self._doubles.get(key)
+        if doubles is None:
+            del self._by_id[key]
+            return
+        doubles.remove(batch)
+        self._by_id[key] = max(doubles, key=_counts)
+        if len(doubles) == 1:
+            del self._doubles[key]
+
+    def _supersede(self, batch: Batch, commit: int) -> None:
+        """Let the file count that has the later death of a message, once it has left `new/`."""
+        stem = batch.stem
+        doubles = self._doubles.get(stem.id, [batch])
+        counts = self._by_id[stem.id] = max(doubles, key=_counts)
+        if not _counts(counts)[0] or not counts.stem.deaths:
+            return
+        found = [(double, 0) for double in doubles if double is not counts]
+        source, index = self._by_id.get(batch_of(stem.id) + "n"), index_of(stem.id)
+        if source is not None and index < source.stem.count:
+            found.append((source, index))
+        for each in found:
+            self.superseded.setdefault(each, commit)
 
     def next_due(self) -> Millis | None:
         """Return the monotonic time at which the next lease or delay ends."""
@@ -229,7 +278,11 @@ def _pass_on(loser: Entry, winner: Entry | None) -> None:
     loser.charged = kept
 
 
-def key_of(name: Name) -> str:
-    """Return the key of a name's file: its id, and for a batch an "n", as its first message has the
-    same id."""
-    return name.stem.id + "n" if name.stem.count else name.stem.id
+def _key_of(batch: Batch) -> str:
+    return batch.stem.id + "n" if batch.stem.count else batch.stem.id
+
+
+def _counts(batch: Batch) -> tuple[bool, int, str]:
+    """Rank files of one message: which of them counts."""
+    is_out = any(entry.name.state is not State.SENT for entry in batch.entries)
+    return is_out, batch.stem.deaths, batch.stem.text

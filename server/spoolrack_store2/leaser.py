@@ -26,11 +26,12 @@ from . import receipts
 from .batch import Entry
 from .content import Damaged
 from .index import Index
+from .letters import Letters
 from .members import indexes, lowest
 from .moves import Moves
 from .names import MAX_RECEIVES
 from .operations import Change, Delivery, Receive
-from .queues import Catalog
+from .queues import Catalog, QueueRecord
 from .reader import Reader
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,8 @@ WHOLE_LEASES: Final = 2
 consumers."""
 DUE_AT_ONCE: Final = 1_000
 """Names that one commit brings back."""
+EXPIRED_AT_ONCE: Final = 1_000
+"""Names of a queue that one commit deletes for their age."""
 RETRY: Final = Millis(1_000)
 """After so long a move that the disk refused is tried again."""
 
@@ -69,12 +72,19 @@ class Leaser:
     """Not thread-safe."""
 
     def __init__(
-        self, moves: Moves, catalog: Catalog, reader: Reader, clock: Clock, random: Random
+        self,
+        moves: Moves,
+        catalog: Catalog,
+        reader: Reader,
+        letters: Letters,
+        clock: Clock,
+        random: Random,
     ) -> None:
         self._moves = moves
         self._index: Index = moves.index
         self._catalog = catalog
         self._reader = reader
+        self._letters = letters
         self._clock = clock
         self._random = random
 
@@ -84,7 +94,7 @@ class Leaser:
         """Lease what is ready; the answers hold once the commit is synced."""
         outcomes: list[list[Delivery] | StoreError] = []
         shares: list[_Share] = []
-        chosen: dict[Entry, int] = {}
+        chosen = self._letters.not_to_be_leased()
         for request in requests:
             try:
                 outcomes.append(self._choose(request, shares, chosen))
@@ -108,14 +118,20 @@ class Leaser:
             raise InvalidRequest(
                 what="visibility", value=visibility, rule=f"must be from 1 to {MAX_VISIBILITY}"
             )
+        self.expire(record)
         room, bytes_left = request.max_messages, request.max_bytes
         if request.credits is not None:
             room = min(room, request.credits.free)
         answer: list[Delivery] = []
+        dead: dict[Entry, int] = {}
         count = 0
         for entry, members in self._index.queue(record.name).in_order(chosen):
             if count >= room:
                 break
+            if self._letters.is_dead(entry):
+                chosen[entry] = chosen.get(entry, 0) | members
+                dead[entry] = dead.get(entry, 0) | members
+                continue
             fitting = self._fitting(entry, members, room - count, bytes_left, is_first=not count)
             if not fitting:
                 break
@@ -125,9 +141,20 @@ class Leaser:
             self._share(shares, entry, visibility, fitting, answer, request.credits)
             if fitting != members:
                 break
+        for entry, members in dead.items():
+            self._letters.bury(entry, members)
         if request.credits is not None:
             request.credits.charge(count)
         return answer
+
+    def expire(self, record: QueueRecord) -> None:
+        """Delete ready messages that are older than the queue's retention, the oldest first."""
+        retention, queue = record.settings.retention, self._index.queue(record.name)
+        for _ in range(EXPIRED_AT_ONCE if retention else 0):
+            entry = queue.head()
+            if entry is None or sent_at(entry.batch.stem.id) + retention > self._clock.wall():
+                return
+            self._moves.delete(entry, entry.held)
 
     def _fitting(
         self, entry: Entry, members: int, room: int, bytes_left: int, *, is_first: bool
@@ -305,7 +332,7 @@ class Leaser:
                     self._moves.move(entry, members, State.LEASED, until=until, token=entry.name.token)
                     result = until[0]
                 else:
-                    self._moves.move(entry, members, State.READY)
+                    self._bring_back(entry, members)
                     result = Millis(0)
             except StoreError as error:
                 result = error
@@ -313,11 +340,18 @@ class Leaser:
                 results[position] = result
         return results
 
+    def _bring_back(self, entry: Entry, members: int) -> None:
+        """End the lease or the delay of `members`; what was received too often dies."""
+        if entry.name.state is State.LEASED and self._letters.is_dead(entry):
+            self._letters.bury(entry, members)
+        else:
+            self._moves.move(entry, members, State.READY)
+
     def bring_back_due(self) -> None:
         """Bring back what is due: messages whose lease or delay is over."""
         now = self._clock.monotonic()
         for entry in self._index.take_due(now, DUE_AT_ONCE):
             try:
-                self._moves.move(entry, entry.held, State.READY)
+                self._bring_back(entry, entry.held)
             except StoreError:
                 self._index.put_back_due(entry, Millis(now + RETRY))

@@ -62,10 +62,14 @@ def appear(moves: Moves, name: Name) -> Entry:
 
 
 def finish_sends(moves: Moves, sent: Iterable[Entry]) -> None:
-    """Publish what is whole in `new/`, which is durable now, and unlink what isn't."""
+    """Publish what is whole in `new/`, which is durable now, and unlink what isn't.
+
+    The copy of a dead letter is unlinked, too: the message is still where it was, and dies again.
+    """
     for batch in dict.fromkeys(entry.batch for entry in sent if entry in entry.batch.entries):
         entries = [entry for entry in batch.entries if entry.name.state is State.SENT]
-        if len(entries) == len(batch.entries) and not (batch.was_sent and _is_whole(moves, batch)):
+        is_only_here = len(entries) == len(batch.entries)
+        if is_only_here and (batch.stem.deaths or not batch.was_sent or not _is_whole(moves, batch)):
             for entry in entries:
                 moves.unlink(entry)
             continue

@@ -16,7 +16,6 @@ from spoolrack_store.files.disk import Lock
 from .batch import Entry
 from .changes import LOCK, Change, Changes, Kind, Overtaken
 from .ids import FileIds
-from .index import key_of
 from .moves import Moves
 from .names import parse
 from .queues import Catalog
@@ -157,9 +156,7 @@ class Sharing:
             index.appear(name, commit, due=change.due)
             self._ids.rise_above(name.stem.id)
         if change.kind is not Kind.LINK:
-            source = parse(change.source)
-            batch = index.batches.get(key_of(source))
-            entry = None if batch is None else batch.entry_at(change.source)
+            entry = index.entry_at(parse(change.source))
             # What another process publishes from `new/` wasn't known.
             if entry is not None:
                 index.disappear(entry, commit)

@@ -24,7 +24,13 @@ from spoolrack_store2.members import indexes
 from spoolrack_store2.names import index_of, parse
 from spoolrack_store2.operations import Change, Delete, Delivery, Purge, Receive, Request, Send, Stored
 
-QUEUES: Final = ("q", "r")
+SETTINGS: Final = {
+    "q": QueueSettings(),
+    "r": QueueSettings(max_receives=2, dead_letter_queue="s"),
+    "s": QueueSettings(),
+}
+QUEUES: Final = tuple(SETTINGS)
+DEAD: Final = "s"
 HOLD: Final = Millis(10_000)
 DELAY: Final = Millis(5_000)
 ABSENT: Final = ("absent",)
@@ -85,7 +91,7 @@ class Story:
         self.receipts: dict[str, str] = {}
         self.unanswered: dict[str, int] = {}
         """Which commit leased what, if it isn't synced."""
-        self.crashes = self.replayed = 0
+        self.crashes = self.replayed = self.buried = 0
         self.engines: dict[str, Engine] = {}
         self.flying: dict[str, list[tuple[int, Work]]] = {}
         """Of each process the commits that it has begun and not synced."""
@@ -149,8 +155,31 @@ class Story:
         assert work is not None, "nobody holds the lock"
         self._check(engine)
         self._take(engine, requests, work.outcomes)
+        self._look_for_dead_letters(engine)
         self.replayed += engine.sharing.replayed
         self.flying[owner].append((self.at, work))
+
+    def _look_for_dead_letters(self, engine: Engine) -> None:
+        """Messages that are dying come to the dead-letter queue, at some commit of some process."""
+        for id in self.may:
+            if self.now(id)[0] != "dying":
+                continue
+            found = engine.index.holder(id)
+            if found is not None and found[0].name.queue == DEAD and found[0].name.due is None:
+                self._is_dead_letter(id)
+
+    def _purge_what_has_just_come(self, engine: Engine) -> None:
+        """A dead letter that the purging commit itself has published is purged, too."""
+        for id in self.may:
+            if self.now(id)[0] == "dying":
+                found = engine.index.holder(id)
+                if found is None or found[0].name.state is State.REMOVED or found[0].name.queue == DEAD:
+                    self._is_dead_letter(id)
+
+    def _is_dead_letter(self, id: str) -> None:
+        self.buried += 1
+        self.queue_of[id] = DEAD
+        self._become(id, ("ready", 0))
 
     def _die(self, owner: str) -> None:
         """A process dies in a commit, or just before it ends."""
@@ -228,8 +257,8 @@ class Story:
             is_living=lambda owner: owner in self.engines,
             cache_bytes=self.cache_bytes,
         )
-        for queue in QUEUES:
-            engine.catalog.add(queue, QueueSettings())
+        for queue, settings in SETTINGS.items():
+            engine.catalog.add(queue, settings)
         self.at += 1
         self.told.append(f"{owner} starts, commit {self.at}")
         assert engine.open(), "nobody holds the lock"
@@ -260,8 +289,11 @@ class Story:
         """What a start would take each message to be, and in which queue; nothing of what isn't
         whole."""
         found: dict[str, tuple[Seen, str]] = {}
-        for batch in resolve(map(parse, self._paths())).values():
-            if not batch.was_sent:
+        # The copy of a dead letter counts once it has left new/.
+        batches = resolve(map(parse, self._paths())).values()
+        for batch in sorted(batches, key=lambda batch: batch.stem.deaths):
+            is_sent_only = all(entry.name.state is State.SENT for entry in batch.entries)
+            if not batch.was_sent or (batch.stem.deaths and is_sent_only):
                 continue
             for entry in batch.entries:
                 name = entry.name
@@ -294,9 +326,18 @@ class Story:
                 continue
             history = [state for _, state in self.may[id]]
             promised = history if maybe is None else [history[-1], *maybe.get(id, ())]
-            promised = [*promised, *map(self._by_now, promised)]
+            promised = [*promised, *(self._by_now(id, state) for state in promised)]
             now = found[id][0] if id in found else GONE if GONE in promised else ABSENT
-            if now not in promised:
+            if id in found and found[id][1] == DEAD and self.queue_of[id] != DEAD and now != GONE:
+                if not any(state[0] == "dying" for state in promised):
+                    raise Broken(f"{id} is a dead letter, promised {promised}")
+                self.queue_of[id] = DEAD
+                self.may[id].append((self.at, now))
+                history.append(now)
+            elif now[0] in ("leased", "ready") and ("dying", now[1]) in promised:
+                now = "dying", now[1]
+                self.queue_of[id] = found[id][1]
+            elif now not in promised:
                 raise Broken(f"{id} is found {now}, promised {promised}")
             if history[0] == ABSENT:
                 files.setdefault(id[:-3], set()).add(now != ABSENT)
@@ -327,12 +368,12 @@ class Story:
     def _check_counts(self, engine: Engine) -> None:
         for queue in QUEUES:
             counts = engine.index.queue(queue).counts
-            for state in (State.READY, State.LEASED, State.DELAYED):
-                mine = sum(
-                    self.now(id)[0] == state.value and self.queue_of[id] == queue for id in self.may
-                )
-                if counts[state] != mine:
-                    raise Broken(f"{queue} counts {counts[state]} {state.value}, and has {mine}")
+            words = [self.now(id)[0] for id in self.may if self.queue_of[id] == queue]
+            # What is dying is leased or ready until it is a dead letter.
+            here = sum(words.count(word) for word in ("ready", "leased", "dying"))
+            found = counts[State.READY] + counts[State.LEASED], counts[State.DELAYED]
+            if found != (here, words.count("delayed")):
+                raise Broken(f"{queue} counts {counts}, and has {sorted(map(str, words))}")
 
     # What is asked.
 
@@ -371,15 +412,20 @@ class Story:
         """What is due comes back at the beginning of a commit."""
         sent = self._sent_only()
         for id in self.may:
-            now = self._by_now(self.now(id))
+            now = self._by_now(id, self.now(id))
             if now != self.now(id) and id not in sent:
                 self._become(id, now)
                 self.receipts.pop(id, None)
 
-    def _by_now(self, state: Seen) -> Seen:
+    def _by_now(self, id: str, state: Seen) -> Seen:
         """What has become of a message in this state, as time went on."""
         is_due = state[0] in ("leased", "delayed") and int(str(state[2])) <= self.clock.now
-        return ("ready", state[1]) if is_due else state
+        return self._back(id, state) if is_due else state
+
+    def _back(self, id: str, state: Seen) -> Seen:
+        """What becomes of a message whose lease or delay ends."""
+        limit = SETTINGS[self.queue_of[id]].max_receives
+        return ("dying", state[1]) if limit and int(str(state[1])) >= limit else ("ready", state[1])
 
     def _become(self, id: str, now: Seen) -> None:
         self.may[id].append((self.at, now))
@@ -412,6 +458,8 @@ class Story:
                         self._changed(named, request.visibility, result)
                 case Purge():
                     sent = self._sent_only()
+                    if request.queue == DEAD:
+                        self._purge_what_has_just_come(engine)
                     for id, queue in self.queue_of.items():
                         if queue == request.queue and id not in sent:
                             self._become(id, GONE)
@@ -438,7 +486,7 @@ class Story:
         elif visibility:
             self._become(id, ("leased", now[1], result))
         else:
-            self._become(id, ("ready", now[1]))
+            self._become(id, self._back(id, now))
             self.receipts.pop(id, None)
 
     def _received(self, engine: Engine, request: Receive, deliveries: list[Delivery]) -> None:
@@ -446,7 +494,10 @@ class Story:
         for delivery in deliveries:
             rows = zip(delivery.ids, delivery.receipts, delivery.bodies, strict=True)
             for id, receipt, got_body in rows:
-                now = self._by_now(self.now(id)) if id in self.may else None
+                now = self._by_now(id, self.now(id)) if id in self.may else None
+                if now is not None and now[0] == "dying" and request.queue == DEAD:
+                    self._is_dead_letter(id)
+                    now = self.now(id)
                 if now is None or now[0] != "ready":
                     raise Broken(f"{id} was received, and is {now}")
                 if self.bodies[id] != got_body:
@@ -473,7 +524,8 @@ class Story:
         found: set[str] = set()
         for each in self.disk.scan("new"):
             stem = parse(f"new/{each.name}").stem
-            found.update(stem.message_id(index) for index in range(stem.count or 1))
+            if not stem.deaths:
+                found.update(stem.message_id(index) for index in range(stem.count or 1))
         return found
 
     def _forgive(self, requests: list[Request]) -> dict[str, list[Seen]]:
@@ -503,7 +555,7 @@ class Story:
             if isinstance(request, Receive):
                 end = self.clock.now + (request.visibility or QueueSettings().visibility_timeout)
                 for id, queue in self.queue_of.items():
-                    for state in [self._by_now(self.now(id)), *maybe[id]]:
+                    for state in [self._by_now(id, self.now(id)), *maybe[id]]:
                         if queue == request.queue and state[0] == "ready":
                             maybe[id].append(("leased", int(str(state[1])) + 1, end))
         return maybe

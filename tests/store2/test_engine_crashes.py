@@ -26,11 +26,13 @@ def test_every_message_is_found_as_it_was_promised(model: Model, can_sync_all: b
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_processes_that_share_a_root_know_exactly_what_is_there(model: Model, processes: int) -> None:
-    crashes = replayed = 0
+    crashes = replayed = buried = 0
     for seed in range(SEEDS):
         story = Story(seed, model, processes=processes, cache_bytes=10_000 * (seed % 2))
         story.run(120)
         crashes += story.crashes
         replayed += story.replayed
+        buried += story.buried
     assert crashes > SEEDS
     assert replayed > SEEDS
+    assert buried > 0

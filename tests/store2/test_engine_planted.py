@@ -10,6 +10,7 @@ from engine_story import Broken, Story
 from power_disk import Model
 from spoolrack_store2 import changes, recovery, sharing
 from spoolrack_store2.changes import Change, Changes
+from spoolrack_store2.letters import Letters
 from spoolrack_store2.moves import Moves
 from spoolrack_store2.sender import Sender
 from spoolrack_store2.sharing import Sharing
@@ -41,6 +42,15 @@ def _published_unsynced(self: Sender) -> None:
 
 _publish = Sender.publish
 
+
+def _deleted_too_early(self: Letters) -> None:
+    synced, self._moves.synced = self._moves.synced, self._moves.commit
+    _delete_superseded(self)
+    self._moves.synced = synced
+
+
+_delete_superseded = Letters.delete_superseded
+
 PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "an answer that rests on unsynced moves of others": (
         Sharing,
@@ -58,6 +68,11 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "a torn file published": (recovery, "_is_whole", lambda moves, batch: True),
     "a file published before it is durable": (Sender, "publish", _published_unsynced),
     "a commit taken for synced when its sync begins": (Moves, "begin_sync", _synced_too_early),
+    "a message deleted before its dead letter is durable": (
+        Letters,
+        "delete_superseded",
+        _deleted_too_early,
+    ),
     "the dead's sends left in new/": (sharing, "listed_orphans", lambda moves, dead: []),
 }
 
