@@ -98,7 +98,8 @@ async def test_what_is_reserved_just_when_its_client_leaves_is_undone_unless_it_
         workers = Workers(None)
         leases = Leases(store, make_log(), workers)
         asking = Asking(store, workers)
-        reserving = Reserving(asking, leases, Frames(Memory(make_log()).responses, asking, leases))
+        frames = Frames(Memory(make_log()).responses, asking, leases, clock)
+        reserving = Reserving(asking, leases, frames)
         for name in ("q", "empty"):
             store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
         store.submit(Send(queue="q", messages=[Outgoing(body=b"1")])).result()
