@@ -23,7 +23,7 @@ def assert_served(seen: dict[str, Any], image: Stage) -> None:
     assert seen["status"]["Groups"] == ""
     assert int(seen["status"]["CapEff"], 16) == int(seen["status"]["CapPrm"], 16) == 0
     assert seen["send"]["code"] == 0, seen["send"]
-    assert (seen["receive"]["code"], seen["receive"]["out"]) == (0, "Hello, container!\n")
+    assert (seen["receive"]["code"], seen["receive"]["out"]) == (0, "Hello, container!")
     assert seen["try"]["code"] == 0, seen["try"]
     assert seen["ended"] == 0, seen["log"]
     assert seen["gone"] != 0
