@@ -17,13 +17,14 @@ from spoolrack_store.files.syncer import Commit
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import StoreError
 
+from .batch import Entry
 from .changes import Changes, Memory
 from .disk import Disk
 from .ids import FileIds
 from .leaser import Leaser
 from .letters import Letters
 from .moves import Moves, tidy
-from .operations import Change, Delete, Outcome, Purge, Receive, Request, Send
+from .operations import Change, Delete, Delivery, Outcome, Purge, Receive, Request, Send
 from .queues import Catalog
 from .reader import CACHE_BYTES, Reader
 from .remover import Remover
@@ -37,8 +38,10 @@ class Work:
 
     outcomes: list[Outcome]
     number: int
-    commit: Commit | None
-    """What to sync; None if nothing of it was promised."""
+    commit: Commit
+    """What to sync."""
+    assigned: list[Entry]
+    """What was leased as it was sent."""
 
 
 class Engine:
@@ -108,7 +111,7 @@ class Engine:
             (Delete, self._remover.delete),
             (Change, self._leaser.change),
             (Purge, self._purge),
-            (Receive, self._leaser.receive),
+            (Receive, self._receive),
         )
         outcomes: list[Any] = [None] * len(requests)
         for kind, do in turns:
@@ -119,12 +122,27 @@ class Engine:
                 ):
                     outcomes[place] = outcome
         number, commit = self.moves.begin_sync()
-        return Work(outcomes, number, commit)
+        assigned, self._leaser.assigned = self._leaser.assigned, []
+        return Work(outcomes, number, commit, assigned)
 
-    def finish(self, work: Work) -> list[Outcome]:
-        """The commit is synced: return the answers."""
+    def finish(self, work: Work) -> list[Outcome] | None:
+        """The commit is synced: return the answers; None if another process holds the lock.
+
+        What was leased as it was sent must be where other processes look for it before the consumer
+        hears of it.
+        """
         self.moves.end_sync(work.number)
+        if work.assigned:
+            if not self.sharing.enter():
+                return None
+            try:
+                self._leaser.hand_out(work.assigned)
+            finally:
+                self.sharing.leave()
         return work.outcomes
+
+    def _receive(self, requests: Sequence[Receive]) -> Sequence[list[Delivery] | StoreError]:
+        return self._leaser.receive(requests, self._sender.ready_next)
 
     @property
     def wants_commit(self) -> bool:

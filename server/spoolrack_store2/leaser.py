@@ -8,8 +8,9 @@ that is over goes back to `queues/` with its count of receives; the place in the
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from random import Random
 from typing import Final
 
@@ -45,6 +46,15 @@ EXPIRED_AT_ONCE: Final = 1_000
 """Names of a queue that one commit deletes for their age."""
 RETRY: Final = Millis(1_000)
 """After so long a move that the disk refused is tried again."""
+
+
+def deliver(moves: Moves, entry: Entry) -> None:
+    """Move a lease of a message that was leased as it was sent from `new/` to `delay/`."""
+    name = entry.name
+    assert name.due is not None
+    # A lease that began in another process is due by the wall clock.
+    due = entry.due or moves.clock.monotonic() + max(0, name.due - moves.clock.wall())
+    moves.move(entry, entry.held, State.LEASED, until=(name.due, due), token=name.token)
 
 
 @dataclass(slots=True, eq=False)
@@ -87,12 +97,21 @@ class Leaser:
         self._letters = letters
         self._clock = clock
         self._random = random
+        self._written: Mapping[str, Sequence[Entry]] = {}
+        self.assigned: list[Entry] = []
+        """What the commit has leased of what it has written."""
 
     # Receives.
 
-    def receive(self, requests: Sequence[Receive]) -> list[list[Delivery] | StoreError]:
-        """Lease what is ready; the answers hold once the commit is synced."""
+    def receive(
+        self, requests: Sequence[Receive], written: Mapping[str, Sequence[Entry]]
+    ) -> list[list[Delivery] | StoreError]:
+        """Lease what is ready, and then what this commit has `written`, by queue.
+
+        The answers hold once the commit is synced, and `hand_out` has moved what it has written.
+        """
         outcomes: list[list[Delivery] | StoreError] = []
+        self._written = written
         shares: list[_Share] = []
         chosen = self._letters.not_to_be_leased()
         for request in requests:
@@ -125,7 +144,8 @@ class Leaser:
         answer: list[Delivery] = []
         dead: dict[Entry, int] = {}
         count = 0
-        for entry, members in self._index.queue(record.name).in_order(chosen):
+        ready = self._index.queue(record.name).in_order(chosen)
+        for entry, members in chain(ready, self._just_written(record.name, chosen)):
             if count >= room:
                 break
             if self._letters.is_dead(entry):
@@ -146,6 +166,22 @@ class Leaser:
         if request.credits is not None:
             request.credits.charge(count)
         return answer
+
+    def _just_written(self, queue: str, chosen: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
+        """Yield what this commit has written for a queue, the oldest first, and nobody has chosen yet.
+
+        It is younger than all that is ready: nothing is overtaken.
+        """
+        for entry in self._written.get(queue, ()):
+            members = entry.held & ~chosen.get(entry, 0)
+            if members:
+                yield entry, members
+
+    def hand_out(self, leased: Sequence[Entry]) -> None:
+        """Move what was leased in `new/` to where all processes look for leases; it is durable now."""
+        for entry in leased:
+            if entry.held:
+                deliver(self._moves, entry)
 
     def expire(self, record: QueueRecord) -> None:
         """Delete ready messages that are older than the queue's retention, the oldest first."""
@@ -211,12 +247,14 @@ class Leaser:
             lease.leased = self._moves.move(
                 lease.entry,
                 lease.members,
-                State.LEASED,
+                State.SENT if old.state is State.SENT else State.LEASED,
                 receives=min(old.receives + 1, MAX_RECEIVES),
                 first=old.first if old.first is not None else wall,
                 until=until,
                 token=make_token(self._random),
             )
+            if old.state is State.SENT:
+                self.assigned += lease.leased
         except StoreError as error:
             # It stays ready. A receive that gets nothing goes on waiting.
             log.warning("%s can't be leased for now: %s", old.path, error)

@@ -103,6 +103,7 @@ class Moves:
                 members=piece,
                 receives=old.receives if receives is None else receives,
                 first=old.first if first is None else first,
+                owner=old.owner if state is State.SENT else "",
                 due=None if until is None else until[0],
                 token=token,
             )

@@ -22,6 +22,7 @@ from spoolrack_store.model.transitions import State
 from .batch import Entry
 from .content import checksum, encode, line_of
 from .ids import FileIds
+from .leaser import deliver
 from .members import MOST
 from .moves import Moves
 from .names import Stem
@@ -62,6 +63,8 @@ class Sender:
         self._ids = ids
         self._written: list[tuple[int, Entry]] = []
         """Files in `new/`, and the commits that wrote them."""
+        self.ready_next: dict[str, list[Entry]] = {}
+        """What this commit has written and has no delay, by queue."""
 
     def send(self, requests: Sequence[Send]) -> list[Stored | StoreError]:
         """Write the messages of all requests; the answers hold once the commit is synced."""
@@ -80,6 +83,7 @@ class Sender:
 
     def publish(self) -> None:
         """Move what is durable from `new/` to its queue, or to `delay/`."""
+        self.ready_next.clear()
         waiting: list[tuple[int, Entry]] = []
         for commit, entry in self._written:
             if commit > self._moves.synced:
@@ -191,6 +195,8 @@ class Sender:
             return
         self._reader.keep(entry.batch, line, content)
         self._written.append((self._moves.commit, entry))
+        if not file.delay:
+            self.ready_next.setdefault(file.queue, []).append(entry)
         prefix, at, moment = stem.id[:-3], 0, sent_at(stem.id)
         for stored, first, run in file.places:
             stored.sent_at = moment
@@ -200,9 +206,11 @@ class Sender:
 
 
 def publish(moves: Moves, entry: Entry) -> None:
-    """Move a file that was sent from `new/` to its queue; one with a delay to `delay/`."""
+    """Move what was sent from `new/` to its queue; what has a delay, or is leased, to `delay/`."""
     name = entry.name
-    if name.due is None:
+    if name.token:
+        deliver(moves, entry)
+    elif name.due is None:
         moves.move(entry, entry.held, State.READY)
     else:
         moves.move(entry, entry.held, State.DELAYED, until=(name.due, entry.due))

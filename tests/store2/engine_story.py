@@ -91,6 +91,8 @@ class Story:
         self.receipts: dict[str, str] = {}
         self.unanswered: dict[str, int] = {}
         """Which commit leased what, if it isn't synced."""
+        self.later: dict[str, tuple[int, str]] = {}
+        """Receipts that are not told yet, and the commits that tell them."""
         self.crashes = self.replayed = self.buried = 0
         self.engines: dict[str, Engine] = {}
         self.flying: dict[str, list[tuple[int, Work]]] = {}
@@ -134,7 +136,15 @@ class Story:
         at, work = self.flying[owner].pop(0)
         self.told.append(f"{owner} has synced commit {at}")
         work.commit.sync()
-        self.engines[owner].finish(work)
+        if self.random.random() < 0.1:
+            self.disk.steps_left = self.random.randint(0, 4)
+        try:
+            assert self.engines[owner].finish(work) is not None, "nobody holds the lock"
+            has_died = False
+        except Died:
+            has_died = True
+            self.told.append(f"{owner} dies before it answers")
+        self.disk.steps_left = None
         for id, history in self.may.items():
             if history[0][1] == ABSENT and self.sender[id] != owner:
                 continue  # Nobody else knows of it.
@@ -142,6 +152,13 @@ class Story:
             if last:
                 self.may[id] = history[last:]
         self.unanswered = {id: when for id, when in self.unanswered.items() if when > at}
+        for id, (when, receipt) in list(self.later.items()):
+            if when == at:
+                del self.later[id]
+                if self.now(id)[0] == "leased" and not has_died:
+                    self.receipts[id] = receipt
+        if has_died:
+            self._bury(owner, {})
 
     def _commit(self, owner: str) -> None:
         requests = [self._request() for _ in range(self.random.randint(0, 3))]
@@ -165,7 +182,7 @@ class Story:
             if self.now(id)[0] != "dying":
                 continue
             found = engine.index.holder(id)
-            if found is not None and found[0].name.queue == DEAD and found[0].name.due is None:
+            if found is not None and found[0].name.queue == DEAD:
                 self._is_dead_letter(id)
 
     def _purge_what_has_just_come(self, engine: Engine) -> None:
@@ -244,6 +261,7 @@ class Story:
         engine.finish(work)
         self._adopt(None)
         self.unanswered.clear()
+        self.later.clear()
         self._check_counts(engine)
 
     def _start(self) -> None:
@@ -342,7 +360,7 @@ class Story:
             if history[0] == ABSENT:
                 files.setdefault(id[:-3], set()).add(now != ABSENT)
             if now == ABSENT:
-                for kept in (self.may, self.queue_of, self.bodies, self.receipts):
+                for kept in (self.may, self.queue_of, self.bodies, self.receipts, self.later):
                     kept.pop(id, None)  # type: ignore[attr-defined]
                 continue
             if maybe is None:
@@ -458,6 +476,7 @@ class Story:
                         self._changed(named, request.visibility, result)
                 case Purge():
                     sent = self._sent_only()
+                    self._look_for_dead_letters(engine)
                     if request.queue == DEAD:
                         self._purge_what_has_just_come(engine)
                     for id, queue in self.queue_of.items():
@@ -491,6 +510,7 @@ class Story:
 
     def _received(self, engine: Engine, request: Receive, deliveries: list[Delivery]) -> None:
         got: list[str] = []
+        sent = self._sent_only()
         for delivery in deliveries:
             rows = zip(delivery.ids, delivery.receipts, delivery.bodies, strict=True)
             for id, receipt, got_body in rows:
@@ -506,9 +526,13 @@ class Story:
                 self._become(id, ("leased", delivery.receives, delivery.due))
                 if delivery.receives != int(str(now[1])) + 1:
                     raise Broken(f"{id} is received for the {delivery.receives}th time after {now[1]}")
-                self.receipts[id] = receipt
+                if id in sent:
+                    # Leased as it was sent: nobody has the receipt before the commit is finished.
+                    self.receipts.pop(id, None)
+                    self.later[id] = self.at, receipt
+                else:
+                    self.receipts[id] = receipt
                 self.unanswered[id] = self.at
-        sent = self._sent_only()
         left = [
             id
             for id, queue in self.queue_of.items()
@@ -522,10 +546,10 @@ class Story:
     def _sent_only(self) -> set[str]:
         """What is in `new/` still, for whichever process to publish."""
         found: set[str] = set()
-        for each in self.disk.scan("new"):
-            stem = parse(f"new/{each.name}").stem
-            if not stem.deaths:
-                found.update(stem.message_id(index) for index in range(stem.count or 1))
+        for batch in resolve(map(parse, self._paths())).values():
+            for entry in batch.entries:
+                if entry.name.state is State.SENT and not batch.stem.deaths:
+                    found.update(map(batch.stem.message_id, indexes(entry.held)))
         return found
 
     def _forgive(self, requests: list[Request]) -> dict[str, list[Seen]]:

@@ -10,6 +10,7 @@ from engine_story import Broken, Story
 from power_disk import Model
 from spoolrack_store2 import changes, recovery, sharing
 from spoolrack_store2.changes import Change, Changes
+from spoolrack_store2.leaser import Leaser
 from spoolrack_store2.letters import Letters
 from spoolrack_store2.moves import Moves
 from spoolrack_store2.sender import Sender
@@ -72,6 +73,11 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
         Letters,
         "delete_superseded",
         _deleted_too_early,
+    ),
+    "a lease answered before other processes can find it": (
+        Leaser,
+        "hand_out",
+        lambda self, leased: None,
     ),
     "the dead's sends left in new/": (sharing, "listed_orphans", lambda moves, dead: []),
 }
