@@ -17,7 +17,7 @@ from typing import Final
 from google.protobuf.message import Message as Response
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import Clock, Millis, stopwatch
-from spoolrack_store.model.errors import Draining, MemoryLimit
+from spoolrack_store.model.errors import Draining, MemoryLimit, StoreError
 from spoolrack_store.model.operations import Message, Receive
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MIB
 
@@ -123,7 +123,12 @@ class Frames:
         found = self._largest.get(wanted.queue)
         now = stopwatch()
         if found is None or now - found[1] > KNOWN_FOR:
-            queue = await self._asking.look(self._asking.store.queue, wanted.queue)
+            try:
+                queue = await self._asking.look(self._asking.store.queue, wanted.queue)
+            except StoreError:
+                return (
+                    0  # The receive itself says what is wrong: a store that has failed knows no queue.
+                )
             found = queue.settings.max_message_size + MAX_ATTRIBUTES_SIZE, now
             if len(self._largest) >= MOST_KNOWN:
                 self._largest.clear()

@@ -25,7 +25,18 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.observing.request_ids import HEADER
 from spoolrack_server.observing.tracing import TracingUnavailable, exporting
 from spoolrack_server.server import Server
-from trace_rig import PARENT, SPAN, STUCK, TRACE, exporter, named, provider, rpc_span, server
+from trace_rig import (
+    PARENT,
+    SPAN,
+    STUCK,
+    TRACE,
+    ended_span,
+    exporter,
+    named,
+    provider,
+    rpc_span,
+    server,
+)
 
 # What the server makes of it.
 
@@ -64,7 +75,8 @@ async def test_a_callers_mistake_is_no_error_of_the_server_and_a_fault_is(
     with pytest.raises(grpc.aio.AioRpcError):
         await client.stub.ListQueues(rpc.ListQueuesRequest())
 
-    missing, draining = rpc_span(exporter, "GetQueue"), rpc_span(exporter, "ListQueues")
+    missing = await ended_span(exporter, "GetQueue")
+    draining = await ended_span(exporter, "ListQueues")
     assert missing.status.status_code is StatusCode.UNSET
     assert (missing.attributes or {})["rpc.response.status_code"] == "NOT_FOUND"
     assert draining.status.status_code is StatusCode.ERROR

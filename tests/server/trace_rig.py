@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -39,6 +40,14 @@ async def server(tmp_path: Path, clock: ManualClock, provider: TracerProvider) -
 def named(exporter: InMemorySpanExporter, name: str) -> ReadableSpan:
     (found,) = [span for span in exporter.get_finished_spans() if span.name == name]
     return found
+
+
+async def ended_span(exporter: InMemorySpanExporter, method: str) -> ReadableSpan:
+    """Return the span of a call, once it has ended: the caller may hear of a refusal before."""
+    async with asyncio.timeout(60):
+        while not any(span.name.endswith(method) for span in exporter.get_finished_spans()):
+            await asyncio.sleep(0)
+    return rpc_span(exporter, method)
 
 
 def rpc_span(exporter: InMemorySpanExporter, method: str) -> ReadableSpan:
