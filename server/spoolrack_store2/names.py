@@ -29,7 +29,6 @@ MAX_BYTES: Final = 255
 """The longest name that file systems allow."""
 MAX_RECEIVES: Final = 999_999_999
 """The count of receives stops here, so that a name keeps its room."""
-MAX_VERSION: Final = 999_999_999
 MAX_DEATHS: Final = 999
 ID_LENGTH: Final = 36
 INDEX_DIGITS: Final = 3
