@@ -40,6 +40,8 @@ class Kind(IntEnum):
     LINK = 1
     RENAME = 2
     UNLINK = 3
+    FILE = 4
+    """A file that holds no messages was made, renamed or unlinked: settings, a set's record."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """The engine: what the store does, one commit at a time, without threads.
 
 A commit changes names and index for all requests at hand (`apply`), makes that durable (`Work.sync`),
-and then its answers hold (`finish`). In a commit the order is: what was sent before is published, what
-is due comes back, messages are written, deleted, extended and released, and last received. The engine
-is deterministic: clock, randomness and disk are arguments.
+and then its answers hold (`finish`). In a commit the order is: each part goes on with what
+waited for a sync or a time, and then the requests are done, receives last. The engine is deterministic:
+clock, randomness and disk are arguments.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from spoolrack_store.files.syncer import Commit
 from spoolrack_store.model.clock import Clock, Millis
@@ -25,6 +24,7 @@ from .leaser import Leaser
 from .letters import Letters
 from .moves import Moves, tidy
 from .operations import Change, Delete, Delivery, Outcome, Purge, Receive, Request, Send
+from .part import Part, Turn, run_in
 from .queues import Catalog
 from .reader import CACHE_BYTES, Reader
 from .remover import Remover
@@ -68,8 +68,17 @@ class Engine:
         self._letters = Letters(self.moves, self.catalog, self.reader, clock)
         self._leaser = Leaser(self.moves, self.catalog, self.reader, self._letters, clock, random)
         self._remover = Remover(self.moves, self.catalog, self._leaser)
+        self._parts: tuple[Part, ...] = (self._sender, self._letters, self._leaser)
+        """In the order in which they go on at the beginning of a commit."""
+        self._turns = (
+            Turn(Send, self._sender.send, together=True),
+            Turn(Delete, self._remover.delete, together=True),
+            Turn(Change, self._leaser.change, together=True),
+            Turn(Purge, self._remover.purge),
+            Turn(Receive, self._receive, together=True),
+        )
         changes = Changes(memory, owner)
-        self.sharing = Sharing(self.moves, changes, self.catalog, self._ids, is_living)
+        self.sharing = Sharing(self.moves, changes, self.catalog, self._ids, is_living, self._parts)
 
     def open(self) -> bool:
         """Take in the folders, and make durable what was found; False if another process holds the
@@ -98,29 +107,14 @@ class Engine:
     def _apply(self, requests: Sequence[Request], tick: bool) -> Work:
         if tick:
             self.sharing.look_for_dead()
-            for record in self.catalog.records.values():
-                self._leaser.expire(record)
+            for part in self._parts:
+                part.tick()
         self.sharing.finish_orphans()
-        self._sender.publish()
-        self._letters.finish()
-        self._letters.delete_superseded()
-        self._leaser.bring_back_due()
+        for part in self._parts:
+            if part.has_work:
+                part.go_on()
         self._tidy()
-        turns: tuple[tuple[type[Any], Callable[[list[Any]], Sequence[Any]]], ...] = (
-            (Send, self._sender.send),
-            (Delete, self._remover.delete),
-            (Change, self._leaser.change),
-            (Purge, self._purge),
-            (Receive, self._receive),
-        )
-        outcomes: list[Any] = [None] * len(requests)
-        for kind, do in turns:
-            places = [place for place, request in enumerate(requests) if isinstance(request, kind)]
-            if places:
-                for place, outcome in zip(
-                    places, do([requests[place] for place in places]), strict=True
-                ):
-                    outcomes[place] = outcome
+        outcomes = run_in(self._turns, requests)
         number, commit = self.moves.begin_sync()
         assigned, self._leaser.assigned = self._leaser.assigned, []
         return Work(outcomes, number, commit, assigned)
@@ -142,30 +136,21 @@ class Engine:
         return work.outcomes
 
     def _receive(self, requests: Sequence[Receive]) -> Sequence[list[Delivery] | StoreError]:
-        return self._leaser.receive(requests, self._sender.ready_next)
+        return self._leaser.receive(requests, self._sender.just_written())
 
     @property
     def wants_commit(self) -> bool:
         """Whether work waits for a commit that no request asks for."""
         return (
-            self._sender.has_written
-            or self._letters.has_burials
+            bool(self.index.loose)
             or self.sharing.has_orphans
-            or bool(self.index.loose)
+            or any(part.has_work for part in self._parts)
         )
 
     def next_due(self) -> Millis | None:
-        """Return the monotonic time at which a lease or a delay ends."""
-        return self.index.next_due()
-
-    def _purge(self, requests: Sequence[Purge]) -> list[int | StoreError]:
-        outcomes: list[int | StoreError] = []
-        for request in requests:
-            try:
-                outcomes.append(self._remover.purge(request.queue))
-            except StoreError as error:
-                outcomes.append(error)
-        return outcomes
+        """Return the monotonic time at which something has to be done that no request asks for."""
+        times = [self.index.next_due(), *(part.next_due() for part in self._parts)]
+        return min((time for time in times if time is not None), default=None)
 
     def _tidy(self) -> None:
         """Unlink what may go since the last sync."""

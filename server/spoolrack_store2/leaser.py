@@ -32,6 +32,7 @@ from .members import indexes, lowest
 from .moves import Moves
 from .names import MAX_RECEIVES
 from .operations import Change, Delivery, Receive
+from .part import Part
 from .queues import Catalog, QueueRecord
 from .reader import Reader
 
@@ -78,7 +79,7 @@ class _Share:
     credits: Credits | None
 
 
-class Leaser:
+class Leaser(Part):
     """Not thread-safe."""
 
     def __init__(
@@ -182,6 +183,10 @@ class Leaser:
         for entry in leased:
             if entry.held:
                 deliver(self._moves, entry)
+
+    def tick(self) -> None:
+        for record in self._catalog.records.values():
+            self.expire(record)
 
     def expire(self, record: QueueRecord) -> None:
         """Delete ready messages that are older than the queue's retention, the oldest first."""
@@ -385,7 +390,12 @@ class Leaser:
         else:
             self._moves.move(entry, members, State.READY)
 
-    def bring_back_due(self) -> None:
+    @property
+    def has_work(self) -> bool:
+        due = self._index.next_due()
+        return due is not None and due <= self._clock.monotonic()
+
+    def go_on(self) -> None:
         """Bring back what is due: messages whose lease or delay is over."""
         now = self._clock.monotonic()
         for entry in self._index.take_due(now, DUE_AT_ONCE):

@@ -22,6 +22,7 @@ from .index import COUNTED
 from .members import indexes
 from .moves import Moves
 from .names import MAX_DEATHS, Name, Stem
+from .part import Part
 from .queues import Catalog
 from .reader import Reader
 
@@ -42,7 +43,7 @@ class _Burial:
     """How the source held the message then."""
 
 
-class Letters:
+class Letters(Part):
     """Not thread-safe."""
 
     def __init__(self, moves: Moves, catalog: Catalog, reader: Reader, clock: Clock) -> None:
@@ -79,7 +80,11 @@ class Letters:
             self._burying[entry] = self._burying.get(entry, 0) | 1 << index
             self._burials.append(_Burial(self._moves.commit, copy, entry, index, entry.name))
 
-    def finish(self) -> None:
+    def go_on(self) -> None:
+        self._finish()
+        self._delete_superseded()
+
+    def _finish(self) -> None:
         """Publish the copies that are durable, and delete what they are copies of."""
         waiting: list[_Burial] = []
         for burial in self._burials:
@@ -103,7 +108,7 @@ class Letters:
                 self._burying[source] = left
         self._burials = waiting
 
-    def delete_superseded(self) -> None:
+    def _delete_superseded(self) -> None:
         """Delete messages where they were, once the dead letter's own file is durably published."""
         superseded = self._moves.index.superseded
         for (batch, index), commit in list(superseded.items()):
@@ -124,7 +129,7 @@ class Letters:
         return found
 
     @property
-    def has_burials(self) -> bool:
+    def has_work(self) -> bool:
         return bool(self._burials or self._moves.index.superseded)
 
     def _copy(self, entry: Entry, index: int) -> Entry:

@@ -146,6 +146,56 @@ class Moves:
         self.syncer.folder_changed(_folder_of(entry.name.path))
         self.index.disappear(entry, self.commit)
 
+    def take_over(self, source: str, name: Name, due: int) -> Entry:
+        """Rename a file that is no message's yet, whose content is durable, to a message's name."""
+        self._intend(Kind.RENAME, source, name.path, due)
+        try:
+            self.disk.rename_new(source, name.path)
+        except OSError as error:
+            self._give_up()
+            raise explained(error) from error
+        self.syncer.folder_changed(_folder_of(source))
+        self.syncer.folder_changed(_folder_of(name.path))
+        return self.index.appear(name, self.commit, due=due)
+
+    # Files that hold no messages. Other processes hear of them: see `sharing`.
+
+    def create_file(self, path: str, content: bytes) -> None:
+        """Write a file that isn't there yet; it is durable with the commit, and may be torn until
+        then."""
+        self._intend(Kind.FILE, "", path, 0)
+        try:
+            self.disk.create(path, [content], sync=False)
+        except OSError as error:
+            self._give_up()
+            raise explained(error) from error
+        self.syncer.lone_file_written(path)
+        self.syncer.folder_changed(_folder_of(path))
+
+    def rename_file(self, source: str, target: str) -> None:
+        """Rename a file to a name that isn't there yet."""
+        self._intend(Kind.FILE, source, target, 0)
+        try:
+            self.disk.rename_new(source, target)
+        except OSError as error:
+            self._give_up()
+            raise explained(error) from error
+        self.syncer.folder_changed(_folder_of(source))
+        self.syncer.folder_changed(_folder_of(target))
+        self.syncer.file_moved(source, target)
+
+    def unlink_file(self, path: str) -> None:
+        """Unlink a file; one that is gone already is a success."""
+        self._intend(Kind.FILE, path, "", 0)
+        try:
+            self.disk.unlink(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self._give_up()
+            raise explained(error) from error
+        self.syncer.folder_changed(_folder_of(path))
+
     def _make_name(self, entry: Entry, name: Name, due: int, *, is_rename: bool | None = None) -> Entry:
         """Link or rename `entry` to `name`, whose version is above all."""
         if is_rename is None:

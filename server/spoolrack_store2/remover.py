@@ -12,7 +12,7 @@ from .batch import Entry
 from .index import COUNTED, Index
 from .leaser import Leaser
 from .moves import Moves
-from .operations import Delete
+from .operations import Delete, Purge
 from .queues import Catalog
 
 Results = list[StoreError | None]
@@ -66,8 +66,9 @@ class Remover:
                 results[position] = failed.get(entry)
         return outcomes
 
-    def purge(self, queue: str) -> int:
+    def purge(self, request: Purge) -> int:
         """Delete all messages of a queue; return how many."""
+        queue = request.queue
         self._catalog.require(queue)
         count = 0
         for entry in list(self._index.queue(queue).entries):

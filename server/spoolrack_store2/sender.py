@@ -27,6 +27,7 @@ from .members import MOST
 from .moves import Moves
 from .names import Stem
 from .operations import Send, Stored
+from .part import Part
 from .queues import Catalog, QueueRecord
 from .reader import Reader
 
@@ -53,7 +54,7 @@ class _File:
         return not self.bodies or (len(self.bodies) + count <= MOST and self.bytes + size <= FILE_BYTES)
 
 
-class Sender:
+class Sender(Part):
     """Not thread-safe."""
 
     def __init__(self, moves: Moves, catalog: Catalog, reader: Reader, ids: FileIds) -> None:
@@ -63,8 +64,6 @@ class Sender:
         self._ids = ids
         self._written: list[tuple[int, Entry]] = []
         """Files in `new/`, and the commits that wrote them."""
-        self.ready_next: dict[str, list[Entry]] = {}
-        """What this commit has written and has no delay, by queue."""
 
     def send(self, requests: Sequence[Send]) -> list[Stored | StoreError]:
         """Write the messages of all requests; the answers hold once the commit is synced."""
@@ -81,9 +80,8 @@ class Sender:
             self._write(file, is_lone)
         return outcomes
 
-    def publish(self) -> None:
+    def go_on(self) -> None:
         """Move what is durable from `new/` to its queue, or to `delay/`."""
-        self.ready_next.clear()
         waiting: list[tuple[int, Entry]] = []
         for commit, entry in self._written:
             if commit > self._moves.synced:
@@ -95,8 +93,16 @@ class Sender:
                     waiting.append((commit, entry))  # It is sent; the next commit tries again.
         self._written = waiting
 
+    def just_written(self) -> dict[str, list[Entry]]:
+        """Return what this commit has written and has no delay, by queue, the oldest first."""
+        found: dict[str, list[Entry]] = {}
+        for commit, entry in self._written:
+            if commit == self._moves.commit and entry.name.due is None:
+                found.setdefault(entry.name.queue, []).append(entry)
+        return found
+
     @property
-    def has_written(self) -> bool:
+    def has_work(self) -> bool:
         """Whether something waits in `new/`."""
         return bool(self._written)
 
@@ -195,8 +201,6 @@ class Sender:
             return
         self._reader.keep(entry.batch, line, content)
         self._written.append((self._moves.commit, entry))
-        if not file.delay:
-            self.ready_next.setdefault(file.queue, []).append(entry)
         prefix, at, moment = stem.id[:-3], 0, sent_at(stem.id)
         for stored, first, run in file.places:
             stored.sent_at = moment

@@ -9,7 +9,7 @@ it sent and did not publish is published by any process that notices.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from spoolrack_store.files.disk import Lock
 
@@ -17,7 +17,8 @@ from .batch import Entry
 from .changes import LOCK, Change, Changes, Kind, Overtaken
 from .ids import FileIds
 from .moves import Moves
-from .names import parse
+from .names import NotAName, parse
+from .part import Part
 from .queues import Catalog
 from .recovery import finish_sends, listed_orphans, relist, take_in, tell_unlisted
 
@@ -34,13 +35,16 @@ class Sharing:
         catalog: Catalog,
         ids: FileIds,
         is_living: Callable[[str], bool],
+        parts: Sequence[Part],
     ) -> None:
-        """`is_living` tells whether the process of an owner is alive."""
+        """`is_living` tells whether the process of an owner is alive; `parts` hear of their own
+        files."""
         self._moves = moves
         self._changes = changes
         self._catalog = catalog
         self._ids = ids
         self._is_living = is_living
+        self._parts = parts
         self._lock: Lock | None = None
         self._orphans: list[tuple[int, frozenset[str], list[Entry]]] = []
         """What the dead left in `new/`: the commit that makes it durable, whose it was, and what."""
@@ -64,6 +68,8 @@ class Sharing:
         self._moves.changes = changes
         sent = take_in(self._moves, self._catalog, self._ids, living)
         tell_unlisted(self._moves)
+        for part in self._parts:
+            part.recover()
         self._orphans.append((self._moves.commit, members - living, sent))
         self.leave()
         return True
@@ -82,6 +88,8 @@ class Sharing:
             except Overtaken:
                 relist(self._moves, self._changes.members)
                 self._changes.skip()
+                for part in self._parts:
+                    part.recover()
                 self._built_on_others()
         except BaseException:
             self.leave()
@@ -137,7 +145,11 @@ class Sharing:
     def _decide(self) -> None:
         """Find out whether the last move of a process that died in a commit took place."""
         change = self._changes.in_doubt()
-        if change is not None:
+        if change is None:
+            return
+        if change.kind is Kind.FILE:
+            self._changes.decide(True)  # Its part looks what is there.
+        else:
             is_there = self._is_there(change.source if change.kind is Kind.UNLINK else change.target)
             self._changes.decide(is_there != (change.kind is Kind.UNLINK))
 
@@ -151,15 +163,29 @@ class Sharing:
     def _replay(self, change: Change) -> None:
         index, commit = self._moves.index, self._moves.commit
         self._built_on_others()
+        if change.kind is Kind.FILE:
+            self._tell_part(change.source)
+            self._tell_part(change.target)
+            return
         if change.kind is not Kind.UNLINK:
             name = parse(change.target)
             index.appear(name, commit, due=change.due)
             self._ids.rise_above(name.stem.id)
         if change.kind is not Kind.LINK:
-            entry = index.entry_at(parse(change.source))
+            try:
+                gone = parse(change.source)
+            except NotAName:
+                self._tell_part(change.source)  # It became a message's: of a stage, or put in by hand.
+                return
+            entry = index.entry_at(gone)
             # What another process publishes from `new/` wasn't known.
             if entry is not None:
                 index.disappear(entry, commit)
+
+    def _tell_part(self, path: str) -> None:
+        for part in self._parts:
+            if path.startswith(tuple(f"{folder}/" for folder in part.folders)):
+                part.heard(path)
 
     def _built_on_others(self) -> None:
         """What this process answers now must wait for its own sync of all that others did."""

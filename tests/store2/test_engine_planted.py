@@ -41,7 +41,7 @@ def _published_unsynced(self: Sender) -> None:
     _publish(self)
 
 
-_publish = Sender.publish
+_publish = Sender.go_on
 
 
 def _deleted_too_early(self: Letters) -> None:
@@ -50,7 +50,7 @@ def _deleted_too_early(self: Letters) -> None:
     self._moves.synced = synced
 
 
-_delete_superseded = Letters.delete_superseded
+_delete_superseded = Letters._delete_superseded
 
 PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "an answer that rests on unsynced moves of others": (
@@ -67,11 +67,11 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
         property(lambda self: False),
     ),  # type: ignore[dict-item]
     "a torn file published": (recovery, "_is_whole", lambda moves, batch: True),
-    "a file published before it is durable": (Sender, "publish", _published_unsynced),
+    "a file published before it is durable": (Sender, "go_on", _published_unsynced),
     "a commit taken for synced when its sync begins": (Moves, "begin_sync", _synced_too_early),
     "a message deleted before its dead letter is durable": (
         Letters,
-        "delete_superseded",
+        "_delete_superseded",
         _deleted_too_early,
     ),
     "a lease answered before other processes can find it": (
