@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from spoolrack_store.files.syncer import Commit
 from spoolrack_store.model.clock import Clock, Millis
@@ -23,7 +24,7 @@ from .ids import FileIds
 from .leaser import Leaser
 from .letters import Letters
 from .moves import Moves, tidy
-from .operations import Change, Delete, Delivery, Outcome, Purge, Receive, Request, Send
+from .operations import ChangeVisibility, Delete, Delivery, Outcome, Purge, Receive, Request, Send
 from .part import Part, Turn, run_in
 from .queues import Catalog
 from .reader import CACHE_BYTES, Reader
@@ -73,7 +74,7 @@ class Engine:
         self._turns = (
             Turn(Send, self._sender.send, together=True),
             Turn(Delete, self._remover.delete, together=True),
-            Turn(Change, self._leaser.change, together=True),
+            Turn(ChangeVisibility, self._leaser.change, together=True),
             Turn(Purge, self._remover.purge),
             Turn(Receive, self._receive, together=True),
         )
@@ -91,7 +92,7 @@ class Engine:
         self._sync_now()
         return True
 
-    def apply(self, requests: Sequence[Request], *, tick: bool = False) -> Work | None:
+    def apply(self, requests: Sequence[Request[Any]], *, tick: bool = False) -> Work | None:
         """Do what `requests` ask, as far as it can be done before the sync; None if another process
         holds the lock.
 
@@ -104,7 +105,7 @@ class Engine:
         finally:
             self.sharing.leave()
 
-    def _apply(self, requests: Sequence[Request], tick: bool) -> Work:
+    def _apply(self, requests: Sequence[Request[Any]], tick: bool) -> Work:
         if tick:
             self.sharing.look_for_dead()
             for part in self._parts:

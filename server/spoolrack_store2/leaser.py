@@ -31,7 +31,7 @@ from .letters import Letters
 from .members import indexes, lowest
 from .moves import Moves
 from .names import MAX_RECEIVES
-from .operations import Change, Delivery, Receive
+from .operations import ChangeVisibility, Delivery, Receive
 from .part import Part
 from .queues import Catalog, QueueRecord
 from .reader import Reader
@@ -336,7 +336,9 @@ class Leaser(Part):
             raise StaleReceipt(id=receipt.id)
         return entry, index
 
-    def change(self, requests: Sequence[Change]) -> list[list[Millis | StoreError] | StoreError]:
+    def change(
+        self, requests: Sequence[ChangeVisibility]
+    ) -> list[list[Millis | StoreError] | StoreError]:
         """Extend or release leases. What is of one name and gets one end moves together."""
         outcomes: list[list[Millis | StoreError] | StoreError] = []
         for request in requests:
@@ -346,7 +348,7 @@ class Leaser(Part):
                 outcomes.append(error)
         return outcomes
 
-    def _change(self, request: Change) -> list[Millis | StoreError]:
+    def _change(self, request: ChangeVisibility) -> list[Millis | StoreError]:
         record = self._catalog.require(request.queue)
         visibility = request.visibility
         if not 0 <= visibility <= MAX_VISIBILITY:

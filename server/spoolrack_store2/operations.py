@@ -1,52 +1,56 @@
-"""The requests that the engine takes, and their answers, by column: a frame of a stream is one request.
-Values only."""
+"""The requests that the store takes for messages, and their answers, by column: a frame of a stream is
+one request. Values only.
+
+A column has a value for each message, in the order of the request; what few messages have is a mapping
+by position. Where a request names many messages, each has its own result: a value, or the `StoreError`
+of this message alone. The requests for queues, stages, reservations and redrives are in `model`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.operations import Request as Request
+from spoolrack_store.model.staging import DEFAULT_TIME_TO_LIVE, Staged
 
 DEFAULT_RECEIVE_BYTES = 4 * 1024 * 1024
 
+Outcome = Any
+"""The answer of a request, or its `StoreError`."""
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Send:
+class Stored:
+    """What became of the messages of a send."""
+
+    results: list[str | StoreError]
+    """The id of each, or why it wasn't stored."""
+    sent_at: Millis
+    """Unix time; of a duplicate its id's time counts."""
+    duplicates: set[int] = field(default_factory=set)
+    """The positions of those that were sent before, with the same deduplication id: the results are the
+    first ones' ids."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Send(Request[Stored]):
     """Send messages of one delay. All valid ones commit together; each invalid one fails alone."""
 
     queue: str
     bodies: Sequence[bytes]
     attributes: Mapping[int, Attributes] = field(default_factory=dict)
     """By position, of the messages that have any."""
+    deduplication_ids: Mapping[int, str] = field(default_factory=dict)
+    """By position. Within the queue's window a second message with the same is answered with the first
+    one's id."""
     delay: Millis | None = None
     """Hidden for so long; None takes the queue's delivery delay."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Stored:
-    """For each message of a send its id, or why it wasn't stored."""
-
-    results: list[str | StoreError]
-    sent_at: Millis
-    """Unix time."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Receive:
-    """Lease up to `max_messages` messages, in order; at least one, and else no more than `max_bytes` of
-    bodies."""
-
-    queue: str
-    max_messages: int = 1
-    max_bytes: int = DEFAULT_RECEIVE_BYTES
-    visibility: Millis | None = None
-    """None takes the queue's visibility timeout."""
-    credits: Credits | None = None
-    """Take no more than these allow, and charge them until the lease ends."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -68,10 +72,26 @@ class Delivery:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Delete:
-    """Delete messages by their receipts, or by their ids in any state.
+class Receive(Request[list[Delivery]]):
+    """Lease up to `max_messages` messages, in order; at least one, and else no more than `max_bytes` of
+    bodies. Without any, wait up to `wait` for the first."""
 
-    The answer has None for each that is deleted or was already gone, or its `StoreError`.
+    queue: str
+    max_messages: int = 1
+    max_bytes: int = DEFAULT_RECEIVE_BYTES
+    visibility: Millis | None = None
+    """None takes the queue's visibility timeout."""
+    wait: Millis | None = Millis(0)
+    """None waits for ever."""
+    credits: Credits | None = None
+    """Take no more than these allow, and charge them until the lease ends."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Delete(Request[list[StoreError | None]]):
+    """Delete messages by their receipts, and then by their ids in any state.
+
+    The result is None for each that is deleted; by receipt, also for one that was already gone.
     """
 
     queue: str
@@ -80,23 +100,44 @@ class Delete:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Change:
-    """Let leases end so long after now; zero releases them. Answers each one's new end, in Unix time,
-    or 0."""
+class ChangeVisibility(Request[list[Millis | StoreError]]):
+    """Let leases end so long after now; zero releases them.
+
+    The result is each one's new end, in Unix time, or 0.
+    """
 
     queue: str
     receipts: Sequence[str]
     visibility: Millis
+    is_put_off: bool = False
+    """Whether the leases give their credits back at once, though the messages stay hidden."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Purge:
+class GiveBack(Request[None]):
+    """Undo leases that no consumer has seen: ready again at once, and the receive isn't counted."""
+
+    queue: str
+    receipts: Sequence[str]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Purge(Request[int]):
     """Delete all messages of a queue; answers how many."""
 
     queue: str
 
 
-Request = Send | Receive | Delete | Change | Purge
-Outcome = (
-    Stored | list[Delivery] | list[StoreError | None] | list[Millis | StoreError] | int | StoreError
-)
+@dataclass(slots=True, kw_only=True, eq=False)
+class Stage(Request[Staged]):
+    """Store one chunk of a stage, whole or not at all; one that is there already is answered."""
+
+    stage: str
+    chunk: int
+    queue: str
+    bodies: Sequence[bytes]
+    attributes: Mapping[int, Attributes] = field(default_factory=dict)
+    delay: Millis | None = None
+    """Counts from the publication."""
+    time_to_live: Millis = DEFAULT_TIME_TO_LIVE
+    """Counted from the stage's first chunk."""

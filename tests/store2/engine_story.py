@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from cuts import Bytes, Cut, Keep
 from linked_disk import Died, LinkedDisk, Memory, made
@@ -22,7 +22,16 @@ from spoolrack_store2.content import body, decode
 from spoolrack_store2.engine import Engine, Work
 from spoolrack_store2.members import indexes
 from spoolrack_store2.names import index_of, parse
-from spoolrack_store2.operations import Change, Delete, Delivery, Purge, Receive, Request, Send, Stored
+from spoolrack_store2.operations import (
+    ChangeVisibility,
+    Delete,
+    Delivery,
+    Purge,
+    Receive,
+    Request,
+    Send,
+    Stored,
+)
 
 SETTINGS: Final = {
     "q": QueueSettings(),
@@ -395,7 +404,7 @@ class Story:
 
     # What is asked.
 
-    def _request(self) -> Request:
+    def _request(self) -> Request[Any]:
         chance = self.random
         queue = chance.choice(QUEUES)
         mine = [id for id in self.receipts if self.queue_of[id] == queue]
@@ -417,7 +426,9 @@ class Story:
             case "d":
                 return Delete(queue=queue, receipts=chosen)
             case "c":
-                return Change(queue=queue, receipts=chosen, visibility=chance.choice((Millis(0), HOLD)))
+                return ChangeVisibility(
+                    queue=queue, receipts=chosen, visibility=chance.choice((Millis(0), HOLD))
+                )
             case "i":
                 there = [id for id in self.may if self.queue_of[id] == queue and self.now(id) != GONE]
                 return Delete(queue=queue, ids=chance.sample(there, min(len(there), 2)))
@@ -448,9 +459,9 @@ class Story:
     def _become(self, id: str, now: Seen) -> None:
         self.may[id].append((self.at, now))
 
-    def _take(self, engine: Engine, requests: list[Request], outcomes: Sequence[object]) -> None:
+    def _take(self, engine: Engine, requests: list[Request[Any]], outcomes: Sequence[object]) -> None:
         """Take in the answers of a commit in the order in which the engine does its work."""
-        order = (Send, Delete, Change, Purge, Receive)
+        order = (Send, Delete, ChangeVisibility, Purge, Receive)
         pairs = sorted(
             zip(requests, outcomes, strict=True), key=lambda pair: order.index(type(pair[0]))
         )
@@ -470,7 +481,7 @@ class Story:
                             self.receipts.pop(id, None)
                         elif self.now(id)[0] == "leased" and self.receipts.get(id) == named:
                             raise Broken(f"a delete of {id} was refused: {result!r}")
-                case Change():
+                case ChangeVisibility():
                     assert isinstance(outcome, list)
                     for named, result in zip(request.receipts, outcome, strict=True):
                         self._changed(named, request.visibility, result)
@@ -552,7 +563,7 @@ class Story:
                     found.update(map(batch.stem.message_id, indexes(entry.held)))
         return found
 
-    def _forgive(self, requests: list[Request]) -> dict[str, list[Seen]]:
+    def _forgive(self, requests: list[Request[Any]]) -> dict[str, list[Seen]]:
         """Return what a commit may have done that died in its midst."""
         maybe: dict[str, list[Seen]] = {id: [] for id in self.may}
         for request in requests:
@@ -560,7 +571,7 @@ class Story:
                 case Delete():
                     for named in (*request.receipts, *request.ids):
                         maybe[named.partition(":")[2][:36] if ":" in named else named].append(GONE)
-                case Change():
+                case ChangeVisibility():
                     for named in request.receipts:
                         id = named.partition(":")[2][:36]
                         receives = self.now(id)[1] if self.now(id)[0] == "leased" else 0
@@ -585,7 +596,7 @@ class Story:
         return maybe
 
 
-def _worded(request: Request) -> str:
+def _worded(request: Request[Any]) -> str:
     match request:
         case Send():
             return f"send {request.queue} {len(request.bodies)}" + (
@@ -596,7 +607,7 @@ def _worded(request: Request) -> str:
             return f"receive {request.queue} {most} {request.visibility}"
         case Delete():
             return f"delete {request.queue} {[*request.receipts, *request.ids]}"
-        case Change():
+        case ChangeVisibility():
             return f"change {request.queue} {request.visibility} {list(request.receipts)}"
         case Purge():
             return f"purge {request.queue}"
