@@ -40,7 +40,7 @@ class Stored:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Send(Request[Stored]):
-    """Send messages of one delay. All valid ones commit together; each invalid one fails alone."""
+    """Send messages. All valid ones of one delay commit together; each invalid one fails alone."""
 
     queue: str
     bodies: Sequence[bytes]
@@ -49,8 +49,8 @@ class Send(Request[Stored]):
     deduplication_ids: Mapping[int, str] = field(default_factory=dict)
     """By position. Within the queue's window a second message with the same is answered with the first
     one's id."""
-    delay: Millis | None = None
-    """Hidden for so long; None takes the queue's delivery delay."""
+    delays: Mapping[int, Millis] = field(default_factory=dict)
+    """By position, of those that are not to be hidden for the queue's delivery delay."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
