@@ -8,8 +8,8 @@ comments in `protos/spoolrack/v1` say.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -23,24 +23,12 @@ from spoolrack_store.model.errors import (
     InvalidQueueName,
     InvalidRequest,
     InvalidSetting,
-    StoreError,
 )
 from spoolrack_store.model.ids import is_id
 from spoolrack_store.model.names import is_queue_name
-from spoolrack_store.model.operations import (
-    ById,
-    ByReceipt,
-    Message,
-    Outgoing,
-    Queue,
-    Target,
-    VisibilityChange,
-)
-from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY, MIB, QueueSettings
+from spoolrack_store.model.operations import Message, Queue
+from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, QueueSettings
 from spoolrack_store.model.transitions import State
-
-S = TypeVar("S")
-T = TypeVar("T")
 
 MAX_COUNT: Final = 1_000
 """Messages, targets, changes or items of a page in one request."""
@@ -167,19 +155,6 @@ def check_count(count: int, what: str) -> None:
         )
 
 
-def each(convert: Callable[[S], T], messages: Iterable[S]) -> tuple[list[StoreError | None], list[T]]:
-    """For each message why it is refused, None for those that are valid; and these, converted."""
-    refused: list[StoreError | None] = []
-    valid: list[T] = []
-    for message in messages:
-        try:
-            valid.append(convert(message))
-            refused.append(None)
-        except StoreError as error:
-            refused.append(error)
-    return refused, valid
-
-
 # Queues.
 
 
@@ -264,22 +239,17 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
 # Messages.
 
 
-def outgoing(message: pb.OutgoingMessage) -> Outgoing:
-    attributes: dict[str, str | bytes] = {}
+def attributes(message: pb.OutgoingMessage) -> dict[str, str | bytes]:
+    found: dict[str, str | bytes] = {}
     for name, attribute in message.attributes.items():
         match attribute.WhichOneof("value"):
             case "string_value":
-                attributes[name] = attribute.string_value
+                found[name] = attribute.string_value
             case "binary_value":
-                attributes[name] = attribute.binary_value
+                found[name] = attribute.binary_value
             case _:
                 raise InvalidMessage(why=f"the attribute {name[:100]!r} has no value")
-    return Outgoing(
-        body=message.body,
-        attributes=attributes,
-        delay=millis(message.delay, "delay", most=MAX_DELAY) if message.HasField("delay") else None,
-        deduplication_id=deduplication_id(message.deduplication_id),
-    )
+    return found
 
 
 def message(message: Message) -> pb.Message:
@@ -333,21 +303,3 @@ def visibility(message: rpc.ReceiveRequest | rpc.StreamReceiveRequest) -> Millis
     if not message.HasField("visibility_timeout"):
         return None
     return millis(message.visibility_timeout, "visibility_timeout", least=1, most=MAX_VISIBILITY)
-
-
-def target(message: rpc.DeleteTarget) -> Target:
-    match message.WhichOneof("target"):
-        case "receipt":
-            return ByReceipt(message.receipt)
-        case "id":
-            return ById(message_id(message.id))
-        case _:
-            raise InvalidRequest(what="a target", value="", rule="must name a receipt or an id")
-
-
-def change(message: rpc.VisibilityChange) -> VisibilityChange:
-    return VisibilityChange(
-        message.receipt,
-        millis(message.visibility_timeout, "visibility_timeout", most=MAX_VISIBILITY),
-        message.put_off,
-    )

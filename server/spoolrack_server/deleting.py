@@ -1,4 +1,4 @@
-"""A delete on its way to the store: what is valid of it, and the answer it will have."""
+"""A delete on its way to the store: what is valid of it, by column, and the response it will have."""
 
 from __future__ import annotations
 
@@ -7,36 +7,56 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.operations import Delete
-from spoolrack_store.store import Store
+from spoolrack_store.model.errors import InvalidRequest, StoreError
+from spoolrack_store2.operations import Delete
+from spoolrack_store2.store import Store
 
-from . import convert
-from .status import error_of
+from . import convert, encoding
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Deleting:
     """A delete that the store works on."""
 
-    refused: Sequence[StoreError | None]
-    """For each target, why the edge refused it; None for those that the store has."""
+    places: Sequence[int] | None
+    """For each answer of the store the position in the request; None: they are in its order."""
+    refused: dict[int, StoreError]
+    """By position, why the edge refused a target."""
     future: Future[list[StoreError | None]]
 
-    def results(self) -> list[rpc.DeleteResult]:
-        """A result for each target, once the store has answered; raises the `StoreError` that befell
-        them all."""
-        answers = iter(self.future.result())
-        return [_result(next(answers) if error is None else error) for error in self.refused]
+    def response(self, correlation_id: int) -> bytes:
+        """Return the response of a stream; raise the `StoreError` of the whole request."""
+        return encoding.correlated(correlation_id, encoding.delete_results(b"\x12", self.results()))
+
+    def results(self) -> Sequence[StoreError | None]:
+        """Return a result for each target; raise the `StoreError` of the whole request."""
+        answers = self.future.result()
+        if self.places is None:
+            return answers
+        results = self.refused | dict(zip(self.places, answers, strict=True))
+        return [results[position] for position in range(len(results))]
 
 
 def start(store: Store, queue: str, targets: Sequence[rpc.DeleteTarget]) -> Deleting:
-    """Hand a delete to the store; raises the `StoreError` of a request that is wrong as a whole."""
+    """Hand a delete to the store; raise the `StoreError` of a request that is wrong as a whole."""
     convert.queue_name(queue)
     convert.check_count(len(targets), "targets")
-    refused, valid = convert.each(convert.target, targets)
-    return Deleting(refused, store.submit(Delete(queue=queue, targets=valid)))
-
-
-def _result(answer: StoreError | None) -> rpc.DeleteResult:
-    return rpc.DeleteResult(error=None if answer is None else error_of(answer))
+    receipts = [target.receipt for target in targets]
+    if all(receipts):
+        return Deleting(None, {}, store.submit(Delete(queue=queue, receipts=receipts)))
+    by_receipt: dict[int, str] = {}
+    by_id: dict[int, str] = {}
+    refused: dict[int, StoreError] = {}
+    for position, target in enumerate(targets):
+        try:
+            match target.WhichOneof("target"):
+                case "receipt":
+                    by_receipt[position] = target.receipt
+                case "id":
+                    by_id[position] = convert.message_id(target.id)
+                case _:
+                    raise InvalidRequest(what="a target", value="", rule="must name a receipt or an id")
+        except StoreError as error:
+            refused[position] = error
+    delete = Delete(queue=queue, receipts=list(by_receipt.values()), ids=list(by_id.values()))
+    return Deleting([*by_receipt, *by_id], refused, store.submit(delete))

@@ -15,15 +15,14 @@ from dataclasses import replace
 from typing import Final
 
 from google.protobuf.message import Message as Response
-from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import Clock, Millis, stopwatch
 from spoolrack_store.model.errors import Draining, MemoryLimit, StoreError
-from spoolrack_store.model.operations import Message, Receive
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MIB
+from spoolrack_store2.operations import Delivery, Receive
 
-from . import convert
+from . import encoding
 from .asking import Asking
-from .leases import Leases
+from .leases import Leases, receipts_of
 from .memory import Budget
 from .rpc import CallIsOver, Context, put, write
 
@@ -88,7 +87,7 @@ class Frames:
         if not self._budget.fits(peer, size):
             raise Draining
         with self._budget.share(peer, size):
-            await put(context, response)
+            await put(context, response.SerializeToString())
 
     def _is_free(self, peer: str, size: int) -> bool:
         """Whether a frame of at most `size` bytes needs no room before its lease."""
@@ -100,23 +99,24 @@ class Frames:
     ) -> Leased | None:
         """What is ready, in room that is taken before; None if nothing is. Raises `MemoryLimit`."""
         with self._budget.share(peer, size):
-            messages = await self._leases.lease(replace(wanted, wait=Millis(0)))
-        if not messages:
+            deliveries = await self._leases.lease(replace(wanted, wait=Millis(0)))
+        if not deliveries:
             return None
         # Nothing else runs between the two.
-        return Leased(self, context, peer, self._budget.take(peer, _size_of(messages)), messages)
+        taken = self._budget.take(peer, _size_of(deliveries))
+        return Leased(self, context, peer, taken, wanted.queue, deliveries)
 
     async def _lease_then_count(self, context: Context, peer: str, wanted: Receive) -> Leased | None:
         """What is ready, or comes; None if there is no room for it, and it goes back."""
-        messages = await self._leases.lease(wanted)
-        size = _size_of(messages)
+        deliveries = await self._leases.lease(wanted)
+        size = _size_of(deliveries)
         try:
             taken = self._budget.take(peer, size)
         except MemoryLimit:
-            self._leases.give_back(messages)
+            self._leases.give_back(wanted.queue, receipts_of(deliveries))
             self._largest[wanted.queue] = size, stopwatch()
             return None
-        return Leased(self, context, peer, taken, messages)
+        return Leased(self, context, peer, taken, wanted.queue, deliveries)
 
     async def _size(self, wanted: Receive) -> int:
         """Bytes that the messages of a receive may have together."""
@@ -141,37 +141,42 @@ class Leased:
     """Messages that were leased for a call, and the room that they have."""
 
     def __init__(
-        self, frames: Frames, context: Context, peer: str, taken: int, messages: list[Message]
+        self,
+        frames: Frames,
+        context: Context,
+        peer: str,
+        taken: int,
+        queue: str,
+        deliveries: list[Delivery],
     ) -> None:
         self._frames = frames
         self._context = context
         self._peer = peer
         self._taken = taken
-        self._messages = messages
+        self._queue = queue
+        self._deliveries = deliveries
 
-    async def hand_over(self, response: rpc.ReceiveResponse | rpc.StreamReceiveResponse) -> None:
-        """Write the messages in `response`; what the transport doesn't take goes back."""
-        messages = self._messages
-        response.messages.extend(map(convert.message, messages))
-        if messages:
-            ends = min(message.due or Millis(0) for message in messages)
-            left = convert.duration(Millis(max(1, ends - self._frames.clock.wall())))
-            response.visibility_timeout.CopyFrom(left)
-        if self._taken:
-            # The bodies are in the response now.
-            messages = self._messages = [replace(message, body=b"") for message in messages]
+    async def hand_over(self) -> None:
+        """Write the messages in one response; what the transport doesn't take goes back."""
+        response = encoding.deliveries(self._deliveries, self._frames.clock.wall())
+        receipts = receipts_of(self._deliveries)
+        # The bodies are in the response now.
+        self._deliveries = []
         try:
             await write(self._context, response)
         except CallIsOver:
-            self._frames._leases.give_back(messages)
+            if receipts:
+                self._frames._leases.give_back(self._queue, receipts)
             raise
         finally:
             self._frames._budget.give_back(self._peer, self._taken)
 
 
-def _size_of(messages: Iterable[Message]) -> int:
-    """Bytes of bodies and attributes."""
-    return sum(
-        message.size + sum(len(name) + len(value) for name, value in message.attributes.items())
-        for message in messages
-    )
+def _size_of(deliveries: Iterable[Delivery]) -> int:
+    """Return the bytes of bodies and attributes."""
+    size = 0
+    for delivery in deliveries:
+        size += sum(map(len, delivery.bodies))
+        for attributes in delivery.attributes.values():
+            size += sum(len(name) + len(value) for name, value in attributes.items())
+    return size

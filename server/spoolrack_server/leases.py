@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.operations import GiveBack, Message, Receive, Request
 from spoolrack_store.model.reservations import Reservation, Reserve, Unreserve
-from spoolrack_store.store import Store
+from spoolrack_store2.operations import Delivery, GiveBack, Receive, Request
+from spoolrack_store2.store import Store
 
 from .answers import answer
 from .logs import Log
@@ -37,10 +37,10 @@ class Leases:
         self._log = log
         self._returns: set[asyncio.Task[None]] = set()
 
-    async def lease(self, request: Receive) -> list[Message]:
+    async def lease(self, request: Receive) -> list[Delivery]:
         """What the store leases; when the caller is cancelled before, nothing stays leased."""
         at_once = replace(request, wait=Millis(0)) if self._workers.is_bounded else None
-        return await self._take(request, at_once, self._give_back)
+        return await self._take(request, at_once, self._undo_receive)
 
     async def reserve(self, request: Reserve) -> Reservation | None:
         """What the store reserves; when the caller is cancelled before, nothing new stays reserved."""
@@ -65,9 +65,9 @@ class Leases:
                 self._run(self._undo(future, undo))
             raise
 
-    def give_back(self, messages: Sequence[Message]) -> None:
-        """Undo leases that no client ever saw. Returns at once: the call they were for is over."""
-        self._run(self._give_back(messages))
+    def give_back(self, queue: str, receipts: Sequence[str]) -> None:
+        """Undo leases that no client has seen. Returns at once: the call they were for is over."""
+        self._run(self._give_back(queue, receipts))
 
     def unreserve(self, reservation: Reservation | None) -> None:
         """The same for a reservation."""
@@ -91,13 +91,13 @@ class Leases:
             return  # Nothing was leased.
         await undo(taken)
 
-    async def _give_back(self, messages: Sequence[Message]) -> None:
-        receipts = [message.receipt for message in messages if message.receipt is not None]
-        if not receipts:
-            return
-        request = GiveBack(queue=messages[0].queue, receipts=receipts)
+    async def _undo_receive(self, deliveries: Sequence[Delivery]) -> None:
+        if deliveries:
+            await self._give_back(deliveries[0].queue, receipts_of(deliveries))
+
+    async def _give_back(self, queue: str, receipts: Sequence[str]) -> None:
         try:
-            await answer(self._store.submit(request))
+            await answer(self._store.submit(GiveBack(queue=queue, receipts=receipts)))
         except StoreError as error:
             # They come back when they are due.
             self._log.warning("leases could not be given back", why=str(error), leases=len(receipts))
@@ -117,3 +117,7 @@ class Leases:
                 stream=reservation.stream,
                 seq=reservation.seq,
             )
+
+
+def receipts_of(deliveries: Sequence[Delivery]) -> list[str]:
+    return [receipt for delivery in deliveries for receipt in delivery.receipts]

@@ -29,7 +29,7 @@ from .observing.watch import FAULTS, Asked, Watch
 from .status import INTERNAL, Failure, failure_of
 
 Context = grpc.aio.ServicerContext[Any, Any]
-Method = Callable[[Any, Context], Awaitable[Message | None]]
+Method = Callable[[Any, Context], Awaitable[Message | bytes | None]]
 Handler = Callable[[Any, Context], Awaitable[bytes | None]]
 
 SERVICE: Final = queue_service_pb2.DESCRIPTOR.services_by_name["QueueService"]
@@ -175,12 +175,12 @@ class Calls:
         return request
 
     def _respond(
-        self, context: Context, response: Message | None, task: asyncio.Task[Any]
+        self, context: Context, response: Message | bytes | None, task: asyncio.Task[Any]
     ) -> bytes | None:
         """The bytes of a single response, which are counted until gRPC has taken them."""
         if response is None:
             return None
-        raw = response.SerializeToString()
+        raw = response if isinstance(response, bytes) else response.SerializeToString()
         if len(raw) > SMALL:
             peer, responses = context.peer(), self._memory.responses
             taken = responses.take(peer, len(raw))
@@ -227,14 +227,14 @@ async def _abort(context: Context, failure: Failure) -> None:
     await context.abort(failure.code, failure.message, (*failure.trailing_metadata(), *told))
 
 
-async def write(context: Context, response: Message) -> None:
-    """Return once the transport has taken `response`; `CallIsOver` if it never will.
+async def write(context: Context, response: bytes) -> None:
+    """Return once the transport has taken a `response`; `CallIsOver` if it never will.
 
     When the call is cancelled meanwhile, what became of the response is still found out, because a
     client often cancels a stream as soon as it has what it wants: `CancelledError` says that the
     response was taken, and `CallIsOver` that it was not.
     """
-    writing = asyncio.ensure_future(context.write(response.SerializeToString()))
+    writing = asyncio.ensure_future(context.write(response))
     cancelled: asyncio.CancelledError | None = None
     try:
         await asyncio.wait({writing})
@@ -248,13 +248,13 @@ async def write(context: Context, response: Message) -> None:
         raise cancelled
 
 
-async def put(context: Context, response: Message) -> None:
-    """Return once the transport has taken `response`; `CallIsOver` if it never will.
+async def put(context: Context, response: bytes) -> None:
+    """Return once the transport has taken a `response`; `CallIsOver` if it never will.
 
     Cheaper than `write`, for who needn't know what became of it when the call is cancelled meanwhile.
     """
     try:
-        await context.write(response.SerializeToString())
+        await context.write(response)
     except Exception as error:  # gRPC has several for a call that has ended
         raise CallIsOver from error
 

@@ -1,7 +1,4 @@
-"""A send on its way to the store: what is valid of it, and the answer it will have.
-
-Owns how the refusals of the edge and the results of the store become one list in the request's order.
-"""
+"""A send on its way to the store: what is valid of it, by column, and the response it will have."""
 
 from __future__ import annotations
 
@@ -12,30 +9,89 @@ from dataclasses import dataclass
 
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.operations import Send, Sent
-from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
-from spoolrack_store.store import Store
+from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MAX_DELAY
+from spoolrack_store2.operations import Send, Stored
+from spoolrack_store2.store import Store
 
-from . import convert
+from . import convert, encoding
 from .observing.trace_context import ROOM, TRACEPARENT
-from .status import error_of
 from .workers import Workers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sending:
     """A send that the store works on."""
 
-    refused: Sequence[StoreError | None]
-    """For each message, why the edge refused it; None for those that the store has."""
-    future: Future[list[Sent | StoreError]]
+    count: int
+    refused: Mapping[int, StoreError]
+    """By position, why the edge refused a message. The store has the others."""
+    future: Future[Stored]
 
-    def results(self) -> list[rpc.SendResult]:
-        """A result for each message, once the store has answered; raises the `StoreError` that befell
-        them all."""
-        answers = iter(self.future.result())
-        return [_result(next(answers) if error is None else error) for error in self.refused]
+    def response(self, correlation_id: int) -> bytes:
+        """Return the response of a stream; raise the `StoreError` of the whole request."""
+        return encoding.correlated(correlation_id, encoding.send_results(b"\x12", self.stored()))
+
+    def stored(self) -> Stored:
+        """Return a result for each message; raise the `StoreError` of the whole request."""
+        stored = self.future.result()
+        if not self.refused:
+            return stored
+        results: list[str | StoreError] = []
+        duplicates: set[int] = set()
+        answers = iter(enumerate(stored.results))
+        for position in range(self.count):
+            if position in self.refused:
+                results.append(self.refused[position])
+                continue
+            place, answer = next(answers)
+            if place in stored.duplicates:
+                duplicates.add(position)
+            results.append(answer)
+        return Stored(results=results, sent_at=stored.sent_at, duplicates=duplicates)
+
+
+@dataclass(slots=True)
+class Columns:
+    """Messages of a request, those that are valid."""
+
+    bodies: list[bytes]
+    attributes: dict[int, Attributes]
+    deduplication_ids: dict[int, str]
+    delays: dict[int, Millis]
+    refused: dict[int, StoreError]
+    """By position in the request; all others are by position among the valid ones."""
+
+
+def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
+    """Return what the store needs of each message, and why the edge refuses some."""
+    made = Columns([], {}, {}, {}, {})
+    bodies = made.bodies
+    for position, message in enumerate(messages):
+        try:
+            attributes = convert.attributes(message) if message.attributes else None
+            id = message.deduplication_id
+            if id:
+                convert.deduplication_id(id)
+            delay = (
+                convert.millis(message.delay, "delay", most=MAX_DELAY)
+                if message.HasField("delay")
+                else None
+            )
+        except StoreError as error:
+            made.refused[position] = error
+            continue
+        place = len(bodies)
+        if attributes:
+            made.attributes[place] = attributes
+        if id:
+            made.deduplication_ids[place] = id
+        if delay is not None:
+            made.delays[place] = delay
+        bodies.append(message.body)
+    return made
 
 
 def lend(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMessage]) -> None:
@@ -51,16 +107,23 @@ def lend(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMessage]) -> No
 
 
 def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> Sending:
-    """Hand a send to the store; raises the `StoreError` of a request that is wrong as a whole."""
+    """Hand a send to the store; raise the `StoreError` of a request that is wrong as a whole."""
     convert.queue_name(queue)
     convert.check_count(len(messages), "messages")
-    refused, valid = convert.each(convert.outgoing, messages)
+    made = columns(messages)
     # Also with none that is valid: the store knows whether there is such a queue.
-    return Sending(refused, store.submit(Send(queue=queue, messages=valid)))
+    send = Send(
+        queue=queue,
+        bodies=made.bodies,
+        attributes=made.attributes,
+        deduplication_ids=made.deduplication_ids,
+        delays=made.delays,
+    )
+    return Sending(len(messages), made.refused, store.submit(send))
 
 
 async def start_in_turn(store: Store, workers: Workers, request: rpc.StreamSendRequest) -> Sending:
-    """`start` once there is a worker for it, who is free again when the store has answered."""
+    """`start` once there is a worker for it, which is free again when the store has answered."""
     await workers.begin_save()
     try:
         sending = start(store, request.queue, request.messages)
@@ -71,15 +134,3 @@ async def start_in_turn(store: Store, workers: Workers, request: rpc.StreamSendR
         loop = asyncio.get_running_loop()
         sending.future.add_done_callback(lambda _: loop.call_soon_threadsafe(workers.end_save))
     return sending
-
-
-def _result(answer: Sent | StoreError) -> rpc.SendResult:
-    if isinstance(answer, StoreError):
-        return rpc.SendResult(error=error_of(answer))
-    return rpc.SendResult(
-        sent=rpc.SentMessage(
-            id=answer.id,
-            send_time=convert.timestamp(answer.sent_at),
-            duplicate=answer.is_duplicate,
-        )
-    )

@@ -16,12 +16,14 @@ from typing import Final
 
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model import operations as ops
-from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
+from spoolrack_store.model.settings import MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
-from spoolrack_store.store import Store
+from spoolrack_store2.operations import ChangeVisibility, Purge, Receive
+from spoolrack_store2.store import Store
 
-from . import convert, deleting, sending
+from . import convert, deleting, encoding, sending
 from .access.calls import queues_for
 from .access.permissions import Permission
 from .access.showing import shown
@@ -147,22 +149,22 @@ class QueueService:
     async def PurgeQueue(
         self, request: rpc.PurgeQueueRequest, context: Context
     ) -> rpc.PurgeQueueResponse:
-        purged = await self._asking.ask(ops.Purge(queue=convert.queue_name(request.name)))
+        purged = await self._asking.ask(Purge(queue=convert.queue_name(request.name)))
         return rpc.PurgeQueueResponse(purged=purged)
 
     # Sends.
 
-    async def Send(self, request: rpc.SendRequest, context: Context) -> rpc.SendResponse:
+    async def Send(self, request: rpc.SendRequest, context: Context) -> bytes:
         async with self._workers.saving():
             sending.lend(context_in(context.invocation_metadata() or ()), request.messages)
             begun = sending.start(self._store, request.queue, request.messages)
             del request  # The store has the bodies.
             await answer(begun.future)
-            return rpc.SendResponse(results=begun.results())
+            return encoding.send_results(b"\x0a", begun.stored())
 
     async def StreamSend(self, requests: Requests, context: Context) -> None:
         begin = partial(sending.start_in_turn, self._store, self._workers)
-        await self._streams.serve(requests, context, begin, rpc.StreamSendResponse)
+        await self._streams.serve(requests, context, begin, "StreamSend")
 
     # Receives.
 
@@ -172,7 +174,7 @@ class QueueService:
         max_bytes = request.max_bytes or convert.DEFAULT_RECEIVE_BYTES
         leased = await self._frames.lease_now(
             context,
-            ops.Receive(
+            Receive(
                 queue=convert.queue_name(request.queue),
                 max_messages=convert.number(
                     request.max_messages, "max_messages", default=1, most=convert.MAX_COUNT
@@ -183,7 +185,7 @@ class QueueService:
                 wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
             ),
         )
-        await leased.hand_over(rpc.ReceiveResponse())
+        await leased.hand_over()
 
     async def StreamReceive(self, request: rpc.StreamReceiveRequest, context: Context) -> None:
         queue = convert.queue_name(request.queue)
@@ -206,7 +208,7 @@ class QueueService:
                     raise Draining
                 leased = await self._frames.lease(
                     context,
-                    ops.Receive(
+                    Receive(
                         queue=queue,
                         max_messages=min(credits.free, convert.MAX_COUNT),
                         max_bytes=FRAME_BYTES,
@@ -216,7 +218,7 @@ class QueueService:
                     ),
                 )
                 if leased is not None:
-                    await leased.hand_over(rpc.StreamReceiveResponse())
+                    await leased.hand_over()
                     # Nothing of it is held while the next is awaited.
                     del leased
         finally:
@@ -226,33 +228,57 @@ class QueueService:
 
     # What holders of messages do.
 
-    async def Delete(self, request: rpc.DeleteRequest, context: Context) -> rpc.DeleteResponse:
+    async def Delete(self, request: rpc.DeleteRequest, context: Context) -> bytes:
         begun = deleting.start(self._store, request.queue, request.targets)
         await answer(begun.future)
-        return rpc.DeleteResponse(results=begun.results())
+        return encoding.delete_results(b"\x0a", begun.results())
 
     async def StreamDelete(self, requests: Requests, context: Context) -> None:
         async def begin(request: rpc.StreamDeleteRequest) -> deleting.Deleting:
             return deleting.start(self._store, request.queue, request.targets)
 
-        await self._streams.serve(requests, context, begin, rpc.StreamDeleteResponse)
+        await self._streams.serve(requests, context, begin, "StreamDelete")
 
     async def ChangeVisibility(
         self, request: rpc.ChangeVisibilityRequest, context: Context
     ) -> rpc.ChangeVisibilityResponse:
         queue = convert.queue_name(request.queue)
         convert.check_count(len(request.changes), "changes")
-        refused, valid = convert.each(convert.change, request.changes)
-        answers = iter(await self._asking.ask(ops.ChangeVisibility(queue=queue, changes=valid)))
+        results: dict[int, Millis | StoreError] = {}
+        alike: dict[tuple[Millis, bool], list[int]] = {}
+        for position, change in enumerate(request.changes):
+            try:
+                visibility = convert.millis(
+                    change.visibility_timeout, "visibility_timeout", most=MAX_VISIBILITY
+                )
+                alike.setdefault((visibility, change.put_off), []).append(position)
+            except StoreError as error:
+                results[position] = error
+        asked = [
+            (
+                positions,
+                self._store.submit(
+                    ChangeVisibility(
+                        queue=queue,
+                        receipts=[request.changes[position].receipt for position in positions],
+                        visibility=visibility,
+                        is_put_off=is_put_off,
+                    )
+                ),
+            )
+            for (visibility, is_put_off), positions in alike.items()
+        ]
+        for positions, future in asked:
+            results.update(zip(positions, await answer(future), strict=True))
         response = rpc.ChangeVisibilityResponse()
-        for error in refused:
-            answer = next(answers) if error is None else error
-            if isinstance(answer, StoreError):
-                response.results.add(error=error_of(answer))
-            elif answer is None:
-                response.results.add()
+        for position in range(len(request.changes)):
+            result = results[position]
+            if isinstance(result, StoreError):
+                response.results.add(error=error_of(result))
+            elif result:
+                response.results.add(due_time=convert.timestamp(result))
             else:
-                response.results.add(due_time=convert.timestamp(answer))
+                response.results.add()
         return response
 
     # Looks at messages.

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import Any, Final, Protocol
 
-from google.protobuf.message import Message
 from spoolrack_store.model.errors import Draining, StoreError
 
 from .answers import on_answer
+from .encoding import failed
 from .observing import watch
 from .observing.watch import Watch
 from .rpc import Context, Requests, put
@@ -33,9 +33,9 @@ class Begun(Protocol):
     @property
     def future(self) -> Future[Any]: ...
 
-    def results(self) -> list[Any]:
-        """A result for each message, once the store has answered; raises the `StoreError` that befell
-        them all."""
+    def response(self, correlation_id: int) -> bytes:
+        """Return the response, once the store has answered; raise the `StoreError` of the whole
+        request."""
 
 
 class Streams:
@@ -57,12 +57,11 @@ class Streams:
         requests: Requests,
         context: Context,
         begin: Callable[[Any], Awaitable[Begun]],
-        response: Callable[..., Any],
+        operation: str,
     ) -> None:
         """Serve a stream until it ends: hand each request to the store with `begin`, and write a
-        `response` to each in their order. The `StoreError` that a request meets is in its response."""
+        response to each in their order. The `StoreError` that a request meets is in its response."""
         line = _Line(requests)
-        operation = response.__name__.removesuffix("Response")
         inflow = asyncio.create_task(self._take(requests, line, begin, operation))
         line.inflow = inflow
         inflow.add_done_callback(line.end)
@@ -72,7 +71,7 @@ class Streams:
             line.refuse(Draining())
         try:
             while (turn := await line.first()) is not None:
-                await put(context, turn.response(response))
+                await put(context, turn.response())
                 line.leave(turn)
             if line.refused is not None:
                 raise line.refused
@@ -144,19 +143,17 @@ class _Turn:
     def is_answered(self) -> bool:
         return isinstance(self.begun, StoreError) or self.begun.future.done()
 
-    def response(self, make: Callable[..., Any]) -> Message:
-        response: Any = make(correlation_id=self.correlation_id)
+    def response(self) -> bytes:
         try:
             if isinstance(self.begun, StoreError):
                 raise self.begun
-            response.results.extend(self.begun.results())
+            response = self.begun.response(self.correlation_id)
             self.watched.end()
         except StoreError as error:
-            response.error.CopyFrom(error_of(error))
-            told = response.error
+            told = error_of(error)
             self.watched.refused(told.code, told.reason, told.message)
-        answer: Message = response
-        return answer
+            response = failed(self.correlation_id, told)
+        return response
 
 
 class _Line:
