@@ -56,7 +56,7 @@ class Reserving:
             raise ReservationNotFound(stream=request.stream, seq=request.seq)
         response = rpc.ReserveResponse(reservation=None if made is None else _told(made))
         try:
-            await write(context, response)
+            await write(context, response.SerializeToString())
         except CallIsOver:
             self._leases.unreserve(made)
             raise

@@ -12,11 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import staging_pb2 as rpc
 from spoolrack_store.model import staging as ops
-from spoolrack_store.model.errors import InvalidMessage, StoreError
-from spoolrack_store.model.operations import Outgoing
+from spoolrack_store.model.errors import InvalidMessage
+from spoolrack_store2.operations import Stage
 
 from . import convert
 from .access.calls import queues_for
@@ -24,6 +23,7 @@ from .access.permissions import Permission
 from .access.showing import shown
 from .asking import Asking, page_size, page_token
 from .rpc import Context
+from .sending import columns
 
 MAX_STAGE_NAME: Final = 64
 MAX_WRITER_NAME: Final = 80
@@ -86,7 +86,7 @@ def _stage_name(name: str) -> str:
     return convert.word(name, "stage", most=MAX_STAGE_NAME)
 
 
-def _chunk(request: rpc.StageRequest) -> ops.Stage:
+def _chunk(request: rpc.StageRequest) -> Stage:
     convert.check_count(len(request.messages), "messages")
     lives = ops.DEFAULT_TIME_TO_LIVE
     if request.HasField("time_to_live"):
@@ -96,20 +96,28 @@ def _chunk(request: rpc.StageRequest) -> ops.Stage:
             least=ops.MIN_TIME_TO_LIVE,
             most=ops.MAX_TIME_TO_LIVE,
         )
-    return ops.Stage(
+    made = columns(request.messages)
+    for position, error in made.refused.items():
+        raise _refused(position, error) from error
+    delays = [made.delays.get(place) for place in range(len(made.bodies))]
+    for position, delay in enumerate(delays):
+        if delay != delays[0]:
+            raise _refused(position, "its delay is not that of the first message of its chunk")
+    for position in made.deduplication_ids:
+        raise _refused(position, "it has a deduplication id, and in a stage none can have one")
+    return Stage(
         stage=_stage_name(request.stage),
         chunk=convert.place(request.chunk, "chunk", most=ops.MAX_CHUNK),
         queue=convert.queue_name(request.queue),
-        messages=[_outgoing(place, message) for place, message in enumerate(request.messages)],
+        bodies=made.bodies,
+        attributes=made.attributes,
+        delay=delays[0],
         time_to_live=lives,
     )
 
 
-def _outgoing(place: int, message: pb.OutgoingMessage) -> Outgoing:
-    try:
-        return convert.outgoing(message)
-    except StoreError as error:
-        raise InvalidMessage(why=f"number {place}: {error}") from error
+def _refused(position: int, why: object) -> InvalidMessage:
+    return InvalidMessage(why=f"number {position}: {why}")
 
 
 def _publication(request: rpc.PublishRequest, allowed: Callable[[str], bool] | None) -> ops.Publish:

@@ -13,19 +13,12 @@ from aiohttp import web
 from spoolrack_store.model import redriving
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
-from spoolrack_store.model.operations import (
-    ById,
-    CreateQueue,
-    Delete,
-    Outgoing,
-    Purge,
-    Send,
-    UpdateQueue,
-)
+from spoolrack_store.model.operations import CreateQueue, UpdateQueue
 from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
 from spoolrack_store.model.reservations import MAX_SEQ, Release
 from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_DELAY, QueueSettings
 from spoolrack_store.model.staging import Abort
+from spoolrack_store2.operations import Delete, Purge, Send
 
 from .. import convert
 from ..access.permissions import Permission
@@ -53,7 +46,7 @@ class Changing:
         queue = convert.queue_name(text(asked, "queue"))
         self._permits.require(request, Permission.RECEIVE, queue)
         ids = [convert.message_id(id) for id in texts(asked, "ids", most=MOST_DELETED)]
-        results = await self._asking.ask(Delete(queue=queue, targets=[ById(id) for id in ids]))
+        results = await self._asking.ask(Delete(queue=queue, ids=ids))
         failures = [
             {"id": id, "message": (failure_of(error) or INTERNAL).message}
             for id, error in zip(ids, results, strict=True)
@@ -96,16 +89,19 @@ class Changing:
         asked = await self._permits.change(request)
         queue = convert.queue_name(text(asked, "queue"))
         self._permits.require(request, Permission.SEND, queue)
-        delay = None  # the queue's own
+        delays = {}  # the queue's own
         if asked.get("delay") is not None:
-            delay = Millis(convert.place(whole(asked, "delay"), "delay", most=MAX_DELAY))
-        body = _body(text(asked, "body"))
-        message = Outgoing(body=body, attributes=_attributes(asked), delay=delay)
+            delays = {0: Millis(convert.place(whole(asked, "delay"), "delay", most=MAX_DELAY))}
+        body, attributes = _body(text(asked, "body")), _attributes(asked)
+        send = Send(
+            queue=queue, bodies=[body], attributes={0: attributes} if attributes else {}, delays=delays
+        )
         async with self._asking.workers.saving():
-            (sent,) = await self._asking.ask(Send(queue=queue, messages=[message]))
-        if isinstance(sent, StoreError):
-            raise sent
-        return _answer({"id": sent.id})
+            stored = await self._asking.ask(send)
+        (id,) = stored.results
+        if isinstance(id, StoreError):
+            raise id
+        return _answer({"id": id})
 
     async def purge(self, request: web.Request) -> web.StreamResponse:
         asked = await self._permits.change(request)

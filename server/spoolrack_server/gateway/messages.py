@@ -7,25 +7,17 @@ of it goes out; from then on the kernel sends it from the file.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from aiohttp import web
 from spoolrack_store.model.errors import MessageNotFound, StoreError
-from spoolrack_store.model.operations import (
-    ById,
-    ByReceipt,
-    Delete,
-    Message,
-    OpenMessage,
-    Outgoing,
-    Receive,
-    Send,
-    Target,
-)
+from spoolrack_store.model.ids import sent_at
+from spoolrack_store.model.operations import Message, OpenMessage
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
+from spoolrack_store2.operations import Delete, Receive, Send
 
 from .. import convert
+from ..leases import receipts_of
 from ..observing.trace_context import context_in, lend
 from . import bodies, headers
 from .asking import Asking
@@ -57,22 +49,24 @@ class MessageEndpoints:
             body = await bodies.read(
                 request, queue=queue, limit=limit, patience=self._asking.patience, share=share
             )
-            message = Outgoing(
-                body=body,
-                attributes=attributes,
-                delay=delay,
-                deduplication_id=deduplication_id,
+            send = Send(
+                queue=queue,
+                bodies=[body],
+                attributes={0: attributes} if attributes else {},
+                deduplication_ids={0: deduplication_id} if deduplication_id else {},
+                delays={} if delay is None else {0: delay},
             )
             async with self._asking.workers.saving():
-                (answer,) = await self._asking.ask(Send(queue=queue, messages=[message]))
-        if isinstance(answer, StoreError):
-            raise answer
+                stored = await self._asking.ask(send)
+        (id,) = stored.results
+        if isinstance(id, StoreError):
+            raise id
         found_at = {
-            "X-Message-Id": answer.id,
-            "X-Message-Send-Time": headers.time_text(answer.sent_at),
-            "Location": f"/{queue}/messages/{answer.id}",
+            "X-Message-Id": id,
+            "X-Message-Send-Time": headers.time_text(sent_at(id)),
+            "Location": f"/{queue}/messages/{id}",
         }
-        if answer.is_duplicate:
+        if stored.duplicates:
             found_at["X-Message-Duplicate"] = "true"
         return web.Response(status=201, headers=found_at)
 
@@ -82,14 +76,16 @@ class MessageEndpoints:
             wait=headers.wait(request.query),
             visibility=headers.visibility(request.query),
         )
-        messages = await self._asking.leases.lease(wanted)
-        if not messages:
+        deliveries = await self._asking.leases.lease(wanted)
+        if not deliveries:
             return web.Response(status=204, headers={"Cache-Control": "no-store"})
-        leased = [replace(message, body=b"") for message in messages]
+        receipts = receipts_of(deliveries)
+        messages = [message for delivery in deliveries for message in delivery.messages()]
+        del deliveries
         try:
             return await self._hand_over(request, messages)
         except BaseException:
-            self._asking.leases.give_back(leased)
+            self._asking.leases.give_back(wanted.queue, receipts)
             raise
 
     async def _hand_over(self, request: web.Request, messages: list[Message]) -> web.StreamResponse:
@@ -145,8 +141,9 @@ class MessageEndpoints:
     async def delete(self, request: web.Request) -> web.StreamResponse:
         queue, id = name_of(request), id_of(request)
         receipt = headers.receipt(request.headers, id)
-        target: Target = ById(id) if receipt is None else ByReceipt(receipt)
-        (error,) = await self._asking.ask(Delete(queue=queue, targets=[target]))
+        by = {"ids": [id]} if receipt is None else {"receipts": [receipt]}
+        delete = Delete(queue=queue, **by)
+        (error,) = await self._asking.ask(delete)
         # One that isn't there is what the caller wants; softlayer/mq says the same.
         if error is not None and not isinstance(error, MessageNotFound):
             raise error

@@ -1,0 +1,102 @@
+"""Responses that are joined by column say what protobuf's own classes would."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server import convert, encoding
+from spoolrack_server.status import error_of
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import MessageNotFound, StaleReceipt
+from spoolrack_store.model.ids import sent_at
+from spoolrack_store2.operations import Delivery, Stored
+
+ID = "018bcfe5-6800-7194-90e5-78aa96119{:03x}"
+LATER = "018bcfe5-6801-7194-90e5-78aa96119{:03x}"
+ERROR = MessageNotFound(queue="q", id=ID.format(0))
+
+times = st.integers(1, 2**42).map(Millis)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
+attributes = st.dictionaries(texts, st.one_of(texts, st.binary(max_size=300)), max_size=3)
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_a_varint_is_protobufs(value: int) -> None:
+    expected = rpc.StreamSendResponse(correlation_id=value - 2**64 if value >= 2**63 else value)
+    found = rpc.StreamSendResponse.FromString(encoding.correlated(value, b""))
+    assert found == expected
+
+
+@given(
+    st.integers(-(2**63), 2**63 - 1),
+    st.lists(st.sampled_from([ID, LATER, "error"]), min_size=1, max_size=300),
+    st.sets(st.integers(0, 5)),
+)
+def test_the_response_to_a_send_has_a_result_for_each_message(
+    correlation_id: int, kinds: list[str], duplicates: set[int]
+) -> None:
+    results = [ERROR if kind == "error" else kind.format(at) for at, kind in enumerate(kinds)]
+    stored = Stored(results=results, sent_at=Millis(0), duplicates=duplicates)
+    expected = rpc.StreamSendResponse(correlation_id=correlation_id)
+    for position, result in enumerate(results):
+        made = expected.results.add()
+        if isinstance(result, str):
+            made.sent.id = result
+            made.sent.send_time.CopyFrom(convert.timestamp(sent_at(result)))
+            made.sent.duplicate = position in duplicates
+        else:
+            made.error.CopyFrom(error_of(result))
+    raw = encoding.correlated(correlation_id, encoding.send_results(b"\x12", stored))
+    assert rpc.StreamSendResponse.FromString(raw) == expected
+    unary = rpc.SendResponse.FromString(encoding.send_results(b"\x0a", stored))
+    assert list(unary.results) == list(expected.results)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=300))
+def test_the_response_to_a_delete_has_a_result_for_each_target(done: list[bool]) -> None:
+    stale = StaleReceipt(id=ID.format(0))
+    raw = encoding.delete_results(b"\x12", [None if each else stale for each in done])
+    expected = rpc.StreamDeleteResponse(
+        results=[rpc.DeleteResult(error=None if each else error_of(stale)) for each in done]
+    )
+    assert rpc.StreamDeleteResponse.FromString(raw) == expected
+
+
+def test_a_request_that_failed_as_a_whole_has_its_error() -> None:
+    raw = encoding.failed(7, error_of(ERROR))
+    expected = rpc.StreamSendResponse(correlation_id=7, error=error_of(ERROR))
+    assert rpc.StreamSendResponse.FromString(raw) == expected
+
+
+@st.composite
+def deliveries(draw: st.DrawFn) -> Delivery:
+    bodies = draw(st.lists(st.binary(max_size=400), min_size=1, max_size=5))
+    count = len(bodies)
+    return Delivery(
+        queue="q",
+        sent_at=draw(times),
+        receives=draw(st.integers(1, 10**9 - 1)),
+        first=draw(st.none() | times),
+        due=draw(times),
+        ids=[ID.format(at) for at in range(count)],
+        receipts=[f"{'q' * draw(st.integers(1, 80))}:{ID.format(at)}~0123" for at in range(count)],
+        bodies=bodies,
+        attributes=draw(st.dictionaries(st.integers(0, count - 1), attributes)),
+    )
+
+
+@given(st.lists(deliveries(), max_size=4), times)
+def test_the_response_to_a_receive_has_all_that_is_known_of_each_message(
+    leased: list[Delivery], wall: Millis
+) -> None:
+    expected = rpc.StreamReceiveResponse()
+    for delivery in leased:
+        expected.messages.extend(map(convert.message, delivery.messages()))
+    if leased:
+        left = max(1, min(delivery.due for delivery in leased) - wall)
+        expected.visibility_timeout.CopyFrom(convert.duration(Millis(left)))
+    raw = encoding.deliveries(leased, wall)
+    assert rpc.StreamReceiveResponse.FromString(raw) == expected
+    assert all(message.state == pb.MESSAGE_STATE_LEASED for message in expected.messages)
