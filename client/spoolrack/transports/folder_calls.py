@@ -12,9 +12,9 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, Final, TypeVar
 
 from spoolrack_store.model.errors import Draining, StoreError
-from spoolrack_store.model.operations import GiveBack, Message, Receive, Request
 from spoolrack_store.model.reservations import Reservation, Reserve, Unreserve
-from spoolrack_store.store import Store
+from spoolrack_store2.operations import Delivery, GiveBack, Receive, Request
+from spoolrack_store2.store import Store
 
 from ..errors import ClientClosed, RootUnusable, SpoolrackError, Timeout, Unsupported
 from ..runtime import Runtime, Signal, Tasks
@@ -62,7 +62,7 @@ class FolderCalls:
         except StoreError as error:
             raise self._ours(error) from error
 
-    async def receive(self, request: Receive, timeout: float) -> list[Message]:
+    async def receive(self, request: Receive, timeout: float) -> list[Delivery]:
         store = await self._store(timeout)
         return await self.leased(store, self.begin(store, request), timeout)
 
@@ -81,8 +81,8 @@ class FolderCalls:
         return future
 
     async def leased(
-        self, store: Store, future: Future[list[Message]], timeout: float | None
-    ) -> list[Message]:
+        self, store: Store, future: Future[list[Delivery]], timeout: float | None
+    ) -> list[Delivery]:
         """What a receive has leased; if that is told to nobody, it is not leased any more."""
         try:
             if not await self._landed(future, timeout):
@@ -169,14 +169,14 @@ class FolderCalls:
         return convert.error(error)
 
 
-def _give_back(store: Store, done: Future[list[Message]]) -> None:
+def _give_back(store: Store, done: Future[list[Delivery]]) -> None:
     """Undo leases that no consumer ever saw. If that fails, they come back when they are due."""
     if done.cancelled() or done.exception() is not None:
         return
-    messages = done.result()
-    receipts = [message.receipt for message in messages if message.receipt is not None]
+    deliveries = done.result()
+    receipts = [receipt for delivery in deliveries for receipt in delivery.receipts]
     if receipts:
-        store.submit(GiveBack(queue=messages[0].queue, receipts=receipts))
+        store.submit(GiveBack(queue=deliveries[0].queue, receipts=receipts))
 
 
 def _unreserve(store: Store, done: Future[Reservation | None]) -> None:

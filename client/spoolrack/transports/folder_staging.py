@@ -31,13 +31,8 @@ class FolderStaging:
     ) -> StagedChunk:
         with convert.errors():
             convert.check_count(len(messages), "messages")
-        request = ops.Stage(
-            stage=stage,
-            chunk=chunk,
-            queue=queue,
-            messages=[convert.outgoing(message) for message in messages],
-            time_to_live=_span(time_to_live, ops.DEFAULT_TIME_TO_LIVE),
-        )
+            lives = _span(time_to_live, ops.DEFAULT_TIME_TO_LIVE)
+            request = convert.stage(stage, chunk, queue, messages, lives)
         staged = await self._calls.ask(request, timeout)
         return StagedChunk(
             messages=staged.messages,

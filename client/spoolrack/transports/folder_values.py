@@ -6,7 +6,7 @@ server and back.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,10 +16,13 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model import settings as store_settings
 from spoolrack_store.model.clock import HOUR, Millis, span_text
+from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.deaths import Death as StoreDeath
-from spoolrack_store.model.errors import InvalidRequest, StoreError
+from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
+from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.settings import MIB, SPANS
 from spoolrack_store.model.transitions import State as StoreState
+from spoolrack_store2.operations import Delete, Delivery, Send, Stage, Stored
 
 from ..errors import InvalidUrl, SpoolrackError, error_of
 from ..values import (
@@ -36,7 +39,6 @@ from ..values import (
     SendResult,
     State,
     Target,
-    VisibilityChange,
     VisibilityResult,
     moment_of,
 )
@@ -193,15 +195,72 @@ def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
 # Messages.
 
 
-def outgoing(message: Outgoing) -> ops.Outgoing:
-    """A message whose body is bytes and whose delay is seconds."""
-    delay = optional_millis(cast("float | None", message.delay))
-    return ops.Outgoing(
-        body=cast(bytes, message.body),
-        attributes=message.attributes,
-        delay=delay,
-        deduplication_id=message.deduplication_id,
+def send(queue: str, messages: Sequence[Outgoing]) -> Send:
+    """Messages whose bodies are bytes and whose delays are seconds, by column."""
+    delays = {
+        position: millis(cast(float, message.delay))
+        for position, message in enumerate(messages)
+        if message.delay is not None
+    }
+    ids = enumerate(message.deduplication_id for message in messages)
+    return Send(
+        queue=queue,
+        bodies=[cast(bytes, message.body) for message in messages],
+        attributes=_attributes(messages),
+        deduplication_ids={position: id for position, id in ids if id},
+        delays=delays,
     )
+
+
+def stage(
+    stage: str, chunk: int, queue: str, messages: Sequence[Outgoing], time_to_live: Millis
+) -> Stage:
+    delay = optional_millis(cast("float | None", messages[0].delay))
+    for position, message in enumerate(messages):
+        if message.delay != messages[0].delay:
+            raise _refused(position, "its delay is not that of the first message of its chunk")
+        if message.deduplication_id:
+            raise _refused(position, "it has a deduplication id, and in a stage none can have one")
+    return Stage(
+        stage=stage,
+        chunk=chunk,
+        queue=queue,
+        bodies=[cast(bytes, message.body) for message in messages],
+        attributes=_attributes(messages),
+        delay=delay,
+        time_to_live=time_to_live,
+    )
+
+
+def _refused(position: int, why: str) -> InvalidMessage:
+    return InvalidMessage(why=f"number {position}: {why}")
+
+
+def _attributes(messages: Sequence[Outgoing]) -> dict[int, Attributes]:
+    return {
+        position: message.attributes for position, message in enumerate(messages) if message.attributes
+    }
+
+
+def envelopes(deliveries: Iterable[Delivery]) -> list[Envelope]:
+    return [
+        Envelope(
+            id=id,
+            body=body,
+            attributes=delivery.attributes.get(position, {}),
+            size=len(body),
+            sent_ms=delivery.sent_at,
+            receive_count=delivery.receives,
+            first_receive_ms=delivery.first,
+            due_ms=delivery.due,
+            receipt=receipt,
+            state=State.LEASED,
+        )
+        for delivery in deliveries
+        for position, (id, receipt, body) in enumerate(
+            zip(delivery.ids, delivery.receipts, delivery.bodies, strict=True)
+        )
+    ]
 
 
 def envelope(message: ops.Message) -> Envelope:
@@ -237,12 +296,12 @@ def states(named: Collection[State]) -> frozenset[StoreState]:
     return frozenset(_STATES[state] for state in named)
 
 
-def target(named: Target) -> ops.Target:
-    return ops.ById(named.id.lower()) if isinstance(named, ById) else ops.ByReceipt(named.receipt)
-
-
-def change(wanted: VisibilityChange) -> ops.VisibilityChange:
-    return ops.VisibilityChange(wanted.receipt, millis(wanted.seconds), wanted.is_put_off)
+def delete(queue: str, targets: Sequence[Target]) -> tuple[Delete, list[int]]:
+    """Targets by column; and, for each answer of the store, the position of its target."""
+    by_receipt = {at: named.receipt for at, named in enumerate(targets) if not isinstance(named, ById)}
+    by_id = {at: named.id.lower() for at, named in enumerate(targets) if isinstance(named, ById)}
+    request = Delete(queue=queue, receipts=list(by_receipt.values()), ids=list(by_id.values()))
+    return request, [*by_receipt, *by_id]
 
 
 # Results.
@@ -269,17 +328,20 @@ def error(failure: StoreError) -> SpoolrackError:
     )
 
 
-def send_result(answer: ops.Sent | StoreError) -> SendResult:
-    if isinstance(answer, StoreError):
-        return SendResult(error=error(answer))
-    return SendResult(id=answer.id, sent_ms=answer.sent_at, duplicate=answer.is_duplicate)
+def send_results(stored: Stored) -> list[SendResult]:
+    return [
+        SendResult(error=error(id))
+        if isinstance(id, StoreError)
+        else SendResult(id=id, sent_ms=sent_at(id), duplicate=position in stored.duplicates)
+        for position, id in enumerate(stored.results)
+    ]
 
 
 def delete_result(answer: StoreError | None) -> DeleteResult:
     return DeleteResult(error=None if answer is None else error(answer))
 
 
-def visibility_result(answer: Millis | StoreError | None) -> VisibilityResult:
+def visibility_result(answer: Millis | StoreError) -> VisibilityResult:
     if isinstance(answer, StoreError):
         return VisibilityResult(error=error(answer))
-    return VisibilityResult(lease_end=None if answer is None else moment_of(answer))
+    return VisibilityResult(lease_end=moment_of(answer) if answer else None)

@@ -12,7 +12,8 @@ from concurrent.futures import Future
 
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model.credits import Credits
-from spoolrack_store.store import Store
+from spoolrack_store2.operations import ChangeVisibility, Delivery, Purge, Receive
+from spoolrack_store2.store import Store
 
 from ..errors import ClientClosed
 from ..runtime import Runtime
@@ -43,20 +44,19 @@ from .folder_values import Place
 class FolderDeliveries:
     """A stream: receives that wait in the store, one after the other, and share their credits."""
 
-    def __init__(self, calls: FolderCalls, request: ops.Receive) -> None:
+    def __init__(self, calls: FolderCalls, request: Receive) -> None:
         self._calls = calls
         self._request = request
         self._lock = threading.Lock()
-        self._under_way: Future[list[ops.Message]] | None = None
+        self._under_way: Future[list[Delivery]] | None = None
         self._connected = False
         self._cancelled = False
 
     async def next(self) -> Sequence[Envelope]:
         store = await self._calls.store()
-        messages = await self._calls.leased(store, self._begin(store), None)
-        return [convert.envelope(message) for message in messages]
+        return convert.envelopes(await self._calls.leased(store, self._begin(store), None))
 
-    def _begin(self, store: Store) -> Future[list[ops.Message]]:
+    def _begin(self, store: Store) -> Future[list[Delivery]]:
         with self._lock:
             if self._cancelled:
                 raise ClientClosed("The stream was closed.")
@@ -123,15 +123,14 @@ class FolderTransport:
         await self._calls.ask(ops.DeleteQueue(name=name), timeout)
 
     async def purge_queue(self, name: str, *, timeout: float) -> int:
-        return await self._calls.ask(ops.Purge(queue=name), timeout)
+        return await self._calls.ask(Purge(queue=name), timeout)
 
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float
     ) -> list[SendResult]:
         with convert.errors():
             convert.check_count(len(messages), "messages")
-        request = ops.Send(queue=queue, messages=[convert.outgoing(message) for message in messages])
-        return [convert.send_result(answer) for answer in await self._calls.ask(request, timeout)]
+        return convert.send_results(await self._calls.ask(convert.send(queue, messages), timeout))
 
     async def receive(
         self,
@@ -143,14 +142,14 @@ class FolderTransport:
         timeout: float,
     ) -> Sequence[Envelope]:
         with convert.errors():
-            request = ops.Receive(
+            request = Receive(
                 queue=queue,
                 max_messages=convert.number(max_messages, "max_messages", default=1, most=MAX_BATCH),
                 max_bytes=convert.RECEIVE_BYTES,
                 visibility=convert.optional_millis(visibility_timeout),
                 wait=convert.wait(wait),
             )
-        return [convert.envelope(found) for found in await self._calls.receive(request, timeout)]
+        return convert.envelopes(await self._calls.receive(request, timeout))
 
     def stream(
         self, queue: str, *, max_in_flight: int, visibility_timeout: float | None
@@ -159,7 +158,7 @@ class FolderTransport:
             limit = convert.number(
                 max_in_flight, "max_in_flight", default=100, most=convert.MAX_IN_FLIGHT
             )
-        request = ops.Receive(
+        request = Receive(
             queue=queue,
             max_messages=min(limit, MAX_BATCH),
             max_bytes=convert.RECEIVE_BYTES,
@@ -175,18 +174,29 @@ class FolderTransport:
     ) -> list[DeleteResult]:
         with convert.errors():
             convert.check_count(len(targets), "targets")
-        request = ops.Delete(queue=queue, targets=[convert.target(named) for named in targets])
-        return [convert.delete_result(answer) for answer in await self._calls.ask(request, timeout)]
+        request, places = convert.delete(queue, targets)
+        answers = dict(zip(places, await self._calls.ask(request, timeout), strict=True))
+        return [convert.delete_result(answers[position]) for position in range(len(targets))]
 
     async def change_visibility(
         self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
     ) -> list[VisibilityResult]:
         with convert.errors():
             convert.check_count(len(changes), "changes")
-        request = ops.ChangeVisibility(
-            queue=queue, changes=[convert.change(wanted) for wanted in changes]
-        )
-        return [convert.visibility_result(answer) for answer in await self._calls.ask(request, timeout)]
+        answers: dict[int, VisibilityResult] = {}
+        alike: dict[tuple[float, bool], list[int]] = {}
+        for position, change in enumerate(changes):
+            alike.setdefault((change.seconds, change.is_put_off), []).append(position)
+        for (seconds, is_put_off), positions in alike.items():
+            request = ChangeVisibility(
+                queue=queue,
+                receipts=[changes[position].receipt for position in positions],
+                visibility=convert.millis(seconds),
+                is_put_off=is_put_off,
+            )
+            found = await self._calls.ask(request, timeout)
+            answers.update(zip(positions, map(convert.visibility_result, found), strict=True))
+        return [answers[position] for position in range(len(changes))]
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
         return convert.envelope(
