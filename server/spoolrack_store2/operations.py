@@ -8,7 +8,7 @@ of this message alone. The requests for queues, stages, reservations and redrive
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,6 +89,11 @@ class Delivery:
                 due=self.due,
                 receipt=receipt,
             )
+
+
+def messages_of(deliveries: Iterable[Delivery]) -> list[Message]:
+    """Return all messages of an answer, row by row."""
+    return [message for delivery in deliveries for message in delivery.messages()]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

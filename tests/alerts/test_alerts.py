@@ -33,10 +33,11 @@ from spoolrack_server.server import Server
 from spoolrack_store.files.disk import LocalDisk
 from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.errors import OutcomeUnknown
-from spoolrack_store.model.operations import CreateQueue, Outgoing, Send
+from spoolrack_store.model.operations import CreateQueue
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
+from spoolrack_store2.operations import Send
+from spoolrack_store2.store import Store
 
 WHILE: Final = 30
 """Minutes: longer than any alert waits."""
@@ -131,7 +132,7 @@ class Rig:
         return await scrape_at(self.url)
 
     def send(self, count: int = 1) -> None:
-        self.store.submit(Send(queue="q", messages=[Outgoing(body=b"x")] * count)).result()
+        self.store.submit(Send(queue="q", bodies=[b"x"] * count)).result()
 
 
 class Silent:

@@ -13,19 +13,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from spoolrack_server.access.security import Security
 from spoolrack_server.server import Server
 from spoolrack_store.model.clock import Clock, Millis
-from spoolrack_store.model.operations import (
-    ChangeVisibility,
-    CreateQueue,
-    Message,
-    Outgoing,
-    Receive,
-    Request,
-    Send,
-    Sent,
-    UpdateQueue,
-    VisibilityChange,
-)
+from spoolrack_store.model.operations import CreateQueue, Message, Request, UpdateQueue
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store2.operations import ChangeVisibility, Receive, Send, messages_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Locator, Page
@@ -60,12 +50,14 @@ class Served:
         self.ask(UpdateQueue(name=queue, changes=changes))
 
     def send(self, queue: str, *bodies: bytes, delay: int = 0, **attributes: str | bytes) -> list[str]:
-        messages = [Outgoing(body=body, attributes=attributes, delay=Millis(delay)) for body in bodies]
-        sent = self.ask(Send(queue=queue, messages=messages))
-        return [each.id for each in sent if isinstance(each, Sent)]
+        places = range(len(bodies))
+        named = dict.fromkeys(places, attributes) if attributes else {}
+        delays = dict.fromkeys(places, Millis(delay))
+        stored = self.ask(Send(queue=queue, bodies=bodies, attributes=named, delays=delays))
+        return [id for id in stored.results if isinstance(id, str)]
 
     def receive(self, queue: str, most: int = 1) -> list[Message]:
-        return self.ask(Receive(queue=queue, max_messages=most))
+        return messages_of(self.ask(Receive(queue=queue, max_messages=most)))
 
     def bury(self, source: str, queue: str, count: int) -> list[str]:
         """So many messages of `source` die and go to `queue`."""
@@ -73,11 +65,8 @@ class Served:
         self.create(source, dead_letter_queue=queue, max_receives=1)
         ids = self.send(source, *(b'{"n": %d}' % n for n in range(count)))
         while messages := self.receive(source, 1_000):
-            changes = [
-                VisibilityChange(receipt=message.receipt or "", visibility=Millis(0))
-                for message in messages
-            ]
-            self.ask(ChangeVisibility(queue=source, changes=changes))
+            receipts = [message.receipt or "" for message in messages]
+            self.ask(ChangeVisibility(queue=source, receipts=receipts, visibility=Millis(0)))
         for _ in range(10_000):
             if self.server.store.queue(queue).counts.ready == count:
                 return ids

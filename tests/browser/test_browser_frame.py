@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from browser_rig import Desk, Served, served
 from spoolrack_server.access.security import Security
-from spoolrack_store.model.operations import Outgoing
 from spoolrack_store.model.reservations import Reserve
-from spoolrack_store.model.staging import Stage
+from spoolrack_store2.operations import Stage
 
 TOKENS = {"alice": "alices-token", "bob": "bobs-token"}
 RULES = "alice all *\nbob monitor *\nbob receive mail\n"
@@ -126,7 +125,7 @@ def test_every_page_can_be_read_and_used_by_everybody(
     server.bury("orders", "orders.dead", 30)
     server.send("orders", *(b"{}" for _ in range(9)), source="checkout")
     server.create("blocked", dead_letter_queue="orders.dead", max_receives=5)
-    server.ask(Stage(stage="s", chunk=0, queue="orders", messages=[Outgoing(body=b"")]))
+    server.ask(Stage(stage="s", chunk=0, queue="orders", bodies=[b""]))
     server.send("blocked", b"x")
     server.ask(Reserve(queue="blocked", stream="r", seq=1))
     server.sample()

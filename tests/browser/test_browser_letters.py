@@ -8,9 +8,8 @@ from collections.abc import Callable
 from importlib.metadata import version
 
 from browser_rig import Desk, Served
-from spoolrack_store.model.operations import Outgoing
 from spoolrack_store.model.reservations import Reserve
-from spoolrack_store.model.staging import Stage
+from spoolrack_store2.operations import Stage
 
 
 def percent(desk: Desk) -> str:
@@ -165,8 +164,7 @@ def test_a_queue_that_is_nobodys_grave_offers_no_redrive(
 
 def test_a_stage_is_aborted_after_a_question(server: Served, open_desk: Callable[..., Desk]) -> None:
     server.create("q")
-    messages = [Outgoing(body=b"x"), Outgoing(body=b"y")]
-    server.ask(Stage(stage="night-run", chunk=0, queue="q", messages=messages))
+    server.ask(Stage(stage="night-run", chunk=0, queue="q", bodies=[b"x", b"y"]))
     desk = open_desk(server, "staged")
     desk.until_count("main tbody tr", 1)
     assert desk.cells("night-run")[:3] == ["q 2", "2", "1"]

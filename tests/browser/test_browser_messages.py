@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from browser_rig import Desk, Served
-from spoolrack_store.model.operations import ByReceipt, Delete
+from spoolrack_store2.operations import Delete
 
 STATES = "[...document.querySelectorAll('span.state')].map((each) => each.innerText)"
 HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script>\u202egpj.exe\x1b[31m'
@@ -131,7 +131,7 @@ def test_a_message_that_has_gone_meanwhile_is_said_to_be_gone(
     desk = open_desk(server, "queue/q")
     desk.until_count("table.messages tbody tr", 1)
     (message,) = server.receive("q")
-    server.ask(Delete(queue="q", targets=[ByReceipt(message.receipt or "")]))
+    server.ask(Delete(queue="q", receipts=[message.receipt or ""]))
     desk.expected = ["404"]
     desk.page.locator("table.messages [data-row]").first.click()
     desk.text("Not found.")

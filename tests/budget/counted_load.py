@@ -23,24 +23,11 @@ from typing import Any, Final, TypeVar
 from spoolrack_store.files.disk import LocalDisk
 from spoolrack_store.files.watcher import Watcher
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.operations import (
-    ById,
-    ByReceipt,
-    ChangeVisibility,
-    CreateQueue,
-    Delete,
-    Message,
-    Outgoing,
-    Receive,
-    Request,
-    Send,
-    Sent,
-    Target,
-    VisibilityChange,
-)
+from spoolrack_store.model.operations import CreateQueue, Message, Request
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
+from spoolrack_store2.operations import ChangeVisibility, Delete, Receive, Send, messages_of
+from spoolrack_store2.store import Store
 
 Answer = TypeVar("Answer")
 
@@ -131,7 +118,7 @@ class Load:
             self._settle()
             waiting = self._store.submit(Receive(queue=queue, max_messages=count, wait=None))
             do(f"send {count} to a receive that waits", partial(self._send, queue, count))
-            found = waiting.result(STUCK)
+            found = messages_of(waiting.result(STUCK))
             assert len(found) == count
             how = "it was sent" if count == 1 else "they were sent"
             do(f"delete {count}, leased as {how}", partial(self._delete, *found))
@@ -160,8 +147,8 @@ class Load:
         calls: list[Future[Any]] = [self._store.submit(_sending("together", 1)) for _ in range(SHARING)]
         self._disk.may_go.set()
         for call in calls:
-            (sent,) = call.result(STUCK)
-            assert isinstance(sent, Sent)
+            (id,) = call.result(STUCK).results
+            assert isinstance(id, str)
         self._settle()
         mark("end")
 
@@ -242,27 +229,23 @@ class Load:
             self._ask(CreateQueue(name=queue, settings=QueueSettings()))
 
     def _send(self, queue: str, count: int) -> list[str]:
-        sent = self._ask(_sending(queue, count))
-        return [each.id for each in sent if isinstance(each, Sent)]
+        return [id for id in self._ask(_sending(queue, count)).results if isinstance(id, str)]
 
     def _receive(self, queue: str, most: int) -> list[Message]:
-        return self._ask(Receive(queue=queue, max_messages=most))
+        return messages_of(self._ask(Receive(queue=queue, max_messages=most)))
 
     def _delete(self, *messages: Message) -> None:
-        self._remove(messages[0].queue, [ByReceipt(each.receipt or "") for each in messages])
+        receipts = [each.receipt or "" for each in messages]
+        deleted = self._ask(Delete(queue=messages[0].queue, receipts=receipts))
+        assert deleted == [None] * len(messages)
 
     def _delete_ids(self, queue: str, *ids: str) -> None:
-        self._remove(queue, [ById(id) for id in ids])
-
-    def _remove(self, queue: str, targets: Sequence[Target]) -> None:
-        assert self._ask(Delete(queue=queue, targets=targets)) == [None] * len(targets)
+        assert self._ask(Delete(queue=queue, ids=ids)) == [None] * len(ids)
 
     def _change(self, messages: Sequence[Message], visibility: int) -> None:
-        changes = [
-            VisibilityChange(receipt=each.receipt or "", visibility=Millis(visibility))
-            for each in messages
-        ]
-        self._ask(ChangeVisibility(queue=messages[0].queue, changes=changes))
+        receipts = [each.receipt or "" for each in messages]
+        queue, until = messages[0].queue, Millis(visibility)
+        self._ask(ChangeVisibility(queue=queue, receipts=receipts, visibility=until))
 
     def _wait_for_the_reaper(self) -> None:
         while any((self._root / "remove").iterdir()):
@@ -274,7 +257,7 @@ def _uncounted(_: str, act: Callable[[], Any]) -> Any:
 
 
 def _sending(queue: str, count: int) -> Send:
-    return Send(queue=queue, messages=[Outgoing(body=BODY)] * count)
+    return Send(queue=queue, bodies=[BODY] * count)
 
 
 def main() -> None:

@@ -12,19 +12,10 @@ from typing import TypeVar
 import pytest
 from loop_disk import LoopDisk, why_not
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.operations import (
-    ByReceipt,
-    CreateQueue,
-    Delete,
-    DeleteQueue,
-    Message,
-    Outgoing,
-    Receive,
-    Request,
-    Send,
-)
+from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Message, Request
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.store import Store
+from spoolrack_store2.operations import Delete, Receive, Send, messages_of
+from spoolrack_store2.store import Store
 
 Answer = TypeVar("Answer")
 KINDS = ("ext4", "xfs", "tmpfs", "overlayfs")
@@ -92,7 +83,7 @@ def ask(store: Store, request: Request[Answer]) -> Answer:
 
 
 def receive(store: Store, most: int, wait: Millis | None) -> list[Message]:
-    return ask(store, Receive(queue="q", max_messages=most, wait=wait))
+    return messages_of(ask(store, Receive(queue="q", max_messages=most, wait=wait)))
 
 
 def test_two_stores_share_a_root(disk: Path) -> None:
@@ -100,16 +91,16 @@ def test_two_stores_share_a_root(disk: Path) -> None:
     with Store.open(root) as one, Store.open(root, peers=3) as other:
         ask(one, CreateQueue(name="q", settings=QueueSettings()))
         for n in range(ROUNDS):
-            messages = [Outgoing(body=b"%d" % m) for m in range(1 + n % 4)]
-            ask((one, other)[n % 2], Send(queue="q", messages=messages))
+            bodies = [b"%d" % m for m in range(1 + n % 4)]
+            ask((one, other)[n % 2], Send(queue="q", bodies=bodies))
             (first,) = receive((other, one)[n % 2], 1, None)
             rest = receive(one, 10, Millis(0)) + receive(other, 10, Millis(0))
             found = [first, *rest]
-            assert sorted(message.body for message in found) == sorted(each.body for each in messages)
+            assert sorted(message.body for message in found) == sorted(bodies)
             # With whom it didn't lease it.
             for store, mine in ((other, found[::2]), (one, found[1::2])):
-                targets = [ByReceipt(str(message.receipt)) for message in mine]
-                assert ask(store, Delete(queue="q", targets=targets)) == [None] * len(mine)
+                receipts = [str(message.receipt) for message in mine]
+                assert ask(store, Delete(queue="q", receipts=receipts)) == [None] * len(mine)
         ask(other, DeleteQueue(name="q"))
     with Store.open(root) as alone:
         assert alone.queues() == []

@@ -16,18 +16,11 @@ from real_server import STUCK, WELL, RealServer
 from spoolrack_store.files import layout
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import RootUnusable, UnknownFormat
-from spoolrack_store.model.operations import (
-    ByReceipt,
-    CreateQueue,
-    Delete,
-    Message,
-    Outgoing,
-    Receive,
-    Send,
-)
+from spoolrack_store.model.operations import CreateQueue, Message
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
+from spoolrack_store2.operations import Delete, Receive, Send, messages_of
+from spoolrack_store2.store import Store
 
 HOUR = Millis(3_600_000)
 Serve = Callable[..., RealServer]
@@ -65,7 +58,8 @@ IS_MADE_ANEW = ("which is made anew", "only a backup has it")
 
 
 def ask_all(store: Store) -> list[Message]:
-    return store.submit(Receive(queue="q", max_messages=100, visibility=HOUR)).result(STUCK)
+    receive = Receive(queue="q", max_messages=100, visibility=HOUR)
+    return messages_of(store.submit(receive).result(STUCK))
 
 
 def make_root(root: Path, clock: ManualClock) -> None:
@@ -74,13 +68,13 @@ def make_root(root: Path, clock: ManualClock) -> None:
         settings = QueueSettings(visibility_timeout=HOUR)
         store.submit(CreateQueue(name="q", settings=settings)).result(STUCK)
         for body in (b"deleted", b"leased", b"ready"):
-            store.submit(Send(queue="q", messages=[Outgoing(body=body)])).result(STUCK)
-        store.submit(Send(queue="q", messages=[Outgoing(body=b"delayed", delay=HOUR)])).result(STUCK)
-        batch = [Outgoing(body=b"batch %d" % number) for number in range(5)]
-        store.submit(Send(queue="q", messages=batch)).result(STUCK)
-        first, _ = store.submit(Receive(queue="q", max_messages=2)).result(STUCK)
-        receipt = ByReceipt(str(first.receipt))
-        assert store.submit(Delete(queue="q", targets=[receipt])).result(STUCK) == [None]
+            store.submit(Send(queue="q", bodies=[body])).result(STUCK)
+        store.submit(Send(queue="q", bodies=[b"delayed"], delays={0: HOUR})).result(STUCK)
+        batch = [b"batch %d" % number for number in range(5)]
+        store.submit(Send(queue="q", bodies=batch)).result(STUCK)
+        first, _ = messages_of(store.submit(Receive(queue="q", max_messages=2)).result(STUCK))
+        receipts = [str(first.receipt)]
+        assert store.submit(Delete(queue="q", receipts=receipts)).result(STUCK) == [None]
 
 
 def alarms_in(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -26,10 +26,9 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.answers import answer as outcome
 from spoolrack_server.health import Health
 from spoolrack_server.server import Server
-from spoolrack_store.model.operations import Outgoing
 from spoolrack_store.model.reservations import Reserve
-from spoolrack_store.model.staging import Stage
 from spoolrack_store.testing import ManualClock
+from spoolrack_store2.operations import Stage
 
 # The files.
 
@@ -301,7 +300,7 @@ async def test_a_purge_takes_the_queues_name_typed(http: Http) -> None:
 
 async def test_a_stage_is_shown_and_aborted(server: Server, http: Http) -> None:
     await http.create()
-    staged = Stage(stage="s-1", chunk=0, queue="q", messages=[Outgoing(body=b"x"), Outgoing(body=b"y")])
+    staged = Stage(stage="s-1", chunk=0, queue="q", bodies=[b"x", b"y"])
     await outcome(server.store.submit(staged))
     (stage,) = (await api(http, "stages"))["stages"]
     assert (stage["name"], stage["messages"], stage["may_abort"]) == ("s-1", {"q": 2}, True)

@@ -25,11 +25,11 @@ from spoolrack_server.dashboard.looking import MOST_MESSAGES, MOST_QUEUES
 from spoolrack_server.dashboard.permits import LARGEST_BODY, OURS
 from spoolrack_server.observing.history import EVERY
 from spoolrack_server.server import Server
-from spoolrack_store.model.operations import CreateQueue, Outgoing
+from spoolrack_store.model.operations import CreateQueue
 from spoolrack_store.model.reservations import Reserve
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.model.staging import Stage
 from spoolrack_store.testing import ManualClock
+from spoolrack_store2.operations import Stage
 
 # What is refused.
 
@@ -234,11 +234,7 @@ async def test_of_a_queue_that_one_may_not_see_there_is_no_history(tmp_path: Pat
 async def test_stages_and_reservations_of_others_are_neither_seen_nor_ended(tmp_path: Path) -> None:
     async with guarded(tmp_path, RULES) as (server, http):
         await fill(http)
-        await outcome(
-            server.store.submit(
-                Stage(stage="s", chunk=0, queue="secret", messages=[Outgoing(body=b"")])
-            )
-        )
+        await outcome(server.store.submit(Stage(stage="s", chunk=0, queue="secret", bodies=[b""])))
         await outcome(server.store.submit(Reserve(queue="secret", stream="r", seq=1)))
         assert (await api(http, "stages", **BOB))["stages"] == []
         assert (await api(http, "reservations", **BOB))["reservations"] == []

@@ -20,19 +20,10 @@ from spoolrack_store.files.disk import LocalDisk
 from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.errors import Draining, OutcomeUnknown, StoreFailed
-from spoolrack_store.model.operations import (
-    ById,
-    CreateQueue,
-    Delete,
-    GiveBack,
-    Outgoing,
-    Purge,
-    Receive,
-    Request,
-    Send,
-)
+from spoolrack_store.model.operations import CreateQueue, Request
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.store import Store
+from spoolrack_store2.operations import Delete, GiveBack, Purge, Receive, Send, messages_of
+from spoolrack_store2.store import Store
 
 PATIENCE: Final = 20.0
 """Seconds: only a defect takes longer."""
@@ -80,13 +71,13 @@ async def opened(root: Path) -> AsyncIterator[tuple[Store, WatchedDisk]]:
 
 
 def sending(*bodies: bytes) -> Send:
-    return Send(queue="q", messages=[Outgoing(body=body) for body in bodies])
+    return Send(queue="q", bodies=bodies)
 
 
 async def test_a_short_commit_is_done_by_the_loop_and_synced_by_another_thread(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, disk):
         await answer(store.submit(sending(b"one", b"two")))
-        found = await answer(store.submit(Receive(queue="q", max_messages=10)))
+        found = messages_of(await answer(store.submit(Receive(queue="q", max_messages=10))))
         assert [message.body for message in found] == [b"one", b"two"]
         assert disk.renaming == {threading.get_ident()}
         assert disk.syncing
@@ -108,7 +99,7 @@ async def test_what_has_changed_after_a_file_was_synced_is_synced_by_another_thr
         # Both in one commit: the lease comes after the file.
         sent, received = store.submit(sending(b"two")), store.submit(Receive(queue="q"))
         await answer(sent)
-        (message,) = await answer(received)
+        (message,) = messages_of(await answer(received))
         assert message.body == b"one"
         assert disk.syncing
         assert threading.get_ident() not in disk.syncing
@@ -269,7 +260,7 @@ async def test_a_close_comes_after_all_that_was_submitted(tmp_path: Path) -> Non
         ([Receive(queue="q", max_messages=SHORT_MESSAGES)], True),
         ([Receive(queue="q", max_messages=1), Purge(queue="q")], False),
         ([GiveBack(queue="q", receipts=["x"])], True),
-        ([Delete(queue="q", targets=[ById("x")])], False),
+        ([Delete(queue="q", ids=["x"])], False),
     ],
 )
 def test_only_what_is_known_to_be_short_counts_as_that(

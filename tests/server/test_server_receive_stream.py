@@ -14,10 +14,11 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.logs import make_log
 from spoolrack_server.server import Server
 from spoolrack_server.service import QueueService
-from spoolrack_store.model.operations import CreateQueue, Outgoing, Receive, Send
+from spoolrack_store.model.operations import CreateQueue
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
+from spoolrack_store2.operations import Receive, Send, messages_of
+from spoolrack_store2.store import Store
 
 MIB = 1024 * 1024
 RECEIVE = "/spoolrack.v1.QueueService/Receive"
@@ -205,7 +206,7 @@ async def test_what_is_leased_just_when_its_client_leaves_is_given_back(tmp_path
             store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
         # The service knows the queue from then on.
         await service.Receive(rpc.ReceiveRequest(queue="q"), NOBODY)
-        store.submit(Send(queue="q", messages=[Outgoing(body=b"1")])).result()
+        store.submit(Send(queue="q", bodies=[b"1"])).result()
         call = asyncio.ensure_future(service.Receive(rpc.ReceiveRequest(queue="q"), NOBODY))
         await asyncio.sleep(0)
         # The loop stands still until the answer has come, and hears of the cancellation first.
@@ -215,7 +216,7 @@ async def test_what_is_leased_just_when_its_client_leaves_is_given_back(tmp_path
         with pytest.raises(asyncio.CancelledError):
             await call
         await service.close()
-        (message,) = store.submit(Receive(queue="q")).result()
+        (message,) = messages_of(store.submit(Receive(queue="q")).result())
         assert message.receives == 1
 
 

@@ -19,11 +19,12 @@ from spoolrack_server.logs import make_log
 from spoolrack_server.memory import Memory
 from spoolrack_server.reserving import Reserving
 from spoolrack_server.workers import Workers
-from spoolrack_store.model.operations import CreateQueue, Outgoing, Receive, Send
+from spoolrack_store.model.operations import CreateQueue
 from spoolrack_store.model.reservations import Reserve
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
+from spoolrack_store2.operations import Receive, Send, messages_of
+from spoolrack_store2.store import Store
 
 NOBODY: Any = None
 """The context of a call that never gets so far as to use it."""
@@ -102,7 +103,7 @@ async def test_what_is_reserved_just_when_its_client_leaves_is_undone_unless_it_
         reserving = Reserving(asking, leases, frames)
         for name in ("q", "empty"):
             store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
-        store.submit(Send(queue="q", messages=[Outgoing(body=b"1")])).result()
+        store.submit(Send(queue="q", bodies=[b"1"])).result()
         call = asyncio.ensure_future(reserving.Reserve(asked(), NOBODY))
         await asyncio.sleep(0)
         # The loop stands still until the answer has come, and hears of the cancellation first.
@@ -114,7 +115,7 @@ async def test_what_is_reserved_just_when_its_client_leaves_is_undone_unless_it_
         with pytest.raises(asyncio.CancelledError):
             await call
         await leases.close()
-        received = store.submit(Receive(queue="q")).result()
+        received = messages_of(store.submit(Receive(queue="q")).result())
         if asked_again:
             assert [made.seq for made in store.reservations()] == [0]
             assert received == []

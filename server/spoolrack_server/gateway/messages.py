@@ -14,7 +14,7 @@ from spoolrack_store.model.errors import MessageNotFound, StoreError
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.operations import Message, OpenMessage
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
-from spoolrack_store2.operations import Delete, Receive, Send
+from spoolrack_store2.operations import Delete, Receive, Send, messages_of
 
 from .. import convert
 from ..leases import receipts_of
@@ -80,7 +80,7 @@ class MessageEndpoints:
         if not deliveries:
             return web.Response(status=204, headers={"Cache-Control": "no-store"})
         receipts = receipts_of(deliveries)
-        messages = [message for delivery in deliveries for message in delivery.messages()]
+        messages = messages_of(deliveries)
         del deliveries
         try:
             return await self._hand_over(request, messages)
