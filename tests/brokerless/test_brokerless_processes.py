@@ -18,6 +18,7 @@ from spoolrack_store.files.watcher import Watcher
 from spoolrack_store.model.operations import CreateQueue
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.testing import ManualClock
+from spoolrack_store2.operations import Receive
 from spoolrack_store2.store import Store
 
 STUCK = 60.0
