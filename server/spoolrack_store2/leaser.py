@@ -33,7 +33,7 @@ from .moves import Moves
 from .names import MAX_RECEIVES
 from .operations import ChangeVisibility, Delivery, Receive
 from .part import Part
-from .queues import Catalog, QueueRecord
+from .catalog import Catalog, QueueRecord
 from .reader import Reader
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from .members import indexes
 from .moves import Moves
 from .names import MAX_DEATHS, Name, Stem
 from .part import Part
-from .queues import Catalog
+from .catalog import Catalog
 from .reader import Reader
 
 log = logging.getLogger(__name__)

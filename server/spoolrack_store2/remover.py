@@ -13,7 +13,7 @@ from .index import COUNTED, Index
 from .leaser import Leaser
 from .moves import Moves
 from .operations import Delete, Purge
-from .queues import Catalog
+from .catalog import Catalog
 
 Results = list[StoreError | None]
 

@@ -28,7 +28,7 @@ from .moves import Moves
 from .names import Stem
 from .operations import Send, Stored
 from .part import Part
-from .queues import Catalog, QueueRecord
+from .catalog import Catalog, QueueRecord
 from .reader import Reader
 
 FILE_BYTES: Final = MIB
@@ -108,7 +108,7 @@ class Sender(Part):
 
     def _admit(self, request: Send, files: list[_File], entering: dict[str, tuple[int, int]]) -> Stored:
         """Find a file for each valid message of a request."""
-        record = self._catalog.require(request.queue)
+        record = self._catalog.require_open(request.queue)
         settings = record.settings
         bodies = request.bodies
         if len(bodies) > MOST:
