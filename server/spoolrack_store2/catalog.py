@@ -34,6 +34,7 @@ from spoolrack_store.model.errors import (
 from spoolrack_store.model.names import QUEUE_NAME, is_queue_name, make_token
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, UpdateQueue
 from spoolrack_store.model.settings import QueueSettings, Record, decode, encode
+from spoolrack_store.model.transitions import State
 
 from .batch import Entry
 from .moves import Moves
@@ -213,6 +214,10 @@ class Catalog(Part):
         for name, queue in sorted(self._moves.index.queues.items()):
             if queue.entries and name not in self.records and name not in self._doomed:
                 self._use_defaults(name, unread.get(name, 0) + 1)
+        for each in self._moves.disk.scan("queues"):
+            if each.name not in self.records and each.name not in self._doomed:
+                with suppress(OSError):  # It has something in it, which nobody knows.
+                    self._moves.disk.remove_folder(f"queues/{each.name}")
 
     def heard(self, path: str) -> None:
         match = _FILE.fullmatch(path.removeprefix(f"{CONFIG}/"))
@@ -322,7 +327,12 @@ class Catalog(Part):
         if tombstone.emptied is None:
             left = list(islice(self._left(name), SLICE))
             for entry in left:
-                moves.delete(entry, entry.held)
+                # The copy of a dead letter never counted: the message stays where it is.
+                is_copy = entry.batch.stem.deaths and entry.name.state is State.SENT
+                if is_copy and len(entry.batch.entries) == 1:
+                    moves.unlink(entry)
+                else:
+                    moves.delete(entry, entry.held)
             if len(left) < SLICE:
                 tombstone.emptied = moves.commit
         elif tombstone.emptied > moves.synced:

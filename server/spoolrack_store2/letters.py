@@ -94,8 +94,10 @@ class Letters(Part):
             source, bit = burial.source, 1 << burial.index
             try:
                 is_here = source.held & bit and source.name == burial.held_as
-                # Another process may have published a copy of its own.
-                if is_here and (source.batch, burial.index) not in self._moves.index.superseded:
+                # Another process may have published a copy of its own, or deleted the queue it is for.
+                if not burial.copy.held:
+                    pass
+                elif is_here and (source.batch, burial.index) not in self._moves.index.superseded:
                     self._moves.move(burial.copy, 1, State.READY)
                 else:
                     self._moves.unlink(burial.copy)
