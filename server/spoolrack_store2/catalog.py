@@ -66,6 +66,8 @@ class _Tombstone:
     """A deleted queue of which something may be left."""
 
     version: int
+    made: tuple[Millis, str]
+    """The queue's `created_at` and its salt."""
     written: int
     """The commit that makes it durable."""
     emptied: int | None = None
@@ -143,7 +145,7 @@ class Catalog(Part):
         there = self.require(request.name)
         record = replace(there, version=there.version + 1)
         self._write(record, None)
-        self._doom(there.name, record.version)
+        self._doom(there.name, record.version, (there.created_at, there.salt))
 
     def _make(self, name: str, settings: QueueSettings, version: int = 1) -> QueueRecord:
         record = QueueRecord(
@@ -242,12 +244,14 @@ class Catalog(Part):
             return False
         # The process that wrote it may have died before its sync.
         self._moves.syncer.lone_file_written(path)
-        there = self.records.get(name)
-        is_same = there is not None and (there.created_at, there.salt) == (said.created_at, said.salt)
+        there, doomed = self.records.get(name), self._doomed.get(name)
+        made = said.created_at, said.salt
+        known = doomed.made if doomed is not None else there and (there.created_at, there.salt)
+        is_same = known == made
         if is_same and self._version(name) > version:
-            return True
+            return True  # Superseded settings, which are not unlinked yet.
         if said.settings is None:
-            self._doom(name, version)
+            self._doom(name, version, made)
             return True
         record = QueueRecord(name, said.settings, said.created_at, version, said.salt)
         if there is not None and is_same and there.version < version:
@@ -284,13 +288,13 @@ class Catalog(Part):
 
     # What a tombstone brings about.
 
-    def _doom(self, name: str, version: int) -> None:
+    def _doom(self, name: str, version: int, made: tuple[Millis, str]) -> None:
         self._forget_superseded(name)
         self.records.pop(name, None)
         self.reset.discard(name)
         there = self._doomed.get(name)
-        if there is None or there.version != version:
-            self._doomed[name] = _Tombstone(version, self._moves.commit)
+        if there is None or (there.version, there.made) != (version, made):
+            self._doomed[name] = _Tombstone(version, made, self._moves.commit)
 
     def _forget_superseded(self, name: str) -> None:
         """Older settings go with the folder, once no message is left."""
