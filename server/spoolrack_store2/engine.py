@@ -19,6 +19,7 @@ from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, UpdateQueue
 
 from .batch import Entry
+from .catalog import Catalog
 from .changes import Changes, Memory
 from .disk import Disk
 from .ids import FileIds
@@ -27,11 +28,11 @@ from .letters import Letters
 from .moves import Moves, tidy
 from .operations import ChangeVisibility, Delete, Delivery, Outcome, Purge, Receive, Request, Send
 from .part import Part, Turn, run_in
-from .catalog import Catalog
 from .reader import CACHE_BYTES, Reader
 from .remover import Remover
 from .sender import Sender
 from .sharing import Sharing
+from .views import Views
 
 
 @dataclass(slots=True)
@@ -64,6 +65,7 @@ class Engine:
         self.moves = Moves(disk, clock, owner)
         self.index = self.moves.index
         self.catalog = Catalog(self.moves, random)
+        self.views = Views(self.moves, self.catalog)
         self._ids = FileIds(clock, random)
         self.reader = Reader(disk, self.index, cache_bytes)
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids)
@@ -73,8 +75,8 @@ class Engine:
         self._parts: tuple[Part, ...] = (self.catalog, self._sender, self._letters, self._leaser)
         """In the order in which they go on at the beginning of a commit."""
         self._turns = (
-            Turn(CreateQueue, self.catalog.create),
-            Turn(UpdateQueue, self.catalog.update),
+            Turn(CreateQueue, lambda asked: self.views.queue(self.catalog.create(asked))),
+            Turn(UpdateQueue, lambda asked: self.views.queue(self.catalog.update(asked))),
             Turn(DeleteQueue, self.catalog.delete),
             Turn(Send, self._sender.send, together=True),
             Turn(Delete, self._remover.delete, together=True),

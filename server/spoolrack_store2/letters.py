@@ -17,13 +17,13 @@ from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.transitions import State
 
 from .batch import Entry
+from .catalog import Catalog
 from .content import Damaged, checksum, encode, line_of
 from .index import COUNTED
 from .members import indexes
 from .moves import Moves
 from .names import MAX_DEATHS, Name, Stem
 from .part import Part
-from .catalog import Catalog
 from .reader import Reader
 
 log = logging.getLogger(__name__)

@@ -15,12 +15,12 @@ from spoolrack_store.files.folders import explained
 from spoolrack_store.model.transitions import State
 
 from .batch import Batch, Entry
+from .catalog import Catalog
 from .content import Damaged, body, decode
 from .ids import FileIds
 from .members import indexes
 from .moves import Moves
 from .names import Name, NotAName, parse
-from .catalog import Catalog
 from .sender import publish
 
 log = logging.getLogger(__name__)

@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from spoolrack_store.files.disk import Lock
 
 from .batch import Entry
+from .catalog import Catalog
 from .changes import LOCK, Change, Changes, Kind, Overtaken
 from .ids import FileIds
 from .moves import Moves
 from .names import NotAName, parse
 from .part import Part
-from .catalog import Catalog
 from .recovery import finish_sends, listed_orphans, relist, take_in, tell_unlisted
 
 log = logging.getLogger(__name__)

@@ -103,9 +103,7 @@ def _undelayed(index: QueueIndex) -> list[tuple[str, int]]:
     entries = [entry for entry in index.entries if entry.name.state is State.LEASED]
     if head is not None:
         entries.append(head)
-    return [
-        (entry.batch.stem.message_id(lowest(entry.held)), entry.name.receives) for entry in entries
-    ]
+    return [(entry.batch.stem.message_id(lowest(entry.held)), entry.name.receives) for entry in entries]
 
 
 def _oldest_at(index: QueueIndex) -> Millis | None:

@@ -104,7 +104,9 @@ class CatalogStory:
                 body = (known[1] if known else "none").encode()
                 delay = self.random.choice((None, Millis(500)))
                 count = self.random.choice((1, 3))
-                return Send(queue=name, bodies=[body] * count, attributes={}, delays={0: delay} if delay else {})
+                return Send(
+                    queue=name, bodies=[body] * count, attributes={}, delays={0: delay} if delay else {}
+                )
             case _:
                 return Receive(queue=name, max_messages=3, max_bytes=1_000, visibility=Millis(600))
 

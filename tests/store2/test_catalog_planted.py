@@ -10,20 +10,16 @@ from engine_story import Broken
 from power_disk import Model
 from spoolrack_store.model.clock import Millis
 from spoolrack_store2 import recovery
-from spoolrack_store2.catalog import Catalog
+from spoolrack_store2.catalog import Catalog, _Tombstone
 
 MOST_STORIES = 400
 
 
-def _without_waiting(step: str) -> Callable[..., None]:
-    def bury(self: Catalog, name: str, tombstone: object) -> None:
-        _bury(self, name, tombstone)  # type: ignore[arg-type]
-        if getattr(tombstone, step) == self._moves.commit:
-            setattr(tombstone, step, 0)
-            if name in self._doomed:
-                _bury(self, name, tombstone)  # type: ignore[arg-type]
-
-    return bury
+def _buried_at_once(self: Catalog, name: str, tombstone: _Tombstone) -> None:
+    _bury(self, name, tombstone)
+    if tombstone.cleared == self._moves.commit:
+        tombstone.cleared = 0
+        _bury(self, name, tombstone)
 
 
 def _doomed_at_once(self: Catalog, name: str, version: int, made: tuple[Millis, str]) -> None:
@@ -53,16 +49,14 @@ _bury, _doom, _go_on = Catalog._bury, Catalog._doom, Catalog.go_on
 
 PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "messages deleted before the tombstone is durable": (Catalog, "_doom", _doomed_at_once),
-    "a folder removed before the deletes are durable": (Catalog, "_bury", _without_waiting("emptied")),
-    "a tombstone unlinked before older settings durably are": (
+    "a tombstone unlinked before all else is durably gone": (
         Catalog,
         "_bury",
-        _without_waiting("cleared"),
+        _buried_at_once,
     ),
     "old settings unlinked before newer ones are durable": (Catalog, "go_on", _superseded_at_once),
     "what is in new/ stays when its queue goes": (Catalog, "_left", _only_its_own),
     "other processes' settings aren't read": (Catalog, "heard", lambda self, path: None),
-    "sends to a queue that is being deleted": (Catalog, "require_open", Catalog.require),
     "torn settings stay where they are": (Catalog, "_put_aside", _damaged_counts),
     "what has no queue is published": (recovery, "_publish_or_put_aside", _published_anyway),
 }
