@@ -2,10 +2,10 @@
 
 A version is created once and never changed, so that an update is a new file; the highest version that
 can be read counts, and older ones are unlinked once it is durable. A tombstone is the version that
-deletes a queue. Once it is durable, the queue's messages go to `remove/`, and its folder and its older settings
-go; once that is durable, the tombstone goes. So nothing is left that could come back into another queue
-of that name. What is in `remove/` or in quarantine doesn't
-hold up the tombstone. Each process that has the root open goes on with each tombstone.
+deletes a queue. Once it is durable, the queue's messages go to `remove/`, and its folder and its older
+settings go; once that is durable, the tombstone goes. So nothing is left that could come back into
+another queue of that name. What is in `remove/` or in quarantine doesn't hold up the tombstone. Each
+process that has the root open goes on with each tombstone.
 """
 
 from __future__ import annotations
@@ -272,8 +272,8 @@ class Catalog(Part):
         self._make(name, QueueSettings(), version)
         self.reset.add(name)
         log.error(
-            "the settings of the queue %s are lost or damaged: its messages are served with the default "
-            "settings, its deduplication ids are forgotten; set it up again with "
+            "the settings of the queue %s are lost or damaged: its messages are served with the "
+            "default settings, its deduplication ids are forgotten; set it up again with "
             "`spoolrack queues set %s`",
             name,
             name,

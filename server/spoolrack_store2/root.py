@@ -92,8 +92,8 @@ def _require_ours(disk: LocalDisk, root: str) -> None:
         if found == _FIRST:
             raise RootUnusable(
                 root=root,
-                why="it has format 1, and this version has format 2: export its queues with the version "
-                "that wrote it (spoolrack export), and import them here into an empty folder "
+                why="it has format 1, and this version has format 2: export its queues with the "
+                "version that wrote it (spoolrack export), and import them here into an empty folder "
                 "(spoolrack import)",
             )
         # A first start that was killed may have left the beginning.

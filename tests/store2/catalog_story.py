@@ -6,6 +6,7 @@ is known for what it is in a queue of the same name.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -172,10 +173,8 @@ class CatalogStory:
         self.at += 1
         self.told.append(f"{owner} dies in commit {self.at}: {requests}")
         self.disk.steps_left = self.random.randint(0, 12)
-        try:
+        with suppress(Died):
             self.engines[owner].apply(requests, tick=self.random.random() < 0.3)
-        except Died:
-            pass
         self.disk.steps_left = None
         del self.engines[owner], self.flying[owner]
         self.disk.free_locks()

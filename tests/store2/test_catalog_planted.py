@@ -69,5 +69,9 @@ def test_each_condition_of_the_catalogue_is_needed(
     owner, name, broken = PLANTED[planted]
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises(Broken):
-        for seed in range(MOST_STORIES):
-            CatalogStory(seed, Model.ANY_SUBSET, processes=1 + seed % 3).run(100)
+        _tell(MOST_STORIES)
+
+
+def _tell(stories: int) -> None:
+    for seed in range(stories):
+        CatalogStory(seed, Model.ANY_SUBSET, processes=1 + seed % 3).run(100)
