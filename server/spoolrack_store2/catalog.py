@@ -2,9 +2,9 @@
 
 A version is created once and never changed, so that an update is a new file; the highest version that
 can be read counts, and older ones are unlinked once it is durable. A tombstone is the version that
-deletes a queue. Once it is durable, the queue's messages go to `remove/`, and its folder and its older
-settings go; once that is durable, the tombstone goes. So nothing is left that could come back into
-another queue of that name. What is in `remove/` or in quarantine doesn't hold up the tombstone. Each
+deletes a queue. Once it is durable, the queue's messages go to `remove/`, then its folder and its older
+settings go, and then the tombstone: each step is durable before the next begins. So nothing is left
+that could come back into another queue of that name. What is in `remove/` or in quarantine doesn't hold up the tombstone. Each
 process that has the root open goes on with each tombstone.
 """
 
@@ -70,9 +70,11 @@ class _Tombstone:
     """The queue's `created_at` and its salt."""
     written: int
     """The commit that makes it durable."""
+    emptied: int | None = None
+    """The commit that makes durable that the queue has no message; None: it may have some."""
     cleared: int | None = None
-    """The commit that makes durable that its messages, its folder and its older settings are gone;
-    None: some may be there."""
+    """The commit that makes durable that its folder and its older settings are gone; None: they may be
+    there."""
 
 
 class Catalog(Part):
@@ -324,10 +326,9 @@ class Catalog(Part):
         del self._old[path]
 
     def _bury(self, name: str, tombstone: _Tombstone) -> None:
-        """Delete its messages, its folder and its older settings; and the tombstone, once that is
-        durable."""
+        """Do the next step: its messages, its folder and older settings, the tombstone."""
         moves = self._moves
-        if tombstone.cleared is None:
+        if tombstone.emptied is None:
             left = list(islice(self._left(name), SLICE))
             for entry in left:
                 # The copy of a dead letter never counted: the message stays where it is.
@@ -336,7 +337,12 @@ class Catalog(Part):
                     moves.unlink(entry)
                 else:
                     moves.delete(entry, entry.held)
-            if len(left) < SLICE and self._clear(name, tombstone.version):
+            if len(left) < SLICE:
+                tombstone.emptied = moves.commit
+        elif tombstone.emptied > moves.synced:
+            pass  # A folder that is gone can't be synced, and what left it could come back.
+        elif tombstone.cleared is None:
+            if self._clear(name, tombstone.version):
                 tombstone.cleared = moves.commit
         elif tombstone.cleared <= moves.synced:
             moves.unlink_file(_path(name, tombstone.version))

@@ -47,8 +47,17 @@ def _published_anyway(moves: object, catalog: object, entry: object) -> None:
 
 _bury, _doom, _go_on = Catalog._bury, Catalog._doom, Catalog.go_on
 
+
+def _cleared_at_once(self: Catalog, name: str, tombstone: _Tombstone) -> None:
+    _bury(self, name, tombstone)
+    if tombstone.emptied == self._moves.commit:
+        tombstone.emptied = 0
+        _bury(self, name, tombstone)
+
+
 PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "messages deleted before the tombstone is durable": (Catalog, "_doom", _doomed_at_once),
+    "a folder removed before what left it is durable": (Catalog, "_bury", _cleared_at_once),
     "a tombstone unlinked before all else is durably gone": (
         Catalog,
         "_bury",
@@ -74,4 +83,4 @@ def test_each_condition_of_the_catalogue_is_needed(
 
 def _tell(stories: int) -> None:
     for seed in range(stories):
-        CatalogStory(seed, Model.ANY_SUBSET, processes=1 + seed % 3).run(100)
+        CatalogStory(seed, Model.ANY_SUBSET, processes=1 + seed % 3, can_sync_all=seed % 3 > 0).run(100)
