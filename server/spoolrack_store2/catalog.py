@@ -4,8 +4,8 @@ A version is created once and never changed, so that an update is a new file; th
 can be read counts, and older ones are unlinked once it is durable. A tombstone is the version that
 deletes a queue. Once it is durable, the queue's messages go to `remove/`, then its folder and its older
 settings go, and then the tombstone: each step is durable before the next begins. So nothing is left
-that could come back into another queue of that name. What is in `remove/` or in quarantine doesn't hold up the tombstone. Each
-process that has the root open goes on with each tombstone.
+that could come back into another queue of that name. What is in `remove/` or in quarantine
+doesn't hold up the tombstone. Each process that has the root open goes on with each tombstone.
 """
 
 from __future__ import annotations
