@@ -6,7 +6,7 @@ that dies in between leaves one record in doubt at most: the next holder looks w
 took place. `CHANGES` is memory of the living: a ring of bytes that is never synced, and begun anew by a
 process that finds no other alive. A process that is alone appends nothing.
 
-    header = magic[8] head[8] done[8] poison[8] pid[8] since[8] *( owner LF ) NUL ; little-endian numbers
+    header = magic[8] head[8] done[8] poison[8] pid[8] since[8] *( owner LF ) NUL   ; little-endian
     record = length[4] kind[1] due[8] source LF target        ; at `head` modulo the size of the ring
 
 `pid` is the process that took `LOCK` last, and `since` the Unix time at which it did, in milliseconds:

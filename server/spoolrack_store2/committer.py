@@ -413,8 +413,10 @@ class Committer:
         unknown = kind(detail=detail)
         for future in [each.future for each in begun]:
             _fail(future, unknown)
-        for future in [each.future for each in (*waiting, *self._parking.take_all())]:
-            _fail(future, failure)
+        for each in waiting:
+            _fail(each.future, failure)
+        for parked in self._parking.take_all():
+            _fail(parked.future, failure)
 
 
 def _answer(future: Future[Any], outcome: object) -> bool:

@@ -212,6 +212,8 @@ class Engine:
         for batch in loose:
             if not batch.entries:
                 self.reader.forget(batch)
+            elif not batch.is_loose:
+                del self.index.loose[batch]  # A name that held nothing went as another came.
 
     def _sync_now(self) -> None:
         number, commit = self.moves.begin_sync()

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import wait as wait_for_all
 from pathlib import Path
 
 import pytest
@@ -83,15 +82,18 @@ def test_a_receive_that_is_cancelled_takes_nothing(tmp_path: Path) -> None:
 def test_an_answer_that_no_caller_hears_is_undone_and_not_counted(tmp_path: Path) -> None:
     with opened(tmp_path) as rig:
         rig.send(b"a")
-        future = None
+        rig.in_turn()
+        is_cancelled, syncs = threading.Event(), threading.Event()
 
-        def cancel() -> None:
-            if future is not None:
-                future.cancel()
+        def in_sync() -> None:
+            syncs.set()
+            assert is_cancelled.wait(GIVE_UP)
 
-        rig.disk.before_sync = cancel
+        rig.disk.before_sync = in_sync
         future = rig.store.submit(Receive(queue="q", wait=None))
-        wait_for_all([future], GIVE_UP)
+        assert syncs.wait(GIVE_UP)
+        assert future.cancel()
+        is_cancelled.set()
         rig.disk.before_sync = None
         rig.in_turn()
         (delivery,) = rig.receive()
@@ -175,7 +177,11 @@ def test_a_failed_sync_leaves_the_outcome_unknown_and_stops_the_store(tmp_path: 
 
 
 def test_a_failed_sync_stops_other_processes_too(tmp_path: Path) -> None:
-    with opened(tmp_path) as rig, opened(tmp_path, owner="p2", living=("p1",)) as other:
+    clock = SystemClock()
+    with (
+        opened(tmp_path, clock) as rig,
+        opened(tmp_path, clock, owner="p2", living=("p1",)) as other,
+    ):
         rig.disk.fails = True
         with pytest.raises(OutcomeUnknown):
             rig.send(b"a")
