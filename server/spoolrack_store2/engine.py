@@ -213,7 +213,7 @@ class Engine:
             if not batch.entries:
                 self.reader.forget(batch)
             elif not batch.is_loose:
-                del self.index.loose[batch]  # A name that held nothing went as another came.
+                self.index.loose.pop(batch, None)  # A name that held nothing went as another came.
 
     def _sync_now(self) -> None:
         number, commit = self.moves.begin_sync()
