@@ -16,9 +16,11 @@ from typing import Any
 from spoolrack_store.files.syncer import Commit
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.operations import CreateQueue, DeleteQueue, UpdateQueue
 from spoolrack_store.model.transitions import State
 
 from .batch import Entry
+from .catalog import Catalog
 from .changes import Changes, Memory
 from .disk import Disk
 from .ids import FileIds
@@ -37,11 +39,11 @@ from .operations import (
     Send,
 )
 from .part import Part, Turn, run_in
-from .queues import Catalog
 from .reader import CACHE_BYTES, Reader
 from .remover import Remover
 from .sender import Sender
 from .sharing import Sharing
+from .views import Views
 
 
 @dataclass(slots=True)
@@ -75,16 +77,20 @@ class Engine:
         whether the process of an owner is alive."""
         self.moves = Moves(disk, clock, owner)
         self.index = self.moves.index
-        self.catalog = Catalog()
+        self.catalog = Catalog(self.moves, random)
+        self.views = Views(self.moves, self.catalog)
         self._ids = FileIds(clock, random)
         self.reader = Reader(disk, self.index, cache_bytes)
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids)
         self._letters = Letters(self.moves, self.catalog, self.reader, clock)
         self._leaser = Leaser(self.moves, self.catalog, self.reader, self._letters, clock, random)
         self._remover = Remover(self.moves, self.catalog, self._leaser)
-        self._parts: tuple[Part, ...] = (self._sender, self._letters, self._leaser)
+        self._parts: tuple[Part, ...] = (self.catalog, self._sender, self._letters, self._leaser)
         """In the order in which they go on at the beginning of a commit."""
         self._turns = (
+            Turn(CreateQueue, lambda asked: self.views.queue(self.catalog.create(asked))),
+            Turn(UpdateQueue, lambda asked: self.views.queue(self.catalog.update(asked))),
+            Turn(DeleteQueue, self.catalog.delete),
             Turn(Send, self._sender.send, together=True),
             Turn(Delete, self._remover.delete, together=True),
             Turn(ChangeVisibility, self._leaser.change, together=True),

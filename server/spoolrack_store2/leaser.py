@@ -25,6 +25,7 @@ from spoolrack_store.model.transitions import State
 
 from . import receipts
 from .batch import Entry
+from .catalog import Catalog, QueueRecord
 from .content import Damaged
 from .index import Index
 from .letters import Letters
@@ -33,7 +34,6 @@ from .moves import Moves
 from .names import MAX_RECEIVES
 from .operations import ChangeVisibility, Delivery, GiveBack, Receive
 from .part import Part
-from .queues import Catalog, QueueRecord
 from .reader import Reader
 
 log = logging.getLogger(__name__)

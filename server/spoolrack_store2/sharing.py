@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from spoolrack_store.files.disk import Lock
 
 from .batch import Entry
+from .catalog import Catalog
 from .changes import LOCK, Change, Changes, Kind, Overtaken
 from .ids import FileIds
 from .moves import Moves
 from .names import NotAName, parse
 from .part import Part
-from .queues import Catalog
 from .recovery import finish_sends, listed_orphans, relist, take_in, tell_unlisted
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Sharing:
         else:
             changes.begin_anew()
         self._moves.changes = changes
-        sent = take_in(self._moves, self._catalog, self._ids, living)
+        sent = take_in(self._moves, self._ids, living)
         tell_unlisted(self._moves)
         for part in self._parts:
             part.recover()
@@ -132,7 +132,7 @@ class Sharing:
             if commit > self._moves.synced:
                 waiting.append((commit, dead, sent))
                 continue
-            finish_sends(self._moves, sent)
+            finish_sends(self._moves, self._catalog, sent)
             self._changes.set_members(tuple(o for o in self._changes.members if o not in dead))
         self._orphans = waiting
 

@@ -180,7 +180,7 @@ def test_a_failed_sync_stops_other_processes_too(tmp_path: Path) -> None:
     clock = SystemClock()
     with (
         opened(tmp_path, clock) as rig,
-        opened(tmp_path, clock, owner="p2", living=("p1",)) as other,
+        opened(tmp_path, clock) as other,
     ):
         rig.disk.fails = True
         with pytest.raises(OutcomeUnknown):
@@ -204,7 +204,7 @@ def test_a_receive_that_waits_hears_of_what_another_process_sends(tmp_path: Path
     clock = SystemClock()
     with (
         opened(tmp_path, clock) as rig,
-        opened(tmp_path, clock, owner="p2", living=("p1",)) as other,
+        opened(tmp_path, clock) as other,
     ):
         rig.ask(Send(queue="in-turn", bodies=[]))  # It hears of the new member.
         future = rig.wait_for()
@@ -216,7 +216,7 @@ def test_commits_of_two_processes_lose_and_double_nothing(tmp_path: Path) -> Non
     clock = SystemClock()
     with (
         opened(tmp_path, clock) as rig,
-        opened(tmp_path, clock, owner="p2", living=("p1",)) as other,
+        opened(tmp_path, clock) as other,
     ):
         got: list[bytes] = []
 
@@ -242,13 +242,11 @@ def test_commits_of_two_processes_lose_and_double_nothing(tmp_path: Path) -> Non
 
 HOLDER = """
 import fcntl, os, sys
-from front_rig import Mapped
-from pathlib import Path
-from spoolrack_store2.changes import Changes
-root = Path(sys.argv[1])
-lock = open(root / "LOCK", "r+")
+from spoolrack_store2.changes import SIZE, Changes
+from spoolrack_store2.local_disk import LocalDisk
+lock = open(sys.argv[1] + "/LOCK", "r+")
 fcntl.flock(lock, fcntl.LOCK_EX)
-Changes(Mapped(root / "CHANGES"), "holder", os.getpid()).hold(1_700_000_000_000)
+Changes(LocalDisk(sys.argv[1]).map("CHANGES", SIZE), "holder", os.getpid()).hold(1_700_000_000_000)
 print("held", flush=True)
 sys.stdin.read()
 """
