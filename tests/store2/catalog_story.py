@@ -159,7 +159,7 @@ class CatalogStory:
             work.commit.sync()
         self.told.append(f"{owner} has synced {at}")
         assert self.engines[owner].finish(work) is not None
-        for name, history in self.may.items():
+        for name, history in self.may.items() if work.commit is not None else ():
             last = max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
             self.may[name] = history[last:]
         for request, outcome in zip(requests, work.outcomes, strict=True):
