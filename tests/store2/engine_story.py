@@ -180,6 +180,8 @@ class Story:
         engine = self.engines[owner]
         work = engine.apply(requests, tick=tick)
         assert work is not None, "nobody holds the lock"
+        if work.commit is None and any(work.outcomes):
+            raise Broken(f"answers that wait for no sync: {work.outcomes}")
         self._check(engine)
         self._take(engine, requests, work.outcomes)
         self._look_for_dead_letters(engine)
