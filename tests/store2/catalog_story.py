@@ -155,10 +155,11 @@ class CatalogStory:
 
     def _sync(self, owner: str) -> None:
         at, work, requests = self.flying[owner].pop(0)
-        work.commit.sync()
+        if work.commit is not None:
+            work.commit.sync()
         self.told.append(f"{owner} has synced {at}")
         assert self.engines[owner].finish(work) is not None
-        for name, history in self.may.items():
+        for name, history in self.may.items() if work.commit is not None else ():
             last = max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
             self.may[name] = history[last:]
         for request, outcome in zip(requests, work.outcomes, strict=True):
@@ -252,7 +253,8 @@ class CatalogStory:
             work = engine.apply(asked)
             assert work is not None
             asked = []
-            work.commit.sync()
+            if work.commit is not None:
+                work.commit.sync()
             engine.finish(work)
             self.clock.now += 1_000
         if self.disk.scan("config") or self.disk.scan("queues"):

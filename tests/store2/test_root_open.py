@@ -61,7 +61,8 @@ def opened(path: str | os.PathLike[str]) -> tuple[Root, Engine]:
 def do(engine: Engine, *requests: Request[object], tick: bool = False) -> list[object]:
     work = engine.apply(requests, tick=tick)
     assert work is not None
-    work.commit.sync()
+    if work.commit is not None:
+        work.commit.sync()
     outcomes = engine.finish(work)
     assert outcomes is not None
     return outcomes
