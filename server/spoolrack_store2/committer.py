@@ -108,6 +108,8 @@ class Committer:
         self._lock_wait = LockWait(lambda: engine.sharing.holder)
         self._rest_until = Millis(0)
         """The engine's own work is tried again then: it didn't get on."""
+        self._in_vain = 0
+        """Commits in a row, of the engine's own work, that have changed nothing."""
         self._draining = False
         self._stopped = False
         self._failure: StoreFailed | None = None
@@ -335,8 +337,10 @@ class Committer:
         self._lock_wait.over()
         if tick:
             self._next_tick = Millis(now + LOOK_EVERY)
-        if not requests and work.commit is None and engine.wants_commit:
-            self._rest_until = Millis(now + RETRY)
+        if not requests:
+            self._in_vain = 0 if work.changed else self._in_vain + 1
+            if self._in_vain > 1:
+                self._rest_until = Millis(now + RETRY)
         return work
 
     def _finish(self, held: _Held) -> None:

@@ -56,6 +56,8 @@ class Work:
     """What to sync; None: no answer waits for a sync."""
     assigned: list[Entry]
     """What was leased as it was sent."""
+    changed: bool = False
+    """Whether there is something to sync."""
 
 
 class Engine:
@@ -139,9 +141,10 @@ class Engine:
         assigned, self._leaser.assigned = self._leaser.assigned, []
         if not self._needs_sync(requests, outcomes):
             return Work(outcomes, 0, None, assigned)
+        changed = self.moves.syncer.is_dirty
         number, commit = self.moves.begin_sync()
         self.sharing.rests_on_others = False
-        return Work(outcomes, number, commit, assigned)
+        return Work(outcomes, number, commit, assigned, changed)
 
     def _needs_sync(self, requests: Sequence[Request[Any]], outcomes: Sequence[Outcome]) -> bool:
         """Return whether an answer promises what isn't durable yet, or the engine's own work waits for
@@ -149,7 +152,8 @@ class Engine:
         if self.moves.syncer.is_in_doubt:
             return True
         if not requests:
-            return self.wants_commit and self.moves.syncer.is_dirty
+            # Where nothing is to be synced, that costs nothing, and what waits for it can go on.
+            return self.wants_commit
         for request, outcome in zip(requests, outcomes, strict=True):
             if isinstance(outcome, StoreError) or (isinstance(request, Receive) and not outcome):
                 continue

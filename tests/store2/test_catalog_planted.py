@@ -12,7 +12,7 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store2 import recovery
 from spoolrack_store2.catalog import Catalog, _Tombstone
 
-MOST_STORIES = 400
+MOST_STORIES = 2_000
 
 
 def _buried_at_once(self: Catalog, name: str, tombstone: _Tombstone) -> None:
