@@ -15,6 +15,8 @@ class QueueRecord:
 
     name: str
     settings: QueueSettings
+    salt: str = ""
+    """Tells the queue from another one of the same name: its deduplication keys are salted with it."""
 
 
 class Catalog:
@@ -23,8 +25,8 @@ class Catalog:
     def __init__(self) -> None:
         self.records: dict[str, QueueRecord] = {}
 
-    def add(self, name: str, settings: QueueSettings) -> None:
-        self.records[name] = QueueRecord(name, settings)
+    def add(self, name: str, settings: QueueSettings, salt: str = "") -> None:
+        self.records[name] = QueueRecord(name, settings, salt)
 
     def require(self, name: str) -> QueueRecord:
         """Return the queue's record; raise `InvalidQueueName` or `QueueNotFound`."""
