@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from cuts import Cut
 from engine_story import ABSENT, GONE, SETTINGS, Broken, Seen, Story
@@ -23,7 +23,7 @@ WINDOWS: Final = {"q": Millis(20_000), "r": Millis(6_000), "s": Millis(60_000)}
 class KeyedStory(Story):
     """A story in which most sends have deduplication ids, of which there are few."""
 
-    settings = {
+    settings: ClassVar = {
         queue: replace(each, deduplication_window=WINDOWS[queue]) for queue, each in SETTINGS.items()
     }
 

@@ -46,7 +46,6 @@ PLANTED: dict[str, tuple[str, Callable[..., object]]] = {
     "segments not read": ("_take_in_segment", lambda self, path: None),
     "files of other processes in new/ not read": ("_take_in_new", lambda self, path: None),
     "names not read": ("_take_in_batch", lambda self, batch: None),
-    "a duplicate answered before the first is durable": ("_make_durable", lambda self, key: None),
     "keys forgotten too early": ("_oldest", lambda self: 1 << 128),
     "windows that never end": ("_since", lambda self, record: 1),
 }
