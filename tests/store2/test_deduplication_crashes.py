@@ -55,5 +55,5 @@ PLANTED: dict[str, tuple[str, Callable[..., object]]] = {
 def test_each_condition_of_a_key_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, broken = PLANTED[planted]
     monkeypatch.setattr(Deduplication, name, broken)
-    with pytest.raises(Broken, match="is stored as|is answered with"):
+    with pytest.raises(Broken, match=r"is stored as|is answered with"):
         tell(range(400), Model.ANY_SUBSET, processes=2)
