@@ -22,6 +22,7 @@ from spoolrack_store.model.transitions import State
 from .batch import Entry
 from .catalog import Catalog
 from .changes import Changes, Memory
+from .deduplication import Deduplication
 from .disk import Disk
 from .ids import FileIds
 from .leaser import Leaser
@@ -83,11 +84,18 @@ class Engine:
         self.views = Views(self.moves, self.catalog)
         self._ids = FileIds(clock, random)
         self.reader = Reader(disk, self.index, cache_bytes)
-        self._sender = Sender(self.moves, self.catalog, self.reader, self._ids)
+        self.deduplication = Deduplication(self.moves, self.catalog, self.reader, self._ids, clock)
+        self._sender = Sender(self.moves, self.catalog, self.reader, self._ids, self.deduplication)
         self._letters = Letters(self.moves, self.catalog, self.reader, clock)
         self._leaser = Leaser(self.moves, self.catalog, self.reader, self._letters, clock, random)
         self._remover = Remover(self.moves, self.catalog, self._leaser)
-        self._parts: tuple[Part, ...] = (self.catalog, self._sender, self._letters, self._leaser)
+        self._parts: tuple[Part, ...] = (
+            self.deduplication,
+            self.catalog,
+            self._sender,
+            self._letters,
+            self._leaser,
+        )
         """In the order in which they go on at the beginning of a commit."""
         self._turns = (
             Turn(CreateQueue, lambda asked: self.views.queue(self.catalog.create(asked))),
@@ -217,7 +225,7 @@ class Engine:
     def _tidy(self) -> None:
         """Unlink what may go since the last sync."""
         loose = list(self.index.loose)
-        for entry in tidy(self.moves, loose):
+        for entry in self.deduplication.may_unlink(tidy(self.moves, loose)):
             self.moves.unlink(entry)
         for batch in loose:
             if not batch.entries:

@@ -97,6 +97,8 @@ class Index:
         """Messages that are in a dead letter's own file now, to be deleted where they were, and the
         commit that published that file and must be durable before."""
         self.queues: dict[str, QueueIndex] = {}
+        self.keyed: dict[Batch, None] = {}
+        """New batches with deduplication keys, which are not taken in yet."""
         self.loose: dict[Batch, None] = {}
         """Batches that have a name which may be unlinked after a sync."""
         self._due: list[tuple[int, int, Entry]] = []
@@ -137,6 +139,8 @@ class Index:
         entry, losers = batch.add(name, commit)
         if is_new:
             self._register(batch)
+            if name.stem.key is not None:
+                self.keyed[batch] = None
         if name.stem.deaths or name.stem.id in self._doubles:
             self._supersede(batch, commit)
         entry.due = due

@@ -63,9 +63,14 @@ class Moves:
             owner=self.owner,
             due=Millis(wall + delay) if delay else None,
         )
+        if stem.key is not None:
+            # Other processes must know its keys before it is published.
+            self._intend(Kind.FILE, "", name.path, 0)
         try:
             self.disk.create(name.path, parts, sync=False)
         except OSError as error:
+            if stem.key is not None:
+                self._give_up()
             raise explained(error) from error
         if alone or not self.disk.can_sync_all:
             self.syncer.lone_file_written(name.path)

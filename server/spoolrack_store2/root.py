@@ -26,7 +26,10 @@ from .local_disk import LocalDisk, Place
 log = logging.getLogger(__name__)
 
 FORMAT: Final = b"spoolrack 2\n"
-FOLDERS: Final = ("config", "owners", "new", "queues", "delay", "remove", "quarantine")
+FOLDERS: Final = (
+    *("config", "owners", "new", "queues", "delay", "remove", "quarantine", "keys"),
+    *("staged", "published", "reserved", "redrives"),
+)
 """The folders of a root, made when it is."""
 _FILES: Final = frozenset({"FORMAT", LOCK, PATH, RESERVE})
 _ALSO_ALLOWED: Final = frozenset({"lost+found"})

@@ -16,12 +16,14 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, QueueFull, StoreError
 from spoolrack_store.model.ids import sent_at
+from spoolrack_store.model.keys import key_of, key_text
 from spoolrack_store.model.settings import MAX_DELAY, MIB
 from spoolrack_store.model.transitions import State
 
 from .batch import Entry
 from .catalog import Catalog, QueueRecord
 from .content import checksum, encode, line_of
+from .deduplication import Deduplication
 from .ids import FileIds
 from .leaser import deliver
 from .members import MOST
@@ -45,6 +47,7 @@ class _File:
     delay: Millis
     bodies: list[bytes] = field(default_factory=list)
     attributes: dict[int, Attributes] = field(default_factory=dict)
+    keys: dict[int, str] = field(default_factory=dict)
     bytes: int = 0
     places: list[tuple[Stored, int, int]] = field(default_factory=list)
     """For each run of messages: whose they are, the position of the first in that answer, and how
@@ -57,11 +60,23 @@ class _File:
 class Sender(Part):
     """Not thread-safe."""
 
-    def __init__(self, moves: Moves, catalog: Catalog, reader: Reader, ids: FileIds) -> None:
+    def __init__(
+        self,
+        moves: Moves,
+        catalog: Catalog,
+        reader: Reader,
+        ids: FileIds,
+        deduplication: Deduplication,
+    ) -> None:
         self._moves = moves
         self._catalog = catalog
         self._reader = reader
         self._ids = ids
+        self._deduplication = deduplication
+        self._coming: dict[str, dict[str, tuple[Stored, int]]] = {}
+        """By queue the keys that this commit is about to take: whose message, and its position."""
+        self._repeated: list[tuple[Stored, int, Stored, int]] = []
+        """Messages with such a key: the answer, the position, and those of the first one."""
         self._written: list[tuple[int, Entry]] = []
         """Files in `new/`, and the commits that wrote them."""
 
@@ -78,6 +93,8 @@ class Sender(Part):
         is_lone = len(files) == 1 and len(files[0].bodies) == 1
         for file in files:
             self._write(file, is_lone)
+        if self._coming:
+            self._answer_repeated()
         return outcomes
 
     def go_on(self) -> None:
@@ -117,6 +134,7 @@ class Sender(Part):
             )
         stored = Stored(results=[""] * len(bodies), sent_at=Millis(0))
         is_limited = settings.max_messages or settings.max_bytes
+        keys: dict[int, str] = {}
         small: dict[Millis, list[int]] = {}
         large: list[int] = []
         for position, body in enumerate(bodies):
@@ -127,8 +145,17 @@ class Sender(Part):
                 if len(body) > settings.max_message_size or position in request.attributes:
                     attributes = request.attributes.get(position, {})
                     contents.check(record.name, body, attributes, settings.max_message_size)
+                key = None
+                if position in request.deduplication_ids:
+                    salted = key_of(request.deduplication_ids[position], record.salt)
+                    key = key_text(salted)
+                    if self._is_repeated(record, key, stored, position):
+                        continue
                 if is_limited:
                     self._require_room(record, len(body), entering)
+                if key is not None:
+                    self._coming.setdefault(record.name, {})[key] = stored, position
+                    keys[position] = key
             except StoreError as error:
                 stored.results[position] = error
                 continue
@@ -138,11 +165,34 @@ class Sender(Part):
                 small.setdefault(delay, []).append(position)
         for delay, positions in small.items():
             size = sum(len(bodies[position]) for position in positions)
-            self._place(request, delay, positions, size, stored, files)
+            self._place(request, delay, positions, size, stored, files, keys)
         for position in large:
             delay = request.delays.get(position, settings.delivery_delay)
-            self._place(request, delay, [position], FILE_BYTES + 1, stored, files)
+            self._place(request, delay, [position], FILE_BYTES + 1, stored, files, keys)
         return stored
+
+    def _is_repeated(self, record: QueueRecord, key: str, stored: Stored, position: int) -> bool:
+        """Whether the key is taken, or will be by this commit; then the first one's id answers."""
+        coming = self._coming.get(record.name, {})
+        first = coming.get(key)
+        if first is not None:
+            self._repeated.append((stored, position, *first))
+            return True
+        id = self._deduplication.find(record, key, len(coming))
+        if id is None:
+            return False
+        stored.results[position] = id
+        stored.duplicates.add(position)
+        return True
+
+    def _answer_repeated(self) -> None:
+        """Answer repetitions within the commit as the first ones, which are written now, or aren't."""
+        for stored, position, first, at in self._repeated:
+            stored.results[position] = first.results[at]
+            if isinstance(first.results[at], str):
+                stored.duplicates.add(position)
+        self._coming.clear()
+        self._repeated.clear()
 
     def _require_room(
         self, record: QueueRecord, size: int, entering: dict[str, tuple[int, int]]
@@ -168,6 +218,7 @@ class Sender(Part):
         size: int,
         stored: Stored,
         files: list[_File],
+        keys: Mapping[int, str],
     ) -> None:
         for file in reversed(files):
             if file.queue == request.queue and file.delay == delay and file.takes(len(positions), size):
@@ -181,12 +232,13 @@ class Sender(Part):
                 if position in request.attributes:
                     # A copy: what is delivered from memory must be what was written then.
                     file.attributes[len(file.bodies)] = dict(request.attributes[position])
+                if position in keys:
+                    file.keys[len(file.bodies)] = keys[position]
                 file.bodies.append(request.bodies[position])
         file.bytes += size
 
     def _write(self, file: _File, is_lone: bool) -> None:
-        keys: Mapping[int, str] = {}
-        line = line_of(file.bodies, file.attributes, keys)
+        line = line_of(file.bodies, file.attributes, file.keys)
         encoded = encode(line)
         count = len(file.bodies)
         stem = Stem(
@@ -195,6 +247,7 @@ class Sender(Part):
             size=line.starts[-1],
             crc=checksum(line, encoded),
             line=len(encoded),
+            key=(file.keys[0] if count == 1 else "") if file.keys else None,
         )
         content = b"".join([*file.bodies, encoded])
         try:
@@ -204,6 +257,8 @@ class Sender(Part):
                 stored.results[first : first + run] = [error] * run
             return
         self._reader.keep(entry.batch, line, content)
+        if file.keys:
+            self._deduplication.take(entry, file.keys.items())
         self._written.append((self._moves.commit, entry))
         prefix, at, moment = stem.id[:-3], 0, sent_at(stem.id)
         for stored, first, run in file.places:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from cuts import Bytes, Cut, Keep
 from linked_disk import Died, LinkedDisk, Memory, made
@@ -69,6 +69,8 @@ class Broken(AssertionError):
 
 class Story:
     """One history, made from a seed."""
+
+    settings: ClassVar = SETTINGS
 
     def __init__(
         self,
@@ -288,8 +290,8 @@ class Story:
             is_living=lambda owner: owner in self.engines,
             cache_bytes=self.cache_bytes,
         )
-        for queue, settings in SETTINGS.items():
-            engine.catalog.add(queue, settings)
+        for queue, settings in self.settings.items():
+            engine.catalog.add(queue, settings, salt=queue)
         self.at += 1
         self.told.append(f"{owner} starts, commit {self.at}")
         assert engine.open(), "nobody holds the lock"
@@ -474,8 +476,11 @@ class Story:
             match request:
                 case Send():
                     assert isinstance(outcome, Stored)
+                    self._check_keys(request, outcome)
                     for place, id in enumerate(outcome.results):
                         assert isinstance(id, str), id
+                        if place in outcome.duplicates:
+                            continue
                         self._sent(engine.moves.owner, id, request, place)
                 case Delete():
                     assert isinstance(outcome, list)
@@ -502,6 +507,9 @@ class Story:
                 case Receive():
                     assert isinstance(outcome, list)
                     self._received(engine, request, outcome)
+
+    def _check_keys(self, request: Send, stored: Stored) -> None:
+        """Hold the answer to the deduplication ids: stories that have any."""
 
     def _sent(self, sender: str, id: str, request: Send, place: int) -> None:
         delay, body = request.delays.get(place), request.bodies[place]

@@ -10,7 +10,20 @@ from memory_disk import File, MemoryLock, fails
 from power_disk import Model, PowerDisk
 from spoolrack_store2.changes import LOCK, SIZE
 
-FOLDERS = ("new", "queues", "delay", "remove", "quarantine", "config", "owners")
+FOLDERS = (
+    "new",
+    "queues",
+    "delay",
+    "remove",
+    "quarantine",
+    "config",
+    "owners",
+    "keys",
+    "staged",
+    "published",
+    "reserved",
+    "redrives",
+)
 
 
 class Died(BaseException):
