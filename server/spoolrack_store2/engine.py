@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from spoolrack_store.files.syncer import Commit
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.reservations import Reserve
 
 from .batch import Entry
 from .changes import Changes, Memory
@@ -29,8 +30,11 @@ from .part import Part, Turn, run_in
 from .queues import Catalog
 from .reader import CACHE_BYTES, Reader
 from .remover import Remover
+from .reservations import Reservations
 from .sender import Sender
 from .sharing import Sharing
+
+Found = TypeVar("Found")
 
 
 @dataclass(slots=True)
@@ -69,14 +73,24 @@ class Engine:
         self._letters = Letters(self.moves, self.catalog, self.reader, clock)
         self._leaser = Leaser(self.moves, self.catalog, self.reader, self._letters, clock, random)
         self._remover = Remover(self.moves, self.catalog, self._leaser)
-        self._parts: tuple[Part, ...] = (self._sender, self._letters, self._leaser)
+        self.reservations = Reservations(
+            self.moves, self.catalog, self.reader, self._letters, self._leaser, clock, random
+        )
+        self._parts: tuple[Part, ...] = (
+            self._sender,
+            self._letters,
+            self.reservations,
+            self._leaser,
+        )
         """In the order in which they go on at the beginning of a commit."""
         self._turns = (
             Turn(Send, self._sender.send, together=True),
             Turn(Delete, self._remover.delete, together=True),
             Turn(ChangeVisibility, self._leaser.change, together=True),
+            *self.reservations.turns,
             Turn(Purge, self._remover.purge),
             Turn(Receive, self._receive, together=True),
+            Turn(Reserve, self.reservations.reserve),
         )
         changes = Changes(memory, owner)
         self.sharing = Sharing(self.moves, changes, self.catalog, self._ids, is_living, self._parts)
@@ -138,6 +152,16 @@ class Engine:
 
     def _receive(self, requests: Sequence[Receive]) -> Sequence[list[Delivery] | StoreError]:
         return self._leaser.receive(requests, self._sender.just_written())
+
+    def with_exact_index(self, answer: Callable[[], Found]) -> Found | None:
+        """Return what `answer` finds in an index that has all that other processes did; None if another
+        process holds the lock."""
+        if not self.sharing.enter():
+            return None
+        try:
+            return answer()
+        finally:
+            self.sharing.leave()
 
     @property
     def wants_commit(self) -> bool:

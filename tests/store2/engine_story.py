@@ -397,7 +397,7 @@ class Story:
             counts = engine.index.queue(queue).counts
             words = [self.now(id)[0] for id in self.may if self.queue_of[id] == queue]
             # What is dying is leased or ready until it is a dead letter.
-            here = sum(words.count(word) for word in ("ready", "leased", "dying"))
+            here = sum(words.count(word) for word in ("ready", "leased", "dying", "held"))
             found = counts[State.READY] + counts[State.LEASED], counts[State.DELAYED]
             if found != (here, words.count("delayed")):
                 raise Broken(f"{queue} counts {counts}, and has {sorted(map(str, words))}")
@@ -611,3 +611,5 @@ def _worded(request: Request[Any]) -> str:
             return f"change {request.queue} {request.visibility} {list(request.receipts)}"
         case Purge():
             return f"purge {request.queue}"
+        case _:
+            return repr(request)
