@@ -65,7 +65,8 @@ from spoolrack_store.model.sealed import NotWhole
 from spoolrack_store.model.settings import MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
 
-from .batch import Entry
+from .batch import Batch, Entry
+from .catalog import Catalog, QueueRecord
 from .content import Damaged
 from .disk import Disk
 from .leaser import RETRY, Leaser
@@ -74,7 +75,6 @@ from .members import indexes
 from .moves import Moves
 from .names import MAX_RECEIVES, index_of
 from .part import Part, Turn
-from .queues import Catalog, QueueRecord
 from .reader import Reader
 from .set_records import SetRecord
 
@@ -98,13 +98,11 @@ class HeldSet:
     ends: Millis
     """When the hold is over, monotonic."""
     changed: int
-    """The commit that made or lost it, or in which that was found."""
+    """The commit that made, lost or found it: durable before it is finished."""
     is_told: bool = True
     """Whether a caller was told of it that has not made it."""
     is_forgotten: bool = False
     """Whether it is lost, and its record goes with its last lease."""
-    emptied: int | None = None
-    """The commit in which it had no leases any more."""
 
     @property
     def key(self) -> Key:
@@ -309,6 +307,7 @@ class Reservations(Part):
             for held in lost:
                 if held.name.seq <= before:
                     self._forget(held)
+                    held.changed = self._moves.commit  # The marker must be durable before.
             lost = [held for held in lost if held.name.seq > before]
         # Else what was told before is told again: that answer may not have been heard.
         count = sum(entry.held.bit_count() for held in done for entry in self._leases(held))
@@ -333,7 +332,7 @@ class Reservations(Part):
         held = self.sets.get((request.stream, request.seq))
         if held is None:
             return
-        for batch in filter(None, map(self._moves.index.batches.get, dict(held.record.files))):
+        for batch in self._batches(held):
             index = index_of(request.id) if batch.stem.count else 0
             entry = batch.holder(index)
             if (
@@ -555,9 +554,7 @@ class Reservations(Part):
         if not is_doomed and not held.is_forgotten:
             del self._busy[held]
             return
-        if held.emptied is None:
-            held.emptied = self._moves.commit
-        if held.emptied <= self._moves.synced:
+        if all(batch.changed <= self._moves.synced for batch in self._batches(held)):
             self._moves.unlink_file(held.path)
             del self.sets[held.key], self._busy[held]
             self._reads.pop(held.key, None)
@@ -665,13 +662,16 @@ class Reservations(Part):
         else:
             self._useless.append(found.path)
 
+    def _batches(self, held: HeldSet) -> list[Batch]:
+        """Return the files of which the set has messages, but for those that are gone."""
+        batches = self._moves.index.batches
+        return [batches[text] for text in dict(held.record.files) if text in batches]
+
     def _leases(self, held: HeldSet) -> list[Entry]:
         """Return the leases of a set."""
-        batches = map(self._moves.index.batches.get, dict(held.record.files))
         return [
             entry
-            for batch in batches
-            if batch is not None
+            for batch in self._batches(held)
             for entry in batch.entries
             if entry.held and entry.name.token == held.record.token
         ]
@@ -714,7 +714,7 @@ class Reservations(Part):
 
     def _forget(self, held: HeldSet) -> None:
         """Let a lost set's record go, once its leases have."""
-        held.is_forgotten, held.emptied = True, None
+        held.is_forgotten = True
         self._busy[held] = None
 
     def _give_up(self, held: HeldSet) -> None:

@@ -16,7 +16,7 @@ from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Message
 from spoolrack_store.model.reservations import Reservation, Reserve
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store2.engine import Engine
+from spoolrack_store2.engine import Engine, Work
 from spoolrack_store2.operations import Delivery, Receive, Request, Send
 
 HOLD = Millis(60_000)
@@ -92,7 +92,7 @@ class SetRig:
         engine = engine or self.engine
         work = engine.apply([request])
         assert work is not None
-        work.commit.sync()
+        _sync(work)
         outcomes = engine.finish(work)
         assert outcomes is not None
         if isinstance(outcomes[0], StoreError):
@@ -108,7 +108,7 @@ class SetRig:
         engine = engine or self.engine
         work = engine.apply([], tick=True)
         assert work is not None
-        work.commit.sync()
+        _sync(work)
         engine.finish(work)
 
     def advance(self, span: int) -> None:
@@ -154,3 +154,8 @@ class SetRig:
 
     def names(self) -> list[str]:
         return sorted(each.name for each in self.disk.scan("reserved"))
+
+
+def _sync(work: Work) -> None:
+    if work.commit is not None:
+        work.commit.sync()

@@ -131,8 +131,10 @@ class SetStory(Story):
         return super()._by_now(id, state)
 
     def _sync(self, owner: str) -> None:
-        at = self.flying[owner][0][0]
+        at, work = self.flying[owner][0]
         super()._sync(owner)
+        if work.commit is None:
+            return
         histories: list[list[Any]] = [fate.may for fate in self.sets.values()]
         for history in [*histories, *self.marked.values()]:
             del history[

@@ -40,9 +40,12 @@ def _deleted_before_the_marker_is_durable(self: Reservations, held: HeldSet) -> 
 
 
 def _record_unlinked_with_the_deletes(self: Reservations, held: HeldSet) -> None:
-    if held not in self._void and self._is_doomed(held):
-        held.emptied = 0
-    _finish(self, held)
+    if held in self._void or not self._is_doomed(held):
+        _finish(self, held)
+        return
+    marked = self.markers[held.name.stream][self.committed(held.name.stream)][1]
+    if marked <= self._moves.synced:
+        _as_if_synced(self, lambda: _finish(self, held))
 
 
 def _markers_unlinked_too_early(self: Reservations, stream: str) -> None:
