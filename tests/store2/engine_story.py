@@ -353,7 +353,10 @@ class Story:
         for id in [*self.may, *(found.keys() - self.may.keys())]:
             if id not in self.may:
                 # Of a commit that died in its midst: it may be there, with all of its file.
-                self.may[id] = [(self.at, ABSENT), (self.at, found[id][0])]
+                now = found[id][0]
+                # A power cut may undo a lease of what that commit had sent, and not the send.
+                sent: Seen = ("ready", 0) if now[0] == "leased" else now
+                self.may[id] = [(self.at, ABSENT), (self.at, sent), (self.at, now)]
                 self.queue_of[id], self.sender[id] = found[id][1], self.dead
                 self._read(id)
                 files.setdefault(id[:-3], set()).add(True)
