@@ -21,7 +21,7 @@ def test_a_set_is_whole_until_it_is_lost_or_committed(model: Model, can_sync_all
         story.run(80)
         made, lost, done = made + story.made, lost + story.lost, done + story.done
     assert made > SEEDS
-    assert min(lost, done) > SEEDS // 4
+    assert min(lost, done) > SEEDS // 10
 
 
 @pytest.mark.parametrize("processes", [2, 3])
@@ -33,4 +33,4 @@ def test_what_one_process_reserves_any_other_ends_or_finishes(model: Model, proc
         story.run(120)
         made, lost, done = made + story.made, lost + story.lost, done + story.done
     assert made > SEEDS
-    assert min(lost, done) > SEEDS // 4
+    assert min(lost, done) > SEEDS // 10
