@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from spoolrack_store.files.syncer import Commit
 from spoolrack_store.model.clock import Clock, Millis
-from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, StoreError
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, UpdateQueue
+from spoolrack_store.model.reservations import Reserve
 from spoolrack_store.model.transitions import State
 
 from .batch import Entry
@@ -42,9 +43,14 @@ from .operations import (
 from .part import Part, Turn, run_in
 from .reader import CACHE_BYTES, Reader
 from .remover import Remover
+from .reservations import Reservations
 from .sender import Sender
 from .sharing import Sharing
 from .views import Views
+
+ENDS_OF_SETS: Final = (ReservationLost, ReservationCommitted)
+"""Errors that a caller may rely on: what they tell must be durable."""
+Found = TypeVar("Found")
 
 
 @dataclass(slots=True)
@@ -89,11 +95,15 @@ class Engine:
         self._letters = Letters(self.moves, self.catalog, self.reader, clock)
         self._leaser = Leaser(self.moves, self.catalog, self.reader, self._letters, clock, random)
         self._remover = Remover(self.moves, self.catalog, self._leaser)
+        self.reservations = Reservations(
+            self.moves, self.catalog, self.reader, self._letters, self._leaser, clock, random
+        )
         self._parts: tuple[Part, ...] = (
             self.deduplication,
             self.catalog,
             self._sender,
             self._letters,
+            self.reservations,
             self._leaser,
         )
         """In the order in which they go on at the beginning of a commit."""
@@ -105,8 +115,10 @@ class Engine:
             Turn(Delete, self._remover.delete, together=True),
             Turn(ChangeVisibility, self._leaser.change, together=True),
             Turn(GiveBack, self._leaser.give_back),
+            *self.reservations.turns,
             Turn(Purge, self._remover.purge),
             Turn(Receive, self._receive, together=True),
+            Turn(Reserve, self.reservations.reserve),
         )
         changes = Changes(memory, owner, pid)
         self.sharing = Sharing(self.moves, changes, self.catalog, self._ids, is_living, self._parts)
@@ -163,7 +175,9 @@ class Engine:
             # Where nothing is to be synced, that costs nothing, and what waits for it can go on.
             return self.wants_commit
         for request, outcome in zip(requests, outcomes, strict=True):
-            if isinstance(outcome, StoreError) or (isinstance(request, Receive) and not outcome):
+            if isinstance(outcome, StoreError) and not isinstance(outcome, ENDS_OF_SETS):
+                continue
+            if isinstance(request, Receive | Reserve) and not outcome:
                 continue
             if not isinstance(request, Receive | ChangeVisibility | GiveBack):
                 return True
@@ -191,6 +205,16 @@ class Engine:
 
     def _receive(self, requests: Sequence[Receive]) -> Sequence[list[Delivery] | StoreError]:
         return self._leaser.receive(requests, self._sender.just_written())
+
+    def with_exact_index(self, answer: Callable[[], Found]) -> Found | None:
+        """Return what `answer` finds in an index that has all that other processes did; None if another
+        process holds the lock."""
+        if not self.sharing.enter():
+            return None
+        try:
+            return answer()
+        finally:
+            self.sharing.leave()
 
     @property
     def wants_commit(self) -> bool:

@@ -95,7 +95,7 @@ class Index:
         """Files of one message: a dead letter, and what it was copied from."""
         self.superseded: dict[tuple[Batch, int], int] = {}
         """Messages that are in a dead letter's own file now, to be deleted where they were, and the
-        commit that published that file and must be durable before."""
+        commit that published that file and must be durable before. They stay until that is durable."""
         self.queues: dict[str, QueueIndex] = {}
         self.keyed: dict[Batch, None] = {}
         """New batches with deduplication keys, which are not taken in yet."""

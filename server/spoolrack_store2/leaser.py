@@ -8,7 +8,7 @@ that is over goes back to `queues/` with its count of receives; the place in the
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from random import Random
@@ -19,7 +19,7 @@ from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import InvalidRequest, StaleReceipt, StoreError
 from spoolrack_store.model.ids import sent_at
-from spoolrack_store.model.names import make_token
+from spoolrack_store.model.names import is_set_token, make_token
 from spoolrack_store.model.settings import MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
 
@@ -138,35 +138,55 @@ class Leaser(Part):
             raise InvalidRequest(
                 what="visibility", value=visibility, rule=f"must be from 1 to {MAX_VISIBILITY}"
             )
-        self.expire(record)
-        room, bytes_left = request.max_messages, request.max_bytes
+        room = request.max_messages
         if request.credits is not None:
             room = min(room, request.credits.free)
         answer: list[Delivery] = []
-        dead: dict[Entry, int] = {}
         count = 0
+        written = self._just_written(record.name, chosen)
+        for entry, members in self.pick(record, room, request.max_bytes, chosen, written):
+            count += members.bit_count()
+            self._share(shares, entry, visibility, members, answer, request.credits)
+        if request.credits is not None:
+            request.credits.charge(count)
+        return answer
+
+    def pick(
+        self,
+        record: QueueRecord,
+        room: int,
+        bytes_left: int,
+        chosen: dict[Entry, int],
+        written: Iterable[tuple[Entry, int]] = (),
+    ) -> list[tuple[Entry, int]]:
+        """Return up to `room` messages to be leased, in order: those ready, and then those `written`.
+
+        It is at least one, and else no more than `bytes_left`. They are `chosen` now, as are those that
+        die.
+        """
+        self.expire(record)
+        picked: list[tuple[Entry, int]] = []
+        dead: dict[Entry, int] = {}
         ready = self._index.queue(record.name).in_order(chosen)
-        for entry, members in chain(ready, self._just_written(record.name, chosen)):
-            if count >= room:
+        for entry, members in chain(ready, written):
+            if room <= 0:
                 break
             if self._letters.is_dead(entry):
                 chosen[entry] = chosen.get(entry, 0) | members
                 dead[entry] = dead.get(entry, 0) | members
                 continue
-            fitting = self._fitting(entry, members, room - count, bytes_left, is_first=not count)
+            fitting = self._fitting(entry, members, room, bytes_left, is_first=not picked)
             if not fitting:
                 break
             chosen[entry] = chosen.get(entry, 0) | fitting
-            count += fitting.bit_count()
+            room -= fitting.bit_count()
             bytes_left -= entry.batch.bytes_of(fitting)
-            self._share(shares, entry, visibility, fitting, answer, request.credits)
+            picked.append((entry, fitting))
             if fitting != members:
                 break
         for entry, members in dead.items():
             self._letters.bury(entry, members)
-        if request.credits is not None:
-            request.credits.charge(count)
-        return answer
+        return picked
 
     def _just_written(self, queue: str, chosen: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
         """Yield what this commit has written for a queue, the oldest first, and nobody has chosen yet.
@@ -380,7 +400,7 @@ class Leaser(Part):
                         _free_credits(extended)
                     result = until[0]
                 else:
-                    self._bring_back(entry, members)
+                    self.bring_back(entry, members)
                     result = Millis(0)
             except StoreError as error:
                 result = error
@@ -403,7 +423,7 @@ class Leaser(Part):
         for entry, members in together.items():
             self._moves.move(entry, members, State.READY, receives=max(0, entry.name.receives - 1))
 
-    def _bring_back(self, entry: Entry, members: int) -> None:
+    def bring_back(self, entry: Entry, members: int) -> None:
         """End the lease or the delay of `members`; what was received too often dies."""
         if entry.name.state is State.LEASED and self._letters.is_dead(entry):
             self._letters.bury(entry, members)
@@ -419,8 +439,11 @@ class Leaser(Part):
         """Bring back what is due: messages whose lease or delay is over."""
         now = self._clock.monotonic()
         for entry in self._index.take_due(now, DUE_AT_ONCE):
+            token = entry.name.token
+            if token and is_set_token(token):
+                continue  # Its set says when it ends: see `reservations`.
             try:
-                self._bring_back(entry, entry.held)
+                self.bring_back(entry, entry.held)
             except StoreError:
                 self._index.put_back_due(entry, Millis(now + RETRY))
 

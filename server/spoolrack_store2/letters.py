@@ -119,7 +119,8 @@ class Letters(Part):
             entry = batch.holder(index)
             if entry is not None and entry.name.state in COUNTED:
                 self._moves.delete(entry, 1 << index)
-            del superseded[batch, index]
+            elif batch.changed <= self._moves.synced:
+                del superseded[batch, index]  # Now the dead letter's own file may be unlinked, too.
 
     def not_to_be_leased(self) -> dict[Entry, int]:
         """Return the messages that are on their way to a dead-letter queue."""

@@ -266,10 +266,13 @@ def tidy(moves: Moves, batches: Iterable[Batch]) -> list[Entry]:
     """Unlink names outside `remove/` that hold nothing; return those in `remove/` that a reaper may
     unlink now."""
     reapable: list[Entry] = []
+    # Without a dead letter's own file the message would be where it was, until that is durably deleted.
+    elsewhere = {source.stem.message_id(index) for source, index in moves.index.superseded}
     for batch in batches:
         for entry in list(batch.stale(moves.synced)):
             moves.unlink(entry)
-        reapable += batch.reapable(moves.synced)
+        if batch.stem.id not in elsewhere or not batch.stem.deaths:
+            reapable += batch.reapable(moves.synced)
     return reapable
 
 

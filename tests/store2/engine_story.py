@@ -15,6 +15,7 @@ from cuts import Bytes, Cut, Keep
 from linked_disk import Died, LinkedDisk, Memory, made
 from power_disk import Model
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 from spoolrack_store2.batch import resolve
@@ -182,7 +183,9 @@ class Story:
         engine = self.engines[owner]
         work = engine.apply(requests, tick=tick)
         assert work is not None, "nobody holds the lock"
-        if work.commit is None and any(work.outcomes):
+        if work.commit is None and any(
+            outcome and not isinstance(outcome, StoreError) for outcome in work.outcomes
+        ):
             raise Broken(f"answers that wait for no sync: {work.outcomes}")
         self._check(engine)
         self._take(engine, requests, work.outcomes)
@@ -352,7 +355,10 @@ class Story:
         for id in [*self.may, *(found.keys() - self.may.keys())]:
             if id not in self.may:
                 # Of a commit that died in its midst: it may be there, with all of its file.
-                self.may[id] = [(self.at, ABSENT), (self.at, found[id][0])]
+                now = found[id][0]
+                # A power cut may undo a lease of what that commit had sent, and not the send.
+                sent: Seen = ("ready", 0) if now[0] == "leased" else now
+                self.may[id] = [(self.at, ABSENT), (self.at, sent), (self.at, now)]
                 self.queue_of[id], self.sender[id] = found[id][1], self.dead
                 self._read(id)
                 files.setdefault(id[:-3], set()).add(True)
@@ -403,7 +409,7 @@ class Story:
             counts = engine.index.queue(queue).counts
             words = [self.now(id)[0] for id in self.may if self.queue_of[id] == queue]
             # What is dying is leased or ready until it is a dead letter.
-            here = sum(words.count(word) for word in ("ready", "leased", "dying"))
+            here = sum(words.count(word) for word in ("ready", "leased", "dying", "held"))
             found = counts[State.READY] + counts[State.LEASED], counts[State.DELAYED]
             if found != (here, words.count("delayed")):
                 raise Broken(f"{queue} counts {counts}, and has {sorted(map(str, words))}")
@@ -623,3 +629,5 @@ def _worded(request: Request[Any]) -> str:
             return f"change {request.queue} {request.visibility} {list(request.receipts)}"
         case Purge():
             return f"purge {request.queue}"
+        case _:
+            return repr(request)

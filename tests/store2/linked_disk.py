@@ -9,21 +9,7 @@ from random import Random
 from memory_disk import File, MemoryLock, fails
 from power_disk import Model, PowerDisk
 from spoolrack_store2.changes import LOCK, SIZE
-
-FOLDERS = (
-    "new",
-    "queues",
-    "delay",
-    "remove",
-    "quarantine",
-    "config",
-    "owners",
-    "keys",
-    "staged",
-    "published",
-    "reserved",
-    "redrives",
-)
+from spoolrack_store2.root import FOLDERS
 
 
 class Died(BaseException):
