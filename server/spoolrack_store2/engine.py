@@ -16,6 +16,7 @@ from typing import Any
 from spoolrack_store.files.syncer import Commit
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.staging import Abort, Publish
 
 from .batch import Entry
 from .changes import Changes, Memory
@@ -24,13 +25,24 @@ from .ids import FileIds
 from .leaser import Leaser
 from .letters import Letters
 from .moves import Moves, tidy
-from .operations import ChangeVisibility, Delete, Delivery, Outcome, Purge, Receive, Request, Send
+from .operations import (
+    ChangeVisibility,
+    Delete,
+    Delivery,
+    Outcome,
+    Purge,
+    Receive,
+    Request,
+    Send,
+    Stage,
+)
 from .part import Part, Turn, run_in
 from .queues import Catalog
 from .reader import CACHE_BYTES, Reader
 from .remover import Remover
 from .sender import Sender
 from .sharing import Sharing
+from .stages import Stages
 
 
 @dataclass(slots=True)
@@ -69,10 +81,14 @@ class Engine:
         self._letters = Letters(self.moves, self.catalog, self.reader, clock)
         self._leaser = Leaser(self.moves, self.catalog, self.reader, self._letters, clock, random)
         self._remover = Remover(self.moves, self.catalog, self._leaser)
-        self._parts: tuple[Part, ...] = (self._sender, self._letters, self._leaser)
+        self.stages = Stages(self.moves, self.catalog, self._ids, clock)
+        self._parts: tuple[Part, ...] = (self._sender, self.stages, self._letters, self._leaser)
         """In the order in which they go on at the beginning of a commit."""
         self._turns = (
             Turn(Send, self._sender.send, together=True),
+            Turn(Stage, self.stages.stage),
+            Turn(Publish, self.stages.publish),
+            Turn(Abort, self.stages.abort),
             Turn(Delete, self._remover.delete, together=True),
             Turn(ChangeVisibility, self._leaser.change, together=True),
             Turn(Purge, self._remover.purge),
