@@ -157,7 +157,9 @@ class Stages(Part):
         self._ends: dict[str, _End] = {}
         """All records, by path."""
         self._ended: dict[str, _End] = {}
-        """By life."""
+        """By life: as long as a power cut may bring the record back, no stage begins this life."""
+        self._unlinked: dict[str, int] = {}
+        """The lives whose record is unlinked, and the commit that makes it durable."""
         self._writers: dict[str, list[_End]] = {}
         """The manifests of each writer, the latest epoch last."""
         self._unfinished: dict[str, _End] = {}
@@ -365,9 +367,7 @@ class Stages(Part):
         """A record is there no more."""
         del self._ends[end.path]
         self._unfinished.pop(end.path, None)
-        for life in end.lives:
-            if self._ended.get(life) is end:
-                del self._ended[life]
+        self._unlinked.update(dict.fromkeys(end.lives, self._moves.commit))
         if end.by is not None:
             self._writers[end.by.writer].remove(end)
             if not self._writers[end.by.writer]:
@@ -516,9 +516,12 @@ class Stages(Part):
 
     @property
     def has_work(self) -> bool:
-        return bool(self._unfinished)
+        return bool(self._unfinished or self._unlinked)
 
     def go_on(self) -> None:
+        for life, commit in list(self._unlinked.items()):
+            if commit <= self._moves.synced:
+                del self._unlinked[life], self._ended[life]
         for end in list(self._unfinished.values()):
             if end.commit > self._moves.synced:
                 continue
