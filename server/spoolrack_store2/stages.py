@@ -69,7 +69,7 @@ from .content import Damaged, body, checksum, decode, encode, line_of
 from .ids import FileIds
 from .members import MOST, indexes
 from .moves import Moves
-from .names import Name, NotAName, Stem, parse
+from .names import MAX_BYTES, Name, NotAName, Stem, parse
 from .operations import Stage
 from .part import Part
 from .queues import Catalog, QueueRecord
@@ -279,6 +279,11 @@ class Stages(Part):
             stem=stem,
             commit=self._moves.commit,
         )
+        if len(chunk.path) - len(f"{STAGED}/") > MAX_BYTES:
+            rule = (
+                "must be shorter: a file is named by it, the queue, the delay and the size of the chunk"
+            )
+            raise _invalid("stage", request.stage, rule)
         self._moves.create_file(chunk.path, b"".join([*request.bodies, encoded]))
         return self._take_in_chunk(chunk), chunk
 
@@ -399,6 +404,11 @@ class Stages(Part):
         for path in sorted(staged, key=lambda path: not path.endswith("~dropped")):
             self._look_in_stage(path, is_start=True)
         self._drop_doubles()
+        for end in self._ends.values():
+            for chunk in self._chunks_of(end):
+                if end.manifest is not None and chunk.stem.text in self._moves.index.batches:
+                    # Some of it was moved on, and a power cut has undone only its rename.
+                    self._finish_chunk(chunk, end.manifest)
         for folder in self.folders:
             self._moves.syncer.folder_changed(folder)
 
@@ -533,9 +543,7 @@ class Stages(Part):
     def _finish(self, end: _End) -> None:
         """Do what a durable record says, as far as it isn't done."""
         for chunk in self._chunks_of(end):
-            if end.manifest is None or not self._deliver(chunk, end.manifest):
-                self._moves.unlink_file(chunk.path)
-            self._leave_chunk(chunk)
+            self._finish_chunk(chunk, end.manifest)
         if not end.gone:
             end.gone = self._moves.commit
         if end.gone > self._moves.synced:
@@ -551,6 +559,11 @@ class Stages(Part):
         if is_over:
             self._moves.unlink_file(end.path)
             self._leave_end(end)
+
+    def _finish_chunk(self, chunk: _Chunk, manifest: Manifest | None) -> None:
+        if manifest is None or not self._deliver(chunk, manifest):
+            self._moves.unlink_file(chunk.path)
+        self._leave_chunk(chunk)
 
     def _deliver(self, chunk: _Chunk, manifest: Manifest) -> bool:
         """Move a chunk to its queue; False if that isn't the one any more to which it was published."""

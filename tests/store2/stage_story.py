@@ -1,4 +1,4 @@
-"""Stories with stages: what is staged, published, aborted, or expires, and what a crash may make of it."""
+"""Stories with stages: what is staged, published, aborted, or expires, and what crashes make of it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ class StageStory(Story):
         stage = chance.choice(STAGES)
         match chance.choice("ssssppa"):
             case "s":
-                bodies = [chance.randbytes(chance.randint(0, 20)) for _ in range(chance.choice((1, 2, 3)))]
+                bodies = [
+                    chance.randbytes(chance.randint(0, 20)) for _ in range(chance.choice((1, 2, 3)))
+                ]
                 return Stage(
                     stage=stage,
                     chunk=chance.randrange(3),
@@ -305,10 +307,9 @@ class StageStory(Story):
                 for id in chunk.ids:
                     if life.now != "published" and id in self.may:
                         raise Broken(f"{id} of {life.key} is seen, which is {life.now}")
-                    gone = life.now == "published" and id not in self.may
-                    if gone and not any(id in path for path, *_ in there.values()):
-                        if not any(_has(stem, id) for *_, stem in there.values()):
-                            raise Broken(f"{id} of {life.key} is lost")
+                    is_staged = any(_has(stem, id) for *_, stem in there.values())
+                    if life.now == "published" and id not in self.may and not is_staged:
+                        raise Broken(f"{id} of {life.key} is lost")
 
     def _adopt_life(
         self,
@@ -336,9 +337,9 @@ class StageStory(Story):
         if now == "open":
             life.published_at = 0
             lost = [n for n, chunk in life.chunks.items() if n not in numbers]
-            if any(not is_cut or not life.chunks[n].at for n in lost):
-                if "dropped" not in allowed or numbers:
-                    raise Broken(f"{life.key} has lost the chunks {lost}")
+            is_promised = any(not is_cut or not life.chunks[n].at for n in lost)
+            if is_promised and ("dropped" not in allowed or numbers):
+                raise Broken(f"{life.key} has lost the chunks {lost}")
             for number in lost:
                 del life.chunks[number]
             for number in numbers - life.chunks.keys():
@@ -384,4 +385,3 @@ def _has(stem: Stem, id: str) -> bool:
 def _since(history: list[tuple[int, Any]], at: int) -> list[tuple[int, Any]]:
     last = max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
     return history[last:]
-
