@@ -222,8 +222,9 @@ class Stages(Part):
         stage = self._open.get(request.stage)
         if stage is None or not stage.is_within(request.allowed):
             return 0
+        messages = stage.messages
         self._drop(stage)
-        return stage.messages
+        return messages
 
     def listed(self, after: str, limit: int) -> list[StageInfo]:
         """Return up to `limit` stages whose names stand above `after`, in order."""
@@ -476,20 +477,26 @@ class Stages(Part):
         if size is None:
             self._leave_chunk(chunk)
             return
-        stage = self._stages.get(str(chunk.life))
-        if stage is not None and stage.chunks.get(chunk.number) == chunk:
+        life = str(chunk.life)
+        there = self._stages[life].chunks.get(chunk.number) if life in self._stages else None
+        if there == chunk:
             return
-        if str(chunk.life) not in self._ended:
-            # After a death some of it may be missing, after a power cut it may be anything.
-            is_whole = size == chunk.stem.length and not (is_start and self._is_torn(chunk))
-            if not is_whole:
-                log.info("%s was never written whole", chunk.path)
-                self._moves.unlink_file(chunk.path)
-                return
+        is_ended = life in self._ended
+        # A torn one of the same number may be back, whose unlinking wasn't durable.
+        if there is not None or (not is_ended and self._is_torn(chunk, size, is_start=is_start)):
+            log.info("%s was never written whole", chunk.path)
+            self._moves.unlink_file(chunk.path)
+            return
+        if not is_ended:
             self._moves.syncer.lone_file_written(chunk.path)
         self._take_in_chunk(chunk)
 
-    def _is_torn(self, chunk: _Chunk) -> bool:
+    def _is_torn(self, chunk: _Chunk, size: int, *, is_start: bool) -> bool:
+        """Whether a part of the file was never written: after a death some of its end may be missing,
+        after a power cut its bytes may be any."""
+        return size != chunk.stem.length or (is_start and self._is_damaged(chunk))
+
+    def _is_damaged(self, chunk: _Chunk) -> bool:
         try:
             content = self._moves.disk.read(chunk.path)
         except OSError as error:
