@@ -271,6 +271,12 @@ class StageStory(Story):
 
     def _forgive(self, requests: list[Request[Any]]) -> dict[str, list[Seen]]:
         self.perhaps = [each for each in requests if isinstance(each, (Stage, Publish, Abort))]
+        there = self._chunks()
+        for life in self.lives.values():
+            for number, chunk in life.chunks.items():
+                # It has arrived in the commit that died, and may have been leased there.
+                if life.now == "published" and (life.key, number) not in there:
+                    self._expect(life, chunk)
         return super()._forgive([each for each in requests if each not in self.perhaps])
 
     def _adopt(self, maybe: dict[str, list[Seen]] | None) -> None:
@@ -330,7 +336,9 @@ class StageStory(Story):
             if life.due <= self.clock.now:
                 allowed.add("dropped")
         numbers = {number for key, number in there if key == life.key}
-        default = "open" if numbers or life.now == "open" else life.now
+        # No end that may be undone is without its record.
+        is_undone = is_cut and len(life.fate) > 1
+        default = "open" if numbers or life.now == "open" or is_undone else life.now
         now = fates.get(life.key, default)
         if now not in allowed:
             raise Broken(f"{life.key} is {now}, and may be {allowed}")
