@@ -342,6 +342,10 @@ class StageStory(Story):
         now = fates.get(life.key, default)
         if now not in allowed:
             raise Broken(f"{life.key} is {now}, and may be {allowed}")
+        for number in numbers - life.chunks.keys():
+            if not any(isinstance(p, Stage) and p.stage == life.name for p in perhaps):
+                raise Broken(f"chunk {number} of {life.key} comes from nowhere")
+            self._take_chunk(life, number, self.at)
         if now == "open":
             life.published_at = 0
             lost = [n for n, chunk in life.chunks.items() if n not in numbers]
@@ -350,10 +354,6 @@ class StageStory(Story):
                 raise Broken(f"{life.key} has lost the chunks {lost}")
             for number in lost:
                 del life.chunks[number]
-            for number in numbers - life.chunks.keys():
-                if not any(isinstance(p, Stage) and p.stage == life.name for p in perhaps):
-                    raise Broken(f"chunk {number} of {life.key} comes from nowhere")
-                self._take_chunk(life, number, self.at)
             if not numbers:
                 del self.lives[life.key]
                 return
