@@ -18,6 +18,7 @@ from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, StoreError
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, UpdateQueue
 from spoolrack_store.model.reservations import Reserve
+from spoolrack_store.model.staging import Abort, Publish
 from spoolrack_store.model.transitions import State
 
 from .batch import Entry
@@ -39,6 +40,7 @@ from .operations import (
     Receive,
     Request,
     Send,
+    Stage,
 )
 from .part import Part, Turn, run_in
 from .reader import CACHE_BYTES, Reader
@@ -46,6 +48,7 @@ from .remover import Remover
 from .reservations import Reservations
 from .sender import Sender
 from .sharing import Sharing
+from .stages import Stages
 from .views import Views
 
 ENDS_OF_SETS: Final = (ReservationLost, ReservationCommitted)
@@ -98,10 +101,12 @@ class Engine:
         self.reservations = Reservations(
             self.moves, self.catalog, self.reader, self._letters, self._leaser, clock, random
         )
+        self.stages = Stages(self.moves, self.catalog, self._ids, clock)
         self._parts: tuple[Part, ...] = (
             self.deduplication,
             self.catalog,
             self._sender,
+            self.stages,
             self._letters,
             self.reservations,
             self._leaser,
@@ -112,6 +117,9 @@ class Engine:
             Turn(UpdateQueue, lambda asked: self.views.queue(self.catalog.update(asked))),
             Turn(DeleteQueue, self.catalog.delete),
             Turn(Send, self._sender.send, together=True),
+            Turn(Stage, self.stages.stage),
+            Turn(Publish, self.stages.publish),
+            Turn(Abort, self.stages.abort),
             Turn(Delete, self._remover.delete, together=True),
             Turn(ChangeVisibility, self._leaser.change, together=True),
             Turn(GiveBack, self._leaser.give_back),

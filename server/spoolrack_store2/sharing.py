@@ -69,9 +69,9 @@ class Sharing:
             changes.begin_anew()
         self._moves.changes = changes
         sent = take_in(self._moves, self._ids, living)
-        tell_unlisted(self._moves)
         for part in self._parts:
             part.recover()
+        tell_unlisted(self._moves)
         self._orphans.append((self._moves.commit, members - living, sent))
         self.leave()
         return True
