@@ -29,7 +29,7 @@ from .content import Damaged
 from .index import Index
 from .letters import Letters
 from .members import indexes, lowest
-from .moves import Moves
+from .moves import RETRY, Moves, NameVanished
 from .names import MAX_RECEIVES
 from .operations import ChangeVisibility, Delivery, Receive
 from .part import Part
@@ -45,8 +45,6 @@ DUE_AT_ONCE: Final = 1_000
 """Names that one commit brings back."""
 EXPIRED_AT_ONCE: Final = 1_000
 """Names of a queue that one commit deletes for their age."""
-RETRY: Final = Millis(1_000)
-"""After so long a move that the disk refused is tried again."""
 
 
 def deliver(moves: Moves, entry: Entry) -> None:
@@ -163,7 +161,10 @@ class Leaser(Part):
             if fitting != members:
                 break
         for entry, members in dead.items():
-            self._letters.bury(entry, members)
+            try:
+                self._letters.bury(entry, members)
+            except StoreError as error:
+                log.warning("%s has dead letters that have to wait: %s", entry.name.path, error)
         if request.credits is not None:
             request.credits.charge(count)
         return answer
@@ -178,11 +179,21 @@ class Leaser(Part):
             if members:
                 yield entry, members
 
-    def hand_out(self, leased: Sequence[Entry]) -> None:
-        """Move what was leased in `new/` to where all processes look for leases; it is durable now."""
+    def hand_out(self, leased: Sequence[Entry]) -> list[Entry]:
+        """Move what was leased in `new/` to where all processes look for leases; it is durable now.
+
+        Return what the disk refused to move: no consumer may hear of it. It is published later, and
+        comes back when its lease ends.
+        """
+        refused: list[Entry] = []
         for entry in leased:
             if entry.held:
-                deliver(self._moves, entry)
+                try:
+                    deliver(self._moves, entry)
+                except StoreError as error:
+                    log.warning("%s can't be handed out: %s", entry.name.path, error)
+                    refused.append(entry)
+        return refused
 
     def tick(self) -> None:
         for record in self._catalog.records.values():
@@ -195,7 +206,11 @@ class Leaser(Part):
             entry = queue.head()
             if entry is None or sent_at(entry.batch.stem.id) + retention > self._clock.wall():
                 return
-            self._moves.delete(entry, entry.held)
+            try:
+                self._moves.delete(entry, entry.held)
+            except StoreError as error:
+                log.warning("%s is too old, and has to wait: %s", entry.name.path, error)
+                return
 
     def _fitting(
         self, entry: Entry, members: int, room: int, bytes_left: int, *, is_first: bool
@@ -248,6 +263,7 @@ class Leaser(Part):
         old = lease.entry.name
         wall = self._clock.wall()
         until = Millis(wall + lease.visibility), self._clock.monotonic() + lease.visibility
+        token = make_token(self._random)
         try:
             lease.leased = self._moves.move(
                 lease.entry,
@@ -256,13 +272,15 @@ class Leaser(Part):
                 receives=min(old.receives + 1, MAX_RECEIVES),
                 first=old.first if old.first is not None else wall,
                 until=until,
-                token=make_token(self._random),
+                token=token,
             )
-            if old.state is State.SENT:
-                self.assigned += lease.leased
         except StoreError as error:
-            # It stays ready. A receive that gets nothing goes on waiting.
+            # It stays ready, but for a part of a list that is divided over several names. A receive that
+            # gets nothing goes on waiting.
             log.warning("%s can't be leased for now: %s", old.path, error)
+            lease.leased = [each for each in lease.entry.batch.entries if each.name.token == token]
+        if old.state is State.SENT:
+            self.assigned += lease.leased
 
     def _deliver(self, share: _Share) -> None:
         delivered = 0
@@ -291,7 +309,12 @@ class Leaser(Part):
                     name.queue,
                     why,
                 )
-                self._moves.move(entry, 1 << index, State.QUARANTINED)
+                self._put_aside(entry, index)
+                members &= ~(1 << index)
+                continue
+            except StoreError as error:
+                # It is leased, and tried again when the lease ends.
+                log.error("%s can't be read for now: %s", stem.message_id(index), error)
                 members &= ~(1 << index)
                 continue
             if named:
@@ -316,6 +339,14 @@ class Leaser(Part):
             )
         )
         return members
+
+    def _put_aside(self, entry: Entry, index: int) -> None:
+        try:
+            self._moves.move(entry, 1 << index, State.QUARANTINED)
+        except StoreError as error:
+            # It is leased, and tried again when the lease ends.
+            id = entry.batch.stem.message_id(index)
+            log.error("%s can't be put into quarantine for now: %s", id, error)
 
     # The end of a lease.
 
@@ -366,23 +397,26 @@ class Leaser(Part):
             except StoreError as error:
                 results[position] = error
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
+        result = Millis(wall + visibility if visibility else 0)
+        until = result, monotonic + visibility
         for entry, places in together.items():
             members = 0
-            for index, _ in places:
+            for index, position in places:
                 members |= 1 << index
-            result: Millis | StoreError
+                results[position] = result
             try:
                 if visibility:
-                    until = Millis(wall + visibility), monotonic + visibility
                     self._moves.move(entry, members, State.LEASED, until=until, token=entry.name.token)
-                    result = until[0]
                 else:
                     self._bring_back(entry, members)
-                    result = Millis(0)
+            except NameVanished:
+                for index, position in places:
+                    results[position] = StaleReceipt(id=entry.batch.stem.message_id(index))
             except StoreError as error:
-                result = error
-            for _, position in places:
-                results[position] = result
+                for index, position in places:
+                    # Of a list that is divided over several names a part may have moved.
+                    if entry.held >> index & 1:
+                        results[position] = error
         return results
 
     def _bring_back(self, entry: Entry, members: int) -> None:

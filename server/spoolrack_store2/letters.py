@@ -20,7 +20,7 @@ from .batch import Entry
 from .content import Damaged, checksum, encode, line_of
 from .index import COUNTED
 from .members import indexes
-from .moves import Moves
+from .moves import Moves, NameVanished
 from .names import MAX_DEATHS, Name, Stem
 from .part import Part
 from .queues import Catalog
@@ -116,7 +116,13 @@ class Letters(Part):
                 continue
             entry = batch.holder(index)
             if entry is not None and entry.name.state in COUNTED:
-                self._moves.delete(entry, 1 << index)
+                try:
+                    self._moves.delete(entry, 1 << index)
+                except NameVanished:
+                    continue  # Another name of its batch may have it.
+                except StoreError as error:
+                    log.warning("the original of a dead letter has to wait: %s", error)
+                    continue
             del superseded[batch, index]
 
     def not_to_be_leased(self) -> dict[Entry, int]:

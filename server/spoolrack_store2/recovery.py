@@ -10,8 +10,9 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from spoolrack_store.files.disk import Kind
+from spoolrack_store.files.disk import Found, Kind
 from spoolrack_store.files.folders import explained
+from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
@@ -61,21 +62,32 @@ def appear(moves: Moves, name: Name) -> Entry:
     return moves.index.appear(name, moves.commit, due=due)
 
 
-def finish_sends(moves: Moves, sent: Iterable[Entry]) -> None:
-    """Publish what is whole in `new/`, which is durable now, and unlink what isn't.
+def finish_sends(moves: Moves, sent: Iterable[Entry]) -> bool:
+    """Publish what is whole in `new/`, which is durable now, and unlink what isn't; return whether all
+    of it is done, as the disk may refuse a file.
 
     The copy of a dead letter is unlinked, too: the message is still where it was, and dies again.
     """
+    is_done = True
     for batch in dict.fromkeys(entry.batch for entry in sent if entry in entry.batch.entries):
-        entries = [entry for entry in batch.entries if entry.name.state is State.SENT]
-        is_only_here = len(entries) == len(batch.entries)
-        if is_only_here and (batch.stem.deaths or not batch.was_sent or not _is_whole(moves, batch)):
-            for entry in entries:
-                moves.unlink(entry)
-            continue
+        try:
+            _finish(moves, batch)
+        except StoreError as error:
+            is_done = False
+            log.error("%s stays in new/ for now: %s", batch.stem.text, error)
+    return is_done
+
+
+def _finish(moves: Moves, batch: Batch) -> None:
+    entries = [entry for entry in batch.entries if entry.name.state is State.SENT]
+    is_only_here = len(entries) == len(batch.entries)
+    if is_only_here and (batch.stem.deaths or not batch.was_sent or not _is_whole(moves, batch)):
         for entry in entries:
-            if entry.held:
-                publish(moves, entry)
+            moves.unlink(entry)
+        return
+    for entry in entries:
+        if entry.held:
+            publish(moves, entry)
 
 
 def tell_unlisted(moves: Moves) -> None:
@@ -104,11 +116,7 @@ def _listed(moves: Moves) -> Iterator[Name]:
 
 
 def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
-    try:
-        found = moves.disk.scan(folder)
-    except OSError as error:
-        raise explained(error) from error
-    for each in found:
+    for each in _scan(moves, folder):
         try:
             if each.kind is not Kind.FILE:
                 raise NotAName(each.name)
@@ -137,12 +145,18 @@ def relist(moves: Moves, living: Collection[str]) -> None:
 
 
 def _queue_folders(moves: Moves) -> list[str]:
-    return [f"queues/{each.name}" for each in moves.disk.scan("queues") if each.kind is Kind.FOLDER]
+    return [f"queues/{each.name}" for each in _scan(moves, "queues") if each.kind is Kind.FOLDER]
+
+
+def _scan(moves: Moves, folder: str) -> list[Found]:
+    try:
+        return moves.disk.scan(folder)
+    except OSError as error:
+        raise explained(error) from error
 
 
 def _is_whole(moves: Moves, batch: Batch) -> bool:
-    """Whether a file holds what was sent, to the last byte. A file that can't be read now stops the
-    start."""
+    """Whether a file holds what was sent, to the last byte; raise `DiskError` if it can't be read."""
     try:
         content = moves.disk.read(batch.entries[0].name.path)
     except OSError as error:

@@ -7,7 +7,7 @@ write, one rename.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -92,6 +92,10 @@ class Sender(Part):
                 except StoreError:
                     waiting.append((commit, entry))  # It is sent; the next commit tries again.
         self._written = waiting
+
+    def publish_later(self, entries: Iterable[Entry]) -> None:
+        """Publish what is durable in `new/` and the disk refused to move."""
+        self._written += [(0, entry) for entry in entries]
 
     def just_written(self) -> dict[str, list[Entry]]:
         """Return what this commit has written and has no delay, by queue, the oldest first."""

@@ -12,6 +12,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from spoolrack_store.files.disk import Lock
+from spoolrack_store.files.folders import explained
+from spoolrack_store.files.syncer import SyncFailed
 
 from .batch import Entry
 from .changes import LOCK, Change, Changes, Kind, Overtaken
@@ -56,6 +58,16 @@ class Sharing:
         lock."""
         if not self._take_lock():
             return False
+        try:
+            self._open()
+        except Exception:
+            self.close()
+            self.leave()
+            raise
+        self.leave()
+        return True
+
+    def _open(self) -> None:
         changes = self._changes
         members = frozenset(changes.read_members())
         living = frozenset(filter(self._is_living, members))
@@ -71,8 +83,6 @@ class Sharing:
         for part in self._parts:
             part.recover()
         self._orphans.append((self._moves.commit, members - living, sent))
-        self.leave()
-        return True
 
     def enter(self) -> bool:
         """Take the lock and replay what others did; False if another process holds it. Raise
@@ -127,10 +137,9 @@ class Sharing:
         """Publish what the dead had sent, once it is durable; the lock is held."""
         waiting = []
         for commit, dead, sent in self._orphans:
-            if commit > self._moves.synced:
+            if commit > self._moves.synced or not finish_sends(self._moves, sent):
                 waiting.append((commit, dead, sent))
                 continue
-            finish_sends(self._moves, sent)
             self._changes.set_members(tuple(o for o in self._changes.members if o not in dead))
         self._orphans = waiting
 
@@ -139,7 +148,12 @@ class Sharing:
         return bool(self._orphans)
 
     def _take_lock(self) -> bool:
-        self._lock = self._moves.disk.lock(LOCK)
+        try:
+            self._lock = self._moves.disk.lock(LOCK)
+        except FileNotFoundError as error:
+            raise SyncFailed(f"the root is lost: {error}") from error
+        except OSError as error:
+            raise explained(error) from error
         return self._lock is not None
 
     def _decide(self) -> None:
@@ -150,15 +164,10 @@ class Sharing:
         if change.kind is Kind.FILE:
             self._changes.decide(True)  # Its part looks what is there.
         else:
-            is_there = self._is_there(change.source if change.kind is Kind.UNLINK else change.target)
+            is_there = self._moves.is_there(
+                change.source if change.kind is Kind.UNLINK else change.target
+            )
             self._changes.decide(is_there != (change.kind is Kind.UNLINK))
-
-    def _is_there(self, path: str) -> bool:
-        try:
-            self._moves.disk.facts(path)
-        except FileNotFoundError:
-            return False
-        return True
 
     def _replay(self, change: Change) -> None:
         index, commit = self._moves.index, self._moves.commit
