@@ -68,7 +68,7 @@ class Engine:
         self.index = self.moves.index
         self.catalog = Catalog()
         self._ids = FileIds(clock, random)
-        self.reader = Reader(disk, self.index, cache_bytes)
+        self.reader = Reader(disk, self.index, clock, cache_bytes)
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids)
         self._letters = Letters(self.moves, self.catalog, self.reader, clock)
         self._leaser = Leaser(self.moves, self.catalog, self.reader, self._letters, clock, random)
@@ -100,8 +100,8 @@ class Engine:
         """Do what `requests` ask, as far as it can be done before the sync; None if another process
         holds the lock.
 
-        With `tick` it also looks which processes have died. Raise `DiskError` if the lock or what others
-        did can't be read, and then nothing was done; `SyncFailed` if nothing may be relied on any more.
+        With `tick` it also looks which processes have died. Raise `DiskError` if the lock or
+        what others did can't be read, and then nothing was done; `SyncFailed` if nothing may be relied on any more.
         """
         if not self.sharing.enter():
             return None

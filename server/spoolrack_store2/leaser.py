@@ -113,6 +113,8 @@ class Leaser(Part):
         self._written = written
         shares: list[_Share] = []
         chosen = self._letters.not_to_be_leased()
+        for queue in {request.queue for request in requests} & self._catalog.records.keys():
+            self.expire(self._catalog.records[queue])  # Nothing moves once a request has chosen.
         for request in requests:
             try:
                 outcomes.append(self._choose(request, shares, chosen))
@@ -136,7 +138,6 @@ class Leaser(Part):
             raise InvalidRequest(
                 what="visibility", value=visibility, rule=f"must be from 1 to {MAX_VISIBILITY}"
             )
-        self.expire(record)
         room, bytes_left = request.max_messages, request.max_bytes
         if request.credits is not None:
             room = min(room, request.credits.free)
@@ -146,6 +147,13 @@ class Leaser(Part):
         ready = self._index.queue(record.name).in_order(chosen)
         for entry, members in chain(ready, self._just_written(record.name, chosen)):
             if count >= room:
+                break
+            try:
+                if not self._reader.is_readable(entry):
+                    continue
+            except StoreError:
+                if not count:
+                    raise
                 break
             if self._letters.is_dead(entry):
                 chosen[entry] = chosen.get(entry, 0) | members
@@ -275,8 +283,8 @@ class Leaser(Part):
                 token=token,
             )
         except StoreError as error:
-            # It stays ready, but for a part of a list that is divided over several names. A receive that
-            # gets nothing goes on waiting.
+            # It stays ready, but for a part of a list that is divided over several names. A receive
+            # that gets nothing goes on waiting.
             log.warning("%s can't be leased for now: %s", old.path, error)
             lease.leased = [each for each in lease.entry.batch.entries if each.name.token == token]
         if old.state is State.SENT:
@@ -425,6 +433,9 @@ class Leaser(Part):
             self._letters.bury(entry, members)
         else:
             self._moves.move(entry, members, State.READY)
+
+    def next_due(self) -> Millis | None:
+        return min(self._reader.refused.values(), default=None)
 
     @property
     def has_work(self) -> bool:

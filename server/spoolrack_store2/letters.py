@@ -97,8 +97,10 @@ class Letters(Part):
                 # Another process may have published a copy of its own.
                 if is_here and (source.batch, burial.index) not in self._moves.index.superseded:
                     self._moves.move(burial.copy, 1, State.READY)
-                else:
+                elif burial.copy in burial.copy.batch.entries:
                     self._moves.unlink(burial.copy)
+            except NameVanished:
+                pass  # The message is where it was, and dies again.
             except StoreError as error:
                 log.warning("a dead letter has to wait: %s", error)
                 waiting.append(burial)

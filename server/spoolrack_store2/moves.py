@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from spoolrack_store.files.folders import explained
@@ -34,12 +35,12 @@ _OVER: Final = (State.REMOVED, State.QUARANTINED)
 RETRY: Final = Millis(1_000)
 """After so long what the disk refused is tried again."""
 COPY: Final = ".copy"
-"""Ends the path of a file in `new/` that is being copied. It is no message's, and a start unlinks it."""
+"""Ends the path of a copy in `new/` that isn't durable yet: no message's name."""
 
 
 class NameVanished(DiskError):
-    """The file {detail} was moved away or removed by hand: what its name held is where the other names of
-    its batch say, if there are any."""
+    """The file {detail} was moved away or removed by hand: what its name held is where the other names
+    of its batch say, if there are any."""
 
 
 class Moves:
@@ -279,10 +280,8 @@ class Moves:
         self.syncer.folder_changed("new")
 
     def _unlink(self, path: str) -> None:
-        try:
+        with suppress(FileNotFoundError):  # A person was faster, and what was wanted is so.
             self.disk.unlink(path)
-        except FileNotFoundError:
-            pass  # A person was faster, and what was wanted is so.
 
     def _change(
         self,
@@ -310,8 +309,8 @@ class Moves:
                 self.syncer.folder_changed(_folder_of(path))
 
     def _attempt(self, change: Callable[[], None], target: str, *, urgent: bool = False) -> None:
-        """Make a change; if it is `urgent`, with the reserve of a full disk. A folder that a person took
-        away is made again. Raise `OSError`, or `SyncFailed`."""
+        """Make a change; if it is `urgent`, with the reserve of a full disk. A folder that a person
+        took away is made again. Raise `OSError`, or `SyncFailed`."""
         has_made = False
         while True:
             try:

@@ -17,7 +17,7 @@ from .queues import Catalog
 
 Results = list[StoreError | None]
 _Place = tuple[Entry, int, Results, int, str, str]
-"""A message that is to be deleted: its entry and index, where its result belongs, and how it was named."""
+"""A message to be deleted: its entry and index, where its result belongs, how it was named."""
 
 
 class Remover:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from spoolrack_store.files.disk import Lock
 from spoolrack_store.files.folders import explained
 from spoolrack_store.files.syncer import SyncFailed
+from spoolrack_store.model.errors import StoreError
 
 from .batch import Entry
 from .changes import LOCK, Change, Changes, Kind, Overtaken
@@ -50,6 +51,8 @@ class Sharing:
         self._lock: Lock | None = None
         self._orphans: list[tuple[int, frozenset[str], list[Entry]]] = []
         """What the dead left in `new/`: the commit that makes it durable, whose it was, and what."""
+        self._unheard: dict[tuple[Part, str], None] = {}
+        """Files of parts that others have touched, and the disk refused to show."""
         self.replayed = 0
         """Moves of others that were taken in."""
 
@@ -60,9 +63,10 @@ class Sharing:
             return False
         try:
             self._open()
-        except Exception:
-            self.close()
-            self.leave()
+        except BaseException as error:
+            if isinstance(error, Exception):
+                self.close()
+            self._release()
             raise
         self.leave()
         return True
@@ -93,6 +97,9 @@ class Sharing:
             self._changes.look()
             self._decide()
             try:
+                unheard, self._unheard = self._unheard, {}
+                for part, path in unheard:
+                    self._tell(part, path)
                 for change in self._changes.news():
                     self._replay(change)
             except Overtaken:
@@ -102,14 +109,17 @@ class Sharing:
                     part.recover()
                 self._built_on_others()
         except BaseException:
-            self.leave()
+            self._release()  # A move in doubt stays in doubt, and what wasn't replayed is news.
             raise
         return True
 
     def leave(self) -> None:
         """Release the lock; all moves of the commit are made."""
-        assert self._lock is not None
         self._changes.finish()
+        self._release()
+
+    def _release(self) -> None:
+        assert self._lock is not None
         self._lock.release()
         self._lock = None
 
@@ -194,7 +204,14 @@ class Sharing:
     def _tell_part(self, path: str) -> None:
         for part in self._parts:
             if path.startswith(tuple(f"{folder}/" for folder in part.folders)):
-                part.heard(path)
+                self._tell(part, path)
+
+    def _tell(self, part: Part, path: str) -> None:
+        try:
+            part.heard(path)
+        except StoreError as error:
+            log.error("%s can't be looked at for now: %s", path, error)
+            self._unheard[part, path] = None
 
     def _built_on_others(self) -> None:
         """What this process answers now must wait for its own sync of all that others did."""
