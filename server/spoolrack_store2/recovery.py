@@ -55,7 +55,11 @@ def take_in(moves: Moves, catalog: Catalog, ids: FileIds, living: Collection[str
 
 
 def appear(moves: Moves, name: Name) -> Entry:
-    """Take in a name that a listing shows."""
+    """Take in a name that a listing shows, unless it is known: of two entries with one path the one
+    that holds nothing would be unlinked, and with it the other's file."""
+    known = moves.index.entry_at(name)
+    if known is not None:
+        return known
     due = 0
     if name.due is not None:
         due = moves.clock.monotonic() + max(0, name.due - moves.clock.wall())

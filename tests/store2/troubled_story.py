@@ -199,9 +199,7 @@ class TroubledStory(Story):
                             if place in request.delays
                         },
                     )
-                    outcome = Stored(
-                        results=[result for _, result in stored], sent_at=outcome.sent_at
-                    )
+                    outcome = Stored(results=[result for _, result in stored], sent_at=outcome.sent_at)
                 case Delete():
                     named = [*request.receipts, *request.ids]
                     kept = [
