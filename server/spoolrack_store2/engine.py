@@ -18,9 +18,11 @@ from spoolrack_store.files.syncer import Commit
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import StoreError
 
+from .adoption import Adoption
 from .batch import Entry
 from .changes import Changes, Memory
 from .disk import Disk
+from .foreign import Foreign
 from .ids import FileIds
 from .leaser import Leaser
 from .letters import Letters
@@ -67,13 +69,18 @@ class Engine:
         self.moves = Moves(disk, clock, owner)
         self.index = self.moves.index
         self.catalog = Catalog()
+        self.moves.may_make = self._may_make
         self._ids = FileIds(clock, random)
         self.reader = Reader(disk, self.index, clock, cache_bytes)
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids)
         self._letters = Letters(self.moves, self.catalog, self.reader, clock)
         self._leaser = Leaser(self.moves, self.catalog, self.reader, self._letters, clock, random)
         self._remover = Remover(self.moves, self.catalog, self._leaser)
-        self._parts: tuple[Part, ...] = (self._sender, self._letters, self._leaser)
+        foreign, adoption = (
+            Foreign(self.moves, self._ids),
+            Adoption(self.moves, self.catalog, self._ids),
+        )
+        self._parts: tuple[Part, ...] = (self._sender, self._letters, self._leaser, foreign, adoption)
         """In the order in which they go on at the beginning of a commit."""
         self._turns = (
             Turn(Send, self._sender.send, together=True),
@@ -101,7 +108,8 @@ class Engine:
         holds the lock.
 
         With `tick` it also looks which processes have died. Raise `DiskError` if the lock or
-        what others did can't be read, and then nothing was done; `SyncFailed` if nothing may be relied on any more.
+        what others did can't be read, and then nothing was done; `SyncFailed` if nothing may
+        be relied on any more.
         """
         if not self.sharing.enter():
             return None
@@ -151,6 +159,10 @@ class Engine:
                 _withhold(work.outcomes, {entry.batch.stem.id for entry in refused})
             work.assigned = []
         return work.outcomes
+
+    def _may_make(self, folder: str) -> bool:
+        kind, _, queue = folder.partition("/")
+        return kind != "queues" or not queue or queue in self.catalog.records
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """Let a part go on; what the disk refuses to it stops no other part, and is tried again."""

@@ -78,7 +78,13 @@ class Letters(Part):
                 self._moves.move(entry, 1 << index, State.QUARANTINED)
                 continue
             self._burying[entry] = self._burying.get(entry, 0) | 1 << index
-            self._burials.append(_Burial(self._moves.commit, copy, entry, index, entry.name))
+            for burial in self._burials:
+                if burial.copy is copy:
+                    self._is_over(burial)
+                    burial.source, burial.held_as = entry, entry.name
+                    break
+            else:
+                self._burials.append(_Burial(self._moves.commit, copy, entry, index, entry.name))
 
     def go_on(self) -> None:
         self._finish()
@@ -105,10 +111,13 @@ class Letters(Part):
                 log.warning("a dead letter has to wait: %s", error)
                 waiting.append(burial)
                 continue
-            left = self._burying.pop(source) & ~bit
-            if left:
-                self._burying[source] = left
+            self._is_over(burial)
         self._burials = waiting
+
+    def _is_over(self, burial: _Burial) -> None:
+        left = self._burying.pop(burial.source) & ~(1 << burial.index)
+        if left:
+            self._burying[burial.source] = left
 
     def _delete_superseded(self) -> None:
         """Delete messages where they were, once the dead letter's own file is durably published."""
@@ -167,6 +176,9 @@ class Letters(Part):
             line=len(encoded),
             deaths=min(stem.deaths + 1, MAX_DEATHS),
         )
+        there = self._moves.index.batches.get(copy.text)
+        if there is not None and there.entries:
+            return there.entries[0]  # It died in the same millisecond, and then the lease was extended.
         parts = [body, encoded]
         made = self._moves.make(
             copy, record.settings.dead_letter_queue, parts, delay=Millis(0), alone=False

@@ -60,6 +60,12 @@ class Moves:
         """The last commit whose sync is complete."""
         self.reserve = Reserve(disk)
         """Room on a full disk, for moves: deletes make room, and a delete needs a receive."""
+        self.foreign: dict[str, str] = {}
+        """Paths of what was found in the folders and is none of ours, and why."""
+        self.quarantined = 0
+        """Messages and foreign files that were put into quarantine."""
+        self.may_make: Callable[[str], bool] = lambda folder: True
+        """Whether a folder that is gone is to be made again: a queue's only if there is that queue."""
         self.refused_at: Millis | None = None
         """The monotonic time at which the disk refused something last."""
 
@@ -133,6 +139,8 @@ class Moves:
                 token=token,
             )
             made.append(self._make_name(entry, name, 0 if until is None else until[1]))
+            if state is State.QUARANTINED:
+                self.quarantined += piece.bit_count()
         return made
 
     def delete(self, entry: Entry, members: int) -> None:
@@ -330,7 +338,7 @@ class Moves:
     def _make_folder_of(self, path: str) -> bool:
         """Make the folder of `path` again, if it is gone."""
         folder = _folder_of(path)
-        if not folder:
+        if not folder or not self.may_make(folder):
             return False
         try:
             self.disk.facts(folder)

@@ -13,11 +13,14 @@ from typing import Final
 from spoolrack_store.files.disk import Found, Kind
 from spoolrack_store.files.folders import explained
 from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.names import is_queue_name
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
+from .adoption import adoptable
 from .batch import Batch, Entry
 from .content import Damaged, body, decode
+from .foreign import QUARANTINE
 from .ids import FileIds
 from .members import indexes
 from .moves import Moves
@@ -90,8 +93,13 @@ def _finish(moves: Moves, batch: Batch) -> None:
             moves.unlink(entry)
         return
     for entry in entries:
-        if entry.held:
+        if not entry.held:
+            continue
+        if moves.may_make(f"queues/{entry.name.queue}"):
             publish(moves, entry)
+        else:
+            log.error("%s goes to quarantine: there is no such queue", entry.name.path)
+            moves.move(entry, entry.held, State.QUARANTINED)
 
 
 def tell_unlisted(moves: Moves) -> None:
@@ -121,12 +129,18 @@ def _listed(moves: Moves) -> Iterator[Name]:
 
 def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
     for each in _scan(moves, folder):
+        path = f"{folder}/{each.name}"
         try:
-            if each.kind is not Kind.FILE:
-                raise NotAName(each.name)
-            yield parse(f"{folder}/{each.name}")
+            if each.kind is Kind.FILE:
+                yield parse(path)
+                continue
+            why = "it is no file"
         except NotAName:
-            log.warning("%s/%a is none of ours", folder, each.name)
+            why = "its name is none of ours"
+        if folder == "new" and each.kind is Kind.FILE and adoptable(each.name):
+            continue
+        if folder != QUARANTINE:
+            moves.foreign[path] = why
 
 
 def relist(moves: Moves, living: Collection[str]) -> None:
@@ -149,7 +163,14 @@ def relist(moves: Moves, living: Collection[str]) -> None:
 
 
 def _queue_folders(moves: Moves) -> list[str]:
-    return [f"queues/{each.name}" for each in _scan(moves, "queues") if each.kind is Kind.FOLDER]
+    found: list[str] = []
+    for each in _scan(moves, "queues"):
+        path = f"queues/{each.name}"
+        if each.kind is Kind.FOLDER and is_queue_name(each.name):
+            found.append(path)
+        else:
+            moves.foreign[path] = "it is no queue's folder"
+    return found
 
 
 def _scan(moves: Moves, folder: str) -> list[Found]:

@@ -1,7 +1,8 @@
 """Random histories on a disk that refuses calls: no room, I/O errors, no handles, no permission.
 
 A commit's n-th call is refused, or all from the n-th on. Each answer is right then: an error has had no
-effect, and anything else holds. What the engine knows is what the disk has, and the next commit goes on.
+effect, and anything else holds. What the engine knows is what the disk has, and the next commit goes
+on.
 """
 
 from __future__ import annotations
@@ -243,10 +244,10 @@ class TroubledStory(Story):
         found = self._found()
         sent = self._sent_only()
         for id in list(self.may):
-            if id in sent:
-                continue
             now = self.now(id)
             there = found[id][0] if id in found else GONE
+            if id in sent and (there[0], now[0]) != ("leased", "ready"):
+                continue
             states = [now, self._by_now(id, now)]
             if there == GONE and self.queue_of[id] in purged:
                 states.append(GONE)
