@@ -1,8 +1,8 @@
 """Files in the root's folders that are none of ours: quarantine.
 
-A start lists all folders, and `recovery` notes what doesn't parse as a name or isn't a file. Each of it goes
-into a folder of its own in `quarantine/`, as it is, beside a note that says why. Names change under the
-lock only, so that what isn't ours then isn't another process's either. It never stops a start.
+A start lists all folders, and `recovery` notes what doesn't parse as a name or isn't a file. Each goes
+into a folder of its own in `quarantine/`, as it is, beside a note that says why. Names change under
+the lock only, so that what isn't ours then isn't another process's either. It never stops a start.
 """
 
 from __future__ import annotations

@@ -446,6 +446,8 @@ class Leaser(Part):
         """Bring back what is due: messages whose lease or delay is over."""
         now = self._clock.monotonic()
         for entry in self._index.take_due(now, DUE_AT_ONCE):
+            if not entry.held:
+                continue  # It was listed twice: see `Index.disappear`.
             try:
                 self._bring_back(entry, entry.held)
             except StoreError:
