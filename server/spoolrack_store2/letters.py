@@ -100,13 +100,18 @@ class Letters(Part):
             source, bit = burial.source, 1 << burial.index
             try:
                 is_here = source.held & bit and source.name == burial.held_as
+                if is_here:
+                    self._moves.require_there(source)
                 # Another process may have published a copy of its own.
                 if is_here and (source.batch, burial.index) not in self._moves.index.superseded:
                     self._moves.move(burial.copy, 1, State.READY)
                 elif burial.copy in burial.copy.batch.entries:
                     self._moves.unlink(burial.copy)
             except NameVanished:
-                pass  # The message is where it was, and dies again.
+                # Without its copy the message dies again; without the message the copy is unlinked.
+                if burial.copy in burial.copy.batch.entries:
+                    waiting.append(burial)
+                    continue
             except StoreError as error:
                 log.warning("a dead letter has to wait: %s", error)
                 waiting.append(burial)

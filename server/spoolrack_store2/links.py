@@ -23,8 +23,8 @@ def require_links(disk: Disk, root: str, owner: str) -> None:
         except OSError as error:
             raise RootUnusable(
                 root=root,
-                why=f"its file system has no hard links ({error.strerror}); use one that has them, such "
-                "as ext4, XFS, Btrfs or tmpfs",
+                why=f"its file system has no hard links ({error.strerror}); use one that has, such as "
+                "ext4, XFS, Btrfs or tmpfs",
             ) from error
         try:
             disk.rename_new(first, second)

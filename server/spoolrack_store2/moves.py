@@ -228,9 +228,8 @@ class Moves:
             )
         except DiskError as error:
             cause = error.__cause__
-            if isinstance(cause, FileNotFoundError) and not self.is_there(source):
-                self._vanish(entry)
-                raise NameVanished(detail=source) from error
+            if isinstance(cause, FileNotFoundError):
+                self.require_there(entry)
             raise
         if is_rename:
             self.syncer.file_moved(source, name.path)
@@ -249,13 +248,16 @@ class Moves:
             raise explained(error) from error
         return True
 
-    def _vanish(self, entry: Entry) -> None:
-        """Take in that a name was removed by hand."""
+    def require_there(self, entry: Entry) -> None:
+        """Raise `NameVanished` if a name was removed by hand, and take that in."""
         path = entry.name.path
+        if self.is_there(path):
+            return
         log.error("%s was moved away or removed by hand", path)
         self._intend(Kind.UNLINK, path, "", 0)
         self.syncer.folder_changed(_folder_of(path))
         self.index.disappear(entry, self.commit)
+        raise NameVanished(detail=path)
 
     def _rename_or_link(self, source: str, target: str, *, is_rename: bool | None) -> None:
         if is_rename:

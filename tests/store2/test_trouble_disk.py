@@ -7,6 +7,7 @@ import errno
 import pytest
 from cuts import Cut, Keep
 from memory_disk import File
+from spoolrack_store.files.disk import Space
 from spoolrack_store.files.reserve import BIT, RESERVE_BYTES
 from spoolrack_store.files.syncer import SyncFailed
 from spoolrack_store.model.clock import Millis
@@ -72,6 +73,25 @@ def test_a_move_on_a_full_disk_gets_as_much_of_the_reserve_as_it_needs_and_a_sen
     assert rig.disk.facts("RESERVE").size == RESERVE_BYTES - 3 * BIT
     rig.tick()
     assert rig.disk.facts("RESERVE").size == RESERVE_BYTES
+
+
+def test_sends_leave_room_for_deletes(rig: Rig) -> None:
+    (id,) = rig.send(b"a")
+    rig.disk.disk.room = Space(bytes=1 << 20, files=1 << 20, unlimited=False)
+    assert isinstance(rig.send(b"b")[0], DiskFull)
+    rig.disk.disk.room = Space(bytes=1 << 40, files=100, unlimited=False)
+    assert isinstance(rig.send(b"b")[0], DiskFull)
+    rig.disk.disk.room = Space(bytes=1 << 40, files=0, unlimited=True)
+    rig.send(b"c")
+    assert rig.ask(Delete(queue="q", ids=[id])) == [None]
+
+
+def test_space_that_cannot_be_asked_for_costs_the_send_only(rig: Rig) -> None:
+    rig.disk.fail(errno.EIO, "space")
+    assert isinstance(rig.send(b"a")[0], DiskError)
+    rig.disk.heal()
+    rig.send(b"b")
+    assert len(rig.receive()) == 1
 
 
 def test_a_delete_on_a_disk_without_any_room_says_so_and_the_message_stays(rig: Rig) -> None:
@@ -189,6 +209,28 @@ def test_a_name_that_cannot_be_unlinked_stops_nothing(rig: Rig) -> None:
     rig.disk.heal()
     rig.commit()
     assert rig.paths("remove") == []
+    rig.check()
+
+
+def test_a_message_that_dies_twice_in_one_millisecond_is_one_dead_letter(rig: Rig) -> None:
+    rig.add("dead")
+    rig.add("r", max_receives=1, dead_letter_queue="dead")
+    (id,) = rig.send(b"a", queue="r")
+    receipt = rig.receive(queue="r")[id][0]
+    works = []
+    for visibility in (0, 30_000, 0):
+        change = ChangeVisibility(queue="r", receipts=[receipt], visibility=Millis(visibility))
+        work = rig.engine.apply([change])
+        assert work is not None
+        assert isinstance(work.outcomes[0][0], int)
+        works.append(work)
+    for work in works:
+        work.commit.sync()
+        rig.engine.finish(work)
+    for _ in range(3):
+        rig.commit()
+    assert list(rig.receive(queue="dead")) == [id]
+    assert rig.engine.index.queue("r").total == 0
     rig.check()
 
 

@@ -24,7 +24,7 @@ from trouble_rig import PickyDisk, Rig
 LONGEST = "q" * 80
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_longest_names_go_through_every_state(seed: int) -> None:
     chance = Random(seed)
     rig = Rig(made(["q", LONGEST], can_sync_all=True, model=Model.ANY_SUBSET), cache_bytes=1 << 24)
@@ -38,7 +38,7 @@ def test_the_longest_names_go_through_every_state(seed: int) -> None:
     receipts: dict[str, str] = {}
     left = set(sent.results)
     longest = 0
-    for _ in range(40):
+    for _ in range(20):
         rig.advance(chance.choice((1, 30_000)))
         chosen = chance.sample(sorted(receipts), min(len(receipts), chance.randint(1, 300)))
         named = [receipts[id] for id in chosen]

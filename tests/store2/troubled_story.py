@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from engine_story import GONE, Broken, Seen, Story
 from linked_disk import LinkedDisk
 from memory_disk import MemoryLock, fails
-from spoolrack_store.files.disk import Facts, Found
+from spoolrack_store.files.disk import Facts, Found, Space
 from spoolrack_store.model.errors import DiskError, DiskFull, StoreError
 from spoolrack_store2.engine import Engine
 from spoolrack_store2.moves import RETRY
@@ -86,6 +86,10 @@ class TroubledDisk(LinkedDisk):
         self._may_fail(path)
         super().make_folder(path)
 
+    def space(self) -> Space:
+        self._may_fail(".")
+        return super().space()
+
     def set_aside(self, path: str, size: int) -> None:
         self._may_fail(path)
         super().set_aside(path, size)
@@ -102,6 +106,37 @@ class TroubledStory(Story):
     disk: TroubledDisk  # type: ignore[assignment]
     refused = 0
     """Calls that the disk has refused."""
+    has_hands = False
+    """Whether names are moved away by hand, too."""
+    taken: frozenset[str] = frozenset()
+    """The paths of those that were."""
+
+    def _step(self) -> None:
+        if self.has_hands and self.random.random() < 0.06:
+            self._take_away()
+        super()._step()
+
+    def _take_away(self) -> None:
+        """A person moves the only name of a file out of the root."""
+        paths = self._paths()
+        path = self.random.choice([*paths, ""])
+        id = path.rpartition("/")[2].rpartition(":")[2][:36]
+        alone = sum(id[:-3] in other for other in paths) == 1
+        if not alone or not path.startswith(("queues/", "delay/")):
+            return
+        self.told.append(f"{path} is moved away")
+        self.disk.unlink(path)
+        self.disk.sync_all()
+        self.taken |= {path}
+        self.may_lack = True
+        for id in [id for id in self.may if self.now(id) != GONE and id not in self._found()]:
+            for kept in (self.may, self.queue_of, self.bodies, self.receipts, self.later):
+                kept.pop(id, None)  # type: ignore[attr-defined]
+
+    def _check(self, engine: Engine) -> None:
+        known = {entry.name.path for batch in engine.index.batches.values() for entry in batch.entries}
+        if not known & self.taken:
+            super()._check(engine)
 
     def _trouble(self) -> None:
         chance = self.random
@@ -141,7 +176,7 @@ class TroubledStory(Story):
             self._take_troubled(engine, requests, work.outcomes)
             self._look_for_dead_letters(engine)
             self.flying[owner].append((self.at, work))
-            self.may_lack = False
+            self.may_lack = bool(self.taken)
         self._check_figures(engine)
         self.clock.now += RETRY + 1  # What was refused is tried again by the next commit.
 
