@@ -7,12 +7,16 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from uuid import uuid4
 
 import pytest
+from engine_story import Clock
 from spoolrack_store.files.syncer import SyncFailed
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store2.engine import Engine
 from spoolrack_store2.local_disk import LocalDisk
-from trouble_rig import Rig
+from trouble_rig import Bytes, Rig
 
 FOLDERS = ("new", "queues", "queues/q", "delay", "remove", "quarantine")
 ID = "018bcfe5-6800-76c6-91b7-584a2265b000"
@@ -154,6 +158,33 @@ def test_a_file_that_cannot_be_adopted_stops_nothing(
     rest(rig)
     assert bodies(rig) == [b"stubborn"]
     rig.check()
+
+
+def test_of_several_processes_one_adopts_a_file_and_the_others_hear_of_it(root: Path) -> None:
+    changes = Bytes()
+    clock = Clock()
+    engines = []
+    for owner in ("p1", "p2", "p3"):
+        engine = Engine(
+            LocalDisk(root),
+            changes,
+            clock=clock,
+            random=Random(owner),
+            owner=owner,
+            is_living=lambda owner: True,
+        )
+        engine.catalog.add("q", QueueSettings())
+        assert engine.open()
+        engines.append(engine)
+    path = put(root, b"one of a kind")
+    for _ in range(4):
+        for engine in engines:
+            work = engine.apply([], tick=True)
+            assert work is not None
+        clock.now += 1_000
+    assert not path.exists()
+    assert len(os.listdir(root / "queues/q")) == 1
+    assert [engine.index.queue("q").total for engine in engines] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
