@@ -21,7 +21,7 @@ from .catalog import Catalog
 from .content import Damaged, checksum, encode, line_of
 from .index import COUNTED
 from .members import indexes
-from .moves import Moves
+from .moves import Moves, NameVanished
 from .names import MAX_DEATHS, Name, Stem
 from .part import Part
 from .reader import Reader
@@ -78,7 +78,13 @@ class Letters(Part):
                 self._moves.move(entry, 1 << index, State.QUARANTINED)
                 continue
             self._burying[entry] = self._burying.get(entry, 0) | 1 << index
-            self._burials.append(_Burial(self._moves.commit, copy, entry, index, entry.name))
+            for burial in self._burials:
+                if burial.copy is copy:
+                    self._is_over(burial)
+                    burial.source, burial.held_as = entry, entry.name
+                    break
+            else:
+                self._burials.append(_Burial(self._moves.commit, copy, entry, index, entry.name))
 
     def go_on(self) -> None:
         self._finish()
@@ -94,21 +100,31 @@ class Letters(Part):
             source, bit = burial.source, 1 << burial.index
             try:
                 is_here = source.held & bit and source.name == burial.held_as
+                if is_here:
+                    self._moves.require_there(source)
                 # Another process may have published a copy of its own, or deleted the queue it is for.
                 if not burial.copy.held:
                     pass
                 elif is_here and (source.batch, burial.index) not in self._moves.index.superseded:
                     self._moves.move(burial.copy, 1, State.READY)
-                else:
+                elif burial.copy in burial.copy.batch.entries:
                     self._moves.unlink(burial.copy)
+            except NameVanished:
+                # Without its copy the message dies again; without the message the copy is unlinked.
+                if burial.copy in burial.copy.batch.entries:
+                    waiting.append(burial)
+                    continue
             except StoreError as error:
                 log.warning("a dead letter has to wait: %s", error)
                 waiting.append(burial)
                 continue
-            left = self._burying.pop(source) & ~bit
-            if left:
-                self._burying[source] = left
+            self._is_over(burial)
         self._burials = waiting
+
+    def _is_over(self, burial: _Burial) -> None:
+        left = self._burying.pop(burial.source) & ~(1 << burial.index)
+        if left:
+            self._burying[burial.source] = left
 
     def _delete_superseded(self) -> None:
         """Delete messages where they were, once the dead letter's own file is durably published."""
@@ -118,7 +134,13 @@ class Letters(Part):
                 continue
             entry = batch.holder(index)
             if entry is not None and entry.name.state in COUNTED:
-                self._moves.delete(entry, 1 << index)
+                try:
+                    self._moves.delete(entry, 1 << index)
+                except NameVanished:
+                    continue  # Another name of its batch may have it.
+                except StoreError as error:
+                    log.warning("the original of a dead letter has to wait: %s", error)
+                    continue
             elif batch.changed <= self._moves.synced:
                 del superseded[batch, index]  # Now the dead letter's own file may be unlinked, too.
 
@@ -162,6 +184,9 @@ class Letters(Part):
             line=len(encoded),
             deaths=min(stem.deaths + 1, MAX_DEATHS),
         )
+        there = self._moves.index.batches.get(copy.text)
+        if there is not None and there.entries:
+            return there.entries[0]  # It died in the same millisecond, and then the lease was extended.
         parts = [body, encoded]
         made = self._moves.make(
             copy, record.settings.dead_letter_queue, parts, delay=Millis(0), alone=False
