@@ -16,6 +16,7 @@ from typing import Any
 from spoolrack_store.files.syncer import Commit
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
 
 from .batch import Entry
 from .changes import Changes, Memory
@@ -28,6 +29,7 @@ from .operations import ChangeVisibility, Delete, Delivery, Outcome, Purge, Rece
 from .part import Part, Turn, run_in
 from .queues import Catalog
 from .reader import CACHE_BYTES, Reader
+from .redrives import Redrives
 from .remover import Remover
 from .sender import Sender
 from .sharing import Sharing
@@ -69,10 +71,20 @@ class Engine:
         self._letters = Letters(self.moves, self.catalog, self.reader, clock)
         self._leaser = Leaser(self.moves, self.catalog, self.reader, self._letters, clock, random)
         self._remover = Remover(self.moves, self.catalog, self._leaser)
-        self._parts: tuple[Part, ...] = (self._sender, self._letters, self._leaser)
+        self.redrives = Redrives(
+            self.moves, self.catalog, self.reader, self._letters, self._sender, self._ids
+        )
+        self._parts: tuple[Part, ...] = (
+            self._sender,
+            self._letters,
+            self._leaser,
+            self.redrives,
+        )
         """In the order in which they go on at the beginning of a commit."""
         self._turns = (
             Turn(Send, self._sender.send, together=True),
+            Turn(CancelRedrive, self.redrives.cancel),
+            Turn(StartRedrive, self.redrives.start),
             Turn(Delete, self._remover.delete, together=True),
             Turn(ChangeVisibility, self._leaser.change, together=True),
             Turn(Purge, self._remover.purge),

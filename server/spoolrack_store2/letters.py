@@ -8,16 +8,20 @@ leaves in `new/` is unlinked, as is one of a message that was deleted meanwhile.
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from spoolrack_store.files.folders import NameTaken
 from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.deaths import MAX_TOLD, Death, NotAHistory, deaths_in
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.transitions import State
 
 from .batch import Entry
-from .content import Damaged, checksum, encode, line_of
+from .content import Damaged, Line, checksum, encode, line_of
 from .index import COUNTED
 from .members import indexes
 from .moves import Moves
@@ -29,6 +33,26 @@ from .reader import Reader
 log = logging.getLogger(__name__)
 
 REASON = "max_receives"
+
+
+def history_of(name: Name, line: Line) -> Sequence[Mapping[str, object]]:
+    """Return the deaths of the message `name`, which `line` tells, and that it was redriven since,
+    which only the name tells: its file is written once."""
+    if name.redriven is None or not line.deaths:
+        return line.deaths
+    redriven = {"redriven_to": name.queue, "redriven_at_ms": name.redriven}
+    return [*line.deaths[:-1], {**line.deaths[-1], **redriven}]
+
+
+def deaths_of(name: Name, line: Line) -> Sequence[Death]:
+    """Return how a message became a dead letter each time, the oldest first; nothing if that can't be
+    told."""
+    history = history_of(name, line)
+    try:
+        return deaths_in(json.dumps(history).encode()) if history else ()
+    except NotAHistory as why:
+        log.warning("the history of message %s can't be told: %s", name.stem.id, why)
+        return ()
 
 
 @dataclass(slots=True)
@@ -54,14 +78,29 @@ class Letters(Part):
         self._burials: list[_Burial] = []
         self._burying: dict[Entry, int] = {}
         """The messages of which a copy is written."""
+        self._alarmed: set[str] = set()
+        """Queues whose dead-letter queue is missing, which is logged once."""
 
     def is_dead(self, entry: Entry) -> bool:
         """Return whether an entry's messages are to go to a dead-letter queue, and there is one."""
         record = self._catalog.records.get(entry.name.queue)
         if record is None or not record.settings.max_receives:
             return False
-        is_worn = entry.name.receives >= record.settings.max_receives
-        return is_worn and record.settings.dead_letter_queue in self._catalog.records
+        if entry.name.receives < record.settings.max_receives:
+            return False
+        if record.settings.dead_letter_queue in self._catalog.records:
+            self._alarmed.discard(record.name)
+            return True
+        if record.name not in self._alarmed:
+            self._alarmed.add(record.name)
+            log.error(
+                "messages of the queue %s were received %d times, and its dead-letter queue %s is "
+                "missing: create it; until then such messages are delivered on",
+                record.name,
+                record.settings.max_receives,
+                record.settings.dead_letter_queue,
+            )
+        return False
 
     def bury(self, entry: Entry, members: int) -> None:
         """Write a copy of each of `members`; raise `DiskFull` or `DiskError`.
@@ -76,6 +115,11 @@ class Letters(Part):
             except Damaged as why:
                 log.error("message %s goes to quarantine: %s", entry.batch.stem.message_id(index), why)
                 self._moves.move(entry, 1 << index, State.QUARANTINED)
+                continue
+            except NameTaken:
+                # The lease was extended, and released in the millisecond in which it had ended.
+                if not self._renew(entry, index):
+                    raise
                 continue
             self._burying[entry] = self._burying.get(entry, 0) | 1 << index
             self._burials.append(_Burial(self._moves.commit, copy, entry, index, entry.name))
@@ -103,10 +147,24 @@ class Letters(Part):
                 log.warning("a dead letter has to wait: %s", error)
                 waiting.append(burial)
                 continue
-            left = self._burying.pop(source) & ~bit
-            if left:
-                self._burying[source] = left
+            self._is_buried(source, bit)
         self._burials = waiting
+
+    def _is_buried(self, source: Entry, bit: int) -> None:
+        left = self._burying.pop(source) & ~bit
+        if left:
+            self._burying[source] = left
+
+    def _renew(self, entry: Entry, index: int) -> bool:
+        """Let the copy that is written already be of the message as `entry` holds it; False if there is
+        none."""
+        for burial in self._burials:
+            if burial.source.batch is entry.batch and burial.index == index:
+                self._is_buried(burial.source, 1 << index)
+                burial.source, burial.held_as = entry, entry.name
+                self._burying[entry] = self._burying.get(entry, 0) | 1 << index
+                return True
+        return False
 
     def _delete_superseded(self) -> None:
         """Delete messages where they were, once the dead letter's own file is durably published."""
@@ -149,7 +207,7 @@ class Letters(Part):
         }
         line = replace(
             line_of([body], {0: attributes} if attributes else {}, {}),
-            deaths=[*self._reader.line(entry).deaths, death],
+            deaths=[*history_of(name, self._reader.line(entry)), death][-MAX_TOLD:],
         )
         encoded = encode(line)
         copy = Stem(

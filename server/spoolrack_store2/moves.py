@@ -85,14 +85,19 @@ class Moves:
         first: Millis | None = None,
         until: tuple[Millis, int] | None = None,
         token: str = "",
+        redriven: Millis | None = None,
     ) -> list[Entry]:
         """Move `members` of what an entry holds; return their new entries, one unless the list is too
         long for a name.
 
-        `until` is when the lease or delay ends, in Unix time and in monotonic. Raise `DiskFull` or
-        `DiskError`; then nothing has moved, or, of a long list, only what the index says.
+        `until` is when the lease or delay ends, in Unix time and in monotonic. With `redriven`, the
+        Unix time of a redrive, the receives begin anew. Raise `DiskFull` or `DiskError`; then
+        nothing has moved, or, of a long list, only what the index says.
         """
         old, batch = entry.name, entry.batch
+        if redriven is None:
+            receives = old.receives if receives is None else receives
+            first, redriven = old.first if first is None else first, old.redriven
         made: list[Entry] = []
         for piece in self._pieces(entry, members, state, queue or old.queue, until, token):
             name = Name(
@@ -101,8 +106,9 @@ class Moves:
                 queue=queue or old.queue,
                 version=batch.top + 1,
                 members=piece,
-                receives=old.receives if receives is None else receives,
-                first=old.first if first is None else first,
+                receives=receives or 0,
+                first=first,
+                redriven=redriven if batch.stem.deaths else None,
                 owner=old.owner if state is State.SENT else "",
                 due=None if until is None else until[0],
                 token=token,
@@ -160,12 +166,16 @@ class Moves:
 
     # Files that hold no messages. Other processes hear of them: see `sharing`.
 
-    def create_file(self, path: str, content: bytes) -> None:
+    def create_file(self, path: str, content: bytes, *, sync: bool = False) -> None:
         """Write a file that isn't there yet; it is durable with the commit, and may be torn until
-        then."""
+        then.
+
+        With `sync` the content is durable at once. It has to be if the next commit may rename the file:
+        a sync that has begun would look for it in vain.
+        """
         self._intend(Kind.FILE, "", path, 0)
         try:
-            self.disk.create(path, [content], sync=False)
+            self.disk.create(path, [content], sync=sync)
         except OSError as error:
             self._give_up()
             raise explained(error) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import InvalidQueueName, QueueNotFound
 from spoolrack_store.model.names import is_queue_name
 from spoolrack_store.model.settings import QueueSettings
@@ -15,6 +16,7 @@ class QueueRecord:
 
     name: str
     settings: QueueSettings
+    created_at: Millis = Millis(0)
 
 
 class Catalog:

@@ -611,3 +611,5 @@ def _worded(request: Request[Any]) -> str:
             return f"change {request.queue} {request.visibility} {list(request.receipts)}"
         case Purge():
             return f"purge {request.queue}"
+        case _:
+            return str(request)

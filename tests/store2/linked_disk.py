@@ -10,7 +10,7 @@ from memory_disk import File, MemoryLock, fails
 from power_disk import Model, PowerDisk
 from spoolrack_store2.changes import LOCK, SIZE
 
-FOLDERS = ("new", "queues", "delay", "remove", "quarantine", "config", "owners")
+FOLDERS = ("new", "queues", "delay", "remove", "quarantine", "config", "owners", "redrives")
 
 
 class Died(BaseException):
