@@ -95,9 +95,11 @@ class Moves:
         nothing has moved, or, of a long list, only what the index says.
         """
         old, batch = entry.name, entry.batch
+        count = old.receives if receives is None else receives
         if redriven is None:
-            receives = old.receives if receives is None else receives
-            first, redriven = old.first if first is None else first, old.redriven
+            redriven = old.redriven
+        else:
+            count = 0
         made: list[Entry] = []
         for piece in self._pieces(entry, members, state, queue or old.queue, until, token):
             name = Name(
@@ -106,8 +108,8 @@ class Moves:
                 queue=queue or old.queue,
                 version=batch.top + 1,
                 members=piece,
-                receives=receives or 0,
-                first=first,
+                receives=count,
+                first=(old.first if first is None else first) if count else None,
                 redriven=redriven if batch.stem.deaths else None,
                 owner=old.owner if state is State.SENT else "",
                 due=None if until is None else until[0],

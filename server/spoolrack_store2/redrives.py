@@ -45,13 +45,13 @@ from spoolrack_store.model.sealed import NotWhole
 from spoolrack_store.model.transitions import State
 
 from .batch import Entry
+from .catalog import Catalog, QueueRecord
 from .content import Damaged
 from .ids import FileIds
 from .letters import Letters, history_of
 from .members import indexes, lowest
 from .moves import Moves
 from .part import Part
-from .queues import Catalog, QueueRecord
 from .reader import Reader
 from .sender import Sender
 
@@ -280,7 +280,7 @@ class Redrives(Part):
         ids = _checked(request)
         record = self._catalog.require(request.queue)
         if request.destination:
-            self._catalog.require(request.destination)
+            self._catalog.require_open(request.destination)
         for drive in self._active.values():
             if drive.goes_on and drive.order.queue == record.name:
                 raise RedriveRunning(queue=record.name, redrive=drive.name.id)

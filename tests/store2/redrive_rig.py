@@ -14,6 +14,7 @@ from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.redriving import CancelRedrive, Redrive, RedriveState, StartRedrive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
+from spoolrack_store2.catalog import QueueRecord
 from spoolrack_store2.engine import Engine
 from spoolrack_store2.letters import deaths_of
 from spoolrack_store2.members import indexes
@@ -67,6 +68,14 @@ class Rig:
         self.living.clear()
         return self.join(owner)
 
+    def set(self, queue: str, settings: QueueSettings) -> None:
+        """Give a queue other settings, in this process."""
+        records = self.engine.catalog.records
+        if queue in records:
+            records[queue].settings = settings
+        else:
+            records[queue] = QueueRecord(queue, settings)
+
     def after(self, millis: int) -> None:
         self.clock.now += millis
 
@@ -74,7 +83,8 @@ class Rig:
         """Make one commit, and sync it."""
         work = self.engine.apply([] if request is None else [request], tick=tick)
         assert work is not None
-        work.commit.sync()
+        if work.commit is not None:
+            work.commit.sync()
         outcomes = self.engine.finish(work)
         assert outcomes is not None
         if outcomes and isinstance(outcomes[0], StoreError):
