@@ -18,6 +18,7 @@ from spoolrack_store.files.syncer import Commit
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, StoreError
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, UpdateQueue
+from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
 from spoolrack_store.model.reservations import Reserve
 from spoolrack_store.model.staging import Abort, Publish
 from spoolrack_store.model.transitions import State
@@ -48,6 +49,7 @@ from .operations import (
 )
 from .part import Part, Turn, run_in
 from .reader import CACHE_BYTES, Reader
+from .redrives import Redrives
 from .remover import Remover
 from .reservations import Reservations
 from .sender import Sender
@@ -109,6 +111,9 @@ class Engine:
             self.moves, self.catalog, self.reader, self._letters, self._leaser, clock, random
         )
         self.stages = Stages(self.moves, self.catalog, self._ids, clock)
+        self.redrives = Redrives(
+            self.moves, self.catalog, self.reader, self._letters, self._sender, self._ids
+        )
         self._parts: tuple[Part, ...] = (
             self.deduplication,
             self.catalog,
@@ -117,6 +122,7 @@ class Engine:
             self._letters,
             self.reservations,
             self._leaser,
+            self.redrives,
             Foreign(self.moves, self._ids),
             Adoption(self.moves, self.catalog, self._ids),
         )
@@ -129,6 +135,8 @@ class Engine:
             Turn(Stage, self.stages.stage),
             Turn(Publish, self.stages.publish),
             Turn(Abort, self.stages.abort),
+            Turn(CancelRedrive, self.redrives.cancel),
+            Turn(StartRedrive, self.redrives.start),
             Turn(Delete, self._remover.delete, together=True),
             Turn(ChangeVisibility, self._leaser.change, together=True),
             Turn(GiveBack, self._leaser.give_back),
@@ -272,7 +280,7 @@ class Engine:
         return (
             bool(self.index.loose)
             or self.sharing.has_orphans
-            or any(part.has_work for part in self._parts)
+            or any(part.has_work or part.waits_for_sync for part in self._parts)
         )
 
     def ready(self, queue: str) -> int | None:

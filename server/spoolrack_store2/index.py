@@ -221,7 +221,12 @@ class Index:
         counts = self._by_id[stem.id] = max(doubles, key=_counts)
         if not _counts(counts)[0] or not counts.stem.deaths:
             return
-        found = [(double, 0) for double in doubles if double is not counts]
+        # A copy in `new/` that has one death more is the message's next file, not an older one.
+        found = [
+            (double, 0)
+            for double in doubles
+            if double is not counts and double.stem.deaths <= counts.stem.deaths
+        ]
         source, index = self._by_id.get(batch_of(stem.id) + "n"), index_of(stem.id)
         if source is not None and index < source.stem.count:
             found.append((source, index))

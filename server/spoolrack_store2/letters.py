@@ -8,17 +8,20 @@ leaves in `new/` is unlinked, as is one of a message that was deleted meanwhile.
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.deaths import MAX_TOLD, Death, NotAHistory, deaths_in
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.transitions import State
 
 from .batch import Entry
 from .catalog import Catalog
-from .content import Damaged, checksum, encode, line_of
+from .content import Damaged, Line, checksum, encode, line_of
 from .index import COUNTED
 from .members import indexes
 from .moves import Moves, NameVanished
@@ -29,6 +32,26 @@ from .reader import Reader
 log = logging.getLogger(__name__)
 
 REASON = "max_receives"
+
+
+def history_of(name: Name, line: Line) -> Sequence[Mapping[str, object]]:
+    """Return the deaths of the message `name`, which `line` tells, and that it was redriven since,
+    which only the name tells: its file is written once."""
+    if name.redriven is None or not line.deaths:
+        return line.deaths
+    redriven = {"redriven_to": name.queue, "redriven_at_ms": name.redriven}
+    return [*line.deaths[:-1], {**line.deaths[-1], **redriven}]
+
+
+def deaths_of(name: Name, line: Line) -> Sequence[Death]:
+    """Return how a message became a dead letter each time, the oldest first; nothing if that can't be
+    told."""
+    history = history_of(name, line)
+    try:
+        return deaths_in(json.dumps(history).encode()) if history else ()
+    except NotAHistory as why:
+        log.warning("the history of message %s can't be told: %s", name.stem.id, why)
+        return ()
 
 
 @dataclass(slots=True)
@@ -54,14 +77,29 @@ class Letters(Part):
         self._burials: list[_Burial] = []
         self._burying: dict[Entry, int] = {}
         """The messages of which a copy is written."""
+        self._alarmed: set[str] = set()
+        """Queues whose dead-letter queue is missing, which is logged once."""
 
     def is_dead(self, entry: Entry) -> bool:
         """Return whether an entry's messages are to go to a dead-letter queue, and there is one."""
         record = self._catalog.records.get(entry.name.queue)
         if record is None or not record.settings.max_receives:
             return False
-        is_worn = entry.name.receives >= record.settings.max_receives
-        return is_worn and record.settings.dead_letter_queue in self._catalog.records
+        if entry.name.receives < record.settings.max_receives:
+            return False
+        if record.settings.dead_letter_queue in self._catalog.records:
+            self._alarmed.discard(record.name)
+            return True
+        if record.name not in self._alarmed:
+            self._alarmed.add(record.name)
+            log.error(
+                "messages of the queue %s were received %d times, and its dead-letter queue %s is "
+                "missing: create it; until then such messages are delivered on",
+                record.name,
+                record.settings.max_receives,
+                record.settings.dead_letter_queue,
+            )
+        return False
 
     def bury(self, entry: Entry, members: int) -> None:
         """Write a copy of each of `members`; raise `DiskFull` or `DiskError`.
@@ -174,7 +212,7 @@ class Letters(Part):
         }
         line = replace(
             line_of([body], {0: attributes} if attributes else {}, {}),
-            deaths=[*self._reader.line(entry).deaths, death],
+            deaths=[*history_of(name, self._reader.line(entry)), death][-MAX_TOLD:],
         )
         encoded = encode(line)
         copy = Stem(

@@ -121,15 +121,21 @@ class Moves:
         first: Millis | None = None,
         until: tuple[Millis, int] | None = None,
         token: str = "",
+        redriven: Millis | None = None,
     ) -> list[Entry]:
         """Move `members` of what an entry holds; return their new entries, one unless the list is too
         long for a name.
 
-        `until` is when the lease or delay ends, in Unix time and in monotonic. Raise `DiskFull` or
-        `DiskError`; then nothing has moved, or, of a long list, only what the index says.
+        `until` is when the lease or delay ends, in Unix time and in monotonic. With `redriven`, the
+        Unix time of a redrive, the receives begin anew. Raise `DiskFull` or `DiskError`; then
+        nothing has moved, or, of a long list, only what the index says.
         """
         old, batch = entry.name, entry.batch
         count = old.receives if receives is None else receives
+        if redriven is None:
+            redriven = old.redriven
+        else:
+            count = 0
         made: list[Entry] = []
         for piece in self._pieces(entry, members, state, queue or old.queue, until, token):
             name = Name(
@@ -140,6 +146,7 @@ class Moves:
                 members=piece,
                 receives=count,
                 first=(old.first if first is None else first) if count else None,
+                redriven=redriven if batch.stem.deaths else None,
                 owner=old.owner if state is State.SENT else "",
                 due=None if until is None else until[0],
                 token=token,
@@ -194,15 +201,22 @@ class Moves:
 
     # Files that hold no messages. Other processes hear of them: see `sharing`.
 
-    def create_file(self, path: str, content: bytes, *, urgent: bool = False) -> None:
+    def create_file(
+        self, path: str, content: bytes, *, urgent: bool = False, sync: bool = False
+    ) -> None:
         """Write a file that isn't there yet; it is durable with the commit, and may be torn until
-        then. What is `urgent` may use the reserve of a full disk."""
+        then.
+
+        What is `urgent` may use the reserve of a full disk. With `sync` the content is durable at once.
+        It has to be if the next commit may rename the file: a sync that has begun would look for it in
+        vain.
+        """
         self._change(
             Kind.FILE,
             "",
             path,
             0,
-            lambda: self.disk.create(path, [content], sync=False),
+            lambda: self.disk.create(path, [content], sync=sync),
             urgent=urgent,
         )
         self.syncer.lone_file_written(path)

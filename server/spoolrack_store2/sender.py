@@ -130,6 +130,15 @@ class Sender(Part):
                 found.setdefault(entry.name.queue, []).append(entry)
         return found
 
+    def written(self, queue: str) -> tuple[int, int]:
+        """Return how many messages, of how many bytes, are in `new/` on their way to a queue."""
+        held = held_bytes = 0
+        for _, entry in self._written:
+            if entry.name.queue == queue:
+                held += entry.held.bit_count()
+                held_bytes += entry.batch.bytes_of(entry.held)
+        return held, held_bytes
+
     @property
     def has_work(self) -> bool:
         """Whether something waits in `new/`."""
@@ -211,11 +220,8 @@ class Sender(Part):
     ) -> None:
         settings, queue = record.settings, self._moves.index.queue(record.name)
         messages, bytes = entering.get(record.name, (0, 0))
-        held, held_bytes = queue.total + messages, queue.bytes + bytes
-        for _, entry in self._written:
-            if entry.name.queue == record.name:
-                held += entry.held.bit_count()
-                held_bytes += entry.batch.bytes_of(entry.held)
+        written, written_bytes = self.written(record.name)
+        held, held_bytes = queue.total + messages + written, queue.bytes + bytes + written_bytes
         if settings.max_messages and held + 1 > settings.max_messages:
             raise QueueFull(queue=record.name, held=held, limit=settings.max_messages, unit="messages")
         if settings.max_bytes and held_bytes + size > settings.max_bytes:
