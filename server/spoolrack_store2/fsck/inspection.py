@@ -1,0 +1,102 @@
+"""Inspects a root: each name, size and checksum. Reads only, and may run beside a server.
+
+Each kind of folder has an inspector: a function of the notes. `BESIDE` lists those of folders that hold
+no messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from spoolrack_store.files.disk import Disk, Kind
+from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.names import is_owner
+
+from .asides import read_asides
+from .findings import Notes, Problem, Progress, Remedy, Report, Tally
+from .listing import QUEUES, SHARED
+from .messages import MessageInspector
+from .registry import CONFIG, Registry
+
+FORMAT: Final = "FORMAT"
+FORMAT_CONTENT: Final = "spoolrack 2\n"
+LOCK: Final = "LOCK"
+CHANGES: Final = "CHANGES"
+RESERVE: Final = "RESERVE"
+OWNERS: Final = "owners"
+FOLDERS: Final = (CONFIG, OWNERS, QUEUES, *SHARED)
+_MADE_BY_A_START: Final = {
+    LOCK: "the next start makes it",
+    CHANGES: "the next start makes it",
+    RESERVE: "no room is kept back for deletes on a full disk: the next start does that",
+}
+_ALSO_ALLOWED: Final = frozenset({FORMAT, *_MADE_BY_A_START, "lost+found"})
+
+
+def look_at_owners(notes: Notes) -> None:
+    """Note the processes that say that they have the root open; they may be dead."""
+    for found in notes.scan(OWNERS):
+        path = f"{OWNERS}/{found.name}"
+        if found.kind is not Kind.FILE or not is_owner(found.name):
+            notes.foreign(path, "not an owner's file")
+            continue
+        try:
+            notes.report.owners.append(notes.disk.read(path, 200).decode(errors="replace").strip())
+        except OSError:
+            continue  # It has just left.
+
+
+BESIDE: Final[Mapping[str, Callable[[Notes], None]]] = {OWNERS: look_at_owners}
+"""By folder."""
+
+
+def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress | None = None) -> Report:
+    """Look at everything, with `deep` at each byte; raise `OSError` if the root can't be listed."""
+    notes = Notes(disk)
+    _look_at_root(notes)
+    registry = Registry(disk)
+    registry.read()
+    registry.tell(notes)
+    for look in BESIDE.values():
+        look(notes)
+    owners = frozenset(found.name for found in notes.scan(OWNERS))
+    messages = MessageInspector(notes, clock, owners, deep=deep, progress=progress)
+    messages.run()
+    _tell_queues(notes, registry, messages)
+    notes.report.aside += read_asides(notes)
+    return notes.finish()
+
+
+def _look_at_root(notes: Notes) -> None:
+    kinds = {found.name: found.kind for found in notes.disk.scan(".")}
+    for folder in FOLDERS:
+        if folder not in kinds:
+            why = "this folder of every root is missing"
+            notes.problem(Problem(path=folder, why=why, remedy=Remedy.FOLDER))
+        elif kinds[folder] is not Kind.FOLDER:
+            notes.by_hand(folder, "this is a folder in every root, and it is none")
+    for name, why in _MADE_BY_A_START.items():
+        if name not in kinds:
+            notes.leave(FORMAT, f"{name} is missing: {why}")
+        elif kinds[name] is not Kind.FILE:
+            notes.by_hand(name, "this is a file in every root, and it is none")
+    for name in sorted(kinds.keys() - set(FOLDERS) - set(BESIDE) - _ALSO_ALLOWED):
+        notes.leave(name, "not ours; the store neither uses nor touches it")
+
+
+def _tell_queues(notes: Notes, registry: Registry, messages: MessageInspector) -> None:
+    """Note queues of which only a part is there; a queue may just have been made or deleted."""
+    report = notes.report
+    if (messages.queues.keys() | messages.folders) - registry.names:
+        registry.read()
+    for queue in sorted((messages.queues.keys() | messages.folders) - registry.names):
+        folder = f"{QUEUES}/{queue}"
+        if queue in messages.queues:
+            count = report.queues.pop(queue, Tally()).messages
+            why = f"there are no settings of the queue {queue}, and {count} messages of it"
+            notes.problem(Problem(path=folder, why=why, remedy=Remedy.SETTINGS, queue=queue))
+        else:
+            notes.leave(folder, "a queue without settings and messages: it was never created")
+    for queue in registry.names:
+        report.queues.setdefault(queue, Tally()).is_doomed = queue in registry.doomed
