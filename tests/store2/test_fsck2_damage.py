@@ -428,6 +428,17 @@ def test_a_lease_that_is_longer_than_a_lease_may_be_is_found_and_ended(root: Pat
     assert sorted(bodies(root)) == sorted([*READY, b"single 1"])
 
 
+def test_of_a_lease_that_is_too_long_the_damaged_messages_are_not_made_ready(root: Path) -> None:
+    path = batch(root)
+    lease = root / "delay" / f"q:{stem_of(path)},v3,r1,f{NOW}@{NOW + 50_000_000}~0123456789abc"
+    path.rename(lease)
+    lease.write_bytes(lease.read_bytes().replace(b"batch 2", b"batch x"))
+    assert len(check(root).problems) == 2
+    repair(root)
+    assert check(root).is_clean
+    assert bodies(root) == [body for body in READY if body != b"batch 2"]
+
+
 def test_a_delay_may_be_longer_than_a_lease(root: Path) -> None:
     path = delayed(root)
     path.rename(path.with_name(path.name.replace(f"@{NOW + 3_600_000}", f"@{NOW + 50_000_000}")))

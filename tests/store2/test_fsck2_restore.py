@@ -171,6 +171,22 @@ def test_a_ready_message_that_was_moved_to_a_foreign_folder_needs_its_queue(root
     assert bodies(root) == READY
 
 
+@pytest.mark.parametrize("content", [b"same", b"other"])
+def test_a_foreign_file_with_a_message_that_is_there_already_stays(root: Path, content: bytes) -> None:
+    path = single(root)
+    name = stem_of(path)
+    if content == b"other":
+        name = f"{name[:36]},s5,c{zlib.crc32(content):08x}"
+        (root / "remove" / name).write_bytes(content)
+    else:
+        (root / "remove" / name).write_bytes(path.read_bytes())
+    fsck.repair(root, clock=Still())
+    (aside,) = in_quarantine(root)
+    with pytest.raises(NotRestorable, match="already"):
+        restore(root, aside.id, queue="q")
+    assert bodies(root) == READY
+
+
 def test_a_foreign_file_is_not_made_a_message(root: Path) -> None:
     (root / "queues" / "q" / "it's foreign").write_text("x")
     fsck.repair(root, clock=Still())
