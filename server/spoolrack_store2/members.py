@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-MOST: Final = 512
+MOST: Final = 1_000
 """Messages of one batch."""
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"

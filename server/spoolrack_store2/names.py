@@ -37,7 +37,7 @@ INDEX_DIGITS: Final = 3
 _ID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _QUEUE: Final = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}"
 _NAME: Final = re.compile(
-    rf"(?P<stem>(?P<id>{_ID})(?:,n(?P<count>[1-9][0-9]{{0,2}}))?,s(?P<size>0|[1-9][0-9]{{0,14}})"
+    rf"(?P<stem>(?P<id>{_ID})(?:,n(?P<count>[1-9][0-9]{{0,3}}))?,s(?P<size>0|[1-9][0-9]{{0,14}})"
     r",c(?P<crc>[0-9a-f]{8})(?:,m(?P<line>[1-9][0-9]{0,14}))?(?:,d(?P<deaths>[1-9][0-9]{0,2}))?"
     r"(?P<keyed>,k(?P<key>[0-7][0-9a-v]{25})?)?)"
     r"(?:,v(?P<version>[1-9][0-9]{0,8}))?(?:,(?P<members>[ib][0-9a-v.-]+))?"

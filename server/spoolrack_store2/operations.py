@@ -8,7 +8,7 @@ of this message alone. The requests for queues, stages, reservations and redrive
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +16,10 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.operations import Message
 from spoolrack_store.model.operations import Request as Request
 from spoolrack_store.model.staging import DEFAULT_TIME_TO_LIVE, Staged
+from spoolrack_store.model.transitions import State
 
 DEFAULT_RECEIVE_BYTES = 4 * 1024 * 1024
 
@@ -40,7 +42,7 @@ class Stored:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Send(Request[Stored]):
-    """Send messages of one delay. All valid ones commit together; each invalid one fails alone."""
+    """Send messages. All valid ones of one delay commit together; each invalid one fails alone."""
 
     queue: str
     bodies: Sequence[bytes]
@@ -49,8 +51,8 @@ class Send(Request[Stored]):
     deduplication_ids: Mapping[int, str] = field(default_factory=dict)
     """By position. Within the queue's window a second message with the same is answered with the first
     one's id."""
-    delay: Millis | None = None
-    """Hidden for so long; None takes the queue's delivery delay."""
+    delays: Mapping[int, Millis] = field(default_factory=dict)
+    """By position, of those that are not to be hidden for the queue's delivery delay."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -69,6 +71,24 @@ class Delivery:
     bodies: list[bytes]
     attributes: dict[int, Attributes]
     """By position, of the messages that have any."""
+
+    def messages(self) -> Iterator[Message]:
+        """Yield them row by row."""
+        columns = zip(self.ids, self.receipts, self.bodies, strict=True)
+        for position, (id, receipt, body) in enumerate(columns):
+            yield Message(
+                queue=self.queue,
+                id=id,
+                state=State.LEASED,
+                body=body,
+                attributes=self.attributes.get(position, {}),
+                size=len(body),
+                sent_at=self.sent_at,
+                receives=self.receives,
+                first_receive=self.first,
+                due=self.due,
+                receipt=receipt,
+            )
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

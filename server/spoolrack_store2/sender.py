@@ -110,9 +110,6 @@ class Sender(Part):
         """Find a file for each valid message of a request."""
         record = self._catalog.require(request.queue)
         settings = record.settings
-        delay = settings.delivery_delay if request.delay is None else request.delay
-        if not 0 <= delay <= MAX_DELAY:
-            raise InvalidMessage(why=f"its delay of {delay} ms is not from 0 to {MAX_DELAY}")
         bodies = request.bodies
         if len(bodies) > MOST:
             raise InvalidRequest(
@@ -120,10 +117,13 @@ class Sender(Part):
             )
         stored = Stored(results=[""] * len(bodies), sent_at=Millis(0))
         is_limited = settings.max_messages or settings.max_bytes
-        small: list[int] = []
+        small: dict[Millis, list[int]] = {}
         large: list[int] = []
         for position, body in enumerate(bodies):
             try:
+                delay = request.delays.get(position, settings.delivery_delay)
+                if not 0 <= delay <= MAX_DELAY:
+                    raise InvalidMessage(why=f"its delay of {delay} ms is not from 0 to {MAX_DELAY}")
                 if len(body) > settings.max_message_size or position in request.attributes:
                     attributes = request.attributes.get(position, {})
                     contents.check(record.name, body, attributes, settings.max_message_size)
@@ -132,11 +132,15 @@ class Sender(Part):
             except StoreError as error:
                 stored.results[position] = error
                 continue
-            (large if len(body) > LARGE_BODY else small).append(position)
-        if small:
-            size = sum(len(bodies[position]) for position in small)
-            self._place(request, delay, small, size, stored, files)
+            if len(body) > LARGE_BODY:
+                large.append(position)
+            else:
+                small.setdefault(delay, []).append(position)
+        for delay, positions in small.items():
+            size = sum(len(bodies[position]) for position in positions)
+            self._place(request, delay, positions, size, stored, files)
         for position in large:
+            delay = request.delays.get(position, settings.delivery_delay)
             self._place(request, delay, [position], FILE_BYTES + 1, stored, files)
         return stored
 

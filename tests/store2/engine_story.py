@@ -414,8 +414,9 @@ class Story:
                 count = chance.choice((1, 1, 2, 3, 7))
                 bodies = [chance.randbytes(chance.randint(0, 20)) for _ in range(count)]
                 attributes = {0: {"a": "b", "c": b"\xff"}} if chance.random() < 0.3 else {}
-                delay = DELAY if chance.random() < 0.2 else None
-                return Send(queue=queue, bodies=bodies, attributes=attributes, delay=delay)
+                share = chance.choice((0.0, 0.0, 0.0, 0.5, 1.0))
+                delays = {place: DELAY for place in range(len(bodies)) if chance.random() < share}
+                return Send(queue=queue, bodies=bodies, attributes=attributes, delays=delays)
             case "r":
                 return Receive(
                     queue=queue,
@@ -469,9 +470,9 @@ class Story:
             match request:
                 case Send():
                     assert isinstance(outcome, Stored)
-                    for sent, id in zip(request.bodies, outcome.results, strict=True):
+                    for place, id in enumerate(outcome.results):
                         assert isinstance(id, str), id
-                        self._sent(engine.moves.owner, id, request, sent)
+                        self._sent(engine.moves.owner, id, request, place)
                 case Delete():
                     assert isinstance(outcome, list)
                     for named, result in zip((*request.receipts, *request.ids), outcome, strict=True):
@@ -498,10 +499,9 @@ class Story:
                     assert isinstance(outcome, list)
                     self._received(engine, request, outcome)
 
-    def _sent(self, sender: str, id: str, request: Send, body: bytes) -> None:
-        now: Seen = (
-            ("ready", 0) if request.delay is None else ("delayed", 0, self.clock.now + request.delay)
-        )
+    def _sent(self, sender: str, id: str, request: Send, place: int) -> None:
+        delay, body = request.delays.get(place), request.bodies[place]
+        now: Seen = ("ready", 0) if delay is None else ("delayed", 0, self.clock.now + delay)
         self.may[id] = [(self.at, ABSENT)]
         self.queue_of[id], self.bodies[id] = request.queue, body
         self.sender[id] = sender
@@ -600,7 +600,7 @@ def _worded(request: Request[Any]) -> str:
     match request:
         case Send():
             return f"send {request.queue} {len(request.bodies)}" + (
-                "" if request.delay is None else " delayed"
+                f" delayed {sorted(request.delays)}" if request.delays else ""
             )
         case Receive():
             most = f"{request.max_messages} {request.max_bytes}"

@@ -89,7 +89,7 @@ def test_a_name_reads_as_it_was_written(name: Name) -> None:
         f"queues/q/{ID},n2,s5,c0000abcd,i2",
         f"queues/q/{ID},n2,s5,c0000abcd,i1.0",
         f"queues/q/{ID},n2,s5,c0000abcd,v1",
-        f"queues/q/{ID},n513,s5,c0000abcd",
+        f"queues/q/{ID},n1001,s5,c0000abcd",
         f"queues/q/{ID[:-3]}001,n2,s5,c0000abcd",
         f"queues/q/{ID},s5,c0000abcd,op1",
         f"queues/q/{ID},s5,c0000abcd@1700000000000",
