@@ -105,7 +105,7 @@ def make_root(root: Path) -> Path:
     engine = opened(root)
     for number in range(3):
         done(engine, Send(queue="q", bodies=[b"single %d" % number], attributes={0: {"n": "1"}}))
-    done(engine, Send(queue="q", bodies=[b"delayed"], delay=Millis(HOUR)))
+    done(engine, Send(queue="q", bodies=[b"delayed"], delays={0: Millis(HOUR)}))
     done(engine, Send(queue="q", bodies=BATCH))
     settle(engine)
     (found,) = done(engine, Receive(queue="q", max_messages=2))

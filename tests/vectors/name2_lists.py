@@ -14,7 +14,7 @@ PLAIN: Final = f"{LONE},s5,c3610a686"
 """A lone message whose file is its body."""
 FIVE: Final = f"{BATCH},n5,s25,c0000abcd,m86"
 """A batch of five."""
-FULL: Final = f"{BATCH},n512,s512,c0000abcd,m4000"
+FULL: Final = f"{BATCH},n1000,s1000,c0000abcd,m4000"
 
 NAMES: Final = (
     f"queues/jobs/{PLAIN}",
@@ -32,8 +32,8 @@ NAMES: Final = (
     f"queues/jobs/{FIVE},v3,i1-4",
     f"queues/jobs/{FIVE},v3,i0.4",
     f"queues/jobs/{FIVE},v3,b0.p",
-    f"queues/jobs/{FULL},v3,i0-510",
-    f"queues/jobs/{FULL},v3,i0.511",
+    f"queues/jobs/{FULL},v3,i0-998",
+    f"queues/jobs/{FULL},v3,i0.999",
     f"queues/jobs/{FULL},v3,b100.lalalalala1",
     f"queues/jobs/{BATCH},n1,s5,c0000abcd,m40",
     f"new/jobs:{PLAIN},op1",
@@ -105,7 +105,7 @@ NO_NAMES: Final = (
     (f"queues/jobs/{FIVE},b0.w", "no digit of a bitmap"),
     (f"queues/jobs/{FIVE},i", "no members"),
     (f"queues/jobs/{BATCH},n0,s5,c0000abcd", "a batch of none"),
-    (f"queues/jobs/{BATCH},n513,s5,c0000abcd", "a batch of more than 512"),
+    (f"queues/jobs/{BATCH},n1001,s5,c0000abcd", "a batch of more than 1,000"),
     (f"queues/jobs/{LONE},n5,s25,c0000abcd,m86", "a batch's id ends with 000"),
     (f"queues/jobs/{PLAIN},op1", "an owner outside new/"),
     (f"queues/jobs/{PLAIN}@{DUE}", "a due in queues/"),
@@ -231,7 +231,7 @@ LINES: Final = (
 """Lines of a file of "onetw", a batch of 2, that must be refused though their CRC is right."""
 
 RECEIPTS: Final = (
-    ("jobs", "0123456789abc", BATCH, (0, 1, 7, 8, 511)),
+    ("jobs", "0123456789abc", BATCH, (0, 1, 7, 8, 999)),
     ("jobs", "vvvvvvvvvvvvv", BATCH, (0,)),
     (LONG_QUEUE, "0123456789abc", BATCH, (3,)),
 )

@@ -184,7 +184,7 @@ def assert_damaged(stem: Stem, content: bytes) -> None:
 
 
 def _receipts(queue: str, token: str, batch: str, of: tuple[int, ...]) -> list[dict[str, Any]]:
-    stem = Stem(id=batch, count=512, size=0, crc=0, line=1)
+    stem = Stem(id=batch, count=1000, size=0, crc=0, line=1)
     made = receipts.make(queue, token, [(index, stem.message_id(index)) for index in of])
     return [
         {"queue": queue, "token": token, "index": index, "receipt": receipt}
