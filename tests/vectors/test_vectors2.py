@@ -17,6 +17,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from name2_lists import NAMES, NO_NAMES
 from name2_vectors import said_of
+from spoolrack_store.model.settings import MIB
+from spoolrack_store2 import names
+from spoolrack_store2.changes import _START, RING, Kind
+from spoolrack_store2.members import MOST
 from spoolrack_store2.names import MAX_BYTES, NotAName, parse
 
 LATER = ["sent", "ready", "delayed", "leased", "removed", "quarantined"]
@@ -28,12 +32,29 @@ def read() -> Any:
 
 
 def test_each_kind_of_vector_has_good_and_bad_ones() -> None:
-    names = read()["names"]
-    assert {vector["parsed"]["state"] for vector in names if vector["parsed"]} == set(LATER)
-    assert len({vector["path"] for vector in names}) == len(names)
-    assert all(vector.get("why") for vector in names if vector["parsed"] is None)
+    vectors = read()["names"]
+    assert {vector["parsed"]["state"] for vector in vectors if vector["parsed"]} == set(LATER)
+    assert len({vector["path"] for vector in vectors}) == len(vectors)
+    assert all(vector.get("why") for vector in vectors if vector["parsed"] is None)
     assert {vector["messages"] is None for vector in read()["contents"]} == {True, False}
     assert any(vector["unlisted"] for vector in read()["listings"])
+
+
+def test_the_page_says_the_bounds_that_the_store_has() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "format-2.md").read_text()
+    grammar = names.__doc__ or ""
+    for rule in ("name  =", "stem  =", "path  ="):
+        (line,) = (line for line in grammar.splitlines() if line.strip().startswith(rule))
+        assert " ".join(line.split()) in " ".join(page.split()), line
+    assert f"| `n` | 1 to {MOST} |" in page
+    assert f"| `d` | 1 to {names.MAX_DEATHS} |" in page
+    assert f"| `r` | 1 to {names.MAX_RECEIVES} |" in page
+    assert f"{MIB // MIB} MiB of records" in page
+    assert (RING, _START) == (MIB, 4096)
+    assert "offset 4096" in page
+    assert [f"{kind.value} ({kind.name.lower()})" in page for kind in list(Kind)[:3]] == [True] * 3
+    for member in ("sizes", "crcs", "attributes", "binary_attributes", "keys", "deaths"):
+        assert f"| `{member}` |" in page
 
 
 # A second implementation, as small as the page allows.
@@ -97,12 +118,12 @@ def message_id(name: dict[str, Any], index: int) -> str:
 
 @pytest.mark.parametrize("vector", read()["listings"], ids=lambda vector: vector["name"])
 def test_of_all_names_that_list_a_message_the_highest_version_holds_it(vector: dict[str, Any]) -> None:
-    names = [read_name(path) | {"path": path} for path in vector["paths"]]
+    there = [read_name(path) | {"path": path} for path in vector["paths"]]
     found: dict[str, Any] = {}
     unlisted: list[str] = []
-    files = {(name["deaths"], name["stem"]) for name in names}
+    files = {(name["deaths"], name["stem"]) for name in there}
     for _, stem in sorted(files):
-        own = [name for name in names if name["stem"] == stem]
+        own = [name for name in there if name["stem"] == stem]
         everything = set(range(own[0]["count"] or 1))
         listed = set().union(*(name["members"] for name in own))
         if all(name["state"] == "sent" for name in own) and (listed != everything or own[0]["deaths"]):
