@@ -261,12 +261,6 @@ def put_a_link_among_the_owners(root: Path) -> Path:
     return path
 
 
-def put_a_file_into_quarantine(root: Path) -> Path:
-    path = root / "quarantine" / "notes"
-    path.write_text("mine")
-    return path
-
-
 FOREIGN = [
     link_out,
     link_instead_of_a_message,
@@ -282,7 +276,6 @@ FOREIGN = [
     put_a_foreign_settings_file,
     damage_newer_settings,
     put_a_link_among_the_owners,
-    put_a_file_into_quarantine,
 ]
 
 
@@ -514,7 +507,10 @@ def test_a_folder_that_is_no_root_or_of_another_format_is_refused(tmp_path: Path
     with pytest.raises(RootUnusable, match="FORMAT"):
         fsck.check(tmp_path)
     (root / "FORMAT").write_text("spoolrack 1\n")
-    with pytest.raises(UnknownFormat, match=r"'spoolrack 1'.*'spoolrack 2'"):
+    with pytest.raises(RootUnusable, match="format 1"):
+        fsck.repair(root)
+    (root / "FORMAT").write_text("spoolrack 3\n")
+    with pytest.raises(UnknownFormat, match=r"'spoolrack 3'.*'spoolrack 2'"):
         fsck.repair(root)
 
 

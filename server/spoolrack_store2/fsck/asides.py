@@ -17,6 +17,7 @@ from spoolrack_store.files.syncer import Syncer
 from spoolrack_store.model.errors import DiskError
 from spoolrack_store.model.ids import IdMaker, is_id
 
+from ..names import NotAName, parse
 from .findings import Aside, Notes
 from .listing import QUARANTINE
 
@@ -64,7 +65,11 @@ def read_asides(notes: Notes) -> list[Aside]:
     """Return the foreign files in quarantine, the oldest first."""
     asides = []
     for place in notes.scan(QUARANTINE):
+        path = f"{QUARANTINE}/{place.name}"
         if place.kind is not Kind.FOLDER or not is_id(place.name):
+            if not is_message(path):
+                aside = Aside(id=place.name, name=place.name, path=path, source="", why="")
+                asides.append(aside)
             continue
         folder = f"{QUARANTINE}/{place.name}"
         names = [found.name for found in notes.scan(folder)]
@@ -74,6 +79,14 @@ def read_asides(notes: Notes) -> list[Aside]:
         source, why = _read_note(notes.disk, f"{folder}/{told[0]}") if told else ("", "")
         asides.append(Aside(id=place.name, name=name, path=f"{folder}/{name}", source=source, why=why))
     return asides
+
+
+def is_message(path: str) -> bool:
+    try:
+        parse(path)
+    except NotAName:
+        return False
+    return True
 
 
 def _read_note(disk: Disk, path: str) -> tuple[str, str]:

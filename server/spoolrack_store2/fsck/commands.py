@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random, SystemRandom
+from typing import Final
 
 from spoolrack_store.files.opening import holder
 from spoolrack_store.files.owners import is_living, owners_of
@@ -22,6 +23,8 @@ from ..local_disk import LocalDisk
 from .findings import Mended, Problem, Progress, Report
 from .inspection import FORMAT, FORMAT_CONTENT, LOCK, inspect
 from .mending import Mender
+
+_FIRST: Final = "spoolrack 1\n"
 
 
 def check(
@@ -91,6 +94,9 @@ def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
             raise RootUnusable(root=name, why=why) from error
         except OSError as error:
             raise RootUnusable(root=name, why=f"{FORMAT}: {error.strerror}") from error
+        if found == _FIRST:
+            why = "it has format 1, and this version checks format 2: use the version that wrote it"
+            raise RootUnusable(root=name, why=why)
         if found != FORMAT_CONTENT:
             raise UnknownFormat(root=name, found=found.strip(), known=FORMAT_CONTENT.strip())
         try:

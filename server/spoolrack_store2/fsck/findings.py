@@ -105,6 +105,12 @@ class Report:
     """What is in quarantine already."""
     owners: list[str] = field(default_factory=list)
     """What the owners' files say; their processes may be dead."""
+    staged: int = 0
+    """Stages that wait for their publication."""
+    published: int = 0
+    """Publications that are remembered."""
+    reserved: int = 0
+    """Sets that are reserved, without those that are lost."""
     checked: int = 0
     """Messages looked at."""
     bytes: int = 0
@@ -131,8 +137,12 @@ class Notes:
     A server may be at work: what is gone when it is noted was finished, and is passed over.
     """
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, *, deep: bool = True) -> None:
+        """`deep` says to read contents, too."""
         self.disk = disk
+        self.deep = deep
+        self.set_tokens: set[str] = set()
+        """Of the reserved sets that have a record."""
         self.report = Report()
         self._problems: dict[tuple[str, int], Problem] = {}
         self._leftovers: dict[str, Leftover] = {}

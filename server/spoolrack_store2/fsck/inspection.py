@@ -1,19 +1,17 @@
 """Inspects a root: each name, size and checksum. Reads only, and may run beside a server.
 
-Each kind of folder has an inspector: a function of the notes. `BESIDE` lists those of folders that hold
-no messages.
+`messages` inspects the folders of messages, `registry` the settings, `beside` the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from spoolrack_store.files.disk import Disk, Kind
 from spoolrack_store.model.clock import Clock
-from spoolrack_store.model.names import is_owner
 
 from .asides import read_asides
+from .beside import BESIDE, KEYS, OWNERS
 from .findings import Notes, Problem, Progress, Remedy, Report, Tally
 from .listing import QUEUES, SHARED
 from .messages import MessageInspector
@@ -24,8 +22,7 @@ FORMAT_CONTENT: Final = "spoolrack 2\n"
 LOCK: Final = "LOCK"
 CHANGES: Final = "CHANGES"
 RESERVE: Final = "RESERVE"
-OWNERS: Final = "owners"
-FOLDERS: Final = (CONFIG, OWNERS, QUEUES, *SHARED)
+FOLDERS: Final = (CONFIG, QUEUES, *SHARED, *BESIDE, KEYS)
 _MADE_BY_A_START: Final = {
     LOCK: "the next start makes it",
     CHANGES: "the next start makes it",
@@ -34,35 +31,20 @@ _MADE_BY_A_START: Final = {
 _ALSO_ALLOWED: Final = frozenset({FORMAT, *_MADE_BY_A_START, "lost+found"})
 
 
-def look_at_owners(notes: Notes) -> None:
-    """Note the processes that say that they have the root open; they may be dead."""
-    for found in notes.scan(OWNERS):
-        path = f"{OWNERS}/{found.name}"
-        if found.kind is not Kind.FILE or not is_owner(found.name):
-            notes.foreign(path, "not an owner's file")
-            continue
-        try:
-            notes.report.owners.append(notes.disk.read(path, 200).decode(errors="replace").strip())
-        except OSError:
-            continue  # It has just left.
-
-
-BESIDE: Final[Mapping[str, Callable[[Notes], None]]] = {OWNERS: look_at_owners}
-"""By folder."""
-
-
 def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress | None = None) -> Report:
     """Look at everything, with `deep` at each byte; raise `OSError` if the root can't be listed."""
-    notes = Notes(disk)
+    notes = Notes(disk, deep=deep)
     _look_at_root(notes)
     registry = Registry(disk)
     registry.read()
     registry.tell(notes)
+    owners = frozenset(found.name for found in notes.scan(OWNERS))
+    messages = MessageInspector(notes, clock, owners, progress)
+    messages.run()
+    # After the messages: what is made meanwhile is found, and of what goes the leases are gone, too.
     for look in BESIDE.values():
         look(notes)
-    owners = frozenset(found.name for found in notes.scan(OWNERS))
-    messages = MessageInspector(notes, clock, owners, deep=deep, progress=progress)
-    messages.run()
+    messages.tell_leases_without_set()
     _tell_queues(notes, registry, messages)
     notes.report.aside += read_asides(notes)
     return notes.finish()
@@ -81,7 +63,7 @@ def _look_at_root(notes: Notes) -> None:
             notes.leave(FORMAT, f"{name} is missing: {why}")
         elif kinds[name] is not Kind.FILE:
             notes.by_hand(name, "this is a file in every root, and it is none")
-    for name in sorted(kinds.keys() - set(FOLDERS) - set(BESIDE) - _ALSO_ALLOWED):
+    for name in sorted(kinds.keys() - set(FOLDERS) - _ALSO_ALLOWED):
         notes.leave(name, "not ours; the store neither uses nor touches it")
 
 

@@ -64,8 +64,8 @@ class Lister:
             name = parse(path)
         except NotAName:
             queue, _, id = found.name.partition(":")
-            if folder == QUARANTINE and found.kind is Kind.FOLDER and is_id(found.name):
-                pass  # A foreign file's.
+            if folder == QUARANTINE:
+                pass  # A foreign file, or the folder of one.
             elif folder == "new" and found.kind is Kind.FILE and is_queue_name(queue) and is_id(id):
                 self._notes.leave(path, "put here by hand: it waits to be adopted")
             else:

@@ -13,6 +13,7 @@ from typing import Final
 from spoolrack_store.files.disk import Disk
 from spoolrack_store.model.clock import DAY, SECOND, Clock, Millis, span_text
 from spoolrack_store.model.ids import sent_at
+from spoolrack_store.model.names import is_set_token
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
 
@@ -50,16 +51,13 @@ class MessageInspector:
         notes: Notes,
         clock: Clock,
         owners: frozenset[str],
-        *,
-        deep: bool,
         progress: Progress | None,
     ) -> None:
-        """`owners` have a file in `owners/`; `deep` reads contents, too."""
+        """`owners` have a file in `owners/`."""
         self._notes = notes
         self._disk: Disk = notes.disk
         self._clock = clock
         self._owners = owners
-        self._deep = deep
         self._progress = progress
         self._lister = Lister(notes)
         self._verdicts: dict[str, _Verdict] = {}
@@ -126,6 +124,15 @@ class MessageInspector:
                 tally = report.queues.setdefault(name.queue, Tally())
                 tally.add(name.state, whole.bit_count(), batch.bytes_of(whole))
 
+    def tell_leases_without_set(self) -> None:
+        """Note leases of sets that have no record; the records are read by now."""
+        for verdict in self._verdicts.values():
+            for entry in verdict.batch.entries:
+                token = entry.name.token
+                if entry.held and token and is_set_token(token) and token not in self._notes.set_tokens:
+                    why = "leased for a reservation that was never made: the next start makes it ready"
+                    self._notes.leave(entry.name.path, why)
+
     def _aside(self, entry: Entry) -> Aside:
         name, held = entry.name, entry.held
         is_lone = held.bit_count() == 1
@@ -134,7 +141,7 @@ class MessageInspector:
             name=name.path.partition("/")[2],
             path=name.path,
             source="",
-            why=self._asides[name.path] if self._deep else "",
+            why=self._asides[name.path] if self._notes.deep else "",
         )
 
     # One batch.
@@ -209,6 +216,8 @@ class MessageInspector:
             name = entry.name
             if not entry.held or name.state not in COUNTED:
                 continue
+            if is_set_token(name.token or "0"):
+                continue  # The set's record says when its leases end.
             longest = MAX_VISIBILITY if name.state is State.LEASED else MAX_DELAY
             if name.due is not None and name.due > now + longest + _SLACK:
                 word = "leased" if name.state is State.LEASED else "delayed"
@@ -255,7 +264,7 @@ class MessageInspector:
             if size != stem.length:
                 # Not read: whatever it is, it may be larger than memory.
                 return stem.full, f"it has {size} bytes instead of {stem.length}"
-            if not self._deep:
+            if not self._notes.deep:
                 return 0, ""
             content = self._disk.read(name.path)
         except FileNotFoundError:
