@@ -175,6 +175,25 @@ def test_of_a_copied_root_whose_links_became_files_each_is_read(root: Path) -> N
     assert problem.members == 0b10
 
 
+def test_of_a_damaged_copy_the_file_with_the_other_names_is_whole(
+    root: Path,
+) -> None:
+    """A file system that allows no more links makes the store copy the file."""
+    stem = stem_of(batch(root))
+    copy = (
+        root
+        / "delay"
+        / f"q:{stem},v1,{to_text(1)},r1,f{NOW}@{NOW + 1000}~0123456789abc".replace(",v1", "")
+    )
+    shutil.copy(batch(root), copy)
+    first = batch(root).rename(root / "queues" / "q" / f"{stem},v3,i1-4")
+    (root / "remove" / f"q:{stem},v2,i4").hardlink_to(first)
+    os.link(first, root.parent / "another link")
+    copy.write_bytes(copy.read_bytes().replace(b"batch 0", b"batch x"))
+    (problem,) = check(root).problems
+    assert problem.path == str(copy.relative_to(root))
+
+
 # Foreign things.
 
 
@@ -406,6 +425,13 @@ def test_what_was_put_in_by_hand_waits_to_be_adopted(root: Path) -> None:
     report = check(root)
     assert report.is_clean
     assert "adopted" in report.leftovers[0].why
+
+
+def test_a_copy_that_was_being_made_is_unfinished(root: Path) -> None:
+    (root / "new" / "queues-q-x.copy").write_bytes(b"half")
+    report = check(root)
+    assert report.is_clean
+    assert "copy" in report.leftovers[0].why
 
 
 # Times.

@@ -18,6 +18,8 @@ from .findings import Notes
 
 QUEUES: Final = "queues"
 QUARANTINE: Final = "quarantine"
+COPY: Final = ".copy"
+"""Ends the names of copies in `new/` that are not durable yet."""
 SHARED: Final = ("new", "delay", "remove", QUARANTINE)
 """The folders that hold messages of all queues."""
 
@@ -66,6 +68,8 @@ class Lister:
             queue, _, id = found.name.partition(":")
             if folder == QUARANTINE:
                 pass  # A foreign file, or the folder of one.
+            elif folder == "new" and found.name.endswith(COPY):
+                self._notes.leave(path, "a copy of a file, being made: the next start unlinks it")
             elif folder == "new" and found.kind is Kind.FILE and is_queue_name(queue) and is_id(id):
                 self._notes.leave(path, "put here by hand: it waits to be adopted")
             else:

@@ -247,14 +247,17 @@ class MessageInspector:
     def _damages(self, batch: Batch, entries: list[Entry]) -> Iterator[tuple[Entry, int, str]]:
         """Yield for each entry which messages of its file are damaged, and why.
 
-        All names are links of one file, which is read once; unless a copy of the root has made files of
-        them.
+        All names are links of one file, which is read once; unless a copy of the root, or a file system
+        that allows no more links, has made files of them.
         """
-        found: tuple[int, str] | None = None
+        of_all: tuple[int, str] | None = None
         for entry in entries:
-            if found is None or self._disk.facts(entry.name.path).links < len(batch.entries):
-                found = self._damage(batch, entry.name)
-            yield entry, *found
+            if self._disk.facts(entry.name.path).links < len(batch.entries):
+                yield entry, *self._damage(batch, entry.name)
+                continue
+            if of_all is None:
+                of_all = self._damage(batch, entry.name)
+            yield entry, *of_all
 
     def _damage(self, batch: Batch, name: Name) -> tuple[int, str]:
         """Return which messages of the file at a name are damaged, and why."""
