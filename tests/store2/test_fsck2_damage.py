@@ -189,7 +189,10 @@ def test_of_a_damaged_copy_the_file_with_the_other_names_is_whole(
     first = batch(root).rename(root / "queues" / "q" / f"{stem},v3,i1-4")
     (root / "remove" / f"q:{stem},v2,i4").hardlink_to(first)
     os.link(first, root.parent / "another link")
-    copy.write_bytes(copy.read_bytes().replace(b"batch 0", b"batch x"))
+    whole = copy.read_bytes()
+    copy.write_bytes(whole.replace(b"batch 1", b"batch x"))
+    assert check(root).is_clean, "of this message another name decides, whose file is whole"
+    copy.write_bytes(whole.replace(b"batch 0", b"batch x"))
     (problem,) = check(root).problems
     assert problem.path == str(copy.relative_to(root))
 
