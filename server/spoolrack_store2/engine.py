@@ -16,21 +16,34 @@ from typing import Any
 from spoolrack_store.files.syncer import Commit
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.operations import CreateQueue, DeleteQueue, UpdateQueue
+from spoolrack_store.model.transitions import State
 
 from .batch import Entry
+from .catalog import Catalog
 from .changes import Changes, Memory
 from .disk import Disk
 from .ids import FileIds
 from .leaser import Leaser
 from .letters import Letters
 from .moves import Moves, tidy
-from .operations import ChangeVisibility, Delete, Delivery, Outcome, Purge, Receive, Request, Send
+from .operations import (
+    ChangeVisibility,
+    Delete,
+    Delivery,
+    GiveBack,
+    Outcome,
+    Purge,
+    Receive,
+    Request,
+    Send,
+)
 from .part import Part, Turn, run_in
-from .queues import Catalog
 from .reader import CACHE_BYTES, Reader
 from .remover import Remover
 from .sender import Sender
 from .sharing import Sharing
+from .views import Views
 
 
 @dataclass(slots=True)
@@ -39,8 +52,8 @@ class Work:
 
     outcomes: list[Outcome]
     number: int
-    commit: Commit
-    """What to sync."""
+    commit: Commit | None
+    """What to sync; None: no answer waits for a sync."""
     assigned: list[Entry]
     """What was leased as it was sent."""
 
@@ -56,29 +69,36 @@ class Engine:
         clock: Clock,
         random: Random,
         owner: str,
+        pid: int = 0,
         is_living: Callable[[str], bool],
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
-        """`memory` is `CHANGES`; `is_living` tells whether the process of an owner is alive."""
+        """`memory` is `CHANGES`; `pid` is told to processes that wait for the lock; `is_living` tells
+        whether the process of an owner is alive."""
         self.moves = Moves(disk, clock, owner)
         self.index = self.moves.index
-        self.catalog = Catalog()
+        self.catalog = Catalog(self.moves, random)
+        self.views = Views(self.moves, self.catalog)
         self._ids = FileIds(clock, random)
         self.reader = Reader(disk, self.index, cache_bytes)
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids)
         self._letters = Letters(self.moves, self.catalog, self.reader, clock)
         self._leaser = Leaser(self.moves, self.catalog, self.reader, self._letters, clock, random)
         self._remover = Remover(self.moves, self.catalog, self._leaser)
-        self._parts: tuple[Part, ...] = (self._sender, self._letters, self._leaser)
+        self._parts: tuple[Part, ...] = (self.catalog, self._sender, self._letters, self._leaser)
         """In the order in which they go on at the beginning of a commit."""
         self._turns = (
+            Turn(CreateQueue, lambda asked: self.views.queue(self.catalog.create(asked))),
+            Turn(UpdateQueue, lambda asked: self.views.queue(self.catalog.update(asked))),
+            Turn(DeleteQueue, self.catalog.delete),
             Turn(Send, self._sender.send, together=True),
             Turn(Delete, self._remover.delete, together=True),
             Turn(ChangeVisibility, self._leaser.change, together=True),
+            Turn(GiveBack, self._leaser.give_back),
             Turn(Purge, self._remover.purge),
             Turn(Receive, self._receive, together=True),
         )
-        changes = Changes(memory, owner)
+        changes = Changes(memory, owner, pid)
         self.sharing = Sharing(self.moves, changes, self.catalog, self._ids, is_living, self._parts)
 
     def open(self) -> bool:
@@ -116,9 +136,29 @@ class Engine:
                 part.go_on()
         self._tidy()
         outcomes = run_in(self._turns, requests)
-        number, commit = self.moves.begin_sync()
         assigned, self._leaser.assigned = self._leaser.assigned, []
+        if not self._needs_sync(requests, outcomes):
+            return Work(outcomes, 0, None, assigned)
+        number, commit = self.moves.begin_sync()
+        self.sharing.rests_on_others = False
         return Work(outcomes, number, commit, assigned)
+
+    def _needs_sync(self, requests: Sequence[Request[Any]], outcomes: Sequence[Outcome]) -> bool:
+        """Return whether an answer promises what isn't durable yet, or the engine's own work waits for
+        a sync."""
+        if self.moves.syncer.is_in_doubt:
+            return True
+        if not requests:
+            return self.wants_commit and self.moves.syncer.is_dirty
+        for request, outcome in zip(requests, outcomes, strict=True):
+            if isinstance(outcome, StoreError) or (isinstance(request, Receive) and not outcome):
+                continue
+            if not isinstance(request, Receive | ChangeVisibility | GiveBack):
+                return True
+            record = self.catalog.records.get(request.queue)
+            if record is None or not record.settings.relaxed_leases or self.sharing.rests_on_others:
+                return True
+        return False
 
     def finish(self, work: Work) -> list[Outcome] | None:
         """The commit is synced: return the answers; None if another process holds the lock.
@@ -126,7 +166,8 @@ class Engine:
         What was leased as it was sent must be where other processes look for it before the consumer
         hears of it.
         """
-        self.moves.end_sync(work.number)
+        if work.commit is not None:
+            self.moves.end_sync(work.number)
         if work.assigned:
             if not self.sharing.enter():
                 return None
@@ -148,6 +189,22 @@ class Engine:
             or any(part.has_work for part in self._parts)
         )
 
+    def ready(self, queue: str) -> int | None:
+        """Return how many messages a receive could take; None if there is no such queue."""
+        if queue not in self.catalog.records:
+            return None
+        return self.index.queue(queue).counts[State.READY]
+
+    def close(self) -> bool:
+        """Leave the root to the others; False if another process holds the lock."""
+        if not self.sharing.enter():
+            return False
+        try:
+            self.sharing.close()
+        finally:
+            self.sharing.leave()
+        return True
+
     def next_due(self) -> Millis | None:
         """Return the monotonic time at which something has to be done that no request asks for."""
         times = [self.index.next_due(), *(part.next_due() for part in self._parts)]
@@ -161,6 +218,8 @@ class Engine:
         for batch in loose:
             if not batch.entries:
                 self.reader.forget(batch)
+            elif not batch.is_loose:
+                self.index.loose.pop(batch, None)  # A name that held nothing went as another came.
 
     def _sync_now(self) -> None:
         number, commit = self.moves.begin_sync()

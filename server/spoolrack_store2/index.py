@@ -166,8 +166,10 @@ class Index:
             self.loose.pop(batch, None)
             del self.batches[batch.stem.text]
             self._unregister(batch)
-        elif batch.is_over:
+        elif batch.is_loose:
             self.loose[batch] = None
+        else:
+            self.loose.pop(batch, None)
 
     def entry_at(self, name: Name) -> Entry | None:
         """Return the entry with the path of `name`."""

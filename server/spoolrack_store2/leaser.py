@@ -25,15 +25,15 @@ from spoolrack_store.model.transitions import State
 
 from . import receipts
 from .batch import Entry
+from .catalog import Catalog, QueueRecord
 from .content import Damaged
 from .index import Index
 from .letters import Letters
 from .members import indexes, lowest
 from .moves import Moves
 from .names import MAX_RECEIVES
-from .operations import ChangeVisibility, Delivery, Receive
+from .operations import ChangeVisibility, Delivery, GiveBack, Receive
 from .part import Part
-from .queues import Catalog, QueueRecord
 from .reader import Reader
 
 log = logging.getLogger(__name__)
@@ -374,7 +374,10 @@ class Leaser(Part):
             try:
                 if visibility:
                     until = Millis(wall + visibility), monotonic + visibility
-                    self._moves.move(entry, members, State.LEASED, until=until, token=entry.name.token)
+                    token = entry.name.token
+                    extended = self._moves.move(entry, members, State.LEASED, until=until, token=token)
+                    if request.is_put_off:
+                        _free_credits(extended)
                     result = until[0]
                 else:
                     self._bring_back(entry, members)
@@ -384,6 +387,21 @@ class Leaser(Part):
             for _, position in places:
                 results[position] = result
         return results
+
+    def give_back(self, request: GiveBack) -> None:
+        """Undo leases that no consumer has seen; one that is over already is what was wanted."""
+        record = self._catalog.require(request.queue)
+        together: dict[Entry, int] = {}
+        for text in request.receipts:
+            try:
+                found = self.find(record.name, text)
+            except StaleReceipt:
+                continue
+            if found is not None:
+                entry, index = found
+                together[entry] = together.get(entry, 0) | 1 << index
+        for entry, members in together.items():
+            self._moves.move(entry, members, State.READY, receives=max(0, entry.name.receives - 1))
 
     def _bring_back(self, entry: Entry, members: int) -> None:
         """End the lease or the delay of `members`; what was received too often dies."""
@@ -405,3 +423,11 @@ class Leaser(Part):
                 self._bring_back(entry, entry.held)
             except StoreError:
                 self._index.put_back_due(entry, Millis(now + RETRY))
+
+
+def _free_credits(leased: Sequence[Entry]) -> None:
+    """Let leases count no more for the flow control of their consumers."""
+    for entry in leased:
+        charged, entry.charged = entry.charged, []
+        for members, credits in charged:
+            credits.give_back(members.bit_count())

@@ -17,13 +17,13 @@ from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.transitions import State
 
 from .batch import Entry
+from .catalog import Catalog
 from .content import Damaged, checksum, encode, line_of
 from .index import COUNTED
 from .members import indexes
 from .moves import Moves
 from .names import MAX_DEATHS, Name, Stem
 from .part import Part
-from .queues import Catalog
 from .reader import Reader
 
 log = logging.getLogger(__name__)
@@ -94,8 +94,10 @@ class Letters(Part):
             source, bit = burial.source, 1 << burial.index
             try:
                 is_here = source.held & bit and source.name == burial.held_as
-                # Another process may have published a copy of its own.
-                if is_here and (source.batch, burial.index) not in self._moves.index.superseded:
+                # Another process may have published a copy of its own, or deleted the queue it is for.
+                if not burial.copy.held:
+                    pass
+                elif is_here and (source.batch, burial.index) not in self._moves.index.superseded:
                     self._moves.move(burial.copy, 1, State.READY)
                 else:
                     self._moves.unlink(burial.copy)

@@ -93,6 +93,7 @@ class Moves:
         `DiskError`; then nothing has moved, or, of a long list, only what the index says.
         """
         old, batch = entry.name, entry.batch
+        count = old.receives if receives is None else receives
         made: list[Entry] = []
         for piece in self._pieces(entry, members, state, queue or old.queue, until, token):
             name = Name(
@@ -101,8 +102,8 @@ class Moves:
                 queue=queue or old.queue,
                 version=batch.top + 1,
                 members=piece,
-                receives=old.receives if receives is None else receives,
-                first=old.first if first is None else first,
+                receives=count,
+                first=(old.first if first is None else first) if count else None,
                 owner=old.owner if state is State.SENT else "",
                 due=None if until is None else until[0],
                 token=token,

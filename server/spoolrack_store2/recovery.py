@@ -12,25 +12,23 @@ from typing import Final
 
 from spoolrack_store.files.disk import Kind
 from spoolrack_store.files.folders import explained
-from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
 from .batch import Batch, Entry
+from .catalog import Catalog
 from .content import Damaged, body, decode
 from .ids import FileIds
 from .members import indexes
 from .moves import Moves
 from .names import Name, NotAName, parse
-from .queues import Catalog
 from .sender import publish
 
 log = logging.getLogger(__name__)
 
 FOLDERS: Final = ("new", "delay", "remove", "quarantine")
-_STATES: Final = (State.READY, State.LEASED, State.DELAYED)
 
 
-def take_in(moves: Moves, catalog: Catalog, ids: FileIds, living: Collection[str] = ()) -> list[Entry]:
+def take_in(moves: Moves, ids: FileIds, living: Collection[str] = ()) -> list[Entry]:
     """Fill the index from the folders; return what is in `new/`, to be finished once it is durable.
 
     What the processes `living` write in `new/` is theirs. The next commit makes durable what was found.
@@ -45,10 +43,7 @@ def take_in(moves: Moves, catalog: Catalog, ids: FileIds, living: Collection[str
             sent.append(entry)
             # A process that died may not have synced what it wrote.
             moves.syncer.lone_file_written(name.path)
-        if name.state in _STATES and name.queue not in catalog.records:
-            log.error("the queue %s has messages and no settings: it has the defaults now", name.queue)
-            catalog.add(name.queue, QueueSettings())
-    for folder in (*FOLDERS, "queues", *(f"queues/{queue}" for queue in catalog.records), "."):
+    for folder in (*FOLDERS, "queues", *_queue_folders(moves), "."):
         moves.syncer.folder_changed(folder)
     return sent
 
@@ -61,7 +56,7 @@ def appear(moves: Moves, name: Name) -> Entry:
     return moves.index.appear(name, moves.commit, due=due)
 
 
-def finish_sends(moves: Moves, sent: Iterable[Entry]) -> None:
+def finish_sends(moves: Moves, catalog: Catalog, sent: Iterable[Entry]) -> None:
     """Publish what is whole in `new/`, which is durable now, and unlink what isn't.
 
     The copy of a dead letter is unlinked, too: the message is still where it was, and dies again.
@@ -75,7 +70,17 @@ def finish_sends(moves: Moves, sent: Iterable[Entry]) -> None:
             continue
         for entry in entries:
             if entry.held:
-                publish(moves, entry)
+                _publish_or_put_aside(moves, catalog, entry)
+
+
+def _publish_or_put_aside(moves: Moves, catalog: Catalog, entry: Entry) -> None:
+    """Publish what was sent; what has no queue was never answered, or the queue's settings are lost."""
+    queue = entry.name.queue
+    if queue in catalog.records:
+        publish(moves, entry)
+    elif not catalog.is_doomed(queue):  # Otherwise the catalogue deletes it.
+        log.error("%s is moved to quarantine: there is no queue %s", entry.name.path, queue)
+        moves.move(entry, entry.held, State.QUARANTINED)
 
 
 def tell_unlisted(moves: Moves) -> None:

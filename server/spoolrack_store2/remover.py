@@ -9,11 +9,11 @@ from spoolrack_store.model.errors import InvalidRequest, MessageNotFound, StoreE
 from spoolrack_store.model.ids import is_id
 
 from .batch import Entry
+from .catalog import Catalog
 from .index import COUNTED, Index
 from .leaser import Leaser
 from .moves import Moves
 from .operations import Delete, Purge
-from .queues import Catalog
 
 Results = list[StoreError | None]
 

@@ -20,6 +20,7 @@ from spoolrack_store.model.settings import MAX_DELAY, MIB
 from spoolrack_store.model.transitions import State
 
 from .batch import Entry
+from .catalog import Catalog, QueueRecord
 from .content import checksum, encode, line_of
 from .ids import FileIds
 from .leaser import deliver
@@ -28,7 +29,6 @@ from .moves import Moves
 from .names import Stem
 from .operations import Send, Stored
 from .part import Part
-from .queues import Catalog, QueueRecord
 from .reader import Reader
 
 FILE_BYTES: Final = MIB
@@ -108,7 +108,7 @@ class Sender(Part):
 
     def _admit(self, request: Send, files: list[_File], entering: dict[str, tuple[int, int]]) -> Stored:
         """Find a file for each valid message of a request."""
-        record = self._catalog.require(request.queue)
+        record = self._catalog.require_open(request.queue)
         settings = record.settings
         bodies = request.bodies
         if len(bodies) > MOST:

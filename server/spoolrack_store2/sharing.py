@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from spoolrack_store.files.disk import Lock
 
 from .batch import Entry
+from .catalog import Catalog
 from .changes import LOCK, Change, Changes, Kind, Overtaken
 from .ids import FileIds
 from .moves import Moves
 from .names import NotAName, parse
 from .part import Part
-from .queues import Catalog
 from .recovery import finish_sends, listed_orphans, relist, take_in, tell_unlisted
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,8 @@ class Sharing:
         self._lock: Lock | None = None
         self._orphans: list[tuple[int, frozenset[str], list[Entry]]] = []
         """What the dead left in `new/`: the commit that makes it durable, whose it was, and what."""
+        self.rests_on_others = False
+        """Whether this commit has taken in what others did since the last sync."""
         self.replayed = 0
         """Moves of others that were taken in."""
 
@@ -66,7 +68,7 @@ class Sharing:
         else:
             changes.begin_anew()
         self._moves.changes = changes
-        sent = take_in(self._moves, self._catalog, self._ids, living)
+        sent = take_in(self._moves, self._ids, living)
         tell_unlisted(self._moves)
         for part in self._parts:
             part.recover()
@@ -130,7 +132,7 @@ class Sharing:
             if commit > self._moves.synced:
                 waiting.append((commit, dead, sent))
                 continue
-            finish_sends(self._moves, sent)
+            finish_sends(self._moves, self._catalog, sent)
             self._changes.set_members(tuple(o for o in self._changes.members if o not in dead))
         self._orphans = waiting
 
@@ -140,7 +142,29 @@ class Sharing:
 
     def _take_lock(self) -> bool:
         self._lock = self._moves.disk.lock(LOCK)
-        return self._lock is not None
+        if self._lock is None:
+            return False
+        self._changes.hold(self._moves.clock.wall())
+        return True
+
+    @property
+    def holder(self) -> tuple[int, int]:
+        """The process that took the lock last, and when, in Unix time."""
+        return self._changes.holder()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes have the root open."""
+        return self._changes.is_shared
+
+    @property
+    def has_news(self) -> bool:
+        """Whether others have changed something since the last commit."""
+        return self._changes.has_news
+
+    def poison(self) -> None:
+        """Stop all processes that have the root open."""
+        self._changes.poison()
 
     def _decide(self) -> None:
         """Find out whether the last move of a process that died in a commit took place."""
@@ -190,4 +214,5 @@ class Sharing:
     def _built_on_others(self) -> None:
         """What this process answers now must wait for its own sync of all that others did."""
         self.replayed += 1
+        self.rests_on_others = True
         self._moves.syncer.file_written()

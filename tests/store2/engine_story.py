@@ -144,7 +144,8 @@ class Story:
     def _sync(self, owner: str) -> None:
         at, work = self.flying[owner].pop(0)
         self.told.append(f"{owner} has synced commit {at}")
-        work.commit.sync()
+        if work.commit is not None:
+            work.commit.sync()
         if self.random.random() < 0.1:
             self.disk.steps_left = self.random.randint(0, 4)
         try:
@@ -154,7 +155,7 @@ class Story:
             has_died = True
             self.told.append(f"{owner} dies before it answers")
         self.disk.steps_left = None
-        for id, history in self.may.items():
+        for id, history in self.may.items() if work.commit is not None else ():
             if history[0][1] == ABSENT and self.sender[id] != owner:
                 continue  # Nobody else knows of it.
             last = max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
@@ -179,6 +180,8 @@ class Story:
         engine = self.engines[owner]
         work = engine.apply(requests, tick=tick)
         assert work is not None, "nobody holds the lock"
+        if work.commit is None and any(work.outcomes):
+            raise Broken(f"answers that wait for no sync: {work.outcomes}")
         self._check(engine)
         self._take(engine, requests, work.outcomes)
         self._look_for_dead_letters(engine)
@@ -266,7 +269,8 @@ class Story:
         self._bring_back()
         work = engine.apply([])
         assert work is not None
-        work.commit.sync()
+        if work.commit is not None:
+            work.commit.sync()
         engine.finish(work)
         self._adopt(None)
         self.unanswered.clear()
