@@ -84,7 +84,8 @@ def done(engine: Engine, *requests: Request[object]) -> list[object]:
     """Return the answers of a commit of `requests`."""
     work = engine.apply(list(requests))
     assert work is not None
-    work.commit.sync()
+    if work.commit is not None:
+        work.commit.sync()
     outcomes = engine.finish(work)
     assert outcomes is not None
     return outcomes
