@@ -9,7 +9,7 @@ from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.settings import QueueSettings, Record, encode
 from spoolrack_store2.changes import LOCK, SIZE
 from spoolrack_store2.engine import Engine
-from spoolrack_store2.fsck.inspection import FOLDERS
+from spoolrack_store2.fsck.inspection import KNOWN
 from spoolrack_store2.local_disk import LocalDisk
 from spoolrack_store2.operations import Delete, Delivery, Receive, Request, Send
 
@@ -52,7 +52,7 @@ class Bytes:
 def lay_out(root: Path) -> None:
     """Make the folders and files of an empty root."""
     root.mkdir()
-    for folder in FOLDERS:
+    for folder in KNOWN:
         (root / folder).mkdir()
     for queue in QUEUES:
         (root / "queues" / queue).mkdir()

@@ -14,7 +14,7 @@ from spoolrack_store.files.disk import Found
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.settings import Record, encode
 from spoolrack_store.model.transitions import State
-from spoolrack_store2.fsck.inspection import FOLDERS, inspect
+from spoolrack_store2.fsck.inspection import KNOWN, inspect
 from spoolrack_store2.local_disk import LocalDisk
 from spoolrack_store2.operations import ChangeVisibility, Delete, Delivery, Receive, Send
 
@@ -149,7 +149,7 @@ class InspectedStory(Story):
 
     def _inspect(self) -> None:
         there = {found.name for found in self.disk.scan(".")}
-        for folder in FOLDERS:
+        for folder in KNOWN:
             if folder not in there:
                 self.disk.make_folder(folder)
         for queue in QUEUES:

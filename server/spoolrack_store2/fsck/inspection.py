@@ -10,19 +10,21 @@ from typing import Final
 from spoolrack_store.files.disk import Disk, Kind
 from spoolrack_store.model.clock import Clock
 
+from ..root import FOLDERS
 from .asides import read_asides
 from .beside import BESIDE, KEYS, OWNERS
 from .findings import Notes, Problem, Progress, Remedy, Report, Tally
-from .listing import QUEUES, SHARED
+from .listing import QUEUES
 from .messages import MessageInspector
-from .registry import CONFIG, Registry
+from .registry import Registry
 
 FORMAT: Final = "FORMAT"
 FORMAT_CONTENT: Final = "spoolrack 2\n"
 LOCK: Final = "LOCK"
 CHANGES: Final = "CHANGES"
 RESERVE: Final = "RESERVE"
-FOLDERS: Final = (CONFIG, QUEUES, *SHARED, *BESIDE, KEYS)
+KNOWN: Final = (*dict.fromkeys((*FOLDERS, *BESIDE, KEYS)),)
+"""Folders that a root may have."""
 _MADE_BY_A_START: Final = {
     LOCK: "the next start makes it",
     CHANGES: "the next start makes it",
@@ -52,7 +54,9 @@ def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress |
 
 def _look_at_root(notes: Notes) -> None:
     kinds = {found.name: found.kind for found in notes.disk.scan(".")}
-    for folder in FOLDERS:
+    for folder in KNOWN:
+        if folder not in kinds and folder not in FOLDERS:
+            continue
         if folder not in kinds:
             why = "this folder of every root is missing"
             notes.problem(Problem(path=folder, why=why, remedy=Remedy.FOLDER))
@@ -63,7 +67,7 @@ def _look_at_root(notes: Notes) -> None:
             notes.leave(FORMAT, f"{name} is missing: {why}")
         elif kinds[name] is not Kind.FILE:
             notes.by_hand(name, "this is a file in every root, and it is none")
-    for name in sorted(kinds.keys() - set(FOLDERS) - _ALSO_ALLOWED):
+    for name in sorted(kinds.keys() - set(KNOWN) - _ALSO_ALLOWED):
         notes.leave(name, "not ours; the store neither uses nor touches it")
 
 

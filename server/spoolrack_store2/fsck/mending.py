@@ -30,7 +30,7 @@ from ..names import Name, NotAName, batch_of, index_of, parse
 from ..recovery import appear
 from .asides import put_aside, read_asides, take_back
 from .findings import Aside, Mended, Notes, NotRestorable, Problem, Remedy
-from .inspection import FOLDERS
+from .inspection import KNOWN
 from .listing import QUARANTINE, QUEUES, Lister
 from .registry import Registry, settings_path
 
@@ -56,7 +56,7 @@ class Mender:
             self._batches.setdefault(batch.stem.id, []).append(batch)
         # What a process that died has changed, and not synced, must be durable before more is.
         there = {found.name for found in disk.scan(".")}
-        for folder in (*sorted(there & set(FOLDERS)), *(f"{QUEUES}/{q}" for q in lister.queues), "."):
+        for folder in (*sorted(there & set(KNOWN)), *(f"{QUEUES}/{q}" for q in lister.queues), "."):
             self._syncer.folder_changed(folder)
         self._sync()
 
@@ -194,7 +194,7 @@ class Mender:
         """Return the name that a file would have as ready messages."""
         there = aside.source.split("/")
         home = queue or (there[1] if there[0] == QUEUES and len(there) > 1 else "")
-        for path in (f"{QUEUES}/{home}/{aside.name}", *(f"{f}/{aside.name}" for f in FOLDERS)):
+        for path in (f"{QUEUES}/{home}/{aside.name}", *(f"{f}/{aside.name}" for f in KNOWN)):
             try:
                 name = parse(path)
             except NotAName:
