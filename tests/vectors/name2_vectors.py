@@ -57,6 +57,7 @@ def said_of(name: Name) -> dict[str, Any]:
         "members": list(runs(name.members)),
         "receives": name.receives,
         "first": name.first,
+        "redriven": name.redriven,
         "owner": name.owner or None,
         "due": name.due,
         "token": name.token or None,

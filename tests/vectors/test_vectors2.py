@@ -92,6 +92,7 @@ def read_name(path: str) -> dict[str, Any]:
         "members": members,
         "receives": int(said.get("r", 0)),
         "first": int(said["f"]) if "f" in said else None,
+        "redriven": int(said["t"]) if "t" in said else None,
         "owner": said.get("o"),
         "due": int(due) if due else None,
         "token": token or None,
