@@ -160,6 +160,13 @@ class Batch:
             return []
         return [entry for entry in self.entries if entry.name.state is State.REMOVED]
 
+    @property
+    def is_loose(self) -> bool:
+        """Whether it has a name that may be unlinked now or after a sync."""
+        if self.is_over:
+            return any(entry.name.state is State.REMOVED for entry in self.entries)
+        return any(not entry.held and entry.name.state not in _OVER for entry in self.entries)
+
     def extendable(self, queue: str) -> Entry | None:
         """Return an entry in `remove/` whose list a delete may extend by a rename.
 

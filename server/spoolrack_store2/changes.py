@@ -6,10 +6,12 @@ that dies in between leaves one record in doubt at most: the next holder looks w
 took place. `CHANGES` is memory of the living: a ring of bytes that is never synced, and begun anew by a
 process that finds no other alive. A process that is alone appends nothing.
 
-    header = magic[8] head[8] done[8] poison[8] *( owner LF ) NUL     ; little-endian numbers
+    header = magic[8] head[8] done[8] poison[8] pid[8] since[8] *( owner LF ) NUL   ; little-endian
     record = length[4] kind[1] due[8] source LF target        ; at `head` modulo the size of the ring
 
-`head` is where the next record begins, counted from the first ever; up to `done` all moves took place.
+`pid` is the process that took `LOCK` last, and `since` the Unix time at which it did, in milliseconds:
+for processes that wait for it. `head` is where the next record begins, counted from the first ever; up
+to `done` all moves took place.
 The owners are the processes that have the root open: each adds itself, and lists the root then, both
 under `LOCK`. So a process that finds no other name in the header needn't append. `due` is the end of a
 lease or a delay in milliseconds since boot.
@@ -27,6 +29,9 @@ PATH: Final = "CHANGES"
 LOCK: Final = "LOCK"
 RING: Final = 1 << 20
 _HEADER: Final = struct.Struct("<8sQQQ")
+_HOLDER: Final = struct.Struct("<QQ")
+_OWNERS: Final = _HEADER.size + _HOLDER.size
+"""Where the owners begin."""
 _MAGIC: Final = b"changes2"
 _START: Final = 4096
 """Where the ring begins."""
@@ -78,9 +83,10 @@ class Crowded(Exception):
 class Changes:
     """The log, as one process sees it. Each call needs `LOCK`."""
 
-    def __init__(self, memory: Memory, owner: str) -> None:
+    def __init__(self, memory: Memory, owner: str, pid: int = 0) -> None:
         self._memory = memory
         self._owner = owner
+        self._pid = pid
         self._seen = 0
         """Up to where this process has replayed."""
         self._head = 0
@@ -95,7 +101,7 @@ class Changes:
 
     def read_members(self) -> tuple[str, ...]:
         """Return the owners in the header, of which some may be dead."""
-        text = self._memory.read(_HEADER.size, _START - _HEADER.size).partition(b"\0")[0]
+        text = self._memory.read(_OWNERS, _START - _OWNERS).partition(b"\0")[0]
         return tuple(text.decode("ascii", errors="replace").split())
 
     def begin_anew(self) -> None:
@@ -112,9 +118,26 @@ class Changes:
     def set_members(self, members: tuple[str, ...]) -> None:
         self.members = members
         text = "".join(f"{owner}\n" for owner in members).encode() + b"\0"
-        if len(text) > _START - _HEADER.size:
+        if len(text) > _START - _OWNERS:
             raise Crowded
-        self._memory.write(_HEADER.size, text)
+        self._memory.write(_OWNERS, text)
+
+    def hold(self, since: int) -> None:
+        """Say who has `LOCK` from now on."""
+        self._memory.write(_HEADER.size, _HOLDER.pack(self._pid, since))
+
+    def holder(self) -> tuple[int, int]:
+        """Return the process that took `LOCK` last, and when, in Unix time. Needs no lock."""
+        pid, since = _HOLDER.unpack(self._memory.read(_HEADER.size, _HOLDER.size))
+        return pid, since
+
+    @property
+    def has_news(self) -> bool:
+        """Whether others have changed something since the last look, or failed. Needs no lock."""
+        if not self.is_shared:
+            return False
+        _, head, _, poison = _HEADER.unpack(self._memory.read(0, _HEADER.size))
+        return bool(head != self._seen or poison)
 
     def look(self) -> None:
         """Take in the header. Raise `Poisoned`."""

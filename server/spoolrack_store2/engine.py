@@ -8,29 +8,60 @@ clock, randomness and disk are arguments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from spoolrack_store.files.syncer import Commit
 from spoolrack_store.model.clock import Clock, Millis
-from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, StoreError
+from spoolrack_store.model.operations import CreateQueue, DeleteQueue, UpdateQueue
+from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
+from spoolrack_store.model.reservations import Reserve
+from spoolrack_store.model.staging import Abort, Publish
+from spoolrack_store.model.transitions import State
 
+from .adoption import Adoption
 from .batch import Entry
+from .catalog import Catalog
 from .changes import Changes, Memory
+from .deduplication import Deduplication
 from .disk import Disk
+from .foreign import Foreign
 from .ids import FileIds
 from .leaser import Leaser
 from .letters import Letters
-from .moves import Moves, tidy
-from .operations import ChangeVisibility, Delete, Delivery, Outcome, Purge, Receive, Request, Send
+from .moves import RETRY, Moves, tidy, unlink_all
+from .names import batch_of
+from .operations import (
+    ChangeVisibility,
+    Delete,
+    Delivery,
+    GiveBack,
+    Outcome,
+    Purge,
+    Receive,
+    Request,
+    Send,
+    Stage,
+)
 from .part import Part, Turn, run_in
-from .queues import Catalog
 from .reader import CACHE_BYTES, Reader
+from .redrives import Redrives
 from .remover import Remover
+from .reservations import Reservations
 from .sender import Sender
 from .sharing import Sharing
+from .stages import Stages
+from .views import Views
+
+ENDS_OF_SETS: Final = (ReservationLost, ReservationCommitted)
+"""Errors that a caller may rely on: what they tell must be durable."""
+Found = TypeVar("Found")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -39,10 +70,12 @@ class Work:
 
     outcomes: list[Outcome]
     number: int
-    commit: Commit
-    """What to sync."""
+    commit: Commit | None
+    """What to sync; None: no answer waits for a sync."""
     assigned: list[Entry]
     """What was leased as it was sent."""
+    changed: bool = False
+    """Whether there is something to sync."""
 
 
 class Engine:
@@ -56,29 +89,63 @@ class Engine:
         clock: Clock,
         random: Random,
         owner: str,
+        pid: int = 0,
         is_living: Callable[[str], bool],
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
-        """`memory` is `CHANGES`; `is_living` tells whether the process of an owner is alive."""
+        """`memory` is `CHANGES`; `pid` is told to processes that wait for the lock; `is_living` tells
+        whether the process of an owner is alive."""
         self.moves = Moves(disk, clock, owner)
         self.index = self.moves.index
-        self.catalog = Catalog()
+        self.catalog = Catalog(self.moves, random)
+        self.moves.may_make = self._may_make
+        self.views = Views(self.moves, self.catalog)
         self._ids = FileIds(clock, random)
-        self.reader = Reader(disk, self.index, cache_bytes)
-        self._sender = Sender(self.moves, self.catalog, self.reader, self._ids)
+        self.reader = Reader(disk, self.index, clock, cache_bytes)
+        self.deduplication = Deduplication(self.moves, self.catalog, self.reader, self._ids, clock)
+        self._sender = Sender(self.moves, self.catalog, self.reader, self._ids, self.deduplication)
         self._letters = Letters(self.moves, self.catalog, self.reader, clock)
         self._leaser = Leaser(self.moves, self.catalog, self.reader, self._letters, clock, random)
         self._remover = Remover(self.moves, self.catalog, self._leaser)
-        self._parts: tuple[Part, ...] = (self._sender, self._letters, self._leaser)
+        self.reservations = Reservations(
+            self.moves, self.catalog, self.reader, self._letters, self._leaser, clock, random
+        )
+        self.stages = Stages(self.moves, self.catalog, self._ids, clock)
+        self.redrives = Redrives(
+            self.moves, self.catalog, self.reader, self._letters, self._sender, self._ids
+        )
+        self._parts: tuple[Part, ...] = (
+            self.deduplication,
+            self.catalog,
+            self._sender,
+            self.stages,
+            self._letters,
+            self.reservations,
+            self._leaser,
+            self.redrives,
+            Foreign(self.moves, self._ids),
+            Adoption(self.moves, self.catalog, self._ids),
+        )
         """In the order in which they go on at the beginning of a commit."""
         self._turns = (
+            Turn(CreateQueue, lambda asked: self.views.queue(self.catalog.create(asked))),
+            Turn(UpdateQueue, lambda asked: self.views.queue(self.catalog.update(asked))),
+            Turn(DeleteQueue, self.catalog.delete),
             Turn(Send, self._sender.send, together=True),
+            Turn(Stage, self.stages.stage),
+            Turn(Publish, self.stages.publish),
+            Turn(Abort, self.stages.abort),
+            Turn(CancelRedrive, self.redrives.cancel),
+            Turn(StartRedrive, self.redrives.start),
             Turn(Delete, self._remover.delete, together=True),
             Turn(ChangeVisibility, self._leaser.change, together=True),
+            Turn(GiveBack, self._leaser.give_back),
+            *self.reservations.turns,
             Turn(Purge, self._remover.purge),
             Turn(Receive, self._receive, together=True),
+            Turn(Reserve, self.reservations.reserve),
         )
-        changes = Changes(memory, owner)
+        changes = Changes(memory, owner, pid)
         self.sharing = Sharing(self.moves, changes, self.catalog, self._ids, is_living, self._parts)
 
     def open(self) -> bool:
@@ -96,7 +163,9 @@ class Engine:
         """Do what `requests` ask, as far as it can be done before the sync; None if another process
         holds the lock.
 
-        With `tick` it also looks which processes have died.
+        With `tick` it also looks which processes have died. Raise `DiskError` if the lock or
+        what others did can't be read, and then nothing was done; `SyncFailed` if nothing may
+        be relied on any more.
         """
         if not self.sharing.enter():
             return None
@@ -107,18 +176,44 @@ class Engine:
 
     def _apply(self, requests: Sequence[Request[Any]], tick: bool) -> Work:
         if tick:
-            self.sharing.look_for_dead()
+            self.moves.reserve.fill()
+            self._guarded(self.sharing.look_for_dead)
             for part in self._parts:
-                part.tick()
-        self.sharing.finish_orphans()
+                self._guarded(part.tick)
+        if self.sharing.has_orphans:
+            self._guarded(self.sharing.finish_orphans)
         for part in self._parts:
             if part.has_work:
-                part.go_on()
+                self._guarded(part.go_on)
         self._tidy()
         outcomes = run_in(self._turns, requests)
-        number, commit = self.moves.begin_sync()
         assigned, self._leaser.assigned = self._leaser.assigned, []
-        return Work(outcomes, number, commit, assigned)
+        if not self._needs_sync(requests, outcomes):
+            return Work(outcomes, 0, None, assigned)
+        changed = self.moves.syncer.is_dirty
+        number, commit = self.moves.begin_sync()
+        self.sharing.rests_on_others = False
+        return Work(outcomes, number, commit, assigned, changed)
+
+    def _needs_sync(self, requests: Sequence[Request[Any]], outcomes: Sequence[Outcome]) -> bool:
+        """Return whether an answer promises what isn't durable yet, or the engine's own work waits for
+        a sync."""
+        if self.moves.syncer.is_in_doubt:
+            return True
+        if not requests:
+            # Where nothing is to be synced, that costs nothing, and what waits for it can go on.
+            return self.wants_commit
+        for request, outcome in zip(requests, outcomes, strict=True):
+            if isinstance(outcome, StoreError) and not isinstance(outcome, ENDS_OF_SETS):
+                continue
+            if isinstance(request, Receive | Reserve) and not outcome:
+                continue
+            if not isinstance(request, Receive | ChangeVisibility | GiveBack):
+                return True
+            record = self.catalog.records.get(request.queue)
+            if record is None or not record.settings.relaxed_leases or self.sharing.rests_on_others:
+                return True
+        return False
 
     def finish(self, work: Work) -> list[Outcome] | None:
         """The commit is synced: return the answers; None if another process holds the lock.
@@ -126,43 +221,116 @@ class Engine:
         What was leased as it was sent must be where other processes look for it before the consumer
         hears of it.
         """
-        self.moves.end_sync(work.number)
+        if work.commit is not None:
+            self.moves.end_sync(work.number)
         if work.assigned:
-            if not self.sharing.enter():
-                return None
             try:
-                self._leaser.hand_out(work.assigned)
-            finally:
-                self.sharing.leave()
+                if not self.sharing.enter():
+                    return None
+            except StoreError as error:
+                log.warning("what was leased as it was sent has to wait: %s", error)
+                refused = work.assigned
+            else:
+                try:
+                    refused = self._leaser.hand_out(work.assigned)
+                finally:
+                    self.sharing.leave()
+            if refused:
+                self._sender.publish_later(refused)
+                _withhold(work.outcomes, {entry.batch.stem.id for entry in refused})
+            work.assigned = []
         return work.outcomes
+
+    def _may_make(self, folder: str) -> bool:
+        kind, _, queue = folder.partition("/")
+        return kind != "queues" or not queue or queue in self.catalog.records
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Let a part go on; what the disk refuses to it stops no other part, and is tried again."""
+        try:
+            step()
+        except StoreError as error:
+            self.moves.refused_at = self.moves.clock.monotonic()
+            log.error("%s has to wait: %s", getattr(step, "__qualname__", step), error)
 
     def _receive(self, requests: Sequence[Receive]) -> Sequence[list[Delivery] | StoreError]:
         return self._leaser.receive(requests, self._sender.just_written())
 
+    def with_exact_index(self, answer: Callable[[], Found]) -> Found | None:
+        """Return what `answer` finds in an index that has all that other processes did; None if another
+        process holds the lock."""
+        if not self.sharing.enter():
+            return None
+        try:
+            return answer()
+        finally:
+            self.sharing.leave()
+
     @property
     def wants_commit(self) -> bool:
-        """Whether work waits for a commit that no request asks for."""
+        """Whether work waits for a commit that no request asks for; for a while not after the disk
+        refused something."""
+        refused = self.moves.refused_at
+        if refused is not None and self.moves.clock.monotonic() < refused + RETRY:
+            return False
+        return self._has_work
+
+    @property
+    def _has_work(self) -> bool:
         return (
             bool(self.index.loose)
             or self.sharing.has_orphans
-            or any(part.has_work for part in self._parts)
+            or any(part.has_work or part.waits_for_sync for part in self._parts)
         )
+
+    def ready(self, queue: str) -> int | None:
+        """Return how many messages a receive could take; None if there is no such queue."""
+        if queue not in self.catalog.records:
+            return None
+        return self.index.queue(queue).counts[State.READY]
+
+    def close(self) -> bool:
+        """Leave the root to the others; False if another process holds the lock."""
+        if not self.sharing.enter():
+            return False
+        try:
+            self.sharing.close()
+        finally:
+            self.sharing.leave()
+        return True
 
     def next_due(self) -> Millis | None:
         """Return the monotonic time at which something has to be done that no request asks for."""
         times = [self.index.next_due(), *(part.next_due() for part in self._parts)]
+        if self.moves.refused_at is not None and self._has_work:
+            times.append(Millis(self.moves.refused_at + RETRY))
         return min((time for time in times if time is not None), default=None)
 
     def _tidy(self) -> None:
         """Unlink what may go since the last sync."""
         loose = list(self.index.loose)
-        for entry in tidy(self.moves, loose):
-            self.moves.unlink(entry)
+        unlink_all(self.moves, self.deduplication.may_unlink(tidy(self.moves, loose)))
         for batch in loose:
             if not batch.entries:
                 self.reader.forget(batch)
+            elif not batch.is_loose:
+                self.index.loose.pop(batch, None)  # A name that held nothing went as another came.
 
     def _sync_now(self) -> None:
         number, commit = self.moves.begin_sync()
         commit.sync()
         self.moves.end_sync(number)
+
+
+def _withhold(outcomes: Sequence[Outcome], batches: Collection[str]) -> None:
+    """Take deliveries out of the answers of receives: their messages are not handed out."""
+    for outcome in outcomes:
+        if isinstance(outcome, list):
+            outcome[:] = [
+                each
+                for each in outcome
+                if not (
+                    isinstance(each, Delivery)
+                    and not {each.ids[0], batch_of(each.ids[0])}.isdisjoint(batches)
+                )
+            ]

@@ -95,8 +95,10 @@ class Index:
         """Files of one message: a dead letter, and what it was copied from."""
         self.superseded: dict[tuple[Batch, int], int] = {}
         """Messages that are in a dead letter's own file now, to be deleted where they were, and the
-        commit that published that file and must be durable before."""
+        commit that published that file and must be durable before. They stay until that is durable."""
         self.queues: dict[str, QueueIndex] = {}
+        self.keyed: dict[Batch, None] = {}
+        """New batches with deduplication keys, which are not taken in yet."""
         self.loose: dict[Batch, None] = {}
         """Batches that have a name which may be unlinked after a sync."""
         self._due: list[tuple[int, int, Entry]] = []
@@ -137,6 +139,8 @@ class Index:
         entry, losers = batch.add(name, commit)
         if is_new:
             self._register(batch)
+            if name.stem.key is not None:
+                self.keyed[batch] = None
         if name.stem.deaths or name.stem.id in self._doubles:
             self._supersede(batch, commit)
         entry.due = due
@@ -155,19 +159,38 @@ class Index:
         return entry
 
     def disappear(self, entry: Entry, commit: int) -> None:
-        """Forget a name that is there no more. What it held and no other name took is gone."""
+        """Forget a name that is there no more. What it held and no other name lists is gone."""
         batch = entry.batch
+        held = entry.held
         batch.drop(entry, commit)
         entry.held = 0
         if entry.charged:
             _pass_on(entry, None)
         self._count(entry, 0)
+        if held:
+            self._fall_back(batch, held, commit)
         if not batch.entries:
             self.loose.pop(batch, None)
             del self.batches[batch.stem.text]
             self._unregister(batch)
-        elif batch.is_over:
+        elif batch.is_loose:
             self.loose[batch] = None
+        else:
+            self.loose.pop(batch, None)
+
+    def _fall_back(self, batch: Batch, members: int, commit: int) -> None:
+        """Let the names that are left hold what the highest one held: it was removed by hand."""
+        for other in reversed(batch.entries):
+            back = members & other.name.members
+            if not back:
+                continue
+            members &= ~back
+            other.held |= back
+            other.taken = commit
+            self._count(other, other.held)
+            if other.name.state in _WAITS:
+                self._pushed += 1
+                heappush(self._due, (other.due, self._pushed, other))
 
     def entry_at(self, name: Name) -> Entry | None:
         """Return the entry with the path of `name`."""
@@ -198,7 +221,12 @@ class Index:
         counts = self._by_id[stem.id] = max(doubles, key=_counts)
         if not _counts(counts)[0] or not counts.stem.deaths:
             return
-        found = [(double, 0) for double in doubles if double is not counts]
+        # A copy in `new/` that has one death more is the message's next file, not an older one.
+        found = [
+            (double, 0)
+            for double in doubles
+            if double is not counts and double.stem.deaths <= counts.stem.deaths
+        ]
         source, index = self._by_id.get(batch_of(stem.id) + "n"), index_of(stem.id)
         if source is not None and index < source.stem.count:
             found.append((source, index))

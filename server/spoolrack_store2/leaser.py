@@ -8,7 +8,7 @@ that is over goes back to `queues/` with its count of receives; the place in the
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from random import Random
@@ -19,21 +19,21 @@ from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import InvalidRequest, StaleReceipt, StoreError
 from spoolrack_store.model.ids import sent_at
-from spoolrack_store.model.names import make_token
+from spoolrack_store.model.names import is_set_token, make_token
 from spoolrack_store.model.settings import MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
 
 from . import receipts
 from .batch import Entry
+from .catalog import Catalog, QueueRecord
 from .content import Damaged
 from .index import Index
 from .letters import Letters
 from .members import indexes, lowest
-from .moves import Moves
+from .moves import RETRY, Moves, NameVanished
 from .names import MAX_RECEIVES
-from .operations import ChangeVisibility, Delivery, Receive
+from .operations import ChangeVisibility, Delivery, GiveBack, Receive
 from .part import Part
-from .queues import Catalog, QueueRecord
 from .reader import Reader
 
 log = logging.getLogger(__name__)
@@ -45,8 +45,6 @@ DUE_AT_ONCE: Final = 1_000
 """Names that one commit brings back."""
 EXPIRED_AT_ONCE: Final = 1_000
 """Names of a queue that one commit deletes for their age."""
-RETRY: Final = Millis(1_000)
-"""After so long a move that the disk refused is tried again."""
 
 
 def deliver(moves: Moves, entry: Entry) -> None:
@@ -115,6 +113,8 @@ class Leaser(Part):
         self._written = written
         shares: list[_Share] = []
         chosen = self._letters.not_to_be_leased()
+        for queue in {request.queue for request in requests} & self._catalog.records.keys():
+            self.expire(self._catalog.records[queue])  # Nothing moves once a request has chosen.
         for request in requests:
             try:
                 outcomes.append(self._choose(request, shares, chosen))
@@ -138,35 +138,65 @@ class Leaser(Part):
             raise InvalidRequest(
                 what="visibility", value=visibility, rule=f"must be from 1 to {MAX_VISIBILITY}"
             )
-        self.expire(record)
-        room, bytes_left = request.max_messages, request.max_bytes
+        room = request.max_messages
         if request.credits is not None:
             room = min(room, request.credits.free)
         answer: list[Delivery] = []
-        dead: dict[Entry, int] = {}
         count = 0
+        written = self._just_written(record.name, chosen)
+        for entry, members in self.pick(record, room, request.max_bytes, chosen, written):
+            count += members.bit_count()
+            self._share(shares, entry, visibility, members, answer, request.credits)
+        if request.credits is not None:
+            request.credits.charge(count)
+        return answer
+
+    def pick(
+        self,
+        record: QueueRecord,
+        room: int,
+        bytes_left: int,
+        chosen: dict[Entry, int],
+        written: Iterable[tuple[Entry, int]] = (),
+    ) -> list[tuple[Entry, int]]:
+        """Return up to `room` messages to be leased, in order: those ready, and then those `written`.
+
+        It is at least one, and else no more than `bytes_left`. They are `chosen` now, as are those that
+        die.
+        """
+        self.expire(record)
+        picked: list[tuple[Entry, int]] = []
+        dead: dict[Entry, int] = {}
         ready = self._index.queue(record.name).in_order(chosen)
-        for entry, members in chain(ready, self._just_written(record.name, chosen)):
-            if count >= room:
+        for entry, members in chain(ready, written):
+            if room <= 0:
+                break
+            try:
+                if not self._reader.is_readable(entry):
+                    continue
+            except StoreError:
+                if not picked:
+                    raise
                 break
             if self._letters.is_dead(entry):
                 chosen[entry] = chosen.get(entry, 0) | members
                 dead[entry] = dead.get(entry, 0) | members
                 continue
-            fitting = self._fitting(entry, members, room - count, bytes_left, is_first=not count)
+            fitting = self._fitting(entry, members, room, bytes_left, is_first=not picked)
             if not fitting:
                 break
             chosen[entry] = chosen.get(entry, 0) | fitting
-            count += fitting.bit_count()
+            room -= fitting.bit_count()
             bytes_left -= entry.batch.bytes_of(fitting)
-            self._share(shares, entry, visibility, fitting, answer, request.credits)
+            picked.append((entry, fitting))
             if fitting != members:
                 break
         for entry, members in dead.items():
-            self._letters.bury(entry, members)
-        if request.credits is not None:
-            request.credits.charge(count)
-        return answer
+            try:
+                self._letters.bury(entry, members)
+            except StoreError as error:
+                log.warning("%s has dead letters that have to wait: %s", entry.name.path, error)
+        return picked
 
     def _just_written(self, queue: str, chosen: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
         """Yield what this commit has written for a queue, the oldest first, and nobody has chosen yet.
@@ -178,11 +208,21 @@ class Leaser(Part):
             if members:
                 yield entry, members
 
-    def hand_out(self, leased: Sequence[Entry]) -> None:
-        """Move what was leased in `new/` to where all processes look for leases; it is durable now."""
+    def hand_out(self, leased: Sequence[Entry]) -> list[Entry]:
+        """Move what was leased in `new/` to where all processes look for leases; it is durable now.
+
+        Return what the disk refused to move: no consumer may hear of it. It is published later, and
+        comes back when its lease ends.
+        """
+        refused: list[Entry] = []
         for entry in leased:
             if entry.held:
-                deliver(self._moves, entry)
+                try:
+                    deliver(self._moves, entry)
+                except StoreError as error:
+                    log.warning("%s can't be handed out: %s", entry.name.path, error)
+                    refused.append(entry)
+        return refused
 
     def tick(self) -> None:
         for record in self._catalog.records.values():
@@ -195,7 +235,11 @@ class Leaser(Part):
             entry = queue.head()
             if entry is None or sent_at(entry.batch.stem.id) + retention > self._clock.wall():
                 return
-            self._moves.delete(entry, entry.held)
+            try:
+                self._moves.delete(entry, entry.held)
+            except StoreError as error:
+                log.warning("%s is too old, and has to wait: %s", entry.name.path, error)
+                return
 
     def _fitting(
         self, entry: Entry, members: int, room: int, bytes_left: int, *, is_first: bool
@@ -248,6 +292,7 @@ class Leaser(Part):
         old = lease.entry.name
         wall = self._clock.wall()
         until = Millis(wall + lease.visibility), self._clock.monotonic() + lease.visibility
+        token = make_token(self._random)
         try:
             lease.leased = self._moves.move(
                 lease.entry,
@@ -256,13 +301,15 @@ class Leaser(Part):
                 receives=min(old.receives + 1, MAX_RECEIVES),
                 first=old.first if old.first is not None else wall,
                 until=until,
-                token=make_token(self._random),
+                token=token,
             )
-            if old.state is State.SENT:
-                self.assigned += lease.leased
         except StoreError as error:
-            # It stays ready. A receive that gets nothing goes on waiting.
+            # It stays ready, but for a part of a list that is divided over several names. A receive
+            # that gets nothing goes on waiting.
             log.warning("%s can't be leased for now: %s", old.path, error)
+            lease.leased = [each for each in lease.entry.batch.entries if each.name.token == token]
+        if old.state is State.SENT:
+            self.assigned += lease.leased
 
     def _deliver(self, share: _Share) -> None:
         delivered = 0
@@ -291,7 +338,12 @@ class Leaser(Part):
                     name.queue,
                     why,
                 )
-                self._moves.move(entry, 1 << index, State.QUARANTINED)
+                self._put_aside(entry, index)
+                members &= ~(1 << index)
+                continue
+            except StoreError as error:
+                # It is leased, and tried again when the lease ends.
+                log.error("%s can't be read for now: %s", stem.message_id(index), error)
                 members &= ~(1 << index)
                 continue
             if named:
@@ -316,6 +368,14 @@ class Leaser(Part):
             )
         )
         return members
+
+    def _put_aside(self, entry: Entry, index: int) -> None:
+        try:
+            self._moves.move(entry, 1 << index, State.QUARANTINED)
+        except StoreError as error:
+            # It is leased, and tried again when the lease ends.
+            id = entry.batch.stem.message_id(index)
+            log.error("%s can't be put into quarantine for now: %s", id, error)
 
     # The end of a lease.
 
@@ -366,31 +426,55 @@ class Leaser(Part):
             except StoreError as error:
                 results[position] = error
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
+        result = Millis(wall + visibility if visibility else 0)
+        until = result, monotonic + visibility
         for entry, places in together.items():
             members = 0
-            for index, _ in places:
+            for index, position in places:
                 members |= 1 << index
-            result: Millis | StoreError
+                results[position] = result
             try:
                 if visibility:
-                    until = Millis(wall + visibility), monotonic + visibility
-                    self._moves.move(entry, members, State.LEASED, until=until, token=entry.name.token)
-                    result = until[0]
+                    token = entry.name.token
+                    extended = self._moves.move(entry, members, State.LEASED, until=until, token=token)
+                    if request.is_put_off:
+                        _free_credits(extended)
                 else:
-                    self._bring_back(entry, members)
-                    result = Millis(0)
+                    self.bring_back(entry, members)
+            except NameVanished:
+                for index, position in places:
+                    results[position] = StaleReceipt(id=entry.batch.stem.message_id(index))
             except StoreError as error:
-                result = error
-            for _, position in places:
-                results[position] = result
+                for index, position in places:
+                    # Of a list that is divided over several names a part may have moved.
+                    if entry.held >> index & 1:
+                        results[position] = error
         return results
 
-    def _bring_back(self, entry: Entry, members: int) -> None:
+    def give_back(self, request: GiveBack) -> None:
+        """Undo leases that no consumer has seen; one that is over already is what was wanted."""
+        record = self._catalog.require(request.queue)
+        together: dict[Entry, int] = {}
+        for text in request.receipts:
+            try:
+                found = self.find(record.name, text)
+            except StaleReceipt:
+                continue
+            if found is not None:
+                entry, index = found
+                together[entry] = together.get(entry, 0) | 1 << index
+        for entry, members in together.items():
+            self._moves.move(entry, members, State.READY, receives=max(0, entry.name.receives - 1))
+
+    def bring_back(self, entry: Entry, members: int) -> None:
         """End the lease or the delay of `members`; what was received too often dies."""
         if entry.name.state is State.LEASED and self._letters.is_dead(entry):
             self._letters.bury(entry, members)
         else:
             self._moves.move(entry, members, State.READY)
+
+    def next_due(self) -> Millis | None:
+        return min(self._reader.refused.values(), default=None)
 
     @property
     def has_work(self) -> bool:
@@ -401,7 +485,18 @@ class Leaser(Part):
         """Bring back what is due: messages whose lease or delay is over."""
         now = self._clock.monotonic()
         for entry in self._index.take_due(now, DUE_AT_ONCE):
+            token = entry.name.token
+            if not entry.held or (token and is_set_token(token)):
+                continue  # It was listed twice: see `Index.disappear`; a set says when it ends.
             try:
-                self._bring_back(entry, entry.held)
+                self.bring_back(entry, entry.held)
             except StoreError:
                 self._index.put_back_due(entry, Millis(now + RETRY))
+
+
+def _free_credits(leased: Sequence[Entry]) -> None:
+    """Let leases count no more for the flow control of their consumers."""
+    for entry in leased:
+        charged, entry.charged = entry.charged, []
+        for members, credits in charged:
+            credits.give_back(members.bit_count())

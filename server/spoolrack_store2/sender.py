@@ -7,20 +7,24 @@ write, one rename.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from spoolrack_store.files.folders import explained
 from spoolrack_store.model import content as contents
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import Attributes
-from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, QueueFull, StoreError
+from spoolrack_store.model.errors import DiskFull, InvalidMessage, InvalidRequest, QueueFull, StoreError
 from spoolrack_store.model.ids import sent_at
+from spoolrack_store.model.keys import key_of, key_text
 from spoolrack_store.model.settings import MAX_DELAY, MIB
 from spoolrack_store.model.transitions import State
 
 from .batch import Entry
+from .catalog import Catalog, QueueRecord
 from .content import checksum, encode, line_of
+from .deduplication import Deduplication
 from .ids import FileIds
 from .leaser import deliver
 from .members import MOST
@@ -28,13 +32,16 @@ from .moves import Moves
 from .names import Stem
 from .operations import Send, Stored
 from .part import Part
-from .queues import Catalog, QueueRecord
 from .reader import Reader
 
 FILE_BYTES: Final = MIB
 """A file takes in no further call beyond this."""
 LARGE_BODY: Final = 256 * 1024
 """A body above this has a file of its own, whose bytes go when it is deleted."""
+RESERVED_BYTES: Final = 4 * 1024 * 1024
+RESERVED_FILES: Final = 256
+"""Sends leave so much room, so that deletes work when the disk is full."""
+_UNLIMITED: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -45,6 +52,7 @@ class _File:
     delay: Millis
     bodies: list[bytes] = field(default_factory=list)
     attributes: dict[int, Attributes] = field(default_factory=dict)
+    keys: dict[int, str] = field(default_factory=dict)
     bytes: int = 0
     places: list[tuple[Stored, int, int]] = field(default_factory=list)
     """For each run of messages: whose they are, the position of the first in that answer, and how
@@ -57,13 +65,27 @@ class _File:
 class Sender(Part):
     """Not thread-safe."""
 
-    def __init__(self, moves: Moves, catalog: Catalog, reader: Reader, ids: FileIds) -> None:
+    def __init__(
+        self,
+        moves: Moves,
+        catalog: Catalog,
+        reader: Reader,
+        ids: FileIds,
+        deduplication: Deduplication,
+    ) -> None:
         self._moves = moves
         self._catalog = catalog
         self._reader = reader
         self._ids = ids
+        self._deduplication = deduplication
+        self._coming: dict[str, dict[str, tuple[Stored, int]]] = {}
+        """By queue the keys that this commit is about to take: whose message, and its position."""
+        self._repeated: list[tuple[Stored, int, Stored, int]] = []
+        """Messages with such a key: the answer, the position, and those of the first one."""
         self._written: list[tuple[int, Entry]] = []
         """Files in `new/`, and the commits that wrote them."""
+        self._room: tuple[int, int] | None = None
+        """Bytes and files that the disk has left, as far as this commit has looked."""
 
     def send(self, requests: Sequence[Send]) -> list[Stored | StoreError]:
         """Write the messages of all requests; the answers hold once the commit is synced."""
@@ -75,9 +97,12 @@ class Sender(Part):
                 outcomes.append(self._admit(request, files, entering))
             except StoreError as error:
                 outcomes.append(error)
+        self._room = None
         is_lone = len(files) == 1 and len(files[0].bodies) == 1
         for file in files:
             self._write(file, is_lone)
+        if self._coming:
+            self._answer_repeated()
         return outcomes
 
     def go_on(self) -> None:
@@ -93,6 +118,10 @@ class Sender(Part):
                     waiting.append((commit, entry))  # It is sent; the next commit tries again.
         self._written = waiting
 
+    def publish_later(self, entries: Iterable[Entry]) -> None:
+        """Publish what is durable in `new/` and the disk refused to move."""
+        self._written += [(0, entry) for entry in entries]
+
     def just_written(self) -> dict[str, list[Entry]]:
         """Return what this commit has written and has no delay, by queue, the oldest first."""
         found: dict[str, list[Entry]] = {}
@@ -101,6 +130,15 @@ class Sender(Part):
                 found.setdefault(entry.name.queue, []).append(entry)
         return found
 
+    def written(self, queue: str) -> tuple[int, int]:
+        """Return how many messages, of how many bytes, are in `new/` on their way to a queue."""
+        held = held_bytes = 0
+        for _, entry in self._written:
+            if entry.name.queue == queue:
+                held += entry.held.bit_count()
+                held_bytes += entry.batch.bytes_of(entry.held)
+        return held, held_bytes
+
     @property
     def has_work(self) -> bool:
         """Whether something waits in `new/`."""
@@ -108,7 +146,7 @@ class Sender(Part):
 
     def _admit(self, request: Send, files: list[_File], entering: dict[str, tuple[int, int]]) -> Stored:
         """Find a file for each valid message of a request."""
-        record = self._catalog.require(request.queue)
+        record = self._catalog.require_open(request.queue)
         settings = record.settings
         bodies = request.bodies
         if len(bodies) > MOST:
@@ -117,8 +155,10 @@ class Sender(Part):
             )
         stored = Stored(results=[""] * len(bodies), sent_at=Millis(0))
         is_limited = settings.max_messages or settings.max_bytes
-        small: dict[Millis, list[int]] = {}
-        large: list[int] = []
+        keys: dict[int, str] = {}
+        together: list[tuple[Millis, list[int]]] = []
+        last: dict[Millis, list[int]] = {}
+        """Of each delay what the next message may share a file with: a large body divides."""
         for position, body in enumerate(bodies):
             try:
                 delay = request.delays.get(position, settings.delivery_delay)
@@ -127,38 +167,83 @@ class Sender(Part):
                 if len(body) > settings.max_message_size or position in request.attributes:
                     attributes = request.attributes.get(position, {})
                     contents.check(record.name, body, attributes, settings.max_message_size)
+                key = None
+                if position in request.deduplication_ids:
+                    salted = key_of(request.deduplication_ids[position], record.salt)
+                    key = key_text(salted)
+                    if self._is_repeated(record, key, stored, position):
+                        continue
                 if is_limited:
                     self._require_room(record, len(body), entering)
+                if key is not None:
+                    self._coming.setdefault(record.name, {})[key] = stored, position
+                    keys[position] = key
             except StoreError as error:
                 stored.results[position] = error
                 continue
             if len(body) > LARGE_BODY:
-                large.append(position)
+                together.append((delay, [position]))
+                last.pop(delay, None)
+            elif delay in last:
+                last[delay].append(position)
             else:
-                small.setdefault(delay, []).append(position)
-        for delay, positions in small.items():
+                last[delay] = [position]
+                together.append((delay, last[delay]))
+        for delay, positions in together:
             size = sum(len(bodies[position]) for position in positions)
-            self._place(request, delay, positions, size, stored, files)
-        for position in large:
-            delay = request.delays.get(position, settings.delivery_delay)
-            self._place(request, delay, [position], FILE_BYTES + 1, stored, files)
+            if len(positions) == 1 and size > LARGE_BODY:
+                size = FILE_BYTES + 1
+            self._place(request, delay, positions, size, stored, files, keys)
         return stored
+
+    def _is_repeated(self, record: QueueRecord, key: str, stored: Stored, position: int) -> bool:
+        """Whether the key is taken, or will be by this commit; then the first one's id answers."""
+        coming = self._coming.get(record.name, {})
+        first = coming.get(key)
+        if first is not None:
+            self._repeated.append((stored, position, *first))
+            return True
+        id = self._deduplication.find(record, key, len(coming))
+        if id is None:
+            return False
+        stored.results[position] = id
+        stored.duplicates.add(position)
+        return True
+
+    def _answer_repeated(self) -> None:
+        """Answer repetitions within the commit as the first ones, which are written now, or aren't."""
+        for stored, position, first, at in self._repeated:
+            stored.results[position] = first.results[at]
+            if isinstance(first.results[at], str):
+                stored.duplicates.add(position)
+        self._coming.clear()
+        self._repeated.clear()
 
     def _require_room(
         self, record: QueueRecord, size: int, entering: dict[str, tuple[int, int]]
     ) -> None:
         settings, queue = record.settings, self._moves.index.queue(record.name)
         messages, bytes = entering.get(record.name, (0, 0))
-        held, held_bytes = queue.total + messages, queue.bytes + bytes
-        for _, entry in self._written:
-            if entry.name.queue == record.name:
-                held += entry.held.bit_count()
-                held_bytes += entry.batch.bytes_of(entry.held)
+        written, written_bytes = self.written(record.name)
+        held, held_bytes = queue.total + messages + written, queue.bytes + bytes + written_bytes
         if settings.max_messages and held + 1 > settings.max_messages:
             raise QueueFull(queue=record.name, held=held, limit=settings.max_messages, unit="messages")
         if settings.max_bytes and held_bytes + size > settings.max_bytes:
             raise QueueFull(queue=record.name, held=held_bytes, limit=settings.max_bytes, unit="bytes")
         entering[record.name] = messages + 1, bytes + size
+
+    def _require_disk(self, size: int) -> None:
+        """Leave room on the disk for deletes. Raise `DiskFull`, or `DiskError`."""
+        if self._room is None:
+            try:
+                space = self._moves.disk.space()
+            except OSError as error:
+                raise explained(error) from error
+            self._room = space.bytes, _UNLIMITED if space.unlimited else space.files
+        bytes, files = self._room
+        if bytes < size + RESERVED_BYTES or files < RESERVED_FILES:
+            raise DiskFull(detail=f"{bytes} bytes and {files} files are left")
+        self._room = bytes - size, files - 1
 
     def _place(
         self,
@@ -168,11 +253,12 @@ class Sender(Part):
         size: int,
         stored: Stored,
         files: list[_File],
+        keys: Mapping[int, str],
     ) -> None:
-        for file in reversed(files):
-            if file.queue == request.queue and file.delay == delay and file.takes(len(positions), size):
-                break
-        else:
+        alike = (f for f in reversed(files) if f.queue == request.queue and f.delay == delay)
+        file = next(alike, None)
+        # An earlier file may have room, and has earlier ids: what it takes in would overtake.
+        if file is None or not file.takes(len(positions), size):
             file = _File(request.queue, delay)
             files.append(file)
         for first, count in _in_a_row(positions):
@@ -181,12 +267,13 @@ class Sender(Part):
                 if position in request.attributes:
                     # A copy: what is delivered from memory must be what was written then.
                     file.attributes[len(file.bodies)] = dict(request.attributes[position])
+                if position in keys:
+                    file.keys[len(file.bodies)] = keys[position]
                 file.bodies.append(request.bodies[position])
         file.bytes += size
 
     def _write(self, file: _File, is_lone: bool) -> None:
-        keys: Mapping[int, str] = {}
-        line = line_of(file.bodies, file.attributes, keys)
+        line = line_of(file.bodies, file.attributes, file.keys)
         encoded = encode(line)
         count = len(file.bodies)
         stem = Stem(
@@ -195,15 +282,19 @@ class Sender(Part):
             size=line.starts[-1],
             crc=checksum(line, encoded),
             line=len(encoded),
+            key=(file.keys[0] if count == 1 else "") if file.keys else None,
         )
         content = b"".join([*file.bodies, encoded])
         try:
+            self._require_disk(len(content))
             entry = self._moves.make(stem, file.queue, [content], delay=file.delay, alone=is_lone)
         except StoreError as error:
             for stored, first, run in file.places:
                 stored.results[first : first + run] = [error] * run
             return
         self._reader.keep(entry.batch, line, content)
+        if file.keys:
+            self._deduplication.take(entry, file.keys.items())
         self._written.append((self._moves.commit, entry))
         prefix, at, moment = stem.id[:-3], 0, sent_at(stem.id)
         for stored, first, run in file.places:

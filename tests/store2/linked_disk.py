@@ -9,8 +9,7 @@ from random import Random
 from memory_disk import File, MemoryLock, fails
 from power_disk import Model, PowerDisk
 from spoolrack_store2.changes import LOCK, SIZE
-
-FOLDERS = ("new", "queues", "delay", "remove", "quarantine", "config", "owners")
+from spoolrack_store2.root import FOLDERS
 
 
 class Died(BaseException):
@@ -52,6 +51,8 @@ class LinkedDisk(PowerDisk):
         self.rename(source, target)
 
     def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+        if self.steps_left == 0 and not path.startswith("new/"):
+            super().create(path, [b"".join(parts)[:-1]], sync=False)  # It dies as it writes.
         self.step()
         super().create(path, parts, sync=sync)
 
@@ -96,9 +97,11 @@ class Memory:
         self._disk.write_changes(offset, content)
 
 
-def made(queues: Sequence[str], *, can_sync_all: bool, model: Model) -> LinkedDisk:
+def made(
+    queues: Sequence[str], *, can_sync_all: bool, model: Model, kind: type[LinkedDisk] = LinkedDisk
+) -> LinkedDisk:
     """Return a disk with an empty root, all of it durable."""
-    disk = LinkedDisk(can_sync_all=can_sync_all, model=model)
+    disk = kind(can_sync_all=can_sync_all, model=model)
     for folder in (*FOLDERS, *(f"queues/{queue}" for queue in queues)):
         disk.make_folder(folder)
     for path in ("FORMAT", LOCK):

@@ -10,6 +10,7 @@ from engine_story import Broken, Story
 from power_disk import Model
 from spoolrack_store2 import changes, recovery, sharing
 from spoolrack_store2.changes import Change, Changes
+from spoolrack_store2.engine import Engine
 from spoolrack_store2.leaser import Leaser
 from spoolrack_store2.letters import Letters
 from spoolrack_store2.moves import Moves
@@ -53,6 +54,7 @@ def _deleted_too_early(self: Letters) -> None:
 _delete_superseded = Letters._delete_superseded
 
 PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
+    "an answer before its sync": (Engine, "_needs_sync", lambda self, requests, outcomes: False),
     "an answer that rests on unsynced moves of others": (
         Sharing,
         "_built_on_others",

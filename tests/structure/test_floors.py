@@ -117,7 +117,7 @@ WORLD = {
     "spoolrack_store.files.overlay": {"os", "io"},
     "spoolrack_store.model.clock": {"time"},
     "spoolrack_store.model.chance": {"os"},
-    "spoolrack_store2.local_disk": {"os", "ctypes"},
+    "spoolrack_store2.local_disk": {"os", "ctypes", "mmap", "pathlib", "socket"},
     "nobody": {"asyncio", "datetime", "glob", "multiprocessing", "signal", "subprocess", "tempfile"},
 }
 HARMLESS = {"os.PathLike", "os.fspath"}

@@ -1,0 +1,407 @@
+"""Which queues there are, and how each is set: the files `config/<queue>.<version>.json`.
+
+A version is created once and never changed, so that an update is a new file; the highest version that
+can be read counts, and older ones are unlinked once it is durable. A tombstone is the version that
+deletes a queue. Once it is durable, the queue's messages go to `remove/`, then its folder and its older
+settings go, and then the tombstone: each step is durable before the next begins. So nothing is left
+that could come back into another queue of that name. What is in `remove/` or in quarantine
+doesn't hold up the tombstone. Each process that has the root open goes on with each tombstone.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from random import Random
+from typing import Final
+
+from spoolrack_store.files.disk import Kind
+from spoolrack_store.files.folders import explained
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import (
+    DamagedSettings,
+    InvalidQueueName,
+    InvalidSetting,
+    QueueBeingDeleted,
+    QueueExists,
+    QueueNotFound,
+    StoreError,
+)
+from spoolrack_store.model.names import QUEUE_NAME, is_queue_name, make_token
+from spoolrack_store.model.operations import CreateQueue, DeleteQueue, UpdateQueue
+from spoolrack_store.model.settings import QueueSettings, Record, decode, encode
+from spoolrack_store.model.transitions import State
+
+from .batch import Entry
+from .moves import Moves
+from .names import NotAName, parse
+from .part import Part
+
+log = logging.getLogger(__name__)
+
+CONFIG: Final = "config"
+SLICE: Final = 1_000
+"""Names of deleted queues that one commit moves to `remove/`."""
+_FILE: Final = re.compile(rf"(?P<queue>{QUEUE_NAME.pattern})\.(?P<version>[1-9][0-9]{{0,14}})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRecord:
+    """A queue's record in the catalogue."""
+
+    name: str
+    settings: QueueSettings
+    created_at: Millis = Millis(0)
+    version: int = 1
+    salt: str = ""
+    """Another queue that is made under this name has another."""
+
+
+@dataclass(slots=True)
+class _Tombstone:
+    """A deleted queue of which something may be left."""
+
+    version: int
+    made: tuple[Millis, str]
+    """The queue's `created_at` and its salt."""
+    written: int
+    """The commit that makes it durable."""
+    emptied: int | None = None
+    """The commit that makes durable that the queue has no message; None: it may have some."""
+    cleared: int | None = None
+    """The commit that makes durable that its folder and its older settings are gone; None: they may be
+    there."""
+
+
+class Catalog(Part):
+    """The queues that there are. Not thread-safe."""
+
+    folders = (CONFIG,)
+
+    def __init__(self, moves: Moves, random: Random) -> None:
+        self._moves = moves
+        self._random = random
+        self.records: dict[str, QueueRecord] = {}
+        self.reset: set[str] = set()
+        """Queues that this process gave the default settings, because theirs were lost."""
+        self._doomed: dict[str, _Tombstone] = {}
+        self._old: dict[str, int] = {}
+        """Superseded settings by path, and the commit that must be durable before they are unlinked."""
+
+    # Which queues there are.
+
+    def require(self, name: str) -> QueueRecord:
+        """Return the queue's record; raise `InvalidQueueName` or `QueueNotFound`."""
+        record = self.records.get(name)
+        if record is None:
+            if not is_queue_name(name):
+                raise InvalidQueueName(name=name)
+            raise QueueNotFound(queue=name)
+        return record
+
+    def require_open(self, name: str) -> QueueRecord:
+        """Return the record for a send, which may be meant for the queue that is made next; raise
+        `QueueBeingDeleted`, too."""
+        if name in self._doomed:
+            raise QueueBeingDeleted(queue=name)
+        return self.require(name)
+
+    def is_doomed(self, name: str) -> bool:
+        return name in self._doomed
+
+    # Requests. The answers hold once the commit is synced.
+
+    def create(self, request: CreateQueue) -> QueueRecord:
+        name, settings = request.name, request.settings
+        if not is_queue_name(name):
+            raise InvalidQueueName(name=name)
+        if name in self._doomed:
+            raise QueueBeingDeleted(queue=name)
+        there = self.records.get(name)
+        if there is not None:
+            if there.settings != settings:
+                raise QueueExists(queue=name, differing=there.settings.differing(settings))
+            return there
+        self._check_target(name, settings)
+        return self._make(name, settings)
+
+    def update(self, request: UpdateQueue) -> QueueRecord:
+        there = self.require(request.name)
+        settings = there.settings.changed(request.changes)
+        if settings == there.settings:
+            return there
+        self._check_target(there.name, settings)
+        record = replace(there, settings=settings, version=there.version + 1)
+        self._write(record, settings)
+        self.records[there.name] = record
+        self._old[_path(there.name, there.version)] = self._moves.commit
+        return record
+
+    def delete(self, request: DeleteQueue) -> None:
+        there = self.require(request.name)
+        record = replace(there, version=there.version + 1)
+        self._write(record, None)
+        self._doom(there.name, record.version, (there.created_at, there.salt))
+
+    def _make(self, name: str, settings: QueueSettings, version: int = 1) -> QueueRecord:
+        record = QueueRecord(
+            name, settings, self._moves.clock.wall(), version, make_token(self._random)
+        )
+        # The folder first: one without settings is nothing.
+        self._make_folder(name)
+        self._write(record, settings)
+        self.records[name] = record
+        return record
+
+    def _write(self, record: QueueRecord, settings: QueueSettings | None) -> None:
+        content = encode(Record(settings=settings, created_at=record.created_at, salt=record.salt))
+        self._moves.create_file(_path(record.name, record.version), content)
+
+    def _make_folder(self, name: str) -> None:
+        try:
+            self._moves.disk.make_folder(f"queues/{name}")
+        except FileExistsError:
+            pass  # A queue that was never made durable, or is there.
+        except OSError as error:
+            raise explained(error) from error
+        self._moves.syncer.folder_changed("queues")
+
+    def _check_target(self, name: str, settings: QueueSettings) -> None:
+        """Raise `InvalidSetting` for a dead-letter queue that isn't there, or leads back to `name`."""
+        target = settings.dead_letter_queue
+        if target and target != name and target not in self.records:
+            raise InvalidSetting(name="dead_letter_queue", value=target, rule="must exist already")
+        seen = {name}
+        while target:
+            if target in seen:
+                raise InvalidSetting(
+                    name="dead_letter_queue",
+                    value=settings.dead_letter_queue,
+                    rule="must not lead back to the queue itself",
+                )
+            seen.add(target)
+            record = self.records.get(target)
+            target = "" if record is None else record.settings.dead_letter_queue
+
+    # What the files say.
+
+    def recover(self) -> None:
+        """Read `config/`: the highest version of each queue that can be read counts."""
+        self._old.clear()
+        found: dict[str, list[int]] = {}
+        for each in self._moves.disk.scan(CONFIG):
+            match = _FILE.fullmatch(each.name)
+            if match is None or each.kind is not Kind.FILE:
+                self._put_aside(f"{CONFIG}/{each.name}", "it is not a settings file")
+            else:
+                found.setdefault(match["queue"], []).append(int(match["version"]))
+        self._moves.syncer.folder_changed(CONFIG)
+        for name in (self.records.keys() | self._doomed.keys()) - found.keys():
+            self._forget(name)
+        unread: dict[str, int] = {}
+        for name, versions in sorted(found.items()):
+            versions.sort(reverse=True)
+            for place, version in enumerate(versions):
+                if self._read(name, version):
+                    for older in versions[place + 1 :]:
+                        self._old[_path(name, older)] = self._moves.commit
+                    break
+            else:
+                self._forget(name)
+                unread[name] = versions[0]
+        for name, queue in sorted(self._moves.index.queues.items()):
+            if queue.entries and name not in self.records and name not in self._doomed:
+                self._use_defaults(name, unread.get(name, 0) + 1)
+        for each in self._moves.disk.scan("queues"):
+            if each.name not in self.records and each.name not in self._doomed:
+                with suppress(OSError):  # It has something in it, which nobody knows.
+                    self._moves.disk.remove_folder(f"queues/{each.name}")
+
+    def heard(self, path: str) -> None:
+        match = _FILE.fullmatch(path.removeprefix(f"{CONFIG}/"))
+        if match is None:
+            return
+        name, version = match["queue"], int(match["version"])
+        if not self._read(name, version) and self._version(name) == version:
+            self._forget(name)
+
+    def _read(self, name: str, version: int) -> bool:
+        """Take in one version; return whether it is there and whole. One that isn't whole goes to
+        quarantine: nobody else can be writing it."""
+        path = _path(name, version)
+        try:
+            said = decode(self._moves.disk.read(path), path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise explained(error) from error
+        except DamagedSettings as error:
+            self._put_aside(path, str(error))
+            return False
+        # The process that wrote it may have died before its sync.
+        self._moves.syncer.lone_file_written(path)
+        there, doomed = self.records.get(name), self._doomed.get(name)
+        made = said.created_at, said.salt
+        known = doomed.made if doomed is not None else there and (there.created_at, there.salt)
+        is_same = known == made
+        if is_same and self._version(name) > version:
+            return True  # Superseded settings, which are not unlinked yet.
+        if said.settings is None:
+            self._doom(name, version, made)
+            return True
+        record = QueueRecord(name, said.settings, said.created_at, version, said.salt)
+        if there is not None and is_same and there.version < version:
+            self._old[_path(name, there.version)] = self._moves.commit
+        self._doomed.pop(name, None)
+        self.records[name] = record
+        return True
+
+    def _version(self, name: str) -> int:
+        doomed, record = self._doomed.get(name), self.records.get(name)
+        return doomed.version if doomed is not None else 0 if record is None else record.version
+
+    def _forget(self, name: str) -> None:
+        self.records.pop(name, None)
+        self._doomed.pop(name, None)
+        self.reset.discard(name)
+
+    def _use_defaults(self, name: str, version: int) -> None:
+        self._make(name, QueueSettings(), version)
+        self.reset.add(name)
+        log.error(
+            "the settings of the queue %s are lost or damaged: its messages are served with the "
+            "default settings, its deduplication ids are forgotten; set it up again with "
+            "`spoolrack queues set %s`",
+            name,
+            name,
+        )
+
+    def _put_aside(self, path: str, why: str) -> None:
+        target = f"quarantine/{path.replace('/', '.')}.{make_token(self._random)}"
+        log.error("%s is moved to %s: %s", path, target, why)
+        self._moves.rename_file(path, target)
+
+    # What a tombstone brings about.
+
+    def _doom(self, name: str, version: int, made: tuple[Millis, str]) -> None:
+        self._forget_superseded(name)
+        self.records.pop(name, None)
+        self.reset.discard(name)
+        there = self._doomed.get(name)
+        if there is None or (there.version, there.made) != (version, made):
+            self._doomed[name] = _Tombstone(version, made, self._moves.commit)
+
+    def _forget_superseded(self, name: str) -> None:
+        """Older settings go with the folder, once no message is left."""
+        for path in [path for path in self._old if _queue_of(path) == name]:
+            del self._old[path]
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._old or self._doomed)
+
+    def go_on(self) -> None:
+        synced = self._moves.synced
+        for path, commit in list(self._old.items()):
+            if commit <= synced:
+                self._unlink(path)
+        for name, tombstone in list(self._doomed.items()):
+            if tombstone.written <= synced:
+                try:
+                    self._bury(name, tombstone)
+                except StoreError as error:
+                    log.warning("the deleted queue %s has to wait: %s", name, error)
+
+    def _unlink(self, path: str) -> None:
+        try:
+            self._moves.unlink_file(path)
+        except StoreError as error:
+            log.warning("%s, which no longer counts, stays for now: %s", path, error)
+            return
+        del self._old[path]
+
+    def _bury(self, name: str, tombstone: _Tombstone) -> None:
+        """Do the next step: its messages, its folder and older settings, the tombstone."""
+        moves = self._moves
+        if tombstone.emptied is None:
+            left = list(islice(self._left(name), SLICE))
+            for entry in left:
+                # The copy of a dead letter never counted: the message stays where it is.
+                is_copy = entry.batch.stem.deaths and entry.name.state is State.SENT
+                if is_copy and len(entry.batch.entries) == 1:
+                    moves.unlink(entry)
+                else:
+                    moves.delete(entry, entry.held)
+            if len(left) < SLICE:
+                tombstone.emptied = moves.commit
+        elif tombstone.emptied > moves.synced:
+            pass  # A folder that is gone can't be synced, and what left it could come back.
+        elif tombstone.cleared is None:
+            if self._clear(name, tombstone.version):
+                tombstone.cleared = moves.commit
+        elif tombstone.cleared <= moves.synced:
+            moves.unlink_file(_path(name, tombstone.version))
+            del self._doomed[name]
+
+    def _left(self, name: str) -> Iterator[Entry]:
+        """Yield what holds messages of the queue, and what any process has in `new/`."""
+        index = self._moves.index
+        if name in index.queues:
+            yield from list(index.queues[name].entries)
+        for each in self._moves.disk.scan("new"):
+            with suppress(NotAName):
+                found = parse(f"new/{each.name}")
+                if found.queue == name:
+                    entry = index.entry_at(found)
+                    if entry is None:
+                        entry = index.appear(found, self._moves.commit)
+                    if entry.held:
+                        yield entry
+
+    def _clear(self, name: str, version: int) -> bool:
+        """Remove the folder and the older settings; return False if the folder has names that the next
+        commits unlink."""
+        moves, folder = self._moves, f"queues/{name}"
+        try:
+            for each in moves.disk.scan(folder):
+                if self._is_known(f"{folder}/{each.name}"):
+                    return False
+                self._put_aside(f"{folder}/{each.name}", "its queue is deleted, and it is no message")
+            moves.disk.remove_folder(folder)
+        except FileNotFoundError:
+            pass  # Another process was faster.
+        except OSError as error:
+            raise explained(error) from error
+        moves.syncer.folder_changed("queues")
+        for each in moves.disk.scan(CONFIG):
+            match = _FILE.fullmatch(each.name)
+            if match is not None and match["queue"] == name and int(match["version"]) < version:
+                moves.unlink_file(f"{CONFIG}/{each.name}")
+        return True
+
+    def _is_known(self, path: str) -> bool:
+        try:
+            return self._moves.index.entry_at(parse(path)) is not None
+        except NotAName:
+            return False
+
+    def add(self, name: str, settings: QueueSettings, salt: str = "") -> None:
+        """Write a queue's settings before the engine opens, unless some are there."""
+        disk = self._moves.disk
+        if any(each.name.startswith(f"{name}.") for each in disk.scan(CONFIG)):
+            return
+        record = Record(settings=settings, created_at=self._moves.clock.wall(), salt=salt)
+        disk.create(_path(name, 1), [encode(record)], sync=True)
+        disk.sync_folder(CONFIG)
+
+
+def _path(name: str, version: int) -> str:
+    return f"{CONFIG}/{name}.{version}.json"
+
+
+def _queue_of(path: str) -> str:
+    return path.removeprefix(f"{CONFIG}/").rsplit(".", 2)[0]

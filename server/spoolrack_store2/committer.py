@@ -1,0 +1,437 @@
+"""The committer: runs the engine for all callers, one commit after the other.
+
+It takes all requests that wait, does them, syncs once for all of them, and answers. While it syncs, the
+next ones gather: a lone request waits for nothing, and a burst shares one sync. Receives that find
+nothing wait here, and are tried again when a commit has made something ready. What time brings about is
+done by commits, too: the driver wakes the committer when something is due.
+
+While another process holds the lock, nothing is lost: the commit is tried again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+from spoolrack_store.files.syncer import SyncFailed
+from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.errors import Draining, OutcomeUnknown, StoreError, StoreFailed
+
+from .changes import Poisoned
+from .effort import are_short
+from .engine import Engine, Work
+from .holder import LockHolder, LockWait
+from .operations import Outcome, Request
+from .waiting import Parked, Parking, Waiting, undo_of
+
+log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+Cycle = Generator[Work, None, None]
+"""A commit: what is to be synced is yielded, and a failure of the sync thrown in."""
+
+LOOK_EVERY: Final = Millis(1_000)
+"""So often it looks for processes that have died, and for what is too old."""
+LISTEN_EVERY: Final = Millis(20)
+"""While receives wait, it looks so often whether other processes have changed something."""
+RETRY: Final = Millis(1_000)
+"""After so long work is tried again that a commit could not go on with."""
+
+
+class Driver(Protocol):
+    """Runs the commits."""
+
+    def start(self, committer: Committer) -> None: ...
+
+    def wake(self) -> None:
+        """There is something to do. Called from any thread, with the committer's lock held."""
+
+    def stop(self) -> None:
+        """Return once the committer `is_over`."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    request: Request[Any]
+    future: Future[Any]
+    since: Millis
+    """Monotonic."""
+    has_begun: bool = False
+    """Whether it can't be cancelled any more."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A commit that is synced, and can't be finished while another process holds the lock."""
+
+    work: Work
+    tried: list[Parked]
+    begun: list[_Asked]
+
+
+class Committer:
+    """`submit`, `drain` and `stop` may be called from any thread."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        changing: threading.RLock,
+        driver: Driver,
+        *,
+        ticks: bool = True,
+    ) -> None:
+        """`changing` is held while folders and index change together, and not while the disk syncs.
+
+        Without `ticks` only requests make it look what time has brought about.
+        """
+        self._driver = driver
+        self._engine = engine
+        self._clock = clock
+        self._changing = changing
+        self._parking = Parking()
+        self._wakened = threading.Condition()
+        """Guards what follows. Only our driver waits on it; to notify all is for callers that Ctrl-C
+        interrupts in a notification, and that leave behind a waiter which swallows the next one."""
+        self._waiting: list[_Asked] = []
+        self._left: deque[Parked] = deque()
+        """Receives whose callers have cancelled them while they waited."""
+        self._held: _Held | None = None
+        self._ticks = ticks
+        self._next_tick = clock.monotonic()
+        self._next_listen = Millis(0)
+        self._lock_wait = LockWait(lambda: engine.sharing.holder)
+        self._rest_until = Millis(0)
+        """The engine's own work is tried again then: it didn't get on."""
+        self._in_vain = 0
+        """Commits in a row, of the engine's own work, that have changed nothing."""
+        self._draining = False
+        self._stopped = False
+        self._failure: StoreFailed | None = None
+        self._on_failure: list[Callable[[StoreError], None]] = []
+
+    def start(self) -> None:
+        self._driver.start(self)
+
+    def submit(self, request: Request[Answer]) -> Future[Answer]:
+        """Return the answer to `request`, or its `StoreError`, when the promise about it is kept.
+
+        A `Receive` or a `Reserve` can be cancelled as long as it has leased nothing; anything else
+        until it begins.
+        """
+        future: Future[Answer] = Future()
+        with self._wakened:
+            refusal = self._refusal(request)
+            if refusal is None:
+                self._waiting.append(_Asked(request, future, self._clock.monotonic()))
+                self._wake()
+        if refusal is not None:
+            future.set_exception(refusal)
+        return future
+
+    def drain(self) -> None:
+        """Lease nothing any more: receives, those that wait too, are told `Draining`."""
+        with self._wakened:
+            self._draining = True
+            self._wake()
+
+    def stop(self) -> None:
+        """Return once what was submitted is done, and nothing more ever will be."""
+        with self._wakened:
+            self._draining = True
+            self._stopped = True
+            self._wake()
+        self._driver.stop()
+
+    @property
+    def waiting(self) -> int:
+        """Receives and reserves that wait for a message."""
+        return len(self._parking)
+
+    @property
+    def failure(self) -> StoreError | None:
+        """Why the store takes nothing any more; None while all is well."""
+        return self._failure
+
+    @property
+    def lock_holder(self) -> LockHolder | None:
+        """The process that has kept this one from committing for a second or more."""
+        return self._lock_wait.holder(self._clock.monotonic())
+
+    def on_failure(self, callback: Callable[[StoreError], None]) -> None:
+        """Call `callback` once, from the committer's thread, if the store fails; at once if it has."""
+        with self._wakened:
+            if self._failure is None:
+                self._on_failure.append(callback)
+                return
+            failure = self._failure
+        callback(failure)
+
+    def _refusal(self, request: Request[Any]) -> StoreError | None:
+        if self._failure is not None:
+            return self._failure
+        if self._stopped or (self._draining and isinstance(request, Waiting)):
+            return Draining()
+        return None
+
+    def _wake(self) -> None:
+        self._wakened.notify_all()
+        self._driver.wake()
+
+    # What the driver asks.
+
+    def wait_for_work(self) -> bool:
+        """Return when there is something to do; False when there never will be."""
+        with self._wakened:
+            while not self._has_work():
+                if self._is_over():
+                    return False
+                self._clock.wait(self._wakened, self._wake_time())
+            return True
+
+    def look_for_work(self) -> tuple[bool, Millis | None]:
+        """Return whether there is something to do, and otherwise from what monotonic time on, if
+        any."""
+        with self._wakened:
+            return self._has_work(), self._wake_time()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there never will be anything to do again."""
+        with self._wakened:
+            return self._is_over()
+
+    def _is_over(self) -> bool:
+        return self._stopped and not self._is_asked()
+
+    def _is_asked(self) -> bool:
+        return bool(
+            self._waiting or self._held or self._left or (self._draining and len(self._parking))
+        )
+
+    def is_short(self) -> bool:
+        """Whether the next commit will take no longer than a few calls into the kernel."""
+        with self._wakened:
+            if self._draining or self._held or self._clock.monotonic() >= self._next_tick:
+                return False
+            return are_short(each.request for each in self._waiting)
+
+    def _has_work(self) -> bool:
+        now = self._clock.monotonic()
+        if self._lock_wait.next_try is not None and now < self._lock_wait.next_try:
+            return False
+        if self._is_asked():
+            return True
+        if self._stopped or self._failure is not None:
+            return False
+        if self._engine.wants_commit and now >= self._rest_until:
+            return True
+        if self._parking and self._parking.worth_a_try(self._engine.ready):
+            return True
+        if self._listens and now >= self._next_listen:
+            self._next_listen = Millis(now + LISTEN_EVERY)
+            if self._engine.sharing.has_news:
+                return True
+        until = self._own_time()
+        return until is not None and until <= now
+
+    @property
+    def _listens(self) -> bool:
+        return bool(self._parking) and self._engine.sharing.is_shared
+
+    def _own_time(self) -> Millis | None:
+        """Return when something is to be done that nothing but time brings about."""
+        times: list[Millis | None] = [self._parking.next_deadline()]
+        if self._ticks:
+            times.append(self._next_tick)
+        if self._ticks or self._parking:
+            times.append(self._engine.next_due())
+        return min((time for time in times if time is not None), default=None)
+
+    def _wake_time(self) -> Millis | None:
+        if self._lock_wait.next_try is not None:
+            return self._lock_wait.next_try
+        if self._failure is not None:
+            return None
+        times = [self._own_time()]
+        if self._listens:
+            times.append(self._next_listen)
+        if self._engine.wants_commit:
+            times.append(self._rest_until)
+        return min((time for time in times if time is not None), default=None)
+
+    # A commit.
+
+    def cycle(self) -> Cycle:
+        """Run one commit with everything that waits.
+
+        No two at a time. Between two steps of it another thread may go on.
+        """
+        with self._wakened:
+            waiting, self._waiting = self._waiting, []
+            draining = self._draining
+        held, self._held = self._held, None
+        tried: list[Parked] = [] if held is None else held.tried
+        begun: list[_Asked] = [] if held is None else held.begun
+        try:
+            if held is not None:
+                with self._wakened:
+                    self._waiting[:0] = waiting
+                waiting = []
+                self._finish(held)
+                return
+            if self._failure is not None:
+                return
+            while self._left:
+                self._parking.leave(self._left.popleft())
+            if draining:
+                for parked in self._parking.take_all():
+                    _fail(parked.future, Draining())
+            for parked in self._parking.take_late(self._clock.monotonic()):
+                _answer(parked.future, parked.nothing)
+            begun = [each for each in waiting if self._begins(each, draining)]
+            waiting = begun
+            asked = [each.request for each in begun]
+            # This commit itself may make something ready: what has waited comes before what asks now.
+            tried = self._parking.worth_a_try(self._engine.ready, asked)
+            work = self._apply([*[parked.request for parked in tried], *asked])
+            if work is None:
+                with self._wakened:
+                    self._waiting[:0] = begun
+                return
+            if work.commit is not None:
+                yield work
+            self._finish(_Held(work, tried, begun))
+        except GeneratorExit:
+            raise  # No driver drives it to its end: all is over.
+        except SyncFailed as error:
+            self._fail(str(error), [*tried, *begun], OutcomeUnknown)
+        except Poisoned:
+            detail = "a sync of another process that has the root open failed, or that process broke"
+            self._fail(
+                detail, [*tried, *(begun or waiting)], StoreFailed if held is None else OutcomeUnknown
+            )
+        except BaseException as error:
+            # A fault of ours: what is on disk and what is in memory may differ now. Or Ctrl-C, where
+            # the thread isn't ours alone. No caller may wait for ever.
+            log.exception("the store has a fault and stops")
+            what = f"a fault of ours, {type(error).__name__}; the log has it"
+            self._fail(what, [*tried, *(begun or waiting)], OutcomeUnknown)
+            if not isinstance(error, Exception):
+                raise
+
+    def _apply(self, requests: Sequence[Request[Any]]) -> Work | None:
+        """Do what is asked, and what time has brought about; None if another process holds the lock."""
+        now, engine = self._clock.monotonic(), self._engine
+        tick = now >= self._next_tick
+        with self._changing:
+            work = engine.apply(requests, tick=tick)
+        if work is None:
+            self._lock_wait.in_vain(now)
+            return None
+        self._lock_wait.over()
+        if tick:
+            self._next_tick = Millis(now + LOOK_EVERY)
+        if not requests:
+            self._in_vain = 0 if work.changed else self._in_vain + 1
+            if self._in_vain > 1:
+                self._rest_until = Millis(now + RETRY)
+        return work
+
+    def _finish(self, held: _Held) -> None:
+        """The commit is durable: answer."""
+        with self._changing:
+            outcomes = self._engine.finish(held.work)
+        if outcomes is None:
+            self._held = held
+            self._lock_wait.in_vain(self._clock.monotonic())
+            return
+        self._lock_wait.over()
+        for parked, outcome in zip(held.tried, outcomes, strict=False):
+            if outcome:
+                self._parking.leave(parked)
+                self._answer_receive(parked.request, parked.future, outcome)
+        for each, outcome in zip(held.begun, outcomes[len(held.tried) :], strict=True):
+            self._tell(each, outcome)
+
+    def _begins(self, each: _Asked, draining: bool) -> bool:
+        if not isinstance(each.request, Waiting):
+            each.has_begun = each.has_begun or each.future.set_running_or_notify_cancel()
+            return each.has_begun
+        if draining:
+            _fail(each.future, Draining())
+            return False
+        # A receive may still be cancelled while it waits, so it isn't running before it has leased.
+        return not each.future.cancelled()
+
+    def _tell(self, each: _Asked, outcome: Outcome) -> None:
+        request, future = each.request, each.future
+        if isinstance(request, Waiting):
+            if outcome or request.wait == 0:
+                self._answer_receive(request, future, outcome)
+            else:
+                self._park(request, future, each.since)
+        elif isinstance(outcome, StoreError):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+    def _park(self, request: Waiting, future: Future[Any], since: Millis) -> None:
+        deadline = None if request.wait is None else Millis(since + request.wait)
+        parked = Parked(request, future, deadline)
+        self._parking.park(parked)
+        # Not woken for it: the next commit is soon enough.
+        future.add_done_callback(lambda done: self._left.append(parked) if done.cancelled() else None)
+
+    def _answer_receive(self, request: Waiting, future: Future[Any], outcome: Outcome) -> None:
+        if isinstance(outcome, StoreError):
+            _fail(future, outcome)
+        elif not _answer(future, outcome):
+            # Cancelled in the meantime: no consumer will ever see these leases.
+            undo = undo_of(request, outcome)
+            if undo is not None:
+                with self._wakened:
+                    self._waiting.append(_Asked(undo, Future(), self._clock.monotonic()))
+
+    def _fail(
+        self, detail: str, begun: Sequence[Parked | _Asked], kind: type[OutcomeUnknown | StoreFailed]
+    ) -> None:
+        """Promise nothing more, and stop the other processes: only a restart can tell what is
+        durable."""
+        log.critical("nothing is promised until a restart: %s", detail)
+        self._engine.sharing.poison()
+        failure = StoreFailed(detail=detail)
+        with self._wakened:
+            self._failure = failure
+            self._lock_wait.over()
+            waiting, self._waiting = self._waiting, []
+            callbacks, self._on_failure = self._on_failure, []
+        # Before any caller is told: a caller that then asks how the store is hears the same.
+        for callback in callbacks:
+            callback(failure)
+        unknown = kind(detail=detail)
+        for future in [each.future for each in begun]:
+            _fail(future, unknown)
+        for each in waiting:
+            _fail(each.future, failure)
+        for parked in self._parking.take_all():
+            _fail(parked.future, failure)
+
+
+def _answer(future: Future[Any], outcome: object) -> bool:
+    """Answer, unless the caller has cancelled; return whether the caller hears it."""
+    if not future.set_running_or_notify_cancel():
+        return False
+    future.set_result(outcome)
+    return True
+
+
+def _fail(future: Future[Any], error: StoreError) -> None:
+    if future.done() or (not future.running() and not future.set_running_or_notify_cancel()):
+        return
+    future.set_exception(error)

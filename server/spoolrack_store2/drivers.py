@@ -1,0 +1,58 @@
+"""How commits are run, step by step; and the thread that runs them, unless an event loop does."""
+
+from __future__ import annotations
+
+import threading
+
+from .committer import Committer, Cycle
+from .engine import Work
+
+
+class ThreadDriver:
+    """The committer has a thread of its own."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+
+    def start(self, committer: Committer) -> None:
+        self._thread = threading.Thread(
+            target=_run, args=(committer,), name="spoolrack-committer", daemon=True
+        )
+        self._thread.start()
+
+    def wake(self) -> None:
+        """The thread waits on the committer's own condition."""
+
+    def stop(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+
+def _run(committer: Committer) -> None:
+    while committer.wait_for_work():
+        run_whole(committer)
+
+
+def step(cycle: Cycle, error: BaseException | None) -> Work | None:
+    """Go on with a commit, after its sync or for the first time; return what to sync next, if any."""
+    try:
+        return next(cycle) if error is None else cycle.throw(error)
+    except StopIteration:
+        return None
+
+
+def error_of(work: Work) -> Exception | None:
+    """Return what the sync has failed with."""
+    assert work.commit is not None
+    try:
+        work.commit.sync()
+    except Exception as error:  # noqa: BLE001  # the committer judges it
+        return error
+    return None
+
+
+def run_whole(committer: Committer) -> None:
+    """Run a commit from its beginning to its end."""
+    cycle, error = committer.cycle(), None
+    while (work := step(cycle, error)) is not None:
+        error = error_of(work)

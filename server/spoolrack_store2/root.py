@@ -1,0 +1,168 @@
+"""Opens a folder as a root of format 2, or makes one of it, and makes this process one of its owners.
+
+Each process has a file in `owners/`, which it locks for as long as it lives. `LOCK` is held while a
+process becomes an owner and the files of the dead are unlinked, so that a file which isn't locked is a
+dead process's.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from spoolrack_store.files.disk import Kind, Lock
+from spoolrack_store.files.layout import RESERVE
+from spoolrack_store.files.layout import owner as owner_file
+from spoolrack_store.files.owners import is_living, owners_of
+from spoolrack_store.model.errors import RootInUse, RootUnusable, UnknownFormat
+from spoolrack_store.model.names import make_token
+
+from .changes import LOCK, PATH, SIZE, Memory
+from .local_disk import LocalDisk, Place
+
+log = logging.getLogger(__name__)
+
+FORMAT: Final = b"spoolrack 2\n"
+FOLDERS: Final = (
+    *("config", "owners", "new", "queues", "delay", "remove", "quarantine", "keys"),
+    *("staged", "published", "reserved", "redrives"),
+)
+"""The folders of a root, made when it is."""
+_FILES: Final = frozenset({"FORMAT", LOCK, PATH, RESERVE})
+_ALSO_ALLOWED: Final = frozenset({"lost+found"})
+_FIRST: Final = b"spoolrack 1\n"
+_OWNER_LENGTH: Final = 8
+
+
+@dataclass(slots=True)
+class Root:
+    """A root that this process has open. It is left when the process ends, however that ends."""
+
+    disk: LocalDisk
+    memory: Memory
+    owner: str
+    _lock: Lock
+
+    def is_living(self, owner: str) -> bool:
+        """Whether the process that has the root open as `owner` lives."""
+        return is_living(self.disk, owner)
+
+    def close(self) -> None:
+        """Leave the root to others."""
+        try:
+            self.disk.unlink(owner_file(self.owner))
+        except OSError as error:
+            # The next process that opens the root unlinks the files of the dead.
+            log.warning("%s stays behind: %s", owner_file(self.owner), error)
+        self._lock.release()
+
+
+def open_root(disk: LocalDisk, root: str, random: Random, place: Place) -> Root:
+    """Make the folder under `disk` a root, if it is empty, and become an owner.
+
+    `root` is what errors call it. Raise `RootUnusable` or `UnknownFormat`, and `RootInUse` if another
+    process holds `LOCK` just now.
+    """
+    try:
+        _require_ours(disk, root)
+        for folder in FOLDERS:
+            with suppress(FileExistsError):
+                disk.make_folder(folder)
+        with suppress(FileExistsError):
+            disk.create(LOCK, [], sync=False)
+        gate = disk.lock(LOCK)
+        if gate is None:
+            raise RootInUse(root=root, holder=_holder(disk))
+        try:
+            _write_format(disk)
+            lock, owner = _become_owner(disk, root, random, place)
+            disk.set_aside(PATH, SIZE)
+            return Root(disk, disk.map(PATH, SIZE), owner, lock)
+        finally:
+            gate.release()
+    except OSError as error:
+        raise RootUnusable(root=root, why=str(error)) from error
+
+
+def _require_ours(disk: LocalDisk, root: str) -> None:
+    """Raise `RootUnusable` or `UnknownFormat` for what is neither empty nor a root of this format."""
+    kinds = {found.name: found.kind for found in disk.scan(".")}
+    if "FORMAT" in kinds:
+        found = disk.read("FORMAT", 100)
+        if found == _FIRST:
+            raise RootUnusable(
+                root=root,
+                why="it has format 1, and this version has format 2: export its queues with the "
+                "version that wrote it (spoolrack export), and import them here into an empty folder "
+                "(spoolrack import)",
+            )
+        # A first start that was killed may have left the beginning.
+        if not FORMAT.startswith(found):
+            known = FORMAT.decode().strip()
+            raise UnknownFormat(root=root, found=found.decode(errors="replace").strip(), known=known)
+        foreign: set[str] = set()
+    else:
+        foreign = kinds.keys() - set(FOLDERS) - _FILES - _ALSO_ALLOWED
+    if foreign:
+        names = ", ".join(sorted(map(ascii, foreign))[:3])
+        raise RootUnusable(root=root, why=f"it holds other things ({names}): choose an empty folder")
+    for folder in FOLDERS:
+        if kinds.get(folder, Kind.FOLDER) is not Kind.FOLDER:
+            raise RootUnusable(root=root, why=f"{folder} in it is not a folder")
+    missing = [folder for folder in FOLDERS if folder not in kinds]
+    if "FORMAT" in kinds and missing:
+        log.warning(
+            "%s had no folder %s, which is made anew: what lay there is lost, and only a backup has it",
+            root,
+            ", ".join(missing),
+        )
+
+
+def _write_format(disk: LocalDisk) -> None:
+    """Write FORMAT last, so that a root that has it has all its folders."""
+    try:
+        if disk.read("FORMAT", 100) == FORMAT:
+            return
+        disk.unlink("FORMAT")
+    except FileNotFoundError:
+        pass
+    disk.sync_folder(".")
+    disk.create("FORMAT", [FORMAT], sync=True)
+    disk.sync_folder(".")
+
+
+def _become_owner(disk: LocalDisk, root: str, random: Random, place: Place) -> tuple[Lock, str]:
+    for other in owners_of(disk):
+        told = disk.read(owner_file(other), 200).decode(errors="replace").strip()
+        is_elsewhere = bool(told) and not told.endswith(f"boot {place.boot}")
+        if not is_living(disk, other):
+            if is_elsewhere:
+                log.warning(
+                    "%s was open in a process of another host, or before this host was started (%s): "
+                    "only processes of one host may share a root",
+                    root,
+                    told,
+                )
+            disk.unlink(owner_file(other))
+        elif is_elsewhere:
+            raise RootInUse(root=root, holder=f" ({told}), which runs on another host")
+    owner = make_token(random)[:_OWNER_LENGTH]
+    path = owner_file(owner)
+    about = f"pid {place.pid} on {place.host} boot {place.boot}\n"
+    disk.create(path, [about.encode()], sync=False)
+    lock = disk.lock(path)
+    if lock is None:
+        raise RootInUse(root=root, holder="")
+    return lock, owner
+
+
+def _holder(disk: LocalDisk) -> str:
+    """Return what the processes say of themselves that have the root open."""
+    told = []
+    for owner in owners_of(disk):
+        with suppress(FileNotFoundError):
+            told.append(disk.read(owner_file(owner), 200).decode(errors="replace").strip())
+    return f" ({'; '.join(told)})" if told else ""

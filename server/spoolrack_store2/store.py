@@ -1,0 +1,239 @@
+"""The store as its callers have it: a root that is open, requests to be submitted, and questions."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from random import Random
+from typing import Any, Final, TypeVar
+
+from spoolrack_store.files.mounts import is_written_by_other_hosts
+from spoolrack_store.files.opening import make_root
+from spoolrack_store.files.syncer import SyncFailed
+from spoolrack_store.model.chance import PooledRandom
+from spoolrack_store.model.chores import ALL_CHORES, Chores
+from spoolrack_store.model.clock import Clock, SystemClock
+from spoolrack_store.model.errors import RootInUse, StoreError, StoreFailed
+from spoolrack_store.model.operations import Message, OpenMessage, Queue
+from spoolrack_store.model.transitions import State
+
+from .changes import Poisoned
+from .committer import Committer, Driver
+from .drivers import ThreadDriver
+from .engine import Engine
+from .holder import LockHolder, look_at
+from .local_disk import LocalDisk, this_place
+from .operations import Request
+from .questions import Questions
+from .root import Root, open_root
+
+Answer = TypeVar("Answer")
+
+_TRY_EVERY: Final = 0.02
+"""Seconds between two tries of a lock that another process holds."""
+OPEN_TRIES: Final = 1_500
+"""For half a minute an opening waits for another process, which may have millions of names to read."""
+CLOSE_TRIES: Final = 250
+"""For five seconds a closing waits for the lock. Then the others find this process dead."""
+_NEVER: Final = threading.Event()
+
+
+class Store:
+    """An open root. Thread-safe."""
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        disk: LocalDisk | None = None,
+        chores: Chores = ALL_CHORES,
+        group_access: bool = False,
+        driver: Driver | None = None,
+    ) -> Store:
+        """Open the folder `path`, or make it a root, and finish what a crash left there.
+
+        Other processes of the host may have it open, too. `group_access` makes a new root one that
+        processes of its group may share. Commits are run by `driver`, which is this store's alone;
+        without one, and where a call may wait for another host, by a thread.
+
+        Raise `RootUnusable` or `UnknownFormat`; `RootInUse` if another process holds the lock and goes
+        on holding it; `StoreFailed` if what was found can't be made durable; `DiskError` or `DiskFull`.
+        """
+        make_root(path, group_access=group_access)
+        if driver is None or is_written_by_other_hosts(path):
+            driver = ThreadDriver()
+        clock = clock if clock is not None else SystemClock()
+        random = random if random is not None else PooledRandom()
+        disk = disk if disk is not None else LocalDisk(path)
+        root = _enter(disk, os.fspath(path), random)
+        engine = Engine(
+            disk,
+            root.memory,
+            clock=clock,
+            random=random,
+            owner=root.owner,
+            pid=os.getpid(),
+            is_living=root.is_living,
+        )
+        try:
+            return cls(engine, clock, root, chores=chores, driver=driver)
+        except BaseException:
+            root.close()
+            raise
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        root: Root,
+        *,
+        chores: Chores,
+        driver: Driver,
+    ) -> None:
+        """For `open`: make durable what is in `root`."""
+        self._root = root
+        self._engine = engine
+        self._changing = threading.RLock()
+        try:
+            if not _try_for(OPEN_TRIES, engine.open):
+                holder = look_at(*engine.sharing.holder)
+                raise RootInUse(root="the root", holder=f", {holder}, which holds the lock")
+        except Poisoned as error:
+            detail = "a sync of another process that has the root open failed"
+            raise StoreFailed(detail=detail) from error
+        except SyncFailed as error:
+            engine.sharing.poison()
+            raise StoreFailed(detail=str(error)) from error
+        self._questions = Questions(engine)
+        self._closing = threading.Lock()
+        self._closed = False
+        self._committer = Committer(
+            engine,
+            clock,
+            self._changing,
+            driver,
+            ticks=chores.ticks,
+        )
+        self._committer.start()
+
+    def submit(self, request: Request[Answer]) -> Future[Answer]:
+        """Return the answer to `request`, or its `StoreError`, once the promise about it is kept.
+
+        A `Receive` can be cancelled as long as it has leased nothing. The future's callbacks run in
+        the store's thread: they must return at once.
+        """
+        return self._committer.submit(request)
+
+    # Questions. They wait for no sync, but may read files.
+
+    def queue(self, name: str) -> Queue:
+        """Return the queue `name`; raise `InvalidQueueName`, `QueueNotFound`."""
+        with self._changing:
+            return self._engine.views.queue(self._engine.catalog.require(name))
+
+    def queues(self, *, prefix: str = "", after: str = "", limit: int = 100) -> list[Queue]:
+        """Return up to `limit` queues whose names start with `prefix` and stand above `after`, in
+        order."""
+        with self._changing:
+            return self._engine.views.queues(prefix, after, limit)
+
+    def message(self, queue: str, id: str) -> Message:
+        """Return a message, without leasing it; raise `MessageNotFound`, `MessageDamaged`,
+        `DiskError`."""
+        with self._changing:
+            return self._questions.message(queue, id)
+
+    def open_message(self, queue: str, id: str) -> OpenMessage:
+        """Return the same with the body as a file, which the caller closes."""
+        with self._changing:
+            return self._questions.open_message(queue, id)
+
+    def messages(
+        self,
+        queue: str,
+        *,
+        states: frozenset[State] = frozenset(),
+        after: str = "",
+        limit: int = 100,
+        max_body_bytes: int | None = None,
+    ) -> list[Message]:
+        """Return up to `limit` messages above the id `after`, in order, without leasing them.
+
+        Fewer if their bodies get too many bytes; none only if there are no more. Of each body no more
+        than `max_body_bytes`; None: all. No `states`: in all.
+        """
+        with self._changing:
+            return self._questions.messages(queue, states, after, limit, max_body_bytes)
+
+    @property
+    def waiting(self) -> int:
+        """Receives and reserves that wait for a message."""
+        return self._committer.waiting
+
+    @property
+    def failure(self) -> StoreError | None:
+        """Why nothing is promised any more, before a restart; None while all is well."""
+        return self._committer.failure
+
+    @property
+    def lock_holder(self) -> LockHolder | None:
+        """The process that has kept this one from committing for a second or more."""
+        return self._committer.lock_holder
+
+    def on_failure(self, callback: Callable[[StoreError], None]) -> None:
+        """Call `callback` once, from a thread of the store, if the store fails."""
+        self._committer.on_failure(callback)
+
+    # The end.
+
+    def drain(self) -> None:
+        """Lease nothing any more: receives, those that wait too, raise `Draining`. The rest goes on."""
+        self._committer.drain()
+
+    def close(self) -> None:
+        """Finish what was submitted, and leave the root to others. May be called again."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            self._committer.stop()
+            if self._committer.failure is None:
+                _try_for(CLOSE_TRIES, self._engine.close)
+            self._root.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()
+
+
+def _try_for(tries: int, act: Callable[[], bool]) -> bool:
+    """Do what needs the lock, once it is free; return False if it isn't after so many `tries`."""
+    for _ in range(tries):
+        if act():
+            return True
+        # In true time: it is another process that this waits for.
+        _NEVER.wait(_TRY_EVERY)
+    return False
+
+
+def _enter(disk: LocalDisk, path: str, random: Random) -> Root:
+    """Become an owner, once no other process holds the lock."""
+    found: list[Root] = []
+
+    def is_in() -> bool:
+        try:
+            found.append(open_root(disk, path, random, this_place()))
+        except RootInUse:
+            return False
+        return True
+
+    if not _try_for(OPEN_TRIES, is_in):
+        return open_root(disk, path, random, this_place())
+    return found[0]

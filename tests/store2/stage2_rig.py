@@ -1,0 +1,149 @@
+"""One root with engines on it, and what tests of stages ask of them, in few words."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from linked_disk import LinkedDisk, Memory, made
+from power_disk import Model
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.operations import Request
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.staging import (
+    DEFAULT_MEMORY,
+    DEFAULT_TIME_TO_LIVE,
+    Publish,
+    Published,
+    Staged,
+)
+from spoolrack_store.testing import ManualClock
+from spoolrack_store2.engine import Engine
+from spoolrack_store2.operations import Receive, Stage
+
+START = 1_700_000_000_000
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.disk = made(["q", "other"], can_sync_all=True, model=Model.ANY_SUBSET)
+        self.disk.__class__ = RefusingDisk
+        self.clock = ManualClock(wall=Millis(START))
+        self.settings = {"q": QueueSettings(), "other": QueueSettings()}
+        self.engines: dict[str, Engine] = {}
+        self.engine = self.open("p1")
+
+    def open(self, owner: str) -> Engine:
+        """Start a process on the root."""
+        engine = Engine(
+            self.disk,
+            Memory(self.disk),
+            clock=self.clock,
+            random=Random(owner),
+            owner=owner,
+            is_living=self.engines.__contains__,
+        )
+        for queue, settings in self.settings.items():
+            engine.catalog.add(queue, settings)
+        assert engine.open()
+        self.engines[owner] = engine
+        return engine
+
+    def restart(self) -> None:
+        """End all processes without a word, and start one."""
+        self.engines.clear()
+        self.disk.free_locks()
+        self.engine = self.open("p2")
+        self.ticks()
+
+    def commit(
+        self, *requests: Request[Any], engine: Engine | None = None, tick: bool = False
+    ) -> list[Any]:
+        engine = engine or self.engine
+        work = engine.apply(requests, tick=tick)
+        assert work is not None
+        if work.commit is not None:
+            work.commit.sync()
+        outcomes = engine.finish(work)
+        assert outcomes is not None
+        return outcomes
+
+    def ask(self, request: Request[Any], engine: Engine | None = None) -> Any:
+        (outcome,) = self.commit(request, engine=engine)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def ticks(self, count: int = 4) -> None:
+        """Let what waits for syncs be done."""
+        for _ in range(count):
+            self.commit(tick=True)
+
+    def receive(self, queue: str = "q", engine: Engine | None = None) -> list[bytes]:
+        deliveries = self.ask(Receive(queue=queue, max_messages=100), engine)
+        return [body for delivery in deliveries for body in delivery.bodies]
+
+    def stage(self, stage: str, number: int, *bodies: bytes, queue: str = "q", **named: Any) -> Staged:
+        staged = self.ask(chunk(stage, number, *bodies, queue=queue, **named))
+        assert isinstance(staged, Staged)
+        return staged
+
+    def publish(self, writer: str, epoch: int, *stages: str, **named: Any) -> Published:
+        published = self.ask(publication(writer, epoch, *stages, **named))
+        assert isinstance(published, Published)
+        return published
+
+    def names(self, folder: str) -> list[str]:
+        return sorted(found.name for found in self.disk.scan(folder))
+
+    def staged(self) -> list[str]:
+        return [info.name for info in self.engine.stages.listed("", 99)]
+
+
+class RefusingDisk(LinkedDisk):
+    """Refuses some calls with an error of the disk."""
+
+    refused: Sequence[str] = ()
+    """What a call must begin with."""
+
+    def _refuse(self, call: str) -> None:
+        if call.startswith(tuple(self.refused)):
+            raise OSError(errno.EIO, "refused", call)
+
+    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+        self._refuse(f"create {path}")
+        super().create(path, parts, sync=sync)
+
+    def rename_new(self, source: str, target: str) -> None:
+        self._refuse(f"rename {source}")
+        super().rename_new(source, target)
+
+    def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
+        self._refuse(f"read {path}")
+        return super().read(path, limit, afresh=afresh)
+
+
+def chunk(
+    stage: str,
+    number: int,
+    *bodies: bytes,
+    queue: str = "q",
+    delay: int | None = None,
+    time_to_live: int = DEFAULT_TIME_TO_LIVE,
+) -> Stage:
+    return Stage(
+        stage=stage,
+        chunk=number,
+        queue=queue,
+        bodies=bodies,
+        delay=None if delay is None else Millis(delay),
+        time_to_live=Millis(time_to_live),
+    )
+
+
+def publication(
+    writer: str, epoch: int, *stages: str, memory: int = DEFAULT_MEMORY, digest: str = ""
+) -> Publish:
+    return Publish(writer=writer, epoch=epoch, stages=stages, memory=Millis(memory), digest=digest)
