@@ -13,8 +13,8 @@ from typing import Final
 
 from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.store import Store
 from spoolrack_store.sweeper import Sweeper
+from spoolrack_store2.store import Store
 
 from .ending import EXIT_CODES, end_by_signals, explain
 from .logs import LogFormat, adopt_library_logs, make_log

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context
 
-from spoolrack_store.committer import Committer, Cycle
-from spoolrack_store.drivers import error_of, run_whole, step
 from spoolrack_store.model.clock import Clock
+from spoolrack_store2.committer import Committer, Cycle
+from spoolrack_store2.drivers import error_of, run_whole, step
 
 
 class LoopDriver:
@@ -90,11 +90,9 @@ class LoopDriver:
         if work is None:
             self._end(None)
         elif work.commit is not None and work.commit.is_quick:
-            self._go_on(cycle, error_of(self._committer, work))
+            self._go_on(cycle, error_of(work))
         else:
-            self._run_beside(
-                lambda: error_of(self._committer, work), lambda error: self._go_on(cycle, error)
-            )
+            self._run_beside(lambda: error_of(work), lambda error: self._go_on(cycle, error))
 
     def _run_beside(
         self, work: Callable[[], Exception | None], then: Callable[[BaseException | None], None]

@@ -45,8 +45,6 @@ class ServeSettings:
     grace: float = GRACE
     """Seconds that calls have to end when the server stops."""
     log_format: LogFormat = "logfmt"
-    peers: int = 0
-    """A receive takes any of the oldest `peers` + 1."""
     workers: int | None = None
     """So many fetches, and so many saves, are with the store at a time; None: any number."""
     mover: bool = True
@@ -120,7 +118,6 @@ async def serve(
         http_port=settings.http_port,
         grace=settings.grace,
         log=log,
-        peers=settings.peers,
         workers=settings.workers,
         chores=Chores(unlinks=settings.reaper, ticks=settings.mover),
         shares_ports=settings.shares_ports,

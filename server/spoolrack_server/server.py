@@ -19,7 +19,7 @@ from grpc_reflection.v1alpha import reflection
 from spoolrack_store.model.chores import ALL_CHORES, Chores
 from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.store import Store
+from spoolrack_store2.store import Store
 
 from .access.calls import Admissions
 from .access.reflection import reflect
@@ -63,7 +63,6 @@ class Server:
         log: Log | None = None,
         grace: float = GRACE,
         patience: Patience | None = None,
-        peers: int = 0,
         workers: int | None = None,
         chores: Chores = ALL_CHORES,
         shares_ports: bool = False,
@@ -96,7 +95,6 @@ class Server:
         self._log = log or make_log()
         self._grace = grace
         self._patience = patience
-        self._peers = peers
         self._workers = Workers(workers)
         self._chores = chores
         self._shares_ports = shares_ports
@@ -186,7 +184,6 @@ class Server:
             self.root,
             clock=self._clock,
             random=self._random,
-            peers=self._peers,
             chores=self._chores,
             group_access=self._group_access,
             driver=driver,

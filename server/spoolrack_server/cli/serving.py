@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 from spoolrack.credentials import is_loopback
 
-from .output import say
+from .output import say, tell
 from .plain import option
 from .units import Address, Folder, Span, Watermark
 
@@ -90,7 +90,7 @@ class _AddressOrOff(Address):
     type=click.IntRange(min=0, max=10_000),
     default=0,
     show_default=True,
-    help="Receive any of the oldest N+1, so that several servers lose fewer races.",
+    help="Accepted from former versions, and without effect: the order is exact.",
 )
 @option(
     "--workers",
@@ -230,6 +230,8 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
     watermark: int | float | None = chosen["memory_watermark"]
     if isinstance(watermark, float):
         watermark = int(watermark * memory_of_process())
+    if chosen["peers"]:
+        tell("--peers has no effect: the order is exact, however many processes share the root")
     settings = ServeSettings(
         root=chosen["data"],
         host=grpc[0],
@@ -238,7 +240,6 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
         http_port=None if http is None else http[1],
         grace=chosen["grace"],
         log_format=chosen["log_format"],
-        peers=chosen["peers"],
         workers=chosen["workers"],
         mover=not chosen["no_mover"],
         reaper=not chosen["no_reaper"],
