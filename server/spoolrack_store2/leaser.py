@@ -215,7 +215,9 @@ class Leaser(Part):
             entry = queue.head()
             if entry is None or sent_at(entry.batch.stem.id) + retention > self._clock.wall():
                 return
+            count = entry.held.bit_count()
             self._moves.delete(entry, entry.held)
+            self._moves.statistics.count(record.name, "expire", count)
 
     def _fitting(
         self, entry: Entry, members: int, room: int, bytes_left: int, *, is_first: bool
@@ -442,8 +444,11 @@ class Leaser(Part):
             token = entry.name.token
             if token and is_set_token(token):
                 continue  # Its set says when it ends: see `reservations`.
+            count = entry.held.bit_count()
             try:
                 self.bring_back(entry, entry.held)
+                if entry.name.state is State.LEASED:
+                    self._moves.statistics.count(entry.name.queue, "requeue", count)
             except StoreError:
                 self._index.put_back_due(entry, Millis(now + RETRY))
 

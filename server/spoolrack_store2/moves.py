@@ -12,12 +12,13 @@ from collections.abc import Iterable, Sequence
 from spoolrack_store.files.folders import explained
 from spoolrack_store.files.syncer import Commit, Syncer
 from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.figures import Statistics
 from spoolrack_store.model.transitions import State
 
 from .batch import Batch, Entry, may_rename
 from .changes import Change, Changes, Kind
 from .disk import Disk
-from .index import Index
+from .index import COUNTED, Index
 from .members import pieces
 from .names import MAX_BYTES, Name, Stem, members_room
 
@@ -37,6 +38,15 @@ class Moves:
         """The number of the commit under way."""
         self.synced = 0
         """The last commit whose sync is complete."""
+        self.quarantined = 0
+        """Messages that were put into quarantine."""
+        self.unlinked = 0
+        """Messages that were unlinked from `remove/`."""
+
+    @property
+    def statistics(self) -> Statistics:
+        """What was done since the start."""
+        return self.syncer.statistics
 
     # Commits.
 
@@ -114,11 +124,19 @@ class Moves:
                 token=token,
             )
             made.append(self._make_name(entry, name, 0 if until is None else until[1]))
+            self._note_traffic(old, name, piece.bit_count())
+            if state is State.QUARANTINED:
+                self.quarantined += piece.bit_count()
         return made
 
-    def delete(self, entry: Entry, members: int) -> None:
+    def delete(self, entry: Entry, members: int, *, is_purge: bool = False) -> None:
         """Move `members` to `remove/`, by a longer list of a name that is there already, if there is
-        one."""
+        one. What a purge deletes doesn't count as having left its queue."""
+        self._delete(entry, members)
+        if entry.name.state in COUNTED and not is_purge:
+            self.index.queue(entry.name.queue).left += members.bit_count()
+
+    def _delete(self, entry: Entry, members: int) -> None:
         batch = entry.batch
         whole = may_rename(entry, members, self.synced)
         other = None if whole else batch.extendable(entry.name.queue)
@@ -149,6 +167,8 @@ class Moves:
         except OSError as error:
             self._give_up()
             raise explained(error) from error
+        if entry.name.state is State.REMOVED:
+            self.unlinked += entry.held.bit_count()
         self.syncer.folder_changed(_folder_of(entry.name.path))
         self.index.disappear(entry, self.commit)
 
@@ -162,6 +182,7 @@ class Moves:
             raise explained(error) from error
         self.syncer.folder_changed(_folder_of(source))
         self.syncer.folder_changed(_folder_of(name.path))
+        self.index.queue(name.queue).entered += name.members.bit_count()
         return self.index.appear(name, self.commit, due=due)
 
     # Files that hold no messages. Other processes hear of them: see `sharing`.
@@ -224,6 +245,15 @@ class Moves:
         if is_rename:
             self.index.disappear(entry, self.commit)
         return made
+
+    def _note_traffic(self, old: Name, new: Name, count: int) -> None:
+        """Count messages that enter a queue, or change it; those that end are counted by `delete`."""
+        if old.state in COUNTED:
+            if new.queue != old.queue:
+                self.index.queue(old.queue).left += count
+                self.index.queue(new.queue).entered += count
+        elif new.state in COUNTED:
+            self.index.queue(new.queue).entered += count
 
     def _intend(self, kind: Kind, source: str, target: str, due: int) -> None:
         if self.changes is not None:

@@ -73,7 +73,7 @@ class Remover:
         count = 0
         for entry in list(self._index.queue(queue).entries):
             count += entry.held.bit_count()
-            self._moves.delete(entry, entry.held)
+            self._moves.delete(entry, entry.held, is_purge=True)
         return count
 
     def _find(self, queue: str, id: str) -> tuple[Entry, int]:

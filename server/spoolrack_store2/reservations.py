@@ -546,7 +546,9 @@ class Reservations(Part):
         leases = self._leases(held)
         for entry in leases:
             if is_doomed:
+                count = entry.held.bit_count()
                 self._moves.delete(entry, entry.held)
+                self._moves.statistics.count(held.record.queue, "commit", count)
             else:
                 self._leaser.bring_back(entry, entry.held)
         if not is_doomed and leases:

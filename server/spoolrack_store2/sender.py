@@ -260,6 +260,7 @@ class Sender(Part):
         if file.keys:
             self._deduplication.take(entry, file.keys.items())
         self._written.append((self._moves.commit, entry))
+        self._moves.statistics.count(file.queue, "send", count)
         prefix, at, moment = stem.id[:-3], 0, sent_at(stem.id)
         for stored, first, run in file.places:
             stored.sent_at = moment
