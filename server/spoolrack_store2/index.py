@@ -206,13 +206,16 @@ class Index:
         return entry
 
     def disappear(self, entry: Entry, commit: int) -> None:
-        """Forget a name that is there no more. What it held and no other name took is gone."""
+        """Forget a name that is there no more. What it held and no other name lists is gone."""
         batch = entry.batch
+        held = entry.held
         batch.drop(entry, commit)
         entry.held = 0
         if entry.charged:
             _pass_on(entry, None)
         self._count(entry, 0)
+        if held:
+            self._fall_back(batch, held, commit)
         if not batch.entries:
             self.loose.pop(batch, None)
             del self.batches[batch.stem.text]
@@ -221,6 +224,20 @@ class Index:
             self.loose[batch] = None
         else:
             self.loose.pop(batch, None)
+
+    def _fall_back(self, batch: Batch, members: int, commit: int) -> None:
+        """Let the names that are left hold what the highest one held: it was removed by hand."""
+        for other in reversed(batch.entries):
+            back = members & other.name.members
+            if not back:
+                continue
+            members &= ~back
+            other.held |= back
+            other.taken = commit
+            self._count(other, other.held)
+            if other.name.state in _WAITS:
+                self._pushed += 1
+                heappush(self._due, (other.due, self._pushed, other))
 
     def entry_at(self, name: Name) -> Entry | None:
         """Return the entry with the path of `name`."""
@@ -251,7 +268,12 @@ class Index:
         counts = self._by_id[stem.id] = max(doubles, key=_counts)
         if not _counts(counts)[0] or not counts.stem.deaths:
             return
-        found = [(double, 0) for double in doubles if double is not counts]
+        # A copy in `new/` that has one death more is the message's next file, not an older one.
+        found = [
+            (double, 0)
+            for double in doubles
+            if double is not counts and double.stem.deaths <= counts.stem.deaths
+        ]
         source, index = self._by_id.get(batch_of(stem.id) + "n"), index_of(stem.id)
         if source is not None and index < source.stem.count:
             found.append((source, index))

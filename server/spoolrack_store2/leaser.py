@@ -30,7 +30,7 @@ from .content import Damaged
 from .index import Index
 from .letters import Letters
 from .members import indexes, lowest
-from .moves import Moves
+from .moves import RETRY, Moves, NameVanished
 from .names import MAX_RECEIVES
 from .operations import ChangeVisibility, Delivery, GiveBack, Receive
 from .part import Part
@@ -45,8 +45,6 @@ DUE_AT_ONCE: Final = 1_000
 """Names that one commit brings back."""
 EXPIRED_AT_ONCE: Final = 1_000
 """Names of a queue that one commit deletes for their age."""
-RETRY: Final = Millis(1_000)
-"""After so long a move that the disk refused is tried again."""
 
 
 def deliver(moves: Moves, entry: Entry) -> None:
@@ -115,6 +113,8 @@ class Leaser(Part):
         self._written = written
         shares: list[_Share] = []
         chosen = self._letters.not_to_be_leased()
+        for queue in {request.queue for request in requests} & self._catalog.records.keys():
+            self.expire(self._catalog.records[queue])  # Nothing moves once a request has chosen.
         for request in requests:
             try:
                 outcomes.append(self._choose(request, shares, chosen))
@@ -171,6 +171,13 @@ class Leaser(Part):
         for entry, members in chain(ready, written):
             if room <= 0:
                 break
+            try:
+                if not self._reader.is_readable(entry):
+                    continue
+            except StoreError:
+                if not picked:
+                    raise
+                break
             if self._letters.is_dead(entry):
                 chosen[entry] = chosen.get(entry, 0) | members
                 dead[entry] = dead.get(entry, 0) | members
@@ -185,7 +192,10 @@ class Leaser(Part):
             if fitting != members:
                 break
         for entry, members in dead.items():
-            self._letters.bury(entry, members)
+            try:
+                self._letters.bury(entry, members)
+            except StoreError as error:
+                log.warning("%s has dead letters that have to wait: %s", entry.name.path, error)
         return picked
 
     def _just_written(self, queue: str, chosen: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
@@ -198,11 +208,21 @@ class Leaser(Part):
             if members:
                 yield entry, members
 
-    def hand_out(self, leased: Sequence[Entry]) -> None:
-        """Move what was leased in `new/` to where all processes look for leases; it is durable now."""
+    def hand_out(self, leased: Sequence[Entry]) -> list[Entry]:
+        """Move what was leased in `new/` to where all processes look for leases; it is durable now.
+
+        Return what the disk refused to move: no consumer may hear of it. It is published later, and
+        comes back when its lease ends.
+        """
+        refused: list[Entry] = []
         for entry in leased:
             if entry.held:
-                deliver(self._moves, entry)
+                try:
+                    deliver(self._moves, entry)
+                except StoreError as error:
+                    log.warning("%s can't be handed out: %s", entry.name.path, error)
+                    refused.append(entry)
+        return refused
 
     def tick(self) -> None:
         for record in self._catalog.records.values():
@@ -216,7 +236,11 @@ class Leaser(Part):
             if entry is None or sent_at(entry.batch.stem.id) + retention > self._clock.wall():
                 return
             count = entry.held.bit_count()
-            self._moves.delete(entry, entry.held)
+            try:
+                self._moves.delete(entry, entry.held)
+            except StoreError as error:
+                log.warning("%s is too old, and has to wait: %s", entry.name.path, error)
+                return
             self._moves.statistics.count(record.name, "expire", count)
 
     def _fitting(
@@ -270,6 +294,7 @@ class Leaser(Part):
         old = lease.entry.name
         wall = self._clock.wall()
         until = Millis(wall + lease.visibility), self._clock.monotonic() + lease.visibility
+        token = make_token(self._random)
         try:
             lease.leased = self._moves.move(
                 lease.entry,
@@ -278,13 +303,15 @@ class Leaser(Part):
                 receives=min(old.receives + 1, MAX_RECEIVES),
                 first=old.first if old.first is not None else wall,
                 until=until,
-                token=make_token(self._random),
+                token=token,
             )
-            if old.state is State.SENT:
-                self.assigned += lease.leased
         except StoreError as error:
-            # It stays ready. A receive that gets nothing goes on waiting.
+            # It stays ready, but for a part of a list that is divided over several names. A receive
+            # that gets nothing goes on waiting.
             log.warning("%s can't be leased for now: %s", old.path, error)
+            lease.leased = [each for each in lease.entry.batch.entries if each.name.token == token]
+        if old.state is State.SENT:
+            self.assigned += lease.leased
 
     def _deliver(self, share: _Share) -> None:
         delivered = 0
@@ -313,7 +340,12 @@ class Leaser(Part):
                     name.queue,
                     why,
                 )
-                self._moves.move(entry, 1 << index, State.QUARANTINED)
+                self._put_aside(entry, index)
+                members &= ~(1 << index)
+                continue
+            except StoreError as error:
+                # It is leased, and tried again when the lease ends.
+                log.error("%s can't be read for now: %s", stem.message_id(index), error)
                 members &= ~(1 << index)
                 continue
             if named:
@@ -338,6 +370,14 @@ class Leaser(Part):
             )
         )
         return members
+
+    def _put_aside(self, entry: Entry, index: int) -> None:
+        try:
+            self._moves.move(entry, 1 << index, State.QUARANTINED)
+        except StoreError as error:
+            # It is leased, and tried again when the lease ends.
+            id = entry.batch.stem.message_id(index)
+            log.error("%s can't be put into quarantine for now: %s", id, error)
 
     # The end of a lease.
 
@@ -388,26 +428,29 @@ class Leaser(Part):
             except StoreError as error:
                 results[position] = error
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
+        result = Millis(wall + visibility if visibility else 0)
+        until = result, monotonic + visibility
         for entry, places in together.items():
             members = 0
-            for index, _ in places:
+            for index, position in places:
                 members |= 1 << index
-            result: Millis | StoreError
+                results[position] = result
             try:
                 if visibility:
-                    until = Millis(wall + visibility), monotonic + visibility
                     token = entry.name.token
                     extended = self._moves.move(entry, members, State.LEASED, until=until, token=token)
                     if request.is_put_off:
                         _free_credits(extended)
-                    result = until[0]
                 else:
                     self.bring_back(entry, members)
-                    result = Millis(0)
+            except NameVanished:
+                for index, position in places:
+                    results[position] = StaleReceipt(id=entry.batch.stem.message_id(index))
             except StoreError as error:
-                result = error
-            for _, position in places:
-                results[position] = result
+                for index, position in places:
+                    # Of a list that is divided over several names a part may have moved.
+                    if entry.held >> index & 1:
+                        results[position] = error
         return results
 
     def give_back(self, request: GiveBack) -> None:
@@ -432,6 +475,9 @@ class Leaser(Part):
         else:
             self._moves.move(entry, members, State.READY)
 
+    def next_due(self) -> Millis | None:
+        return min(self._reader.refused.values(), default=None)
+
     @property
     def has_work(self) -> bool:
         due = self._index.next_due()
@@ -442,8 +488,8 @@ class Leaser(Part):
         now = self._clock.monotonic()
         for entry in self._index.take_due(now, DUE_AT_ONCE):
             token = entry.name.token
-            if token and is_set_token(token):
-                continue  # Its set says when it ends: see `reservations`.
+            if not entry.held or (token and is_set_token(token)):
+                continue  # It was listed twice: see `Index.disappear`; a set says when it ends.
             count = entry.held.bit_count()
             try:
                 self.bring_back(entry, entry.held)

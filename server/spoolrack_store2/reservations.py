@@ -69,10 +69,10 @@ from .batch import Batch, Entry
 from .catalog import Catalog, QueueRecord
 from .content import Damaged
 from .disk import Disk
-from .leaser import RETRY, Leaser
+from .leaser import Leaser
 from .letters import Letters
 from .members import indexes
-from .moves import Moves
+from .moves import RETRY, Moves
 from .names import MAX_RECEIVES, index_of
 from .part import Part, Turn
 from .reader import Reader

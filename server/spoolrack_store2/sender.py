@@ -7,14 +7,15 @@ write, one rename.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from spoolrack_store.files.folders import explained
 from spoolrack_store.model import content as contents
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import Attributes
-from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, QueueFull, StoreError
+from spoolrack_store.model.errors import DiskFull, InvalidMessage, InvalidRequest, QueueFull, StoreError
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.keys import key_of, key_text
 from spoolrack_store.model.settings import MAX_DELAY, MIB
@@ -37,6 +38,10 @@ FILE_BYTES: Final = MIB
 """A file takes in no further call beyond this."""
 LARGE_BODY: Final = 256 * 1024
 """A body above this has a file of its own, whose bytes go when it is deleted."""
+RESERVED_BYTES: Final = 4 * 1024 * 1024
+RESERVED_FILES: Final = 256
+"""Sends leave so much room, so that deletes work when the disk is full."""
+_UNLIMITED: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -79,6 +84,8 @@ class Sender(Part):
         """Messages with such a key: the answer, the position, and those of the first one."""
         self._written: list[tuple[int, Entry]] = []
         """Files in `new/`, and the commits that wrote them."""
+        self._room: tuple[int, int] | None = None
+        """Bytes and files that the disk has left, as far as this commit has looked."""
 
     def send(self, requests: Sequence[Send]) -> list[Stored | StoreError]:
         """Write the messages of all requests; the answers hold once the commit is synced."""
@@ -90,6 +97,7 @@ class Sender(Part):
                 outcomes.append(self._admit(request, files, entering))
             except StoreError as error:
                 outcomes.append(error)
+        self._room = None
         is_lone = len(files) == 1 and len(files[0].bodies) == 1
         for file in files:
             self._write(file, is_lone)
@@ -110,6 +118,10 @@ class Sender(Part):
                     waiting.append((commit, entry))  # It is sent; the next commit tries again.
         self._written = waiting
 
+    def publish_later(self, entries: Iterable[Entry]) -> None:
+        """Publish what is durable in `new/` and the disk refused to move."""
+        self._written += [(0, entry) for entry in entries]
+
     def just_written(self) -> dict[str, list[Entry]]:
         """Return what this commit has written and has no delay, by queue, the oldest first."""
         found: dict[str, list[Entry]] = {}
@@ -117,6 +129,15 @@ class Sender(Part):
             if commit == self._moves.commit and entry.name.due is None:
                 found.setdefault(entry.name.queue, []).append(entry)
         return found
+
+    def written(self, queue: str) -> tuple[int, int]:
+        """Return how many messages, of how many bytes, are in `new/` on their way to a queue."""
+        held = held_bytes = 0
+        for _, entry in self._written:
+            if entry.name.queue == queue:
+                held += entry.held.bit_count()
+                held_bytes += entry.batch.bytes_of(entry.held)
+        return held, held_bytes
 
     @property
     def has_work(self) -> bool:
@@ -199,16 +220,26 @@ class Sender(Part):
     ) -> None:
         settings, queue = record.settings, self._moves.index.queue(record.name)
         messages, bytes = entering.get(record.name, (0, 0))
-        held, held_bytes = queue.total + messages, queue.bytes + bytes
-        for _, entry in self._written:
-            if entry.name.queue == record.name:
-                held += entry.held.bit_count()
-                held_bytes += entry.batch.bytes_of(entry.held)
+        written, written_bytes = self.written(record.name)
+        held, held_bytes = queue.total + messages + written, queue.bytes + bytes + written_bytes
         if settings.max_messages and held + 1 > settings.max_messages:
             raise QueueFull(queue=record.name, held=held, limit=settings.max_messages, unit="messages")
         if settings.max_bytes and held_bytes + size > settings.max_bytes:
             raise QueueFull(queue=record.name, held=held_bytes, limit=settings.max_bytes, unit="bytes")
         entering[record.name] = messages + 1, bytes + size
+
+    def _require_disk(self, size: int) -> None:
+        """Leave room on the disk for deletes. Raise `DiskFull`, or `DiskError`."""
+        if self._room is None:
+            try:
+                space = self._moves.disk.space()
+            except OSError as error:
+                raise explained(error) from error
+            self._room = space.bytes, _UNLIMITED if space.unlimited else space.files
+        bytes, files = self._room
+        if bytes < size + RESERVED_BYTES or files < RESERVED_FILES:
+            raise DiskFull(detail=f"{bytes} bytes and {files} files are left")
+        self._room = bytes - size, files - 1
 
     def _place(
         self,
@@ -251,6 +282,7 @@ class Sender(Part):
         )
         content = b"".join([*file.bodies, encoded])
         try:
+            self._require_disk(len(content))
             entry = self._moves.make(stem, file.queue, [content], delay=file.delay, alone=is_lone)
         except StoreError as error:
             for stored, first, run in file.places:
