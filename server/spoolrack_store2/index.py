@@ -72,7 +72,7 @@ class QueueIndex:
         """Yield the entries in `states` whose first message isn't below `id`, in order, each with the
         id of its first message. The index must not change meanwhile."""
         ready = ((first, self.by_first[first]) for first in self.order.since(id))
-        hidden = self.hidden().since(id) if not states.isdisjoint(_WAITS) else iter(())
+        hidden = self.hidden().since(id) if any(state in states for state in _WAITS) else iter(())
         merged = heapq.merge(ready if State.READY in states else iter(()), hidden, key=_first_of)
         return (each for each in merged if each[1].name.state in states)
 

@@ -283,6 +283,7 @@ class Moves:
                 self.index.queue(new.queue).entered += count
         elif new.state in COUNTED:
             self.index.queue(new.queue).entered += count
+
     def is_there(self, path: str) -> bool:
         """Return whether anything is at `path`; raise `DiskError` if that can't be told."""
         try:

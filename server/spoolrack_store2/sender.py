@@ -144,6 +144,11 @@ class Sender(Part):
         """Whether something waits in `new/`."""
         return bool(self._written)
 
+    @property
+    def has_durable(self) -> bool:
+        """Whether something waits in `new/` only for a commit."""
+        return any(commit <= self._moves.synced for commit, _ in self._written)
+
     def _admit(self, request: Send, files: list[_File], entering: dict[str, tuple[int, int]]) -> Stored:
         """Find a file for each valid message of a request."""
         record = self._catalog.require_open(request.queue)
