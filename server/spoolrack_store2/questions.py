@@ -86,7 +86,8 @@ class Questions:
         self._changing = changing
 
     def up_to_date(self, answer: Callable[[], Found]) -> Found:
-        """Return what `answer` finds in the index, with what was answered before, by any process.
+        """Return what `answer` finds in the index, with what this process has answered, and what others
+        did before.
 
         If another process holds the lock for a second, what this one knows already is the answer.
         """
