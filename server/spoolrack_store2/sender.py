@@ -144,6 +144,11 @@ class Sender(Part):
         """Whether something waits in `new/`."""
         return bool(self._written)
 
+    @property
+    def has_durable(self) -> bool:
+        """Whether something waits in `new/` only for a commit."""
+        return any(commit <= self._moves.synced for commit, _ in self._written)
+
     def _admit(self, request: Send, files: list[_File], entering: dict[str, tuple[int, int]]) -> Stored:
         """Find a file for each valid message of a request."""
         record = self._catalog.require_open(request.queue)
@@ -296,6 +301,7 @@ class Sender(Part):
         if file.keys:
             self._deduplication.take(entry, file.keys.items())
         self._written.append((self._moves.commit, entry))
+        self._moves.statistics.count(file.queue, "send", count)
         prefix, at, moment = stem.id[:-3], 0, sent_at(stem.id)
         for stored, first, run in file.places:
             stored.sent_at = moment
