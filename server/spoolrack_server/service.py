@@ -269,7 +269,8 @@ class QueueService:
             for (visibility, is_put_off), positions in alike.items()
         ]
         for positions, future in asked:
-            results.update(zip(positions, await answer(future), strict=True))
+            ends = await answer(future)
+            results.update(zip(positions, ends, strict=True))
         response = rpc.ChangeVisibilityResponse()
         for position in range(len(request.changes)):
             result = results[position]

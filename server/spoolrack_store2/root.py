@@ -8,8 +8,10 @@ dead process's.
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -58,6 +60,11 @@ class Root:
             # The next process that opens the root unlinks the files of the dead.
             log.warning("%s stays behind: %s", owner_file(self.owner), error)
         self._lock.release()
+
+
+def is_root(path: str | os.PathLike[str]) -> bool:
+    """Return whether a folder is a root, of whatever format."""
+    return Path(path, "FORMAT").exists()
 
 
 def open_root(disk: LocalDisk, root: str, random: Random, place: Place) -> Root:

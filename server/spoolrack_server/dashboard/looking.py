@@ -22,10 +22,11 @@ from spoolrack_store.model.errors import (
     MessageNotFound,
     StoreError,
 )
-from spoolrack_store.model.operations import Message, OpenMessage, Queue
+from spoolrack_store.model.operations import Message, Queue
 from spoolrack_store.model.redriving import Redrive, RedriveState
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
+from spoolrack_store2.operations import OpenMessage
 from spoolrack_store2.store import Store
 
 from .. import convert
@@ -279,7 +280,7 @@ def _all_queues(store: Store) -> Iterator[Queue]:
 
 
 def _beginning(opened: OpenMessage) -> bytes:
-    opened.file.seek(0)
+    opened.file.seek(opened.offset)
     return opened.file.read(min(shapes.PREVIEW, opened.message.size))
 
 

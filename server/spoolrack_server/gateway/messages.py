@@ -12,9 +12,9 @@ from typing import Final
 from aiohttp import web
 from spoolrack_store.model.errors import MessageNotFound, StoreError
 from spoolrack_store.model.ids import sent_at
-from spoolrack_store.model.operations import Message, OpenMessage
+from spoolrack_store.model.operations import Message
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
-from spoolrack_store2.operations import Delete, Receive, Send, messages_of
+from spoolrack_store2.operations import Delete, OpenMessage, Receive, Send, messages_of
 
 from .. import convert
 from ..leases import receipts_of
@@ -135,7 +135,8 @@ class MessageEndpoints:
         count: int | None = None,
     ) -> web.StreamResponse:
         size = opened.message.size if count is None else count
-        await bodies.send(request, response, opened.file, first, size, self._asking.patience)
+        begin = opened.offset + first
+        await bodies.send(request, response, opened.file, begin, size, self._asking.patience)
         return response
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
