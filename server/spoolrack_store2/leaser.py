@@ -139,6 +139,8 @@ class Leaser(Part):
                 what="visibility", value=visibility, rule=f"must be from 1 to {MAX_VISIBILITY}"
             )
         room = request.max_messages
+        if room < 1:
+            raise InvalidRequest(what="max_messages", value=room, rule="must be at least 1")
         if request.credits is not None:
             room = min(room, request.credits.free)
         answer: list[Delivery] = []

@@ -165,12 +165,12 @@ class Sender(Part):
         large: list[int] = []
         for position, body in enumerate(bodies):
             try:
-                delay = request.delays.get(position, settings.delivery_delay)
-                if not 0 <= delay <= MAX_DELAY:
-                    raise InvalidMessage(why=f"its delay of {delay} ms is not from 0 to {MAX_DELAY}")
                 if len(body) > settings.max_message_size or position in request.attributes:
                     attributes = request.attributes.get(position, {})
                     contents.check(record.name, body, attributes, settings.max_message_size)
+                delay = request.delays.get(position, settings.delivery_delay)
+                if not 0 <= delay <= MAX_DELAY:
+                    raise InvalidMessage(why=f"its delay of {delay} ms is not from 0 to {MAX_DELAY}")
                 key = None
                 if position in request.deduplication_ids:
                     salted = key_of(request.deduplication_ids[position], record.salt)
