@@ -133,9 +133,10 @@ class Changes:
 
     @property
     def has_news(self) -> bool:
-        """Whether others have changed something since the last look, or failed. Needs no lock."""
+        """Whether others have changed something since the last look, joined, or failed. Needs no
+        lock."""
         if not self.is_shared:
-            return False
+            return self.read_members() != self.members
         _, head, _, poison = _HEADER.unpack(self._memory.read(0, _HEADER.size))
         return bool(head != self._seen or poison)
 

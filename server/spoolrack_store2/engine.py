@@ -257,14 +257,21 @@ class Engine:
         return self._leaser.receive(requests, self._sender.just_written())
 
     def with_exact_index(self, answer: Callable[[], Found]) -> Found | None:
-        """Return what `answer` finds in an index that has all that other processes did; None if another
-        process holds the lock."""
+        """Return what `answer` finds in an index that has all that other processes did, and what was
+        sent and is durable; None if another process holds the lock."""
         if not self.sharing.enter():
             return None
         try:
+            if self._sender.has_durable:
+                self._sender.go_on()
             return answer()
         finally:
             self.sharing.leave()
+
+    @property
+    def has_exact_index(self) -> bool:
+        """Whether the index has all that other processes did, and what was sent and is durable."""
+        return not (self.sharing.has_news or self._sender.has_durable)
 
     @property
     def wants_commit(self) -> bool:
@@ -281,6 +288,17 @@ class Engine:
             bool(self.index.loose)
             or self.sharing.has_orphans
             or any(part.has_work or part.waits_for_sync for part in self._parts)
+        )
+
+    @property
+    def to_be_unlinked(self) -> int:
+        """How many deleted messages wait to be unlinked."""
+        return sum(
+            entry.held.bit_count()
+            for batch in self.index.loose
+            if batch.is_over
+            for entry in batch.entries
+            if entry.name.state is State.REMOVED
         )
 
     def ready(self, queue: str) -> int | None:

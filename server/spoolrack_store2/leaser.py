@@ -139,6 +139,8 @@ class Leaser(Part):
                 what="visibility", value=visibility, rule=f"must be from 1 to {MAX_VISIBILITY}"
             )
         room = request.max_messages
+        if room < 1:
+            raise InvalidRequest(what="max_messages", value=room, rule="must be at least 1")
         if request.credits is not None:
             room = min(room, request.credits.free)
         answer: list[Delivery] = []
@@ -235,11 +237,13 @@ class Leaser(Part):
             entry = queue.head()
             if entry is None or sent_at(entry.batch.stem.id) + retention > self._clock.wall():
                 return
+            count = entry.held.bit_count()
             try:
                 self._moves.delete(entry, entry.held)
             except StoreError as error:
                 log.warning("%s is too old, and has to wait: %s", entry.name.path, error)
                 return
+            self._moves.statistics.count(record.name, "expire", count)
 
     def _fitting(
         self, entry: Entry, members: int, room: int, bytes_left: int, *, is_first: bool
@@ -488,8 +492,11 @@ class Leaser(Part):
             token = entry.name.token
             if not entry.held or (token and is_set_token(token)):
                 continue  # It was listed twice: see `Index.disappear`; a set says when it ends.
+            count = entry.held.bit_count()
             try:
                 self.bring_back(entry, entry.held)
+                if entry.name.state is State.LEASED:
+                    self._moves.statistics.count(entry.name.queue, "requeue", count)
             except StoreError:
                 self._index.put_back_due(entry, Millis(now + RETRY))
 

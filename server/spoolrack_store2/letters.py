@@ -145,6 +145,7 @@ class Letters(Part):
                     pass
                 elif is_here and (source.batch, burial.index) not in self._moves.index.superseded:
                     self._moves.move(burial.copy, 1, State.READY)
+                    self._moves.statistics.count(source.name.queue, "bury", 1)
                 elif burial.copy in burial.copy.batch.entries:
                     self._moves.unlink(burial.copy)
             except NameVanished:

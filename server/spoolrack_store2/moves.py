@@ -19,12 +19,13 @@ from spoolrack_store.files.reserve import NO_ROOM, Reserve
 from spoolrack_store.files.syncer import Commit, Syncer, SyncFailed
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import DiskError, StoreError
+from spoolrack_store.model.figures import Statistics
 from spoolrack_store.model.transitions import State
 
 from .batch import Batch, Entry, may_rename
 from .changes import Change, Changes, Kind
 from .disk import Disk
-from .index import Index
+from .index import COUNTED, Index
 from .members import pieces
 from .names import MAX_BYTES, Name, Stem, members_room
 
@@ -68,6 +69,13 @@ class Moves:
         """Whether a folder that is gone is to be made again: a queue's only if there is that queue."""
         self.refused_at: Millis | None = None
         """The monotonic time at which the disk refused something last."""
+        self.unlinked = 0
+        """Messages that were unlinked from `remove/`."""
+
+    @property
+    def statistics(self) -> Statistics:
+        """What was done since the start."""
+        return self.syncer.statistics
 
     # Commits.
 
@@ -152,13 +160,19 @@ class Moves:
                 token=token,
             )
             made.append(self._make_name(entry, name, 0 if until is None else until[1]))
+            self._note_traffic(old, name, piece.bit_count())
             if state is State.QUARANTINED:
                 self.quarantined += piece.bit_count()
         return made
 
-    def delete(self, entry: Entry, members: int) -> None:
+    def delete(self, entry: Entry, members: int, *, is_purge: bool = False) -> None:
         """Move `members` to `remove/`, by a longer list of a name that is there already, if there is
-        one."""
+        one. What a purge deletes doesn't count as having left its queue."""
+        self._delete(entry, members)
+        if entry.name.state in COUNTED and not is_purge:
+            self.index.queue(entry.name.queue).left += members.bit_count()
+
+    def _delete(self, entry: Entry, members: int) -> None:
         batch = entry.batch
         whole = may_rename(entry, members, self.synced)
         other = None if whole else batch.extendable(entry.name.queue)
@@ -190,6 +204,8 @@ class Moves:
         """Unlink a name that the rules let go; one that is gone already is a success."""
         path = entry.name.path
         self._change(Kind.UNLINK, path, "", 0, lambda: self._unlink(path), urgent=True)
+        if entry.name.state is State.REMOVED:
+            self.unlinked += entry.held.bit_count()
         self.index.disappear(entry, self.commit)
 
     def take_over(self, source: str, name: Name, due: int) -> Entry:
@@ -197,6 +213,7 @@ class Moves:
         self._change(
             Kind.RENAME, source, name.path, due, lambda: self.disk.rename_new(source, name.path)
         )
+        self.index.queue(name.queue).entered += name.members.bit_count()
         return self.index.appear(name, self.commit, due=due)
 
     # Files that hold no messages. Other processes hear of them: see `sharing`.
@@ -257,6 +274,15 @@ class Moves:
         if is_rename:
             self.index.disappear(entry, self.commit)
         return made
+
+    def _note_traffic(self, old: Name, new: Name, count: int) -> None:
+        """Count messages that enter a queue, or change it; those that end are counted by `delete`."""
+        if old.state in COUNTED:
+            if new.queue != old.queue:
+                self.index.queue(old.queue).left += count
+                self.index.queue(new.queue).entered += count
+        elif new.state in COUNTED:
+            self.index.queue(new.queue).entered += count
 
     def is_there(self, path: str) -> bool:
         """Return whether anything is at `path`; raise `DiskError` if that can't be told."""

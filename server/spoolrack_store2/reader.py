@@ -53,6 +53,10 @@ class Reader:
                 _, dropped = self._cache.popitem(last=False)
                 self._cached -= len(dropped)
 
+    def kept(self, batch: Batch) -> bytes | None:
+        """Return what is in memory of a file: its bodies first."""
+        return self._cache.get(batch)
+
     def forget(self, batch: Batch) -> None:
         """Drop a file's content: all its messages are gone."""
         self.refused.pop(batch, None)

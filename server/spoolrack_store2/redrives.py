@@ -307,6 +307,11 @@ class Redrives(Part):
             self._keep(drive)
         return self._shown(drive)
 
+    @property
+    def running(self) -> int:
+        """How many redrives go on."""
+        return len(self._active)
+
     def find(self, id: str) -> Redrive:
         """Return a redrive; raise `RedriveNotFound` or `InvalidRequest`."""
         return self._shown(self._found(id))
@@ -422,6 +427,7 @@ class Redrives(Part):
             for (entry, destination), members in picks.items():
                 self._moves.move(entry, members, State.READY, queue=destination, redriven=at)
                 moved += members.bit_count()
+                self._moves.statistics.count(destination, "redrive", members.bit_count())
         except StoreError:
             drive.begin_pass()
             raise

@@ -89,7 +89,7 @@ class Remover:
         for entry in list(self._index.queue(queue).entries):
             held = entry.held
             try:
-                self._moves.delete(entry, held)
+                self._moves.delete(entry, held, is_purge=True)
             except NameVanished:
                 continue
             except StoreError as error:

@@ -144,6 +144,11 @@ class Sender(Part):
         """Whether something waits in `new/`."""
         return bool(self._written)
 
+    @property
+    def has_durable(self) -> bool:
+        """Whether something waits in `new/` only for a commit."""
+        return any(commit <= self._moves.synced for commit, _ in self._written)
+
     def _admit(self, request: Send, files: list[_File], entering: dict[str, tuple[int, int]]) -> Stored:
         """Find a file for each valid message of a request."""
         record = self._catalog.require_open(request.queue)
@@ -161,12 +166,12 @@ class Sender(Part):
         """Of each delay what the next message may share a file with: a large body divides."""
         for position, body in enumerate(bodies):
             try:
-                delay = request.delays.get(position, settings.delivery_delay)
-                if not 0 <= delay <= MAX_DELAY:
-                    raise InvalidMessage(why=f"its delay of {delay} ms is not from 0 to {MAX_DELAY}")
                 if len(body) > settings.max_message_size or position in request.attributes:
                     attributes = request.attributes.get(position, {})
                     contents.check(record.name, body, attributes, settings.max_message_size)
+                delay = request.delays.get(position, settings.delivery_delay)
+                if not 0 <= delay <= MAX_DELAY:
+                    raise InvalidMessage(why=f"its delay of {delay} ms is not from 0 to {MAX_DELAY}")
                 key = None
                 if position in request.deduplication_ids:
                     salted = key_of(request.deduplication_ids[position], record.salt)
@@ -296,6 +301,7 @@ class Sender(Part):
         if file.keys:
             self._deduplication.take(entry, file.keys.items())
         self._written.append((self._moves.commit, entry))
+        self._moves.statistics.count(file.queue, "send", count)
         prefix, at, moment = stem.id[:-3], 0, sent_at(stem.id)
         for stored, first, run in file.places:
             stored.sent_at = moment
