@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import fcntl
 import mmap
 import os
 import socket
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from spoolrack_store.files import disk
+
+from .changes import LOCK
 
 _NOREPLACE: Final = 1
 
@@ -43,6 +49,53 @@ class MappedMemory:
         self._bytes[offset : offset + len(content)] = content
 
 
+class _LockFile:
+    """`LOCK`, open as long as the disk is: to take and to release it is one system call each."""
+
+    def __init__(self, file: int, flock: Callable[[int, int], int]) -> None:
+        self._file: int | None = file
+        self._flock = flock
+        self._is_held = False
+        self._close = weakref.finalize(self, os.close, file)
+        self._close.atexit = False  # A thread may still commit: the system closes it then.
+        _lock_files.add(self)
+
+    def take(self) -> bool:
+        """Take the lock; return False if another process, or another user of this file, holds it."""
+        if self._is_held or self._file is None:
+            return False
+        while self._flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            code = ctypes.get_errno()
+            if code == errno.EWOULDBLOCK:
+                return False
+            if code != errno.EINTR:
+                raise OSError(code, os.strerror(code), LOCK)
+        self._is_held = True
+        return True
+
+    def release(self) -> None:
+        if self._is_held and self._file is not None:
+            self._flock(self._file, fcntl.LOCK_UN)
+        self._is_held = False
+
+    def leave_to_parent(self) -> None:
+        """Close it in a child of fork, which shares the lock with its parent: an unlock would take it
+        from the parent, and a descriptor that stays open would hold it after the parent's death."""
+        self._file = None
+        self._close()
+
+
+_lock_files: Final[weakref.WeakSet[_LockFile]] = weakref.WeakSet()
+
+
+def _leave_locks_to_parent() -> None:
+    for file in list(_lock_files):
+        file.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_locks_to_parent)
+
+
 class LocalDisk(disk.LocalDisk):
     def __init__(self, root: str | os.PathLike[str]) -> None:
         super().__init__(root)
@@ -53,6 +106,9 @@ class LocalDisk(disk.LocalDisk):
         self._renameat2.argtypes = [folder, text, folder, text, ctypes.c_uint]
         self._linkat = libc.linkat
         self._linkat.argtypes = [folder, text, folder, text, ctypes.c_int]
+        self._flock = libc.flock
+        self._flock.argtypes = [ctypes.c_int, ctypes.c_int]
+        self._lock_file: _LockFile | None = None
 
     def link(self, source: str, target: str) -> None:
         if self._linkat(self._root, source.encode(), self._root, target.encode(), 0):
@@ -61,6 +117,14 @@ class LocalDisk(disk.LocalDisk):
     def rename_new(self, source: str, target: str) -> None:
         if self._renameat2(self._root, source.encode(), self._root, target.encode(), _NOREPLACE):
             raise _failure(source, target)
+
+    def lock(self, path: str) -> disk.Lock | None:
+        if path != LOCK:
+            return super().lock(path)
+        if self._lock_file is None:
+            flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._lock_file = _LockFile(os.open(path, flags, dir_fd=self._root), self._flock)
+        return self._lock_file if self._lock_file.take() else None
 
     def map(self, path: str, size: int) -> MappedMemory:
         """Return the bytes of a file of this size as memory."""

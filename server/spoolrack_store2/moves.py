@@ -14,7 +14,7 @@ from spoolrack_store.files.syncer import Commit, Syncer
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.transitions import State
 
-from .batch import Batch, Entry, may_rename
+from .batch import Entry, may_rename
 from .changes import Change, Changes, Kind
 from .disk import Disk
 from .index import Index
@@ -260,20 +260,6 @@ class Moves:
             token=token,
         )
         return pieces(members, members_room(longest))
-
-
-def tidy(moves: Moves, batches: Iterable[Batch]) -> list[Entry]:
-    """Unlink names outside `remove/` that hold nothing; return those in `remove/` that a reaper may
-    unlink now."""
-    reapable: list[Entry] = []
-    # Without a dead letter's own file the message would be where it was, until that is durably deleted.
-    elsewhere = {source.stem.message_id(index) for source, index in moves.index.superseded}
-    for batch in batches:
-        for entry in list(batch.stale(moves.synced)):
-            moves.unlink(entry)
-        if batch.stem.id not in elsewhere or not batch.stem.deaths:
-            reapable += batch.reapable(moves.synced)
-    return reapable
 
 
 def _folder_of(path: str) -> str:

@@ -27,6 +27,7 @@ from .holder import LockHolder, look_at
 from .local_disk import LocalDisk, this_place
 from .operations import Request
 from .questions import Questions
+from .reaper import ReaperThread
 from .root import Root, open_root
 
 Answer = TypeVar("Answer")
@@ -79,6 +80,7 @@ class Store:
             owner=root.owner,
             pid=os.getpid(),
             is_living=root.is_living,
+            chores=chores,
         )
         try:
             return cls(engine, clock, root, chores=chores, driver=driver)
@@ -110,6 +112,8 @@ class Store:
             engine.sharing.poison()
             raise StoreFailed(detail=str(error)) from error
         self._questions = Questions(engine)
+        self._reaper = ReaperThread(root.disk)
+        engine.reaper.give = self._reaper.give
         self._closing = threading.Lock()
         self._closed = False
         self._committer = Committer(
@@ -202,6 +206,7 @@ class Store:
                 return
             self._closed = True
             self._committer.stop()
+            self._reaper.stop()
             if self._committer.failure is None:
                 _try_for(CLOSE_TRIES, self._engine.close)
             self._root.close()

@@ -9,6 +9,8 @@ from random import Random
 from memory_disk import File, MemoryLock, fails
 from power_disk import Model, PowerDisk
 from spoolrack_store2.changes import LOCK, SIZE
+from spoolrack_store2.engine import Engine
+from spoolrack_store2.reaper import unlink
 from spoolrack_store2.root import FOLDERS
 
 
@@ -95,6 +97,13 @@ class Memory:
 
     def write(self, offset: int, content: bytes) -> None:
         self._disk.write_changes(offset, content)
+
+
+def reap(engine: Engine, most: int = 1_000) -> None:
+    """Unlink up to `most` of the names that the engine has given away."""
+    removed = engine.reaper.removed
+    for _ in range(min(len(removed), most)):
+        unlink(engine.moves.disk, removed.popleft())
 
 
 def made(queues: Sequence[str], *, can_sync_all: bool, model: Model) -> LinkedDisk:
