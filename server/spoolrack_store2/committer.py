@@ -337,8 +337,10 @@ class Committer:
         self._lock_wait.over()
         if tick:
             self._next_tick = Millis(now + LOOK_EVERY)
-        if not requests:
-            self._in_vain = 0 if work.changed else self._in_vain + 1
+        if requests or work.changed or not engine.wants_commit:
+            self._in_vain, self._rest_until = 0, Millis(0)
+        else:
+            self._in_vain += 1
             if self._in_vain > 1:
                 self._rest_until = Millis(now + RETRY)
         return work

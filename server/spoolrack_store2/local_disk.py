@@ -16,7 +16,7 @@ from typing import Final
 
 from spoolrack_store.files import disk
 
-from .changes import LOCK
+from .changes import LOCK, Memory
 
 _NOREPLACE: Final = 1
 
@@ -60,11 +60,11 @@ class _LockFile:
         self._close.atexit = False  # A thread may still commit: the system closes it then.
         _lock_files.add(self)
 
-    def take(self) -> bool:
+    def take(self, how: int = fcntl.LOCK_EX) -> bool:
         """Take the lock; return False if another process, or another user of this file, holds it."""
         if self._is_held or self._file is None:
             return False
-        while self._flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        while self._flock(self._file, how | fcntl.LOCK_NB):
             code = ctypes.get_errno()
             if code == errno.EWOULDBLOCK:
                 return False
@@ -126,7 +126,14 @@ class LocalDisk(disk.LocalDisk):
             self._lock_file = _LockFile(os.open(path, flags, dir_fd=self._root), self._flock)
         return self._lock_file if self._lock_file.take() else None
 
-    def map(self, path: str, size: int) -> MappedMemory:
+    def share_lock(self) -> disk.Lock | None:
+        """Return `LOCK`, shared with others that only look; None while a process commits. It needs no
+        permission to write."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = _LockFile(os.open(LOCK, flags, dir_fd=self._root), self._flock)
+        return file if file.take(fcntl.LOCK_SH) else None
+
+    def map(self, path: str, size: int) -> Memory:
         """Return the bytes of a file of this size as memory."""
         file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._root)
         try:
