@@ -161,7 +161,8 @@ def test_a_root_that_may_only_be_read_can_be_looked_at(public_folder: Path) -> N
         path.chmod(0o755 if path.is_dir() else 0o644)
     (root / PATH).chmod(0o600)
     code = (
-        "import os, sys; from spoolrack_store2.looking import open_to_look; os.setuid(65534)\n"
+        "import os, sys; from spoolrack_store2.looking import open_to_look\n"
+        "open_to_look(sys.argv[1]).close(); os.setuid(65534)  # Python's own files may be private.\n"
         "with open_to_look(sys.argv[1]) as store: print(store.messages('q')[0].body)"
     )
     told = subprocess.run(
