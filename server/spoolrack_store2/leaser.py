@@ -209,6 +209,8 @@ class Leaser(Part):
                 deliver(self._moves, entry)
 
     def tick(self) -> None:
+        if not self._chores.brings_back:
+            return
         for record in self._catalog.records.values():
             self.expire(record)
 

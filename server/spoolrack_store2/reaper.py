@@ -16,6 +16,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Final
 
+from spoolrack_store.model.chores import Chores
+
 from .batch import Entry
 from .deduplication import Deduplication
 from .disk import Disk
@@ -24,6 +26,8 @@ from .reader import Reader
 
 log = logging.getLogger(__name__)
 
+ONLY_REAPS: Final = Chores(adopts=False, brings_back=False)
+"""Of a process that is a reaper, beside servers that don't unlink."""
 SLICE: Final = 1_000
 """Batches that one commit looks at: requests wait for it."""
 CLOSE_UNLINKS: Final = 1_000
@@ -83,6 +87,8 @@ class ReaperThread:
         self._disk = disk
         self._given: SimpleQueue[Sequence[str] | None] = SimpleQueue()
         self._is_stopping = False
+        self.unlinked = 0
+        """Names that this process has unlinked in `remove/`."""
         self._thread = Thread(target=self._run, name="spoolrack-reaper", daemon=True)
         self._thread.start()
 
@@ -102,7 +108,7 @@ class ReaperThread:
                 if self._is_stopping and not left:
                     return
                 left -= self._is_stopping
-                unlink(self._disk, path)
+                self.unlinked += unlink(self._disk, path)
 
 
 def unlink(disk: Disk, path: str) -> bool:

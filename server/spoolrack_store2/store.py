@@ -60,7 +60,8 @@ class Store:
 
         Other processes of the host may have it open, too. `group_access` makes a new root one that
         processes of its group may share. Commits are run by `driver`, which is this store's alone;
-        without one, and where a call may wait for another host, by a thread.
+        without one, and where a call may wait for another host, by a thread. Work that is not among
+        its `chores` is left to other processes.
 
         Raise `RootUnusable` or `UnknownFormat`; `RootInUse` if another process holds the lock and goes
         on holding it; `StoreFailed` if what was found can't be made durable; `DiskError` or `DiskFull`.
@@ -178,6 +179,11 @@ class Store:
     def waiting(self) -> int:
         """Receives and reserves that wait for a message."""
         return self._committer.waiting
+
+    @property
+    def unlinked(self) -> int:
+        """Names of deleted messages that this process has unlinked."""
+        return self._reaper.unlinked
 
     @property
     def failure(self) -> StoreError | None:
