@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
+import logging
 import mmap
 import os
+import select
 import socket
 import weakref
 from collections.abc import Callable
@@ -15,10 +18,16 @@ from pathlib import Path
 from typing import Final
 
 from spoolrack_store.files import disk
+from spoolrack_store.model.clock import Millis
 
 from .changes import LOCK, Memory
 
+log = logging.getLogger(__name__)
+
 _NOREPLACE: Final = 1
+_IN_ATTRIB: Final = 0x4
+_EVENTS: Final = 4_096
+"""Bytes. Equal events that follow each other are one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +105,42 @@ def _leave_locks_to_parent() -> None:
 os.register_at_fork(after_in_child=_leave_locks_to_parent)
 
 
+class Ear:
+    """Hears when a file is touched (inotify(7)). `wait` is for one thread, the rest is thread-safe."""
+
+    def __init__(self, path: str) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._kernel = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._kernel < 0:
+            raise _failure(path, "")
+        self._close = weakref.finalize(self, os.close, self._kernel)
+        self._close.atexit = False
+        if libc.inotify_add_watch(self._kernel, os.fsencode(path), _IN_ATTRIB) < 0:
+            raise _failure(path, "")
+        self._woken = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._close_woken = weakref.finalize(self, os.close, self._woken)
+        self._close_woken.atexit = False
+        self._poll = select.poll()
+        for descriptor in (self._kernel, self._woken):
+            self._poll.register(descriptor, select.POLLIN)
+
+    def wait(self, span: Millis) -> None:
+        """Return when the file was touched since the last call, `wake` called, or `span` is over."""
+        self._poll.poll(span)
+        for descriptor in (self._kernel, self._woken):
+            with contextlib.suppress(BlockingIOError):
+                os.read(descriptor, _EVENTS)
+
+    def wake(self) -> None:
+        """End the `wait` that is under way, or else the next one."""
+        os.eventfd_write(self._woken, 1)
+
+    def close(self) -> None:
+        """Hear nothing more; no thread is in another call."""
+        self._close()
+        self._close_woken()
+
+
 class LocalDisk(disk.LocalDisk):
     def __init__(self, root: str | os.PathLike[str]) -> None:
         super().__init__(root)
@@ -117,6 +162,23 @@ class LocalDisk(disk.LocalDisk):
     def rename_new(self, source: str, target: str) -> None:
         if self._renameat2(self._root, source.encode(), self._root, target.encode(), _NOREPLACE):
             raise _failure(source, target)
+
+    def touch(self, path: str) -> None:
+        with contextlib.suppress(OSError):  # It has ended, or is another user's: it looks by itself.
+            os.utime(path, dir_fd=self._root)
+
+    def watch(self, path: str) -> Ear | None:
+        """Return what hears when another process touches the file; None if this can't be heard."""
+        try:
+            return Ear(f"/proc/self/fd/{self._root}/{path}")
+        except OSError as error:
+            log.warning(
+                "changes of other processes are looked for every 20 ms, as %s can't be watched (%s): "
+                "raise fs.inotify.max_user_instances and fs.inotify.max_user_watches",
+                path,
+                error.strerror,
+            )
+            return None
 
     def lock(self, path: str) -> disk.Lock | None:
         if path != LOCK:

@@ -155,6 +155,12 @@ class OverlayDisk(LocalDisk):
         """Return a lock that keeps no other process out."""
         return _Held()
 
+    def touch(self, path: str) -> None:
+        """No other process hears of what is in memory."""
+
+    def watch(self, path: str) -> None:
+        """No other process changes what is in memory."""
+
     def map(self, path: str, size: int) -> _Bytes:
         return _Bytes(size)
 

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from spoolrack_store.files.disk import Lock
+from spoolrack_store.files.layout import owner as owner_file
 
 from .batch import Entry
 from .catalog import Catalog
@@ -101,9 +102,17 @@ class Sharing:
     def leave(self) -> None:
         """Release the lock; all moves of the commit are made."""
         assert self._lock is not None
-        self._changes.finish()
+        changes = self._changes
+        changes.finish()
         self._lock.release()
         self._lock = None
+        if changes.has_told:
+            changes.has_told = False
+            # After the release, so that none of them finds the lock taken.
+            if changes.listening > self._moves.clock.monotonic():
+                for owner in changes.members:
+                    if owner != self._moves.owner:
+                        self._moves.disk.touch(owner_file(owner))
 
     def close(self) -> None:
         """Leave the root to the others; the lock is held."""
@@ -156,6 +165,11 @@ class Sharing:
     def is_shared(self) -> bool:
         """Whether other processes have the root open."""
         return self._changes.is_shared
+
+    def listen(self, until: int) -> None:
+        """Ask to be woken until this time since boot when another process changes something. Needs no
+        lock."""
+        self._changes.listen(until)
 
     @property
     def has_news(self) -> bool:

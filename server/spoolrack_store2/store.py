@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from random import Random
 from typing import Any, Final, TypeVar
 
+from spoolrack_store.files.layout import owner as owner_file
 from spoolrack_store.files.mounts import is_written_by_other_hosts
 from spoolrack_store.files.opening import make_root
 from spoolrack_store.files.syncer import SyncFailed
@@ -24,6 +25,7 @@ from .committer import Committer, Driver
 from .drivers import ThreadDriver
 from .engine import Engine
 from .holder import LockHolder, look_at
+from .listener import Listener
 from .local_disk import LocalDisk, this_place
 from .operations import Request
 from .questions import Questions
@@ -117,12 +119,15 @@ class Store:
         engine.reaper.give = self._reaper.give
         self._closing = threading.Lock()
         self._closed = False
+        ear = root.disk.watch(owner_file(root.owner))
+        self._listener = None if ear is None else Listener(ear, engine.sharing, clock)
         self._committer = Committer(
             engine,
             clock,
             self._changing,
             driver,
             ticks=chores.ticks,
+            listener=self._listener,
         )
         self._committer.start()
 
@@ -212,6 +217,8 @@ class Store:
                 return
             self._closed = True
             self._committer.stop()
+            if self._listener is not None:
+                self._listener.stop()
             self._reaper.stop()
             if self._committer.failure is None:
                 _try_for(CLOSE_TRIES, self._engine.close)
