@@ -147,7 +147,9 @@ class Index:
         self.keyed: dict[Batch, None] = {}
         """New batches with deduplication keys, which are not taken in yet."""
         self.loose: dict[Batch, None] = {}
-        """Batches that have a name which may be unlinked after a sync."""
+        """Batches that have a name outside `remove/` which may be unlinked after a sync."""
+        self.over: dict[Batch, None] = {}
+        """Batches whose names in `remove/` the reaper may have after a sync."""
         self._due: list[tuple[int, int, Entry]] = []
         self._pushed = 0
 
@@ -201,7 +203,10 @@ class Index:
         if name.state in _WAITS:
             self._pushed += 1
             heappush(self._due, (due, self._pushed, entry))
-        elif not entry.held or (name.state is State.REMOVED and batch.is_over):
+        elif name.state is State.REMOVED:
+            if batch.is_over:
+                self.over[batch] = None
+        elif not entry.held:
             self.loose[batch] = None
         return entry
 
@@ -218,11 +223,13 @@ class Index:
             self._fall_back(batch, held, commit)
         if not batch.entries:
             self.loose.pop(batch, None)
+            self.over.pop(batch, None)
             del self.batches[batch.stem.text]
             self._unregister(batch)
-        elif batch.is_loose:
-            self.loose[batch] = None
-        else:
+        elif batch.is_over:
+            self.loose.pop(batch, None)
+            self.over[batch] = None
+        elif not batch.is_loose:
             self.loose.pop(batch, None)
 
     def _fall_back(self, batch: Batch, members: int, commit: int) -> None:

@@ -14,6 +14,7 @@ from itertools import chain
 from random import Random
 from typing import Final
 
+from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.credits import Credits
@@ -88,6 +89,7 @@ class Leaser(Part):
         letters: Letters,
         clock: Clock,
         random: Random,
+        chores: Chores,
     ) -> None:
         self._moves = moves
         self._index: Index = moves.index
@@ -95,6 +97,8 @@ class Leaser(Part):
         self._reader = reader
         self._letters = letters
         self._clock = clock
+        self._chores = chores
+        self._began = clock.monotonic()
         self._random = random
         self._written: Mapping[str, Sequence[Entry]] = {}
         self.assigned: list[Entry] = []
@@ -227,6 +231,8 @@ class Leaser(Part):
         return refused
 
     def tick(self) -> None:
+        if not self._chores.brings_back:
+            return
         for record in self._catalog.records.values():
             self.expire(record)
 
@@ -478,17 +484,26 @@ class Leaser(Part):
             self._moves.move(entry, members, State.READY)
 
     def next_due(self) -> Millis | None:
-        return min(self._reader.refused.values(), default=None)
+        times = [self._lease_due(), min(self._reader.refused.values(), default=None)]
+        return min((time for time in times if time is not None), default=None)
+
+    def _lease_due(self) -> Millis | None:
+        """Return the monotonic time at which this process brings the next lease or delay back."""
+        due = self._index.next_due()
+        if due is None or not self._chores.brings_back:
+            return None
+        wait = self._chores.wait
+        return due if not wait else Millis(max(due, self._began) + wait)
 
     @property
     def has_work(self) -> bool:
-        due = self._index.next_due()
+        due = self._lease_due()
         return due is not None and due <= self._clock.monotonic()
 
     def go_on(self) -> None:
         """Bring back what is due: messages whose lease or delay is over."""
         now = self._clock.monotonic()
-        for entry in self._index.take_due(now, DUE_AT_ONCE):
+        for entry in self._index.take_due(Millis(now - self._chores.wait), DUE_AT_ONCE):
             token = entry.name.token
             if not entry.held or (token and is_set_token(token)):
                 continue  # It was listed twice: see `Index.disappear`; a set says when it ends.

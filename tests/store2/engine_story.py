@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, ClassVar, Final
 
 from cuts import Bytes, Cut, Keep
-from linked_disk import Died, LinkedDisk, Memory, made
+from linked_disk import Died, LinkedDisk, Memory, made, reap
 from power_disk import Model
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
@@ -89,6 +89,7 @@ class Story:
         """`plot` is how probable it is that a step is a death in a commit, and that it is a power
         cut."""
         self.random = Random(seed)
+        self.reaping = Random(seed)
         self.clock = Clock()
         self.disk = made(QUEUES, can_sync_all=can_sync_all, model=model, kind=self.disk_kind)
         self.processes = processes
@@ -161,6 +162,7 @@ class Story:
             has_died = True
             self.told.append(f"{owner} dies before it answers")
         self.disk.steps_left = None
+        reap(self.engines[owner], self.reaping.randrange(4))
         for id, history in self.may.items() if work.commit is not None else ():
             if history[0][1] == ABSENT and self.sender[id] != owner:
                 continue  # Nobody else knows of it.
@@ -315,6 +317,12 @@ class Story:
         known = {entry.name.path for batch in engine.index.batches.values() for entry in batch.entries}
         there = {path for path in self._paths() if not path.startswith("new/") or f",o{mine}" in path}
         known = {path for path in known if not path.startswith("new/") or f",o{mine}" in path}
+        # What may be unlinked at any time, each process forgets by itself.
+        for batch in resolve(map(parse, known | there)).values():
+            if batch.is_over:
+                over = {entry.name.path for entry in batch.entries if entry.name.state is State.REMOVED}
+                known -= over
+                there -= over
         if known != there:
             raise Broken(
                 f"{mine} doesn't know of {sorted(there - known)}, and believes {sorted(known - there)}"

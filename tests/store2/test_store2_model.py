@@ -16,7 +16,7 @@ from engine_story import Clock
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from linked_disk import LinkedDisk, Memory, made
+from linked_disk import LinkedDisk, Memory, made, reap
 from power_disk import Model
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
@@ -463,6 +463,7 @@ class Store2Story(RuleBasedStateMachine):
 
     @invariant()
     def the_index_is_what_the_folders_say(self) -> None:
+        reap(self.rig.engine)
         paths = self.rig.paths()
         there = {
             (entry.name.state, entry.name.path, entry.held)
