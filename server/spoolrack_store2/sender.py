@@ -161,8 +161,9 @@ class Sender(Part):
         stored = Stored(results=[""] * len(bodies), sent_at=Millis(0))
         is_limited = settings.max_messages or settings.max_bytes
         keys: dict[int, str] = {}
-        small: dict[Millis, list[int]] = {}
-        large: list[int] = []
+        together: list[tuple[Millis, list[int]]] = []
+        last: dict[Millis, list[int]] = {}
+        """Of each delay what the next message may share a file with: a large body divides."""
         for position, body in enumerate(bodies):
             try:
                 if len(body) > settings.max_message_size or position in request.attributes:
@@ -186,15 +187,18 @@ class Sender(Part):
                 stored.results[position] = error
                 continue
             if len(body) > LARGE_BODY:
-                large.append(position)
+                together.append((delay, [position]))
+                last.pop(delay, None)
+            elif delay in last:
+                last[delay].append(position)
             else:
-                small.setdefault(delay, []).append(position)
-        for delay, positions in small.items():
+                last[delay] = [position]
+                together.append((delay, last[delay]))
+        for delay, positions in together:
             size = sum(len(bodies[position]) for position in positions)
+            if len(positions) == 1 and size > LARGE_BODY:
+                size = FILE_BYTES + 1
             self._place(request, delay, positions, size, stored, files, keys)
-        for position in large:
-            delay = request.delays.get(position, settings.delivery_delay)
-            self._place(request, delay, [position], FILE_BYTES + 1, stored, files, keys)
         return stored
 
     def _is_repeated(self, record: QueueRecord, key: str, stored: Stored, position: int) -> bool:
@@ -256,10 +260,10 @@ class Sender(Part):
         files: list[_File],
         keys: Mapping[int, str],
     ) -> None:
-        for file in reversed(files):
-            if file.queue == request.queue and file.delay == delay and file.takes(len(positions), size):
-                break
-        else:
+        alike = (f for f in reversed(files) if f.queue == request.queue and f.delay == delay)
+        file = next(alike, None)
+        # An earlier file may have room, and has earlier ids: what it takes in would overtake.
+        if file is None or not file.takes(len(positions), size):
             file = _File(request.queue, delay)
             files.append(file)
         for first, count in _in_a_row(positions):

@@ -191,8 +191,10 @@ class RedriveStory(Story):
     # What is durable.
 
     def _sync(self, owner: str) -> None:
-        at = self.flying[owner][0][0]
+        at, work = self.flying[owner][0]
         super()._sync(owner)
+        if work.commit is None:
+            return
         for id, history in self.was_in.items():
             last = max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
             self.was_in[id] = history[last:]
@@ -210,6 +212,8 @@ class RedriveStory(Story):
         return super()._forgive(mine)
 
     def _adopt(self, maybe: dict[str, list[Seen]] | None) -> None:
+        if maybe is None:
+            self.done.clear()  # An end is answered to nobody: a power cut may undo it.
         # The survivor has just made a commit, and knows what is there.
         last = {owner: max((at for at, _ in each), default=0) for owner, each in self.flying.items()}
         engine = self.engines[max(last, key=last.__getitem__)]
