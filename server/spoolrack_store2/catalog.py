@@ -155,6 +155,8 @@ class Catalog(Part):
         self._make_folder(name)
         self._write(record, settings)
         self.records[name] = record
+        index = self._moves.index.queue(name)
+        index.entered = index.left = 0
         return record
 
     def _write(self, record: QueueRecord, settings: QueueSettings | None) -> None:

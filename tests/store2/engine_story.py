@@ -90,6 +90,8 @@ class Story:
         cut."""
         self.random = Random(seed)
         self.reaping = Random(seed)
+        self.looks = Random(seed + 1)
+        """When a question is asked between two commits."""
         self.clock = Clock()
         self.disk = made(QUEUES, can_sync_all=can_sync_all, model=model, kind=self.disk_kind)
         self.processes = processes
@@ -133,6 +135,10 @@ class Story:
         if self.random.random() < 0.2:
             self.clock.now += self.random.choice((1, 700, DELAY, HOLD))
         owner = self.random.choice(list(self.engines))
+        if self.looks.random() < 0.1:
+            self._look(self.looks.choice(list(self.engines)))
+            if owner not in self.engines:
+                return
         flying = self.flying[owner]
         if chance < self.plot[0]:
             self._die(owner)
@@ -147,6 +153,22 @@ class Story:
             self._sync(owner)
         else:
             self._commit(owner)
+
+    def _look(self, owner: str) -> None:
+        """A question is asked: what is sent and durable is published before it is answered."""
+        self.told.append(f"{owner} looks")
+        if self.looks.random() < 0.1:
+            self.disk.steps_left = self.looks.randint(0, 6)
+        try:
+            assert self.engines[owner].with_exact_index(lambda: True), "nobody holds the lock"
+            self._check(self.engines[owner])
+            has_died = False
+        except Died:
+            has_died = True
+        self.disk.steps_left = None
+        if has_died:
+            self.told.append(f"{owner} dies as it looks")
+            self._bury(owner, {})
 
     def _sync(self, owner: str) -> None:
         at, work = self.flying[owner].pop(0)
