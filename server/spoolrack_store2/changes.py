@@ -13,9 +13,9 @@ Numbers are little-endian. `pid` is the process that took `LOCK` last, and `sinc
 which it did, in milliseconds: for processes that wait for it. `head` is where the next record begins,
 counted from the first ever; up to `done` all moves took place. Until `listening`, in milliseconds since
 boot, a process waits for changes: a process that makes some touches the files of the other owners,
-which watch them. The owners are the processes that have the root open: each adds itself, and lists the root then, both
-under `LOCK`. So a process that finds no other name in the header needn't append. `due` is the end of a
-lease or a delay in milliseconds since boot.
+which watch them. The owners are the processes that have the root open: each adds itself, and lists the
+root then, both under `LOCK`. So a process that finds no other name in the header needn't append. `due`
+is the end of a lease or a delay in milliseconds since boot.
 """
 
 from __future__ import annotations
