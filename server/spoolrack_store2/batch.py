@@ -29,6 +29,7 @@ from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.transitions import State
 
 from .content import Line
+from .members import lowest
 from .names import Name, Stem
 
 _OVER = frozenset({State.REMOVED, State.QUARANTINED})
@@ -52,6 +53,11 @@ class Entry:
         """Of a lease: which messages count for which consumer's flow control."""
         self.due = 0
         """Monotonic milliseconds at which the lease or the delay ends."""
+
+    @property
+    def first_id(self) -> str:
+        """The id of the first message that it holds; it holds one."""
+        return self.batch.stem.message_id(lowest(self.held))
 
     def __repr__(self) -> str:
         return f"Entry({self.name.path}, held={self.held:b})"

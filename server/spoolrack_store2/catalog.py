@@ -258,7 +258,6 @@ class Catalog(Part):
             self._old[_path(name, there.version)] = self._moves.commit
         self._doomed.pop(name, None)
         self.records[name] = record
-        self._make_folder(name)
         return True
 
     def _version(self, name: str) -> int:

@@ -28,6 +28,7 @@ from .engine import Engine, Work
 from .holder import LockHolder, LockWait
 from .listener import Listener
 from .operations import Outcome, Request
+from .statistics import count_commit
 from .waiting import Parked, Parking, Waiting, undo_of
 
 log = logging.getLogger(__name__)
@@ -78,6 +79,8 @@ class _Held:
     work: Work
     tried: list[Parked]
     begun: list[_Asked]
+    began: float
+    """When its first change was made, by the watch of the statistics."""
 
 
 class Committer:
@@ -324,6 +327,7 @@ class Committer:
             asked = [each.request for each in begun]
             # This commit itself may make something ready: what has waited comes before what asks now.
             tried = self._parking.worth_a_try(self._engine.ready, asked)
+            began = self._engine.moves.statistics.watch()
             work = self._apply([*[parked.request for parked in tried], *asked])
             if work is None:
                 with self._wakened:
@@ -331,7 +335,7 @@ class Committer:
                 return
             if work.commit is not None:
                 yield work
-            self._finish(_Held(work, tried, begun))
+            self._finish(_Held(work, tried, begun, began))
         except GeneratorExit:
             raise  # No driver drives it to its end: all is over.
         except SyncFailed as error:
@@ -379,6 +383,11 @@ class Committer:
             self._lock_wait.in_vain(self._clock.monotonic())
             return
         self._lock_wait.over()
+        requests: list[Request[Any]] = [
+            *(parked.request for parked in held.tried),
+            *(each.request for each in held.begun),
+        ]
+        count_commit(self._engine.moves.statistics, requests, outcomes, held.began)
         for parked, outcome in zip(held.tried, outcomes, strict=False):
             if outcome:
                 self._parking.leave(parked)

@@ -8,7 +8,8 @@ clock, randomness and disk are arguments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from random import Random
@@ -19,19 +20,23 @@ from spoolrack_store.model.chores import ALL_CHORES, Chores
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, StoreError
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, UpdateQueue
+from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
 from spoolrack_store.model.reservations import Reserve
 from spoolrack_store.model.staging import Abort, Publish
 from spoolrack_store.model.transitions import State
 
+from .adoption import Adoption
 from .batch import Entry
 from .catalog import Catalog
 from .changes import Changes, Memory
 from .deduplication import Deduplication
 from .disk import Disk
+from .foreign import Foreign
 from .ids import FileIds
 from .leaser import Leaser
 from .letters import Letters
-from .moves import Moves
+from .moves import RETRY, Moves, unlink_all
+from .names import batch_of
 from .operations import (
     ChangeVisibility,
     Delete,
@@ -47,6 +52,7 @@ from .operations import (
 from .part import Part, Turn, run_in
 from .reader import CACHE_BYTES, Reader
 from .reaper import SLICE, Reaper
+from .redrives import Redrives
 from .remover import Remover
 from .reservations import Reservations
 from .sender import Sender
@@ -57,6 +63,8 @@ from .views import Views
 ENDS_OF_SETS: Final = (ReservationLost, ReservationCommitted)
 """Errors that a caller may rely on: what they tell must be durable."""
 Found = TypeVar("Found")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -94,9 +102,10 @@ class Engine:
         self.moves = Moves(disk, clock, owner)
         self.index = self.moves.index
         self.catalog = Catalog(self.moves, random)
+        self.moves.may_make = self._may_make
         self.views = Views(self.moves, self.catalog)
         self._ids = FileIds(clock, random)
-        self.reader = Reader(disk, self.index, cache_bytes)
+        self.reader = Reader(disk, self.index, clock, cache_bytes)
         self.deduplication = Deduplication(self.moves, self.catalog, self.reader, self._ids, clock)
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids, self.deduplication)
         self._letters = Letters(self.moves, self.catalog, self.reader, clock)
@@ -109,6 +118,9 @@ class Engine:
             self.moves, self.catalog, self.reader, self._letters, self._leaser, clock, random
         )
         self.stages = Stages(self.moves, self.catalog, self._ids, clock)
+        self.redrives = Redrives(
+            self.moves, self.catalog, self.reader, self._letters, self._sender, self._ids
+        )
         self._parts: tuple[Part, ...] = (
             self.deduplication,
             self.catalog,
@@ -117,6 +129,9 @@ class Engine:
             self._letters,
             self.reservations,
             self._leaser,
+            self.redrives,
+            Foreign(self.moves, self._ids),
+            Adoption(self.moves, self.catalog, self._ids),
         )
         """In the order in which they go on at the beginning of a commit."""
         self._turns = (
@@ -127,6 +142,8 @@ class Engine:
             Turn(Stage, self.stages.stage),
             Turn(Publish, self.stages.publish),
             Turn(Abort, self.stages.abort),
+            Turn(CancelRedrive, self.redrives.cancel),
+            Turn(StartRedrive, self.redrives.start),
             Turn(Delete, self._remover.delete, together=True),
             Turn(ChangeVisibility, self._leaser.change, together=True),
             Turn(GiveBack, self._leaser.give_back),
@@ -153,7 +170,9 @@ class Engine:
         """Do what `requests` ask, as far as it can be done before the sync; None if another process
         holds the lock.
 
-        With `tick` it also looks which processes have died.
+        With `tick` it also looks which processes have died. Raise `DiskError` if the lock or
+        what others did can't be read, and then nothing was done; `SyncFailed` if nothing may
+        be relied on any more.
         """
         if not self.sharing.enter():
             return None
@@ -164,13 +183,15 @@ class Engine:
 
     def _apply(self, requests: Sequence[Request[Any]], tick: bool) -> Work:
         if tick:
-            self.sharing.look_for_dead()
+            self.moves.reserve.fill()
+            self._guarded(self.sharing.look_for_dead)
             for part in self._parts:
-                part.tick()
-        self.sharing.finish_orphans()
+                self._guarded(part.tick)
+        if self.sharing.has_orphans:
+            self._guarded(self.sharing.finish_orphans)
         for part in self._parts:
             if part.has_work:
-                part.go_on()
+                self._guarded(part.go_on)
         self._unlink_stale()
         has_reaped = self.reaper.has_work and self.reaper.hand_over()
         outcomes = run_in(self._turns, requests)
@@ -211,35 +232,81 @@ class Engine:
         if work.commit is not None:
             self.moves.end_sync(work.number)
         if work.assigned:
-            if not self.sharing.enter():
-                return None
             try:
-                self._leaser.hand_out(work.assigned)
-            finally:
-                self.sharing.leave()
+                if not self.sharing.enter():
+                    return None
+            except StoreError as error:
+                log.warning("what was leased as it was sent has to wait: %s", error)
+                refused = work.assigned
+            else:
+                try:
+                    refused = self._leaser.hand_out(work.assigned)
+                finally:
+                    self.sharing.leave()
+            if refused:
+                self._sender.publish_later(refused)
+                _withhold(work.outcomes, {entry.batch.stem.id for entry in refused})
+            work.assigned = []
         return work.outcomes
+
+    def _may_make(self, folder: str) -> bool:
+        kind, _, queue = folder.partition("/")
+        return kind != "queues" or not queue or queue in self.catalog.records
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Let a part go on; what the disk refuses to it stops no other part, and is tried again."""
+        try:
+            step()
+        except StoreError as error:
+            self.moves.refused_at = self.moves.clock.monotonic()
+            log.error("%s has to wait: %s", getattr(step, "__qualname__", step), error)
 
     def _receive(self, requests: Sequence[Receive]) -> Sequence[list[Delivery] | StoreError]:
         return self._leaser.receive(requests, self._sender.just_written())
 
     def with_exact_index(self, answer: Callable[[], Found]) -> Found | None:
-        """Return what `answer` finds in an index that has all that other processes did; None if another
-        process holds the lock."""
+        """Return what `answer` finds in an index that has all that other processes did, and what was
+        sent and is durable; None if another process holds the lock."""
         if not self.sharing.enter():
             return None
         try:
+            if self._sender.has_durable:
+                self._sender.go_on()
             return answer()
         finally:
             self.sharing.leave()
 
     @property
+    def has_exact_index(self) -> bool:
+        """Whether the index has all that other processes did, and what was sent and is durable."""
+        return not (self.sharing.has_news or self._sender.has_durable)
+
+    @property
     def wants_commit(self) -> bool:
-        """Whether work waits for a commit that no request asks for."""
+        """Whether work waits for a commit that no request asks for; for a while not after the disk
+        refused something."""
+        refused = self.moves.refused_at
+        if refused is not None and self.moves.clock.monotonic() < refused + RETRY:
+            return False
+        return self._has_work
+
+    @property
+    def _has_work(self) -> bool:
         return (
             bool(self.index.loose)
             or self.reaper.has_work
             or self.sharing.has_orphans
-            or any(part.has_work for part in self._parts)
+            or any(part.has_work or part.waits_for_sync for part in self._parts)
+        )
+
+    @property
+    def to_be_unlinked(self) -> int:
+        """How many deleted messages wait to be unlinked."""
+        return sum(
+            entry.held.bit_count()
+            for batch in self.index.over
+            for entry in batch.entries
+            if entry.name.state is State.REMOVED
         )
 
     def ready(self, queue: str) -> int | None:
@@ -261,13 +328,14 @@ class Engine:
     def next_due(self) -> Millis | None:
         """Return the monotonic time at which something has to be done that no request asks for."""
         times = [part.next_due() for part in self._parts]
+        if self.moves.refused_at is not None and self._has_work:
+            times.append(Millis(self.moves.refused_at + RETRY))
         return min((time for time in times if time is not None), default=None)
 
     def _unlink_stale(self) -> None:
         """Unlink names outside `remove/` that hold nothing, as far as that is durable."""
         for batch in list(islice(self.index.loose, SLICE)):
-            for entry in list(batch.stale(self.moves.synced)):
-                self.moves.unlink(entry)
+            unlink_all(self.moves, list(batch.stale(self.moves.synced)))
             if not batch.is_loose:
                 self.index.loose.pop(batch, None)  # A name that held nothing went as another came.
 
@@ -275,3 +343,17 @@ class Engine:
         number, commit = self.moves.begin_sync()
         commit.sync()
         self.moves.end_sync(number)
+
+
+def _withhold(outcomes: Sequence[Outcome], batches: Collection[str]) -> None:
+    """Take deliveries out of the answers of receives: their messages are not handed out."""
+    for outcome in outcomes:
+        if isinstance(outcome, list):
+            outcome[:] = [
+                each
+                for each in outcome
+                if not (
+                    isinstance(each, Delivery)
+                    and not {each.ids[0], batch_of(each.ids[0])}.isdisjoint(batches)
+                )
+            ]

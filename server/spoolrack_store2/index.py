@@ -7,7 +7,8 @@ disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import heapq
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import Final
 
@@ -29,7 +30,7 @@ _WAITS: Final = (State.LEASED, State.DELAYED)
 class QueueIndex:
     """The messages of one queue."""
 
-    __slots__ = ("by_first", "bytes", "counts", "entries", "order")
+    __slots__ = ("_hidden", "by_first", "bytes", "counts", "entered", "entries", "left", "order")
 
     def __init__(self) -> None:
         self.order = SortedNames()
@@ -40,6 +41,12 @@ class QueueIndex:
         """Of all messages that are counted."""
         self.entries: dict[Entry, None] = {}
         """All that hold a message here, in the three states."""
+        self.entered = 0
+        """Messages that this process has brought into the queue."""
+        self.left = 0
+        """Messages that it has deleted, let expire or moved away."""
+        self._hidden: _Hidden | None = None
+        """Those that are leased or delayed, in order, once they were listed."""
 
     @property
     def total(self) -> int:
@@ -49,6 +56,25 @@ class QueueIndex:
         """Return the entry that holds the oldest ready message."""
         first = self.order.first()
         return None if first is None else self.by_first[first]
+
+    def hidden(self) -> _Hidden:
+        """Return what is leased or delayed, in order: it costs one pass the first time."""
+        if self._hidden is None:
+            self._hidden = _Hidden(entry for entry in self.entries if entry.name.state in _WAITS)
+        return self._hidden
+
+    def hide(self, before: str, first: str, entry: Entry) -> None:
+        """The first message that `entry`, which is leased or delayed, holds is another one now."""
+        if self._hidden is not None:
+            self._hidden.change(before, first, entry)
+
+    def since(self, id: str, states: Collection[State]) -> Iterator[tuple[str, Entry]]:
+        """Yield the entries in `states` whose first message isn't below `id`, in order, each with the
+        id of its first message. The index must not change meanwhile."""
+        ready = ((first, self.by_first[first]) for first in self.order.since(id))
+        hidden = self.hidden().since(id) if any(state in states for state in _WAITS) else iter(())
+        merged = heapq.merge(ready if State.READY in states else iter(()), hidden, key=_first_of)
+        return (each for each in merged if each[1].name.state in states)
 
     def in_order(self, but: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
         """Yield ready messages in order, as runs of one entry: the entry, and the mask of the run.
@@ -81,6 +107,27 @@ class QueueIndex:
             members &= ~but.get(entry, 0)
             if members:
                 yield entry, members
+
+
+class _Hidden:
+    """Entries in the order of the first message that each of them holds."""
+
+    __slots__ = ("_by_first", "_order")
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._by_first = {entry.first_id: entry for entry in entries}
+        self._order = SortedNames(self._by_first)
+
+    def change(self, before: str, first: str, entry: Entry) -> None:
+        if before:
+            self._order.remove(before)
+            del self._by_first[before]
+        if first:
+            self._order.add(first)
+            self._by_first[first] = entry
+
+    def since(self, id: str) -> Iterator[tuple[str, Entry]]:
+        return ((first, self._by_first[first]) for first in self._order.since(id))
 
 
 class Index:
@@ -164,13 +211,16 @@ class Index:
         return entry
 
     def disappear(self, entry: Entry, commit: int) -> None:
-        """Forget a name that is there no more. What it held and no other name took is gone."""
+        """Forget a name that is there no more. What it held and no other name lists is gone."""
         batch = entry.batch
+        held = entry.held
         batch.drop(entry, commit)
         entry.held = 0
         if entry.charged:
             _pass_on(entry, None)
         self._count(entry, 0)
+        if held:
+            self._fall_back(batch, held, commit)
         if not batch.entries:
             self.loose.pop(batch, None)
             self.over.pop(batch, None)
@@ -181,6 +231,20 @@ class Index:
             self.over[batch] = None
         elif not batch.is_loose:
             self.loose.pop(batch, None)
+
+    def _fall_back(self, batch: Batch, members: int, commit: int) -> None:
+        """Let the names that are left hold what the highest one held: it was removed by hand."""
+        for other in reversed(batch.entries):
+            back = members & other.name.members
+            if not back:
+                continue
+            members &= ~back
+            other.held |= back
+            other.taken = commit
+            self._count(other, other.held)
+            if other.name.state in _WAITS:
+                self._pushed += 1
+                heappush(self._due, (other.due, self._pushed, other))
 
     def entry_at(self, name: Name) -> Entry | None:
         """Return the entry with the path of `name`."""
@@ -211,7 +275,12 @@ class Index:
         counts = self._by_id[stem.id] = max(doubles, key=_counts)
         if not _counts(counts)[0] or not counts.stem.deaths:
             return
-        found = [(double, 0) for double in doubles if double is not counts]
+        # A copy in `new/` that has one death more is the message's next file, not an older one.
+        found = [
+            (double, 0)
+            for double in doubles
+            if double is not counts and double.stem.deaths <= counts.stem.deaths
+        ]
         source, index = self._by_id.get(batch_of(stem.id) + "n"), index_of(stem.id)
         if source is not None and index < source.stem.count:
             found.append((source, index))
@@ -263,16 +332,22 @@ class Index:
             queue.entries[entry] = None
         elif was and not held:
             del queue.entries[entry]
-        if name.state is State.READY:
-            first = stem.message_id(lowest(held)) if held else ""
-            before = stem.message_id(lowest(was)) if was else ""
-            if first != before:
+        first = stem.message_id(lowest(held)) if held else ""
+        before = stem.message_id(lowest(was)) if was else ""
+        if first != before:
+            if name.state is not State.READY:
+                queue.hide(before, first, entry)
+            else:
                 if before:
                     queue.order.remove(before)
                     del queue.by_first[before]
                 if first:
                     queue.order.add(first)
                     queue.by_first[first] = entry
+
+
+def _first_of(found: tuple[str, Entry]) -> str:
+    return found[0]
 
 
 def _pass_on(loser: Entry, winner: Entry | None) -> None:

@@ -31,7 +31,7 @@ from .content import Damaged
 from .index import Index
 from .letters import Letters
 from .members import indexes, lowest
-from .moves import Moves
+from .moves import RETRY, Moves, NameVanished
 from .names import MAX_RECEIVES
 from .operations import ChangeVisibility, Delivery, GiveBack, Receive
 from .part import Part
@@ -46,8 +46,6 @@ DUE_AT_ONCE: Final = 1_000
 """Names that one commit brings back."""
 EXPIRED_AT_ONCE: Final = 1_000
 """Names of a queue that one commit deletes for their age."""
-RETRY: Final = Millis(1_000)
-"""After so long a move that the disk refused is tried again."""
 
 
 def deliver(moves: Moves, entry: Entry) -> None:
@@ -119,6 +117,8 @@ class Leaser(Part):
         self._written = written
         shares: list[_Share] = []
         chosen = self._letters.not_to_be_leased()
+        for queue in {request.queue for request in requests} & self._catalog.records.keys():
+            self.expire(self._catalog.records[queue])  # Nothing moves once a request has chosen.
         for request in requests:
             try:
                 outcomes.append(self._choose(request, shares, chosen))
@@ -143,6 +143,8 @@ class Leaser(Part):
                 what="visibility", value=visibility, rule=f"must be from 1 to {MAX_VISIBILITY}"
             )
         room = request.max_messages
+        if room < 1:
+            raise InvalidRequest(what="max_messages", value=room, rule="must be at least 1")
         if request.credits is not None:
             room = min(room, request.credits.free)
         answer: list[Delivery] = []
@@ -175,6 +177,13 @@ class Leaser(Part):
         for entry, members in chain(ready, written):
             if room <= 0:
                 break
+            try:
+                if not self._reader.is_readable(entry):
+                    continue
+            except StoreError:
+                if not picked:
+                    raise
+                break
             if self._letters.is_dead(entry):
                 chosen[entry] = chosen.get(entry, 0) | members
                 dead[entry] = dead.get(entry, 0) | members
@@ -189,7 +198,10 @@ class Leaser(Part):
             if fitting != members:
                 break
         for entry, members in dead.items():
-            self._letters.bury(entry, members)
+            try:
+                self._letters.bury(entry, members)
+            except StoreError as error:
+                log.warning("%s has dead letters that have to wait: %s", entry.name.path, error)
         return picked
 
     def _just_written(self, queue: str, chosen: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
@@ -202,11 +214,21 @@ class Leaser(Part):
             if members:
                 yield entry, members
 
-    def hand_out(self, leased: Sequence[Entry]) -> None:
-        """Move what was leased in `new/` to where all processes look for leases; it is durable now."""
+    def hand_out(self, leased: Sequence[Entry]) -> list[Entry]:
+        """Move what was leased in `new/` to where all processes look for leases; it is durable now.
+
+        Return what the disk refused to move: no consumer may hear of it. It is published later, and
+        comes back when its lease ends.
+        """
+        refused: list[Entry] = []
         for entry in leased:
             if entry.held:
-                deliver(self._moves, entry)
+                try:
+                    deliver(self._moves, entry)
+                except StoreError as error:
+                    log.warning("%s can't be handed out: %s", entry.name.path, error)
+                    refused.append(entry)
+        return refused
 
     def tick(self) -> None:
         if not self._chores.brings_back:
@@ -221,7 +243,13 @@ class Leaser(Part):
             entry = queue.head()
             if entry is None or sent_at(entry.batch.stem.id) + retention > self._clock.wall():
                 return
-            self._moves.delete(entry, entry.held)
+            count = entry.held.bit_count()
+            try:
+                self._moves.delete(entry, entry.held)
+            except StoreError as error:
+                log.warning("%s is too old, and has to wait: %s", entry.name.path, error)
+                return
+            self._moves.statistics.count(record.name, "expire", count)
 
     def _fitting(
         self, entry: Entry, members: int, room: int, bytes_left: int, *, is_first: bool
@@ -274,6 +302,7 @@ class Leaser(Part):
         old = lease.entry.name
         wall = self._clock.wall()
         until = Millis(wall + lease.visibility), self._clock.monotonic() + lease.visibility
+        token = make_token(self._random)
         try:
             lease.leased = self._moves.move(
                 lease.entry,
@@ -282,13 +311,15 @@ class Leaser(Part):
                 receives=min(old.receives + 1, MAX_RECEIVES),
                 first=old.first if old.first is not None else wall,
                 until=until,
-                token=make_token(self._random),
+                token=token,
             )
-            if old.state is State.SENT:
-                self.assigned += lease.leased
         except StoreError as error:
-            # It stays ready. A receive that gets nothing goes on waiting.
+            # It stays ready, but for a part of a list that is divided over several names. A receive
+            # that gets nothing goes on waiting.
             log.warning("%s can't be leased for now: %s", old.path, error)
+            lease.leased = [each for each in lease.entry.batch.entries if each.name.token == token]
+        if old.state is State.SENT:
+            self.assigned += lease.leased
 
     def _deliver(self, share: _Share) -> None:
         delivered = 0
@@ -317,7 +348,12 @@ class Leaser(Part):
                     name.queue,
                     why,
                 )
-                self._moves.move(entry, 1 << index, State.QUARANTINED)
+                self._put_aside(entry, index)
+                members &= ~(1 << index)
+                continue
+            except StoreError as error:
+                # It is leased, and tried again when the lease ends.
+                log.error("%s can't be read for now: %s", stem.message_id(index), error)
                 members &= ~(1 << index)
                 continue
             if named:
@@ -342,6 +378,14 @@ class Leaser(Part):
             )
         )
         return members
+
+    def _put_aside(self, entry: Entry, index: int) -> None:
+        try:
+            self._moves.move(entry, 1 << index, State.QUARANTINED)
+        except StoreError as error:
+            # It is leased, and tried again when the lease ends.
+            id = entry.batch.stem.message_id(index)
+            log.error("%s can't be put into quarantine for now: %s", id, error)
 
     # The end of a lease.
 
@@ -392,26 +436,29 @@ class Leaser(Part):
             except StoreError as error:
                 results[position] = error
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
+        result = Millis(wall + visibility if visibility else 0)
+        until = result, monotonic + visibility
         for entry, places in together.items():
             members = 0
-            for index, _ in places:
+            for index, position in places:
                 members |= 1 << index
-            result: Millis | StoreError
+                results[position] = result
             try:
                 if visibility:
-                    until = Millis(wall + visibility), monotonic + visibility
                     token = entry.name.token
                     extended = self._moves.move(entry, members, State.LEASED, until=until, token=token)
                     if request.is_put_off:
                         _free_credits(extended)
-                    result = until[0]
                 else:
                     self.bring_back(entry, members)
-                    result = Millis(0)
+            except NameVanished:
+                for index, position in places:
+                    results[position] = StaleReceipt(id=entry.batch.stem.message_id(index))
             except StoreError as error:
-                result = error
-            for _, position in places:
-                results[position] = result
+                for index, position in places:
+                    # Of a list that is divided over several names a part may have moved.
+                    if entry.held >> index & 1:
+                        results[position] = error
         return results
 
     def give_back(self, request: GiveBack) -> None:
@@ -438,10 +485,14 @@ class Leaser(Part):
 
     @property
     def has_work(self) -> bool:
-        due = self.next_due()
+        due = self._bring_back_at()
         return due is not None and due <= self._clock.monotonic()
 
     def next_due(self) -> Millis | None:
+        times = [self._bring_back_at(), *self._reader.refused.values()]
+        return min((time for time in times if time is not None), default=None)
+
+    def _bring_back_at(self) -> Millis | None:
         due = self._index.next_due()
         if due is None or not self._chores.brings_back:
             return None
@@ -453,10 +504,13 @@ class Leaser(Part):
         now = self._clock.monotonic()
         for entry in self._index.take_due(Millis(now - self._chores.wait), DUE_AT_ONCE):
             token = entry.name.token
-            if token and is_set_token(token):
-                continue  # Its set says when it ends: see `reservations`.
+            if not entry.held or (token and is_set_token(token)):
+                continue  # It was listed twice: see `Index.disappear`; a set says when it ends.
+            count = entry.held.bit_count()
             try:
                 self.bring_back(entry, entry.held)
+                if entry.name.state is State.LEASED:
+                    self._moves.statistics.count(entry.name.queue, "requeue", count)
             except StoreError:
                 self._index.put_back_due(entry, Millis(now + RETRY))
 

@@ -8,20 +8,23 @@ leaves in `new/` is unlinked, as is one of a message that was deleted meanwhile.
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.deaths import MAX_TOLD, Death, NotAHistory, deaths_in
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.transitions import State
 
 from .batch import Entry
 from .catalog import Catalog
-from .content import Damaged, checksum, encode, line_of
+from .content import Damaged, Line, checksum, encode, line_of
 from .index import COUNTED
 from .members import indexes
-from .moves import Moves
+from .moves import Moves, NameVanished
 from .names import MAX_DEATHS, Name, Stem
 from .part import Part
 from .reader import Reader
@@ -29,6 +32,26 @@ from .reader import Reader
 log = logging.getLogger(__name__)
 
 REASON = "max_receives"
+
+
+def history_of(name: Name, line: Line) -> Sequence[Mapping[str, object]]:
+    """Return the deaths of the message `name`, which `line` tells, and that it was redriven since,
+    which only the name tells: its file is written once."""
+    if name.redriven is None or not line.deaths:
+        return line.deaths
+    redriven = {"redriven_to": name.queue, "redriven_at_ms": name.redriven}
+    return [*line.deaths[:-1], {**line.deaths[-1], **redriven}]
+
+
+def deaths_of(name: Name, line: Line) -> Sequence[Death]:
+    """Return how a message became a dead letter each time, the oldest first; nothing if that can't be
+    told."""
+    history = history_of(name, line)
+    try:
+        return deaths_in(json.dumps(history).encode()) if history else ()
+    except NotAHistory as why:
+        log.warning("the history of message %s can't be told: %s", name.stem.id, why)
+        return ()
 
 
 @dataclass(slots=True)
@@ -54,14 +77,29 @@ class Letters(Part):
         self._burials: list[_Burial] = []
         self._burying: dict[Entry, int] = {}
         """The messages of which a copy is written."""
+        self._alarmed: set[str] = set()
+        """Queues whose dead-letter queue is missing, which is logged once."""
 
     def is_dead(self, entry: Entry) -> bool:
         """Return whether an entry's messages are to go to a dead-letter queue, and there is one."""
         record = self._catalog.records.get(entry.name.queue)
         if record is None or not record.settings.max_receives:
             return False
-        is_worn = entry.name.receives >= record.settings.max_receives
-        return is_worn and record.settings.dead_letter_queue in self._catalog.records
+        if entry.name.receives < record.settings.max_receives:
+            return False
+        if record.settings.dead_letter_queue in self._catalog.records:
+            self._alarmed.discard(record.name)
+            return True
+        if record.name not in self._alarmed:
+            self._alarmed.add(record.name)
+            log.error(
+                "messages of the queue %s were received %d times, and its dead-letter queue %s is "
+                "missing: create it; until then such messages are delivered on",
+                record.name,
+                record.settings.max_receives,
+                record.settings.dead_letter_queue,
+            )
+        return False
 
     def bury(self, entry: Entry, members: int) -> None:
         """Write a copy of each of `members`; raise `DiskFull` or `DiskError`.
@@ -78,7 +116,13 @@ class Letters(Part):
                 self._moves.move(entry, 1 << index, State.QUARANTINED)
                 continue
             self._burying[entry] = self._burying.get(entry, 0) | 1 << index
-            self._burials.append(_Burial(self._moves.commit, copy, entry, index, entry.name))
+            for burial in self._burials:
+                if burial.copy is copy:
+                    self._is_over(burial)
+                    burial.source, burial.held_as = entry, entry.name
+                    break
+            else:
+                self._burials.append(_Burial(self._moves.commit, copy, entry, index, entry.name))
 
     def go_on(self) -> None:
         self._finish()
@@ -94,21 +138,32 @@ class Letters(Part):
             source, bit = burial.source, 1 << burial.index
             try:
                 is_here = source.held & bit and source.name == burial.held_as
+                if is_here:
+                    self._moves.require_there(source)
                 # Another process may have published a copy of its own, or deleted the queue it is for.
                 if not burial.copy.held:
                     pass
                 elif is_here and (source.batch, burial.index) not in self._moves.index.superseded:
                     self._moves.move(burial.copy, 1, State.READY)
-                else:
+                    self._moves.statistics.count(source.name.queue, "bury", 1)
+                elif burial.copy in burial.copy.batch.entries:
                     self._moves.unlink(burial.copy)
+            except NameVanished:
+                # Without its copy the message dies again; without the message the copy is unlinked.
+                if burial.copy in burial.copy.batch.entries:
+                    waiting.append(burial)
+                    continue
             except StoreError as error:
                 log.warning("a dead letter has to wait: %s", error)
                 waiting.append(burial)
                 continue
-            left = self._burying.pop(source) & ~bit
-            if left:
-                self._burying[source] = left
+            self._is_over(burial)
         self._burials = waiting
+
+    def _is_over(self, burial: _Burial) -> None:
+        left = self._burying.pop(burial.source) & ~(1 << burial.index)
+        if left:
+            self._burying[burial.source] = left
 
     def _delete_superseded(self) -> None:
         """Delete messages where they were, once the dead letter's own file is durably published."""
@@ -118,7 +173,13 @@ class Letters(Part):
                 continue
             entry = batch.holder(index)
             if entry is not None and entry.name.state in COUNTED:
-                self._moves.delete(entry, 1 << index)
+                try:
+                    self._moves.delete(entry, 1 << index)
+                except NameVanished:
+                    continue  # Another name of its batch may have it.
+                except StoreError as error:
+                    log.warning("the original of a dead letter has to wait: %s", error)
+                    continue
             elif batch.changed <= self._moves.synced:
                 del superseded[batch, index]  # Now the dead letter's own file may be unlinked, too.
 
@@ -152,7 +213,7 @@ class Letters(Part):
         }
         line = replace(
             line_of([body], {0: attributes} if attributes else {}, {}),
-            deaths=[*self._reader.line(entry).deaths, death],
+            deaths=[*history_of(name, self._reader.line(entry)), death][-MAX_TOLD:],
         )
         encoded = encode(line)
         copy = Stem(
@@ -162,6 +223,9 @@ class Letters(Part):
             line=len(encoded),
             deaths=min(stem.deaths + 1, MAX_DEATHS),
         )
+        there = self._moves.index.batches.get(copy.text)
+        if there is not None and there.entries:
+            return there.entries[0]  # It died in the same millisecond, and then the lease was extended.
         parts = [body, encoded]
         made = self._moves.make(
             copy, record.settings.dead_letter_queue, parts, delay=Millis(0), alone=False

@@ -1,7 +1,8 @@
 """The grammar of names: the one module that formats and parses paths of messages.
 
     stem  = id [",n" count] ",s" size ",c" crc [",m" line] [",d" deaths] [",k" [key]]
-    name  = stem [",v" version] ["," members] [",r" receives] [",f" first] [",o" owner]
+    name  = stem [",v" version] ["," members] [",r" receives] [",f" first] [",t" redriven]
+            [",o" owner]
     path  = "new/" queue ":" name ["@" due ["~" token]]
           / "queues/" queue "/" name
           / "delay/" queue ":" name "@" due ["~" token]
@@ -41,7 +42,8 @@ _NAME: Final = re.compile(
     r",c(?P<crc>[0-9a-f]{8})(?:,m(?P<line>[1-9][0-9]{0,14}))?(?:,d(?P<deaths>[1-9][0-9]{0,2}))?"
     r"(?P<keyed>,k(?P<key>[0-7][0-9a-v]{25})?)?)"
     r"(?:,v(?P<version>[1-9][0-9]{0,8}))?(?:,(?P<members>[ib][0-9a-v.-]+))?"
-    r"(?:,r(?P<receives>[1-9][0-9]{0,8}))?(?:,f(?P<first>0|[1-9][0-9]{0,12}))?(?:,o(?P<owner>[a-z0-9]{1,16}))?"
+    r"(?:,r(?P<receives>[1-9][0-9]{0,8}))?(?:,f(?P<first>0|[1-9][0-9]{0,12}))?"
+    r"(?:,t(?P<redriven>[0-9]{13}))?(?:,o(?P<owner>[a-z0-9]{1,16}))?"
     r"(?:@(?P<due>[0-9]{13})(?:~(?P<token>[0-9a-v]{13}))?)?"
 )
 _PATH: Final = re.compile(rf"(?P<folder>new|delay|remove|quarantine)/(?P<queue>{_QUEUE}):(?P<name>.+)")
@@ -110,6 +112,8 @@ class Name:
     receives: int = 0
     first: Millis | None = None
     """Unix time of the first receive."""
+    redriven: Millis | None = None
+    """Of a message that was a dead letter: the Unix time at which a redrive brought it to its queue."""
     owner: str = ""
     """In `new/` only: the process that writes the file."""
     due: Millis | None = None
@@ -130,6 +134,8 @@ class Name:
             text += f",r{self.receives}"
         if self.first is not None:
             text += f",f{self.first}"
+        if self.redriven is not None:
+            text += f",t{self.redriven:013d}"
         if self.owner:
             text += f",o{self.owner}"
         if self.due is not None:
@@ -205,6 +211,7 @@ def parse(path: str) -> Name:
         members=members,
         receives=int(group["receives"] or 0),
         first=None if group["first"] is None else Millis(int(group["first"])),
+        redriven=None if group["redriven"] is None else Millis(int(group["redriven"])),
         owner=group["owner"] or "",
         due=None if group["due"] is None else Millis(int(group["due"])),
         token=group["token"] or "",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import Attributes
@@ -89,6 +89,18 @@ class Delivery:
                 due=self.due,
                 receipt=receipt,
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenMessage:
+    """A message whose body isn't in memory. The caller closes the file."""
+
+    message: Message
+    """With an empty body."""
+    file: BinaryIO
+    """It stands at `offset`, and stays readable whatever becomes of the message."""
+    offset: int
+    """The body is `message.size` bytes of the file from here on."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

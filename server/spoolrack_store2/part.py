@@ -36,6 +36,11 @@ class Part:
         """Whether `go_on` has something to do, of which nothing waits for a time."""
         return False
 
+    @property
+    def waits_for_sync(self) -> bool:
+        """Whether it goes on once what it has changed is durable, and no answer may wait for that."""
+        return False
+
     def go_on(self) -> None:
         """Go on with what waited for a sync: at the beginning of a commit, if it `has_work`."""
 

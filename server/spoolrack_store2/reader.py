@@ -6,16 +6,23 @@ asked for.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from typing import Final
 
+from spoolrack_store.files.disk import OUT_OF_HANDLES
 from spoolrack_store.files.folders import explained
+from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.content import Attributes
+from spoolrack_store.model.errors import DiskError
 
 from .batch import Batch, Entry
 from .content import Damaged, Line, body, decode
 from .disk import Disk
 from .index import Index
+from .moves import RETRY
+
+log = logging.getLogger(__name__)
 
 CACHE_BYTES: Final = 16 * 1024 * 1024
 
@@ -23,9 +30,14 @@ CACHE_BYTES: Final = 16 * 1024 * 1024
 class Reader:
     """Not thread-safe."""
 
-    def __init__(self, disk: Disk, index: Index, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(self, disk: Disk, index: Index, clock: Clock, cache_bytes: int = CACHE_BYTES) -> None:
         self._disk = disk
         self._index = index
+        self._clock = clock
+        self.refused: dict[Batch, Millis] = {}
+        """Files that the disk refused to read, and the monotonic time at which they are tried again."""
+        self._last: tuple[Batch, bytes] | None = None
+        """A file too large for the cache that was read for the next `message`."""
         self._cache: OrderedDict[Batch, bytes] = OrderedDict()
         """The content of files, bodies first, the longest unused one first."""
         self._cached = 0
@@ -41,11 +53,42 @@ class Reader:
                 _, dropped = self._cache.popitem(last=False)
                 self._cached -= len(dropped)
 
+    def kept(self, batch: Batch) -> bytes | None:
+        """Return what is in memory of a file: its bodies first."""
+        return self._cache.get(batch)
+
     def forget(self, batch: Batch) -> None:
         """Drop a file's content: all its messages are gone."""
+        self.refused.pop(batch, None)
         content = self._cache.pop(batch, None)
         if content is not None:
             self._cached -= len(content)
+
+    def is_readable(self, entry: Entry) -> bool:
+        """Return whether an entry's file can be read, so that its messages can be delivered; raise
+        `DiskError` if no file can be opened now.
+
+        A file that the disk refuses is tried again after a while. A damaged one counts as readable.
+        """
+        batch = entry.batch
+        if batch in self._cache:
+            return True
+        now = self._clock.monotonic()
+        if self.refused.get(batch, now) > now:
+            return False
+        try:
+            self._last = batch, self._read(entry)
+        except Damaged:
+            pass
+        except DiskError as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) and cause.errno in OUT_OF_HANDLES:
+                raise
+            log.error("%s can't be read, its messages have to wait: %s", entry.name.path, error)
+            self.refused[batch] = Millis(now + RETRY)
+            return False
+        self.refused.pop(batch, None)
+        return True
 
     def line(self, entry: Entry) -> Line:
         """Return what the entry's file says of its messages; raise `Damaged`, or `DiskError`."""
@@ -60,7 +103,9 @@ class Reader:
         line = self.line(entry)
         content = self._cache.get(entry.batch)
         if content is None:
-            content = self._read(entry)
+            if self._last is None or self._last[0] is not entry.batch:
+                self._last = entry.batch, self._read(entry)
+            content = self._last[1]
         return body(line, content, index), line.attributes.get(index, {})
 
     def _read(self, entry: Entry) -> bytes:

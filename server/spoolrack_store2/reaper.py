@@ -106,7 +106,7 @@ class ReaperThread:
     def _run(self) -> None:
         left = CLOSE_UNLINKS
         while (paths := self._given.get()) is not None:
-            # A wake-up takes the interpreter's lock from the thread that commits: let it be one for many.
+            # A wake-up takes the interpreter's lock from the thread that commits: one is for many.
             self._stopping.wait(MOMENT)
             for path in (*paths, *self._gathered()):
                 is_stopping = self._stopping.is_set()

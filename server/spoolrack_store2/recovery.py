@@ -10,13 +10,17 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from spoolrack_store.files.disk import Kind
+from spoolrack_store.files.disk import Found, Kind
 from spoolrack_store.files.folders import explained
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.names import is_queue_name
 from spoolrack_store.model.transitions import State
 
+from .adoption import adoptable
 from .batch import Batch, Entry
 from .catalog import Catalog
 from .content import Damaged, body, decode
+from .foreign import QUARANTINE
 from .ids import FileIds
 from .members import indexes
 from .moves import Moves
@@ -49,28 +53,43 @@ def take_in(moves: Moves, ids: FileIds, living: Collection[str] = ()) -> list[En
 
 
 def appear(moves: Moves, name: Name) -> Entry:
-    """Take in a name that a listing shows."""
+    """Take in a name that a listing shows, unless it is known: of two entries with one path the one
+    that holds nothing would be unlinked, and with it the other's file."""
+    known = moves.index.entry_at(name)
+    if known is not None:
+        return known
     due = 0
     if name.due is not None:
         due = moves.clock.monotonic() + max(0, name.due - moves.clock.wall())
     return moves.index.appear(name, moves.commit, due=due)
 
 
-def finish_sends(moves: Moves, catalog: Catalog, sent: Iterable[Entry]) -> None:
-    """Publish what is whole in `new/`, which is durable now, and unlink what isn't.
+def finish_sends(moves: Moves, catalog: Catalog, sent: Iterable[Entry]) -> bool:
+    """Publish what is whole in `new/`, which is durable now, and unlink what isn't; return whether all
+    of it is done, as the disk may refuse a file.
 
     The copy of a dead letter is unlinked, too: the message is still where it was, and dies again.
     """
+    is_done = True
     for batch in dict.fromkeys(entry.batch for entry in sent if entry in entry.batch.entries):
-        entries = [entry for entry in batch.entries if entry.name.state is State.SENT]
-        is_only_here = len(entries) == len(batch.entries)
-        if is_only_here and (batch.stem.deaths or not batch.was_sent or not _is_whole(moves, batch)):
-            for entry in entries:
-                moves.unlink(entry)
-            continue
+        try:
+            _finish(moves, catalog, batch)
+        except StoreError as error:
+            is_done = False
+            log.error("%s stays in new/ for now: %s", batch.stem.text, error)
+    return is_done
+
+
+def _finish(moves: Moves, catalog: Catalog, batch: Batch) -> None:
+    entries = [entry for entry in batch.entries if entry.name.state is State.SENT]
+    is_only_here = len(entries) == len(batch.entries)
+    if is_only_here and (batch.stem.deaths or not batch.was_sent or not _is_whole(moves, batch)):
         for entry in entries:
-            if entry.held:
-                _publish_or_put_aside(moves, catalog, entry)
+            moves.unlink(entry)
+        return
+    for entry in entries:
+        if entry.held:
+            _publish_or_put_aside(moves, catalog, entry)
 
 
 def _publish_or_put_aside(moves: Moves, catalog: Catalog, entry: Entry) -> None:
@@ -109,17 +128,19 @@ def _listed(moves: Moves) -> Iterator[Name]:
 
 
 def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
-    try:
-        found = moves.disk.scan(folder)
-    except OSError as error:
-        raise explained(error) from error
-    for each in found:
+    for each in _scan(moves, folder):
+        path = f"{folder}/{each.name}"
         try:
-            if each.kind is not Kind.FILE:
-                raise NotAName(each.name)
-            yield parse(f"{folder}/{each.name}")
+            if each.kind is Kind.FILE:
+                yield parse(path)
+                continue
+            why = "it is no file"
         except NotAName:
-            log.warning("%s/%a is none of ours", folder, each.name)
+            why = "its name is none of ours"
+        if folder == "new" and each.kind is Kind.FILE and adoptable(each.name):
+            continue
+        if folder != QUARANTINE:
+            moves.foreign[path] = why
 
 
 def relist(moves: Moves, living: Collection[str]) -> None:
@@ -142,12 +163,25 @@ def relist(moves: Moves, living: Collection[str]) -> None:
 
 
 def _queue_folders(moves: Moves) -> list[str]:
-    return [f"queues/{each.name}" for each in moves.disk.scan("queues") if each.kind is Kind.FOLDER]
+    found: list[str] = []
+    for each in _scan(moves, "queues"):
+        path = f"queues/{each.name}"
+        if each.kind is Kind.FOLDER and is_queue_name(each.name):
+            found.append(path)
+        else:
+            moves.foreign[path] = "it is no queue's folder"
+    return found
+
+
+def _scan(moves: Moves, folder: str) -> list[Found]:
+    try:
+        return moves.disk.scan(folder)
+    except OSError as error:
+        raise explained(error) from error
 
 
 def _is_whole(moves: Moves, batch: Batch) -> bool:
-    """Whether a file holds what was sent, to the last byte. A file that can't be read now stops the
-    start."""
+    """Whether a file holds what was sent, to the last byte; raise `DiskError` if it can't be read."""
     try:
         content = moves.disk.read(batch.entries[0].name.path)
     except OSError as error:

@@ -12,10 +12,12 @@ from .batch import Entry
 from .catalog import Catalog
 from .index import COUNTED, Index
 from .leaser import Leaser
-from .moves import Moves
+from .moves import Moves, NameVanished
 from .operations import Delete, Purge
 
 Results = list[StoreError | None]
+_Place = tuple[Entry, int, Results, int, str, str]
+"""A message to be deleted: its entry and index, where its result belongs, how it was named."""
 
 
 class Remover:
@@ -31,7 +33,7 @@ class Remover:
         """Delete what all requests name: of each name's messages all with one link or rename."""
         outcomes: list[Results | StoreError] = []
         together: dict[Entry, int] = {}
-        places: list[tuple[Entry, Results, int]] = []
+        places: list[_Place] = []
         for request in requests:
             try:
                 self._catalog.require(request.queue)
@@ -54,26 +56,47 @@ class Remover:
                 if found is not None:
                     entry, index = found
                     together[entry] = together.get(entry, 0) | 1 << index
-                    places.append((entry, results, position))
-        failed: dict[Entry, StoreError] = {}
+                    places.append((entry, index, results, position, request.queue, named))
         for entry, members in together.items():
             try:
                 self._moves.delete(entry, members)
+            except NameVanished:
+                self._find_again([place for place in places if place[0] is entry])
             except StoreError as error:
-                failed[entry] = error
-        if failed:
-            for entry, results, position in places:
-                results[position] = failed.get(entry)
+                for place, index, results, position, _, _ in places:
+                    # Of a list that is divided over several names a part may be deleted.
+                    if place is entry and entry.held >> index & 1:
+                        results[position] = error
         return outcomes
 
+    def _find_again(self, places: Sequence[_Place]) -> None:
+        """Delete messages whose name was removed by hand, if another name of the batch has them."""
+        for _, _, results, position, queue, named in places:
+            try:
+                found = self._find(queue, named) if is_id(named) else self._leaser.find(queue, named)
+                if found is not None:
+                    self._moves.delete(found[0], 1 << found[1])
+            except StoreError as error:
+                results[position] = error
+
     def purge(self, request: Purge) -> int:
-        """Delete all messages of a queue; return how many."""
+        """Delete all messages of a queue; return how many. What the disk refuses costs no other name,
+        and the first of its errors is raised."""
         queue = request.queue
         self._catalog.require(queue)
         count = 0
+        refused: StoreError | None = None
         for entry in list(self._index.queue(queue).entries):
-            count += entry.held.bit_count()
-            self._moves.delete(entry, entry.held)
+            held = entry.held
+            try:
+                self._moves.delete(entry, held, is_purge=True)
+            except NameVanished:
+                continue
+            except StoreError as error:
+                refused = refused or error
+            count += (held & ~entry.held).bit_count()
+        if refused is not None:
+            raise refused
         return count
 
     def _find(self, queue: str, id: str) -> tuple[Entry, int]:

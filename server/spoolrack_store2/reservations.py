@@ -69,10 +69,10 @@ from .batch import Batch, Entry
 from .catalog import Catalog, QueueRecord
 from .content import Damaged
 from .disk import Disk
-from .leaser import RETRY, Leaser
+from .leaser import Leaser
 from .letters import Letters
 from .members import indexes
-from .moves import Moves
+from .moves import RETRY, Moves
 from .names import MAX_RECEIVES, index_of
 from .part import Part, Turn
 from .reader import Reader
@@ -390,8 +390,7 @@ class Reservations(Part):
 
         Raise what a read of the set must be told.
         """
-        _check("begin", begin, 0, MAX_RESERVED_MESSAGES)
-        _check("end", end, 0, MAX_RESERVED_MESSAGES)
+        check_places(begin, end)
         _check_name(stream, seq)
         held = self._find(stream, seq)
         _check_allowed(held, allowed)
@@ -546,7 +545,9 @@ class Reservations(Part):
         leases = self._leases(held)
         for entry in leases:
             if is_doomed:
+                count = entry.held.bit_count()
                 self._moves.delete(entry, entry.held)
+                self._moves.statistics.count(held.record.queue, "commit", count)
             else:
                 self._leaser.bring_back(entry, entry.held)
         if not is_doomed and leases:
@@ -819,6 +820,12 @@ def _files_of(runs: Sequence[tuple[Entry, int]]) -> tuple[tuple[str, int], ...]:
         else:
             files.append((text, members))
     return tuple(files)
+
+
+def check_places(begin: int, end: int) -> None:
+    """Raise `InvalidRequest` for places that no set has."""
+    _check("begin", begin, 0, MAX_RESERVED_MESSAGES)
+    _check("end", end, 0, MAX_RESERVED_MESSAGES)
 
 
 def _check_name(stream: str, seq: int) -> None:

@@ -7,14 +7,15 @@ write, one rename.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from spoolrack_store.files.folders import explained
 from spoolrack_store.model import content as contents
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import Attributes
-from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, QueueFull, StoreError
+from spoolrack_store.model.errors import DiskFull, InvalidMessage, InvalidRequest, QueueFull, StoreError
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.keys import key_of, key_text
 from spoolrack_store.model.settings import MAX_DELAY, MIB
@@ -37,6 +38,10 @@ FILE_BYTES: Final = MIB
 """A file takes in no further call beyond this."""
 LARGE_BODY: Final = 256 * 1024
 """A body above this has a file of its own, whose bytes go when it is deleted."""
+RESERVED_BYTES: Final = 4 * 1024 * 1024
+RESERVED_FILES: Final = 256
+"""Sends leave so much room, so that deletes work when the disk is full."""
+_UNLIMITED: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -79,6 +84,8 @@ class Sender(Part):
         """Messages with such a key: the answer, the position, and those of the first one."""
         self._written: list[tuple[int, Entry]] = []
         """Files in `new/`, and the commits that wrote them."""
+        self._room: tuple[int, int] | None = None
+        """Bytes and files that the disk has left, as far as this commit has looked."""
 
     def send(self, requests: Sequence[Send]) -> list[Stored | StoreError]:
         """Write the messages of all requests; the answers hold once the commit is synced."""
@@ -90,6 +97,7 @@ class Sender(Part):
                 outcomes.append(self._admit(request, files, entering))
             except StoreError as error:
                 outcomes.append(error)
+        self._room = None
         is_lone = len(files) == 1 and len(files[0].bodies) == 1
         for file in files:
             self._write(file, is_lone)
@@ -110,6 +118,10 @@ class Sender(Part):
                     waiting.append((commit, entry))  # It is sent; the next commit tries again.
         self._written = waiting
 
+    def publish_later(self, entries: Iterable[Entry]) -> None:
+        """Publish what is durable in `new/` and the disk refused to move."""
+        self._written += [(0, entry) for entry in entries]
+
     def just_written(self) -> dict[str, list[Entry]]:
         """Return what this commit has written and has no delay, by queue, the oldest first."""
         found: dict[str, list[Entry]] = {}
@@ -118,10 +130,24 @@ class Sender(Part):
                 found.setdefault(entry.name.queue, []).append(entry)
         return found
 
+    def written(self, queue: str) -> tuple[int, int]:
+        """Return how many messages, of how many bytes, are in `new/` on their way to a queue."""
+        held = held_bytes = 0
+        for _, entry in self._written:
+            if entry.name.queue == queue:
+                held += entry.held.bit_count()
+                held_bytes += entry.batch.bytes_of(entry.held)
+        return held, held_bytes
+
     @property
     def has_work(self) -> bool:
         """Whether something waits in `new/`."""
         return bool(self._written)
+
+    @property
+    def has_durable(self) -> bool:
+        """Whether something waits in `new/` only for a commit."""
+        return any(commit <= self._moves.synced for commit, _ in self._written)
 
     def _admit(self, request: Send, files: list[_File], entering: dict[str, tuple[int, int]]) -> Stored:
         """Find a file for each valid message of a request."""
@@ -135,16 +161,17 @@ class Sender(Part):
         stored = Stored(results=[""] * len(bodies), sent_at=Millis(0))
         is_limited = settings.max_messages or settings.max_bytes
         keys: dict[int, str] = {}
-        small: dict[Millis, list[int]] = {}
-        large: list[int] = []
+        together: list[tuple[Millis, list[int]]] = []
+        last: dict[Millis, list[int]] = {}
+        """Of each delay what the next message may share a file with: a large body divides."""
         for position, body in enumerate(bodies):
             try:
-                delay = request.delays.get(position, settings.delivery_delay)
-                if not 0 <= delay <= MAX_DELAY:
-                    raise InvalidMessage(why=f"its delay of {delay} ms is not from 0 to {MAX_DELAY}")
                 if len(body) > settings.max_message_size or position in request.attributes:
                     attributes = request.attributes.get(position, {})
                     contents.check(record.name, body, attributes, settings.max_message_size)
+                delay = request.delays.get(position, settings.delivery_delay)
+                if not 0 <= delay <= MAX_DELAY:
+                    raise InvalidMessage(why=f"its delay of {delay} ms is not from 0 to {MAX_DELAY}")
                 key = None
                 if position in request.deduplication_ids:
                     salted = key_of(request.deduplication_ids[position], record.salt)
@@ -160,15 +187,18 @@ class Sender(Part):
                 stored.results[position] = error
                 continue
             if len(body) > LARGE_BODY:
-                large.append(position)
+                together.append((delay, [position]))
+                last.pop(delay, None)
+            elif delay in last:
+                last[delay].append(position)
             else:
-                small.setdefault(delay, []).append(position)
-        for delay, positions in small.items():
+                last[delay] = [position]
+                together.append((delay, last[delay]))
+        for delay, positions in together:
             size = sum(len(bodies[position]) for position in positions)
+            if len(positions) == 1 and size > LARGE_BODY:
+                size = FILE_BYTES + 1
             self._place(request, delay, positions, size, stored, files, keys)
-        for position in large:
-            delay = request.delays.get(position, settings.delivery_delay)
-            self._place(request, delay, [position], FILE_BYTES + 1, stored, files, keys)
         return stored
 
     def _is_repeated(self, record: QueueRecord, key: str, stored: Stored, position: int) -> bool:
@@ -199,16 +229,26 @@ class Sender(Part):
     ) -> None:
         settings, queue = record.settings, self._moves.index.queue(record.name)
         messages, bytes = entering.get(record.name, (0, 0))
-        held, held_bytes = queue.total + messages, queue.bytes + bytes
-        for _, entry in self._written:
-            if entry.name.queue == record.name:
-                held += entry.held.bit_count()
-                held_bytes += entry.batch.bytes_of(entry.held)
+        written, written_bytes = self.written(record.name)
+        held, held_bytes = queue.total + messages + written, queue.bytes + bytes + written_bytes
         if settings.max_messages and held + 1 > settings.max_messages:
             raise QueueFull(queue=record.name, held=held, limit=settings.max_messages, unit="messages")
         if settings.max_bytes and held_bytes + size > settings.max_bytes:
             raise QueueFull(queue=record.name, held=held_bytes, limit=settings.max_bytes, unit="bytes")
         entering[record.name] = messages + 1, bytes + size
+
+    def _require_disk(self, size: int) -> None:
+        """Leave room on the disk for deletes. Raise `DiskFull`, or `DiskError`."""
+        if self._room is None:
+            try:
+                space = self._moves.disk.space()
+            except OSError as error:
+                raise explained(error) from error
+            self._room = space.bytes, _UNLIMITED if space.unlimited else space.files
+        bytes, files = self._room
+        if bytes < size + RESERVED_BYTES or files < RESERVED_FILES:
+            raise DiskFull(detail=f"{bytes} bytes and {files} files are left")
+        self._room = bytes - size, files - 1
 
     def _place(
         self,
@@ -220,10 +260,10 @@ class Sender(Part):
         files: list[_File],
         keys: Mapping[int, str],
     ) -> None:
-        for file in reversed(files):
-            if file.queue == request.queue and file.delay == delay and file.takes(len(positions), size):
-                break
-        else:
+        alike = (f for f in reversed(files) if f.queue == request.queue and f.delay == delay)
+        file = next(alike, None)
+        # An earlier file may have room, and has earlier ids: what it takes in would overtake.
+        if file is None or not file.takes(len(positions), size):
             file = _File(request.queue, delay)
             files.append(file)
         for first, count in _in_a_row(positions):
@@ -251,6 +291,7 @@ class Sender(Part):
         )
         content = b"".join([*file.bodies, encoded])
         try:
+            self._require_disk(len(content))
             entry = self._moves.make(stem, file.queue, [content], delay=file.delay, alone=is_lone)
         except StoreError as error:
             for stored, first, run in file.places:
@@ -260,6 +301,7 @@ class Sender(Part):
         if file.keys:
             self._deduplication.take(entry, file.keys.items())
         self._written.append((self._moves.commit, entry))
+        self._moves.statistics.count(file.queue, "send", count)
         prefix, at, moment = stem.id[:-3], 0, sent_at(stem.id)
         for stored, first, run in file.places:
             stored.sent_at = moment

@@ -12,7 +12,10 @@ import logging
 from collections.abc import Callable, Sequence
 
 from spoolrack_store.files.disk import Lock
+from spoolrack_store.files.folders import explained
 from spoolrack_store.files.layout import owner as owner_file
+from spoolrack_store.files.syncer import SyncFailed
+from spoolrack_store.model.errors import StoreError
 
 from .batch import Entry
 from .catalog import Catalog
@@ -51,6 +54,8 @@ class Sharing:
         """What the dead left in `new/`: the commit that makes it durable, whose it was, and what."""
         self.rests_on_others = False
         """Whether this commit has taken in what others did since the last sync."""
+        self._unheard: dict[tuple[Part, str], None] = {}
+        """Files of parts that others have touched, and the disk refused to show."""
         self.replayed = 0
         """Moves of others that were taken in."""
 
@@ -59,6 +64,17 @@ class Sharing:
         lock."""
         if not self._take_lock():
             return False
+        try:
+            self._open()
+        except BaseException as error:
+            if isinstance(error, Exception):
+                self.close()
+            self._release()
+            raise
+        self.leave()
+        return True
+
+    def _open(self) -> None:
         changes = self._changes
         members = frozenset(changes.read_members())
         living = frozenset(filter(self._is_living, members))
@@ -74,8 +90,6 @@ class Sharing:
             part.recover()
         tell_unlisted(self._moves)
         self._orphans.append((self._moves.commit, members - living, sent))
-        self.leave()
-        return True
 
     def enter(self) -> bool:
         """Take the lock and replay what others did; False if another process holds it. Raise
@@ -86,6 +100,9 @@ class Sharing:
             self._changes.look()
             self._decide()
             try:
+                unheard, self._unheard = self._unheard, {}
+                for part, path in unheard:
+                    self._tell(part, path)
                 for change in self._changes.news():
                     self._replay(change)
             except Overtaken:
@@ -95,15 +112,18 @@ class Sharing:
                     part.recover()
                 self._built_on_others()
         except BaseException:
-            self.leave()
+            self._release()  # A move in doubt stays in doubt, and what wasn't replayed is news.
             raise
         return True
 
     def leave(self) -> None:
         """Release the lock; all moves of the commit are made."""
+        self._changes.finish()
+        self._release()
+
+    def _release(self) -> None:
         assert self._lock is not None
         changes = self._changes
-        changes.finish()
         self._lock.release()
         self._lock = None
         if changes.has_told:
@@ -138,10 +158,9 @@ class Sharing:
         """Publish what the dead had sent, once it is durable; the lock is held."""
         waiting = []
         for commit, dead, sent in self._orphans:
-            if commit > self._moves.synced:
+            if commit > self._moves.synced or not finish_sends(self._moves, self._catalog, sent):
                 waiting.append((commit, dead, sent))
                 continue
-            finish_sends(self._moves, self._catalog, sent)
             self._changes.set_members(tuple(o for o in self._changes.members if o not in dead))
         self._orphans = waiting
 
@@ -150,7 +169,12 @@ class Sharing:
         return bool(self._orphans)
 
     def _take_lock(self) -> bool:
-        self._lock = self._moves.disk.lock(LOCK)
+        try:
+            self._lock = self._moves.disk.lock(LOCK)
+        except FileNotFoundError as error:
+            raise SyncFailed(f"the root is lost: {error}") from error
+        except OSError as error:
+            raise explained(error) from error
         if self._lock is None:
             return False
         self._changes.hold(self._moves.clock.wall())
@@ -188,15 +212,10 @@ class Sharing:
         if change.kind is Kind.FILE:
             self._changes.decide(True)  # Its part looks what is there.
         else:
-            is_there = self._is_there(change.source if change.kind is Kind.UNLINK else change.target)
+            is_there = self._moves.is_there(
+                change.source if change.kind is Kind.UNLINK else change.target
+            )
             self._changes.decide(is_there != (change.kind is Kind.UNLINK))
-
-    def _is_there(self, path: str) -> bool:
-        try:
-            self._moves.disk.facts(path)
-        except FileNotFoundError:
-            return False
-        return True
 
     def _replay(self, change: Change) -> None:
         index, commit = self._moves.index, self._moves.commit
@@ -223,7 +242,14 @@ class Sharing:
     def _tell_part(self, path: str) -> None:
         for part in self._parts:
             if path.startswith(tuple(f"{folder}/" for folder in part.folders)):
-                part.heard(path)
+                self._tell(part, path)
+
+    def _tell(self, part: Part, path: str) -> None:
+        try:
+            part.heard(path)
+        except StoreError as error:
+            log.error("%s can't be looked at for now: %s", path, error)
+            self._unheard[part, path] = None
 
     def _built_on_others(self) -> None:
         """What this process answers now must wait for its own sync of all that others did."""

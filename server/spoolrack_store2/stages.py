@@ -590,6 +590,7 @@ class Stages(Part):
             due=due if delay else None,
         )
         self._moves.take_over(chunk.path, name, self._clock.monotonic() + left if delay else 0)
+        self._moves.statistics.count(chunk.queue, "publish", chunk.messages)
         return True
 
     def tick(self) -> None:

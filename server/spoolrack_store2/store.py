@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -17,7 +18,10 @@ from spoolrack_store.model.chance import PooledRandom
 from spoolrack_store.model.chores import ALL_CHORES, Chores
 from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.errors import RootInUse, StoreError, StoreFailed
-from spoolrack_store.model.operations import Message, OpenMessage, Queue
+from spoolrack_store.model.operations import Message, Queue
+from spoolrack_store.model.redriving import Redrive
+from spoolrack_store.model.reservations import Reservation
+from spoolrack_store.model.staging import StageInfo
 from spoolrack_store.model.transitions import State
 
 from .changes import Poisoned
@@ -27,10 +31,13 @@ from .engine import Engine
 from .holder import LockHolder, look_at
 from .listener import Listener
 from .local_disk import LocalDisk, this_place
-from .operations import Request
+from .operations import OpenMessage, Request
+from .overview import Overview
 from .questions import Questions
 from .reaper import ReaperThread
+from .rereading import Rereading
 from .root import Root, open_root
+from .tally import Tally
 
 Answer = TypeVar("Answer")
 
@@ -86,7 +93,7 @@ class Store:
             chores=chores,
         )
         try:
-            return cls(engine, clock, root, chores=chores, driver=driver)
+            return cls(engine, disk, clock, root, chores=chores, driver=driver)
         except BaseException:
             root.close()
             raise
@@ -94,6 +101,7 @@ class Store:
     def __init__(
         self,
         engine: Engine,
+        disk: LocalDisk,
         clock: Clock,
         root: Root,
         *,
@@ -114,8 +122,7 @@ class Store:
         except SyncFailed as error:
             engine.sharing.poison()
             raise StoreFailed(detail=str(error)) from error
-        self._questions = Questions(engine)
-        self._reaper = ReaperThread(root.disk)
+        self._reaper = ReaperThread(disk)
         engine.reaper.give = self._reaper.give
         self._closing = threading.Lock()
         self._closed = False
@@ -129,6 +136,10 @@ class Store:
             ticks=chores.ticks,
             listener=self._listener,
         )
+        self.tally = Tally(engine, disk, self._changing, self._committer)
+        self.overview = Overview(engine, disk, self._changing)
+        self._questions = Questions(engine, disk, self._changing)
+        self._rereading = Rereading(engine.reservations, self._questions, self._committer.submit)
         self._committer.start()
 
     def submit(self, request: Request[Answer]) -> Future[Answer]:
@@ -143,25 +154,64 @@ class Store:
 
     def queue(self, name: str) -> Queue:
         """Return the queue `name`; raise `InvalidQueueName`, `QueueNotFound`."""
-        with self._changing:
-            return self._engine.views.queue(self._engine.catalog.require(name))
+        engine = self._engine
+        return self._questions.up_to_date(lambda: engine.views.queue(engine.catalog.require(name)))
 
     def queues(self, *, prefix: str = "", after: str = "", limit: int = 100) -> list[Queue]:
         """Return up to `limit` queues whose names start with `prefix` and stand above `after`, in
         order."""
-        with self._changing:
-            return self._engine.views.queues(prefix, after, limit)
+        return self._questions.up_to_date(partial(self._engine.views.queues, prefix, after, limit))
+
+    def stages(self, *, after: str = "", limit: int = 100) -> list[StageInfo]:
+        """Return up to `limit` stages whose names stand above `after`, in order."""
+        return self._questions.up_to_date(partial(self._engine.stages.listed, after, limit))
+
+    def redrive(self, id: str) -> Redrive:
+        """Return the redrive `id`; raise `InvalidRequest`, `RedriveNotFound`."""
+        return self._questions.up_to_date(partial(self._engine.redrives.find, id))
+
+    def redrives(self, *, queue: str = "", after: str = "", limit: int = 100) -> list[Redrive]:
+        """Return up to `limit` redrives, those of `queue` if it is given, above the id `after`, in
+        order."""
+        return self._questions.up_to_date(partial(self._engine.redrives.listed, queue, after, limit))
+
+    def reservations(
+        self, *, queue: str = "", stream: str = "", after: tuple[str, int] = ("", -1), limit: int = 100
+    ) -> list[Reservation]:
+        """Return up to `limit` reservations above the stream and number `after`, in order, held or
+        lost; only those of `queue` and `stream`, where they are given."""
+        return self._questions.up_to_date(
+            partial(self._engine.reservations.shown, queue, stream, after, limit)
+        )
+
+    def read_reservation(
+        self,
+        stream: str,
+        seq: int,
+        *,
+        begin: int = 0,
+        end: int = 0,
+        allowed: Callable[[str], bool] | None = None,
+        mark_read: bool = False,
+    ) -> Iterator[list[Message]]:
+        """Return the messages of a set from the place `begin` to before `end`, in order, by pages.
+
+        An `end` of 0 is the set's. They carry no receipts, and no receive is counted; `mark_read` marks
+        the set. What was deleted is left out; what is damaged is put aside. Raise, between pages, too,
+        `ReservationNotFound` (not `allowed`), `ReservationLost`, `ReservationCommitted`, `DiskError`;
+        `RootInUse` if another process holds the lock and goes on holding it; `StoreFailed`.
+        """
+        return self._rereading.pages(stream, seq, begin, end, allowed, mark_read=mark_read)
 
     def message(self, queue: str, id: str) -> Message:
         """Return a message, without leasing it; raise `MessageNotFound`, `MessageDamaged`,
         `DiskError`."""
-        with self._changing:
-            return self._questions.message(queue, id)
+        return self._questions.message(queue, id)
 
     def open_message(self, queue: str, id: str) -> OpenMessage:
-        """Return the same with the body as a file, which the caller closes."""
-        with self._changing:
-            return self._questions.open_message(queue, id)
+        """Return the same with the body as a part of a file, which the caller closes. It was read and
+        checked once, in pieces."""
+        return self._questions.open_message(queue, id)
 
     def messages(
         self,
@@ -177,8 +227,7 @@ class Store:
         Fewer if their bodies get too many bytes; none only if there are no more. Of each body no more
         than `max_body_bytes`; None: all. No `states`: in all.
         """
-        with self._changing:
-            return self._questions.messages(queue, states, after, limit, max_body_bytes)
+        return self._questions.messages(queue, states, after, limit, max_body_bytes)
 
     @property
     def waiting(self) -> int:
@@ -194,6 +243,16 @@ class Store:
     def failure(self) -> StoreError | None:
         """Why nothing is promised any more, before a restart; None while all is well."""
         return self._committer.failure
+
+    @property
+    def lost_races(self) -> int:
+        """Messages that another process was faster with: none, since one at a time commits."""
+        return 0
+
+    @property
+    def quarantined(self) -> int:
+        """Messages and files put into quarantine since the start."""
+        return self._engine.moves.quarantined
 
     @property
     def lock_holder(self) -> LockHolder | None:

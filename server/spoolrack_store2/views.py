@@ -8,9 +8,10 @@ from itertools import pairwise
 from typing import Final
 
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.figures import QueueFigures
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.operations import Blocking, Counts, Queue
-from spoolrack_store.model.overview import Ages
+from spoolrack_store.model.overview import Ages, Traffic
 from spoolrack_store.model.transitions import State
 
 from .catalog import Catalog, QueueRecord
@@ -44,6 +45,7 @@ class Views:
                 oldest=_oldest_at(index),
             ),
             blocking=self._blocking(record, index),
+            traffic=Traffic(entered=index.entered, left=index.left),
         )
 
     def queues(self, prefix: str, after: str, limit: int) -> list[Queue]:
@@ -69,6 +71,30 @@ class Views:
             for start, end in pairwise(places)
         ]
         return Ages(counts=tuple(reversed(counts)), is_exact=True)
+
+    def figures(self, name: str) -> QueueFigures | None:
+        """Return a queue's figures; None if there is no such queue."""
+        if name not in self._catalog.records:
+            return None
+        index = self._moves.index.queue(name)
+        head = index.head()
+        return QueueFigures(
+            name=name,
+            ready=index.counts[State.READY],
+            leased=index.counts[State.LEASED],
+            delayed=index.counts[State.DELAYED],
+            bytes=index.bytes,
+            oldest_ready=None if head is None else sent_at(head.first_id),
+            oldest_ready_receives=0 if head is None else head.name.receives,
+            entered=index.entered,
+            left=index.left,
+        )
+
+    def dead_letter_queues(self) -> frozenset[str]:
+        """Return the names that queues have for their dead-letter queues, whether these are there or
+        not."""
+        records = self._catalog.records.values()
+        return frozenset(record.settings.dead_letter_queue for record in records) - {""}
 
     def overdue(self) -> Millis:
         """Return how long ago that should have come back which is due first; 0 if nothing is due."""

@@ -109,9 +109,11 @@ def reap(engine: Engine, most: int = 1_000) -> None:
         unlink(engine.moves.disk, removed.popleft())
 
 
-def made(queues: Sequence[str], *, can_sync_all: bool, model: Model) -> LinkedDisk:
+def made(
+    queues: Sequence[str], *, can_sync_all: bool, model: Model, kind: type[LinkedDisk] = LinkedDisk
+) -> LinkedDisk:
     """Return a disk with an empty root, all of it durable."""
-    disk = LinkedDisk(can_sync_all=can_sync_all, model=model)
+    disk = kind(can_sync_all=can_sync_all, model=model)
     for folder in (*FOLDERS, *(f"queues/{queue}" for queue in queues)):
         disk.make_folder(folder)
     for path in ("FORMAT", LOCK):

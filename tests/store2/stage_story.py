@@ -259,7 +259,10 @@ class StageStory(Story):
     # Crashes.
 
     def _sync(self, owner: str) -> None:
-        at, _ = self.flying[owner][0]
+        at, work = self.flying[owner][0]
+        if work.commit is None:
+            super()._sync(owner)
+            return
         for life in self.lives.values():
             life.fate = _since(life.fate, at)
             for chunk in life.chunks.values():

@@ -64,6 +64,7 @@ def names(draw: st.DrawFn) -> Name:
         members=draw(st.sampled_from([stem.full, 1])),
         receives=draw(st.integers(0, 5)),
         first=draw(st.sampled_from([None, Millis(1_700_000_000_000)])),
+        redriven=draw(st.sampled_from([None, Millis(1_700_000_000_000)])) if stem.deaths else None,
         owner="p1" if state is State.SENT else "",
         due=Millis(1_700_000_000_000) if waits else None,
         token="0123456789abc" if state is State.LEASED else "",

@@ -1,6 +1,6 @@
 """Makes the golden vectors, or says which of them the implementation disagrees with.
 
-    .venv/bin/python tests/vectors/make.py            writes messages.json, statuses.json and names.json
+    .venv/bin/python tests/vectors/make.py            writes the files
     .venv/bin/python tests/vectors/make.py --check    compares, and exits with 1 if they differ
 
 They are made by this implementation and kept in the repository, so that a change of what is on the wire
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import message_vectors
+import name2_vectors
 import name_vectors
 import status_vectors
 
@@ -27,6 +28,7 @@ def made() -> dict[str, str]:
         "messages.json": _text({"vectors": message_vectors.vectors()}),
         "statuses.json": _text({"vectors": status_vectors.vectors()}),
         "names.json": _text(name_vectors.vectors()),
+        "names2.json": _text(name2_vectors.vectors()),
     }
 
 

@@ -1,0 +1,106 @@
+"""Adopts messages that were `mv`ed into `new/`: a regular file named `<queue>:<any uuid>`.
+
+Such a file says neither its size nor its checksum, so it must first be left alone for two seconds: then
+it is taken for complete, synced, summed, and renamed into its queue, under an id of its arrival. From
+then on it is a message like any other. What isn't a regular file with one link is left alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import zlib
+from typing import Final
+
+from spoolrack_store.files.disk import Facts, Kind
+from spoolrack_store.files.folders import explained
+from spoolrack_store.files.syncer import SyncFailed
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.ids import is_id
+from spoolrack_store.model.transitions import State
+
+from .catalog import Catalog
+from .ids import FileIds
+from .moves import Moves
+from .names import Name, Stem
+from .part import Part
+
+log = logging.getLogger(__name__)
+
+UNCHANGED_FOR: Final = Millis(2_000)
+LOOK_EVERY: Final = Millis(2_000)
+_FAILED_SYNC: Final = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
+"""What fsync(2) itself says, and open(2) of a file that is there doesn't."""
+
+
+def adoptable(name: str) -> str | None:
+    """Return the queue of a file in `new/` that was put in by hand; None for any other name."""
+    queue, _, id = name.partition(":")
+    return queue if is_id(id) else None
+
+
+class Adoption(Part):
+    """Not thread-safe."""
+
+    def __init__(self, moves: Moves, catalog: Catalog, ids: FileIds) -> None:
+        self._moves = moves
+        self._catalog = catalog
+        self._ids = ids
+        self._seen: dict[str, tuple[Facts, Millis]] = {}
+        """What was found in `new/`, and since when it is as it is, monotonic."""
+        self._next_look = moves.clock.monotonic()
+
+    def next_due(self) -> Millis | None:
+        return self._next_look if self._seen else None
+
+    def tick(self) -> None:
+        """Adopt what has been unchanged for long enough. Raise `SyncFailed` if a file can't be made
+        durable."""
+        now = self._moves.clock.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = Millis(now + LOOK_EVERY)
+        try:
+            found = self._moves.disk.scan("new")
+        except OSError as error:
+            raise explained(error) from error
+        there: dict[str, tuple[Facts, Millis]] = {}
+        for each in found:
+            queue = adoptable(each.name)
+            if each.kind is not Kind.FILE or queue is None or queue not in self._catalog.records:
+                continue
+            path = f"new/{each.name}"
+            try:
+                facts = self._moves.disk.facts(path)
+                if facts.links != 1:
+                    continue  # It has a second name somewhere, through which it could be changed.
+                before = self._seen.get(each.name)
+                since = before[1] if before is not None and before[0] == facts else now
+                if now - since < UNCHANGED_FOR or not self._adopt(path, queue):
+                    there[each.name] = (facts, since)
+            except OSError as error:
+                log.error("%a can't be adopted: %s", path, explained(error))
+            except StoreError as error:
+                log.error("%a can't be adopted: %s", path, error)
+        self._seen = there
+
+    def _adopt(self, path: str, queue: str) -> bool:
+        moves = self._moves
+        limit = self._catalog.records[queue].settings.max_message_size
+        body = moves.disk.read(path, limit + 1)
+        if len(body) > limit:
+            moves.foreign[path] = f"more than the {limit} bytes that {queue} takes"
+            return True
+        try:
+            moves.disk.sync_file(path)
+        except OSError as error:
+            if error.errno in _FAILED_SYNC:
+                # The kernel takes it for written now: a repetition would succeed, and prove nothing.
+                raise SyncFailed(str(error)) from error
+            raise
+        stem = Stem(id=self._ids.make(), size=len(body), crc=zlib.crc32(body))
+        name = Name(stem=stem, state=State.READY, queue=queue, members=stem.full)
+        moves.take_over(path, name, 0)
+        log.info("adopted %s as message %s of the queue %s", path, stem.id, queue)
+        return True

@@ -1,0 +1,104 @@
+"""Foreign files in quarantine, each in a folder of its own with a note.
+
+    quarantine/<id>/<name>            the file or folder, as it was
+    quarantine/<id>/<name>.why        one line: the path that it had, and why it is here
+
+Messages in quarantine have names there: see `names`.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Final
+
+from spoolrack_store.files.disk import Disk, Kind
+from spoolrack_store.files.folders import explained
+from spoolrack_store.files.syncer import Syncer
+from spoolrack_store.model.errors import DiskError
+from spoolrack_store.model.ids import IdMaker, is_id
+
+from ..names import NotAName, parse
+from .findings import Aside, Notes
+from .listing import QUARANTINE
+
+NOTE: Final = ".why"
+_NOTE_BYTES: Final = 4096
+_NAME_BYTES: Final = 200
+"""Of a note's name, so that it stays below what file systems allow."""
+
+
+def put_aside(disk: Disk, syncer: Syncer, ids: IdMaker, path: str, why: str) -> bool:
+    """Move a foreign file or folder to quarantine; False if it is gone. Raise `DiskError`."""
+    place, name = f"{QUARANTINE}/{ids.make()}", path.rpartition("/")[2]
+    try:
+        disk.make_folder(place)
+        try:
+            disk.rename(path, f"{place}/{name}")
+        except OSError as error:
+            disk.remove_folder(place)
+            if isinstance(error, FileNotFoundError):
+                return False
+            raise
+        note = f"{place}/{name[:_NAME_BYTES]}{NOTE}"
+        disk.create(note, [f"{path!a}: {why}\n".encode()], sync=False)
+    except OSError as error:
+        raise explained(error) from error
+    syncer.lone_file_written(note)
+    for folder in (path.rpartition("/")[0], place, QUARANTINE):
+        syncer.folder_changed(folder)
+    return True
+
+
+def take_back(disk: Disk, aside: Aside) -> None:
+    """Remove the note and the folder of what has left quarantine. Raise `DiskError`."""
+    folder = f"{QUARANTINE}/{aside.id}"
+    try:
+        for found in disk.scan(folder):
+            if found.name.endswith(NOTE):
+                disk.unlink(f"{folder}/{found.name}")
+        disk.remove_folder(folder)
+    except OSError as error:
+        raise DiskError(detail=str(error)) from error
+
+
+def read_asides(notes: Notes) -> list[Aside]:
+    """Return the foreign files in quarantine, the oldest first."""
+    asides = []
+    for place in notes.scan(QUARANTINE):
+        path = f"{QUARANTINE}/{place.name}"
+        if place.kind is not Kind.FOLDER or not is_id(place.name):
+            if not is_message(path):
+                aside = Aside(id=place.name, name=place.name, path=path, source="", why="")
+                asides.append(aside)
+            continue
+        folder = f"{QUARANTINE}/{place.name}"
+        names = [found.name for found in notes.scan(folder)]
+        told = [name for name in names if name.endswith(NOTE)]
+        kept = [name for name in names if name not in told] or told[1:]
+        name = kept[0] if kept else ""
+        source, why = _read_note(notes.disk, f"{folder}/{told[0]}") if told else ("", "")
+        asides.append(Aside(id=place.name, name=name, path=f"{folder}/{name}", source=source, why=why))
+    return asides
+
+
+def is_message(path: str) -> bool:
+    try:
+        parse(path)
+    except NotAName:
+        return False
+    return True
+
+
+def _read_note(disk: Disk, path: str) -> tuple[str, str]:
+    try:
+        line = disk.read(path, _NOTE_BYTES).decode(errors="replace").strip()
+    except OSError:
+        return "", ""
+    # A path with an apostrophe in it is quoted the other way.
+    end = "': " if line.startswith("'") else '": '
+    quoted, colon, why = line.partition(end)
+    try:
+        source = ast.literal_eval(quoted + end[0])
+    except (ValueError, SyntaxError):
+        return "", line
+    return (source, why) if colon and isinstance(source, str) else ("", line)

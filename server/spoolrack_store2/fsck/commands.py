@@ -1,0 +1,124 @@
+"""Checks a root without a server, mends it, and brings back what was put into quarantine.
+
+`check` only reads, and may run beside a server. `repair` and `restore` hold `LOCK`, and refuse a root
+that a living process has open.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random, SystemRandom
+from typing import Final
+
+from spoolrack_store.files.opening import holder
+from spoolrack_store.files.owners import is_living, owners_of
+from spoolrack_store.files.syncer import SyncFailed
+from spoolrack_store.model.clock import Clock, SystemClock
+from spoolrack_store.model.errors import RootInUse, RootUnusable, StoreFailed, UnknownFormat
+
+from ..disk import Disk
+from ..local_disk import LocalDisk
+from .findings import Mended, Problem, Progress, Report
+from .inspection import FORMAT, FORMAT_CONTENT, LOCK, inspect
+from .mending import Mender
+
+_FIRST: Final = "spoolrack 1\n"
+
+
+def check(
+    root: str | os.PathLike[str],
+    *,
+    deep: bool = True,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+) -> Report:
+    """Look at each name and size, and with `deep` at each checksum; change nothing.
+
+    Raise `RootUnusable` or `UnknownFormat` if it isn't a root that can be looked at.
+    """
+    with _opened(root) as disk:
+        return inspect(disk, clock or SystemClock(), deep=deep, progress=progress)
+
+
+def repair(
+    root: str | os.PathLike[str],
+    *,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+    random: Random | None = None,
+) -> tuple[Report, list[Mended], list[Problem]]:
+    """Look at everything, and mend what can be; return what was found, mended, and is left.
+
+    Raise `RootInUse` if a process has the root open, else what `check` does; and `StoreFailed` if what
+    was mended can't be made durable.
+    """
+    clock = clock or SystemClock()
+    with _opened(root) as disk, _alone(disk, root):
+        report = inspect(disk, clock, progress=progress)
+        mended, left = Mender(disk, clock, random or SystemRandom()).mend(report.problems)
+        return report, mended, left
+
+
+def restore(
+    root: str | os.PathLike[str],
+    id: str,
+    *,
+    queue: str | None = None,
+    clock: Clock | None = None,
+    random: Random | None = None,
+) -> str:
+    """Make whole messages in quarantine ready again; return their new path.
+
+    `id` is a message's own or its batch's, or that of its folder in quarantine. `queue` is where to put
+    them, if not to the queue that their name says. Raise `NotRestorable`, else what `repair` does.
+    """
+    clock = clock or SystemClock()
+    with _opened(root) as disk, _alone(disk, root):
+        return Mender(disk, clock, random or SystemRandom()).restore(id, queue)
+
+
+@contextmanager
+def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
+    name = os.fspath(root)
+    try:
+        disk = LocalDisk(root)
+    except OSError as error:
+        raise RootUnusable(root=name, why=error.strerror or str(error)) from error
+    try:
+        try:
+            found = disk.read(FORMAT, 100).decode(errors="replace")
+        except FileNotFoundError as error:
+            why = f"it holds no {FORMAT} file; where its folders are there, a start writes it anew"
+            raise RootUnusable(root=name, why=why) from error
+        except OSError as error:
+            raise RootUnusable(root=name, why=f"{FORMAT}: {error.strerror}") from error
+        if found == _FIRST:
+            why = "it has format 1, and this version checks format 2: use the version that wrote it"
+            raise RootUnusable(root=name, why=why)
+        if found != FORMAT_CONTENT:
+            raise UnknownFormat(root=name, found=found.strip(), known=FORMAT_CONTENT.strip())
+        try:
+            yield disk
+        except OSError as error:
+            raise RootUnusable(root=name, why=str(error)) from error
+    finally:
+        disk.close()
+
+
+@contextmanager
+def _alone(disk: Disk, root: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep other processes out: a start takes its owner's lock, then `LOCK`, then lists the root."""
+    if not any(found.name == LOCK for found in disk.scan(".")):
+        disk.create(LOCK, [], sync=False)
+    lock = disk.lock(LOCK)
+    try:
+        if lock is None or any(is_living(disk, owner) for owner in owners_of(disk)):
+            raise RootInUse(root=os.fspath(root), holder=holder(disk))
+        yield
+    except SyncFailed as error:
+        raise StoreFailed(detail=str(error)) from error
+    finally:
+        if lock is not None:
+            lock.release()

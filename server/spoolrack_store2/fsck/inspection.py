@@ -1,0 +1,88 @@
+"""Inspects a root: each name, size and checksum. Reads only, and may run beside a server.
+
+`messages` inspects the folders of messages, `registry` the settings, `beside` the others.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spoolrack_store.files.disk import Disk, Kind
+from spoolrack_store.model.clock import Clock
+
+from ..root import FOLDERS
+from .asides import read_asides
+from .beside import BESIDE, KEYS, OWNERS
+from .findings import Notes, Problem, Progress, Remedy, Report, Tally
+from .listing import QUEUES
+from .messages import MessageInspector
+from .registry import Registry
+
+FORMAT: Final = "FORMAT"
+FORMAT_CONTENT: Final = "spoolrack 2\n"
+LOCK: Final = "LOCK"
+CHANGES: Final = "CHANGES"
+RESERVE: Final = "RESERVE"
+KNOWN: Final = (*dict.fromkeys((*FOLDERS, *BESIDE, KEYS)),)
+"""Folders that a root may have."""
+_MADE_BY_A_START: Final = {
+    LOCK: "the next start makes it",
+    CHANGES: "the next start makes it",
+    RESERVE: "no room is kept back for deletes on a full disk: the next start does that",
+}
+_ALSO_ALLOWED: Final = frozenset({FORMAT, *_MADE_BY_A_START, "lost+found"})
+
+
+def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress | None = None) -> Report:
+    """Look at everything, with `deep` at each byte; raise `OSError` if the root can't be listed."""
+    notes = Notes(disk, deep=deep)
+    _look_at_root(notes)
+    registry = Registry(disk)
+    registry.read()
+    registry.tell(notes)
+    owners = frozenset(found.name for found in notes.scan(OWNERS))
+    messages = MessageInspector(notes, clock, owners, progress)
+    messages.run()
+    # After the messages: what is made meanwhile is found, and of what goes the leases are gone, too.
+    for look in BESIDE.values():
+        look(notes)
+    messages.tell_leases_without_set()
+    _tell_queues(notes, registry, messages)
+    notes.report.aside += read_asides(notes)
+    return notes.finish()
+
+
+def _look_at_root(notes: Notes) -> None:
+    kinds = {found.name: found.kind for found in notes.disk.scan(".")}
+    for folder in KNOWN:
+        if folder not in kinds and folder not in FOLDERS:
+            continue
+        if folder not in kinds:
+            why = "this folder of every root is missing"
+            notes.problem(Problem(path=folder, why=why, remedy=Remedy.FOLDER))
+        elif kinds[folder] is not Kind.FOLDER:
+            notes.by_hand(folder, "this is a folder in every root, and it is none")
+    for name, why in _MADE_BY_A_START.items():
+        if name not in kinds:
+            notes.leave(FORMAT, f"{name} is missing: {why}")
+        elif kinds[name] is not Kind.FILE:
+            notes.by_hand(name, "this is a file in every root, and it is none")
+    for name in sorted(kinds.keys() - set(KNOWN) - _ALSO_ALLOWED):
+        notes.leave(name, "not ours; the store neither uses nor touches it")
+
+
+def _tell_queues(notes: Notes, registry: Registry, messages: MessageInspector) -> None:
+    """Note queues of which only a part is there; a queue may just have been made or deleted."""
+    report = notes.report
+    if (messages.queues.keys() | messages.folders) - registry.names:
+        registry.read()
+    for queue in sorted((messages.queues.keys() | messages.folders) - registry.names):
+        folder = f"{QUEUES}/{queue}"
+        if queue in messages.queues:
+            count = report.queues.pop(queue, Tally()).messages
+            why = f"there are no settings of the queue {queue}, and {count} messages of it"
+            notes.problem(Problem(path=folder, why=why, remedy=Remedy.SETTINGS, queue=queue))
+        else:
+            notes.leave(folder, "a queue without settings and messages: it was never created")
+    for queue in registry.names:
+        report.queues.setdefault(queue, Tally()).is_doomed = queue in registry.doomed

@@ -1,0 +1,81 @@
+"""All message names under a root, as one listing shows them.
+
+A listing isn't one moment: a running server moves names while folders are read. Only what two
+listings in a row show alike is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from spoolrack_store.files.disk import Found, Kind
+from spoolrack_store.model.ids import is_id
+from spoolrack_store.model.names import is_queue_name
+
+from ..names import Name, NotAName, parse
+from .findings import Notes
+
+QUEUES: Final = "queues"
+QUARANTINE: Final = "quarantine"
+COPY: Final = ".copy"
+"""Ends the names of copies in `new/` that are not durable yet."""
+SHARED: Final = ("new", "delay", "remove", QUARANTINE)
+"""The folders that hold messages of all queues."""
+
+Paths = dict[str, list[str]]
+"""By the text of a file's stem, the paths of all its names."""
+
+
+class Lister:
+    """Lists message names, any number of times."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._stems: dict[str, str] = {}
+        """Of each path that was parsed, the text of its stem."""
+        self.queues: set[str] = set()
+        """Queues that have a folder."""
+
+    def list(self) -> Paths:
+        """Return all paths of message files by their stems; note what is none."""
+        paths: Paths = {}
+        for folder in (*SHARED[:1], *self._queue_folders(), *SHARED[1:]):
+            for found in self._notes.scan(folder):
+                path = f"{folder}/{found.name}"
+                stem = self._stems.get(path)
+                if stem is None:
+                    name = self._name(folder, path, found)
+                    if name is None:
+                        continue
+                    stem = self._stems[path] = name.stem.text
+                paths.setdefault(stem, []).append(path)
+        return paths
+
+    def _queue_folders(self) -> Iterator[str]:
+        for found in self._notes.scan(QUEUES):
+            path = f"{QUEUES}/{found.name}"
+            if found.kind is Kind.FOLDER and is_queue_name(found.name):
+                self.queues.add(found.name)
+                yield path
+            else:
+                self._notes.foreign(path, "not a queue's folder")
+
+    def _name(self, folder: str, path: str, found: Found) -> Name | None:
+        try:
+            name = parse(path)
+        except NotAName:
+            queue, _, id = found.name.partition(":")
+            if folder == QUARANTINE:
+                pass  # A foreign file, or the folder of one.
+            elif folder == "new" and found.name.endswith(COPY):
+                self._notes.leave(path, "a copy of a file, being made: the next start unlinks it")
+            elif folder == "new" and found.kind is Kind.FILE and is_queue_name(queue) and is_id(id):
+                self._notes.leave(path, "put here by hand: it waits to be adopted")
+            else:
+                self._notes.foreign(path)
+            return None
+        if found.kind is not Kind.FILE:
+            self._notes.foreign(path, "its name is a message file's, and it is none")
+            return None
+        return name

@@ -1,0 +1,87 @@
+"""What `config/` says, for an inspection: which queues there are, and what is wrong with their
+settings. Reads only."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from spoolrack_store.files.disk import Disk, Kind
+from spoolrack_store.model.errors import DamagedSettings
+from spoolrack_store.model.names import QUEUE_NAME
+from spoolrack_store.model.settings import Record, decode
+
+from .findings import Leftover, Notes, Problem, Remedy
+
+CONFIG: Final = "config"
+_SETTINGS_FILE: Final = re.compile(
+    rf"(?P<queue>{QUEUE_NAME.pattern})\.(?P<version>[1-9][0-9]{{0,14}})\.json"
+)
+
+
+class Registry:
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.names: set[str] = set()
+        """Queues with settings or a tombstone."""
+        self.doomed: set[str] = set()
+        """Those with a tombstone."""
+        self.versions: dict[str, int] = {}
+        """The highest version of each queue, damaged or not."""
+        self.problems: list[Problem] = []
+        self.leftovers: list[Leftover] = []
+
+    def read(self) -> None:
+        """Read `config/`; a second time afresh."""
+        self.names, self.doomed, self.versions = set(), set(), {}
+        self.problems, self.leftovers = [], []
+        newest: dict[str, tuple[int, Record]] = {}
+        try:
+            listed = self._disk.scan(CONFIG)
+        except OSError:
+            return  # Its absence is noted where the root is looked at.
+        for found in listed:
+            path = f"{CONFIG}/{found.name}"
+            match = _SETTINGS_FILE.fullmatch(found.name)
+            if match is None or found.kind is not Kind.FILE:
+                self.problems.append(Problem(path=path, why="not a settings file"))
+                continue
+            queue, version = match["queue"], int(match["version"])
+            self.versions[queue] = max(version, self.versions.get(queue, 0))
+            try:
+                content = self._disk.read(path)
+                if not content:
+                    # It is being written, or was when the power failed: no answer rests on it.
+                    why = f"empty: these settings of the queue {queue} were never written"
+                    self.leftovers.append(Leftover(path=path, why=why))
+                    continue
+                record = decode(content, found.name)
+            except FileNotFoundError:
+                continue  # A newer version has taken its place.
+            except OSError as error:
+                why = f"it can't be read: {error.strerror}"
+                self.problems.append(Problem(path=path, why=why, remedy=Remedy.HAND))
+                self.names.add(queue)
+                continue
+            except DamagedSettings as error:
+                self.problems.append(Problem(path=path, why=str(error)))
+                continue
+            if queue not in newest or newest[queue][0] < version:
+                newest[queue] = version, record
+        for queue, (version, record) in newest.items():
+            self.names.add(queue)
+            if record.settings is None:
+                self.doomed.add(queue)
+                path = settings_path(queue, version)
+                self.leftovers.append(Leftover(path=path, why=f"the queue {queue} is being deleted"))
+
+    def tell(self, notes: Notes) -> None:
+        """Note what is wrong."""
+        for problem in self.problems:
+            notes.problem(problem)
+        for leftover in self.leftovers:
+            notes.leave(leftover.path, leftover.why)
+
+
+def settings_path(queue: str, version: int) -> str:
+    return f"{CONFIG}/{queue}.{version}.json"

@@ -1,0 +1,75 @@
+"""What a dashboard shows of a store: ages, dead-letter queues, and the owners of the root.
+
+Nothing here lists a folder of messages or reads one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+
+from spoolrack_store.files.layout import owner as owner_file
+from spoolrack_store.files.owners import owners_of
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import DiskError
+from spoolrack_store.model.overview import Ages, Owner
+
+from .disk import Disk
+from .engine import Engine
+
+
+class Overview:
+    """Of one store, as long as it is open. Thread-safe."""
+
+    def __init__(self, engine: Engine, disk: Disk, changing: threading.RLock) -> None:
+        self._engine = engine
+        self._disk = disk
+        self._changing = changing
+
+    @property
+    def owner(self) -> str:
+        """The name under which this process writes."""
+        return self._engine.moves.owner
+
+    def names(self) -> list[str]:
+        """Return all queues, in order."""
+        with self._changing:
+            return sorted(self._engine.catalog.records)
+
+    def ages(self, queues: Iterable[str], bounds: Sequence[Millis]) -> dict[str, Ages]:
+        """Return the ready messages by age of each of `queues` that is there; `bounds` are ages, and
+        ascend. Between two queues commits go on."""
+        found: dict[str, Ages] = {}
+        for name in queues:
+            with self._changing:
+                ages = self._engine.views.ages(name, bounds)
+            if ages is not None:
+                found[name] = ages
+        return found
+
+    def buries_in(self, queue: str) -> list[str]:
+        """Return the queues that name `queue` as their dead-letter queue, in order."""
+        with self._changing:
+            records = self._engine.catalog.records.values()
+            return sorted(each.name for each in records if each.settings.dead_letter_queue == queue)
+
+    def dead_letter_queues(self) -> frozenset[str]:
+        """Return the names that queues have for their dead-letter queues, whether these are there or
+        not."""
+        with self._changing:
+            return self._engine.views.dead_letter_queues()
+
+    def owners(self) -> list[Owner]:
+        """Return the processes that have the root open, this one too; raise `DiskError`."""
+        found: list[Owner] = []
+        try:
+            for name in sorted(owners_of(self._disk)):
+                try:
+                    about = self._disk.read(owner_file(name), 200)
+                except FileNotFoundError:
+                    continue  # It has just left.
+                text = about.decode(errors="replace").strip()
+                found.append(Owner(name=name, about=text, is_me=name == self.owner))
+        except OSError as error:
+            raise DiskError(detail=f"the processes that have the root open: {error}") from error
+        return found

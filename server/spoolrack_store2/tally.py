@@ -1,0 +1,112 @@
+"""What a store knows of itself at one moment: numbers for metrics.
+
+Where it isn't said otherwise no folder is listed and no file is read, so that it costs the same with
+one message and with a million. Many queues are told in parts, between which commits go on: the numbers
+of two queues may be of two moments.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from spoolrack_store.files import layout
+from spoolrack_store.files.space import Space
+from spoolrack_store.model.figures import QueueFigures, RootFigures, Statistics
+
+from .catalog import QueueRecord
+from .committer import Committer
+from .disk import Disk
+from .engine import Engine
+
+log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 100
+"""Queues that are looked at while no commit may go on."""
+
+
+class Tally:
+    """Thread-safe."""
+
+    def __init__(
+        self, engine: Engine, disk: Disk, changing: threading.RLock, committer: Committer
+    ) -> None:
+        self._engine = engine
+        self._disk = disk
+        self._changing = changing
+        self._committer = committer
+
+    @property
+    def statistics(self) -> Statistics:
+        """What was done since the start; it goes on counting."""
+        return self._engine.moves.statistics
+
+    def space(self) -> Space | None:
+        """Return what room the root's file system has; None if it doesn't say."""
+        try:
+            return self._disk.space()
+        except OSError as error:
+            log.debug("the room on the disk can't be told: %s", error)
+            return None
+
+    def root(self) -> RootFigures:
+        """Return all but the queues' figures."""
+        engine = self._engine
+        with self._changing:
+            held, lost = engine.reservations.count()
+            records = engine.catalog.records
+            self.statistics.forget_all_but(list(records))
+            return RootFigures(
+                queues=len(records),
+                lost_races=0,
+                quarantined=engine.moves.quarantined,
+                unlinked=engine.moves.unlinked,
+                to_be_unlinked=engine.to_be_unlinked,
+                overdue=engine.views.overdue(),
+                deduplication_keys=engine.deduplication.count,
+                reservations_held=held,
+                reservations_lost=lost,
+                redrives=engine.redrives.running,
+                dead_letter_queues=engine.views.dead_letter_queues(),
+                stages=engine.stages.count,
+                waiting=self._committer.waiting,
+                failed=self._committer.failure is not None,
+            )
+
+    def names(self) -> list[str]:
+        """Return all queues, the oldest first, so that what stands first stays there."""
+        with self._changing:
+            records = list(self._engine.catalog.records.values())
+        return [record.name for record in sorted(records, key=_age)]
+
+    def queues(self) -> Iterator[list[QueueFigures]]:
+        """Yield all queues in parts, in the same order."""
+        names = iter(self.names())
+        while part := list(islice(names, AT_ONCE)):
+            with self._changing:
+                found = [self._engine.views.figures(name) for name in part]
+            yield [each for each in found if each is not None]
+
+    # What only a folder says. It takes the longer the more there is.
+
+    def quarantined(self) -> int | None:
+        """Return how many things lie in `quarantine/`; None if that can't be told."""
+        return self._count_in(layout.QUARANTINE)
+
+    def removed(self) -> int | None:
+        """Return how many names lie in `remove/`; None if that can't be told."""
+        return self._count_in(layout.REMOVE)
+
+    def _count_in(self, folder: str) -> int | None:
+        try:
+            return len(self._disk.scan(folder))
+        except OSError as error:
+            log.debug("%s can't be listed: %s", folder, error)
+            return None
+
+
+def _age(record: QueueRecord) -> tuple[int, str]:
+    return record.created_at, record.name
