@@ -153,8 +153,8 @@ class Changes:
     def has_news(self) -> bool:
         """Whether others have changed something since the last look, joined, or failed. Needs no
         lock."""
-        if not self.is_shared:
-            return self.read_members() != self.members
+        if not self.is_shared and self.read_members() != self.members:
+            return True
         _, head, _, poison = _HEADER.unpack(self._memory.read(0, _HEADER.size))
         return bool(head != self._seen or poison)
 

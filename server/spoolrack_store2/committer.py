@@ -247,8 +247,8 @@ class Committer:
 
     def _has_work(self) -> bool:
         now = self._clock.monotonic()
-        if self._lock_wait.next_try is not None and now < self._lock_wait.next_try:
-            return False
+        if self._lock_wait.next_try is not None:
+            return now >= self._lock_wait.next_try  # What it was wanted for is still to be done.
         if self._is_asked():
             return True
         if self._stopped or self._failure is not None:

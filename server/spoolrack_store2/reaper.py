@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import Final
 
 from spoolrack_store.model.chores import Chores
@@ -32,6 +32,8 @@ SLICE: Final = 1_000
 """Batches that one commit looks at: requests wait for it."""
 CLOSE_UNLINKS: Final = 1_000
 """Names that a thread still unlinks when it is stopped."""
+MOMENT: Final = 0.05
+"""Seconds for which the thread lets names gather."""
 
 
 class Reaper:
@@ -88,7 +90,7 @@ class ReaperThread:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._given: SimpleQueue[Sequence[str] | None] = SimpleQueue()
-        self._is_stopping = False
+        self._stopping = Event()
         self.unlinked = 0
         """Names that this process has unlinked in `remove/`."""
         self._thread = Thread(target=self._run, name="spoolrack-reaper", daemon=True)
@@ -99,18 +101,30 @@ class ReaperThread:
 
     def stop(self) -> None:
         """Return soon; what isn't unlinked by then stays for the next start."""
-        self._is_stopping = True
+        self._stopping.set()
         self._given.put(None)
         self._thread.join()
 
     def _run(self) -> None:
         left = CLOSE_UNLINKS
         while (paths := self._given.get()) is not None:
-            for path in paths:
-                if self._is_stopping and not left:
+            # A wake-up takes the interpreter's lock from the thread that commits: one is for many.
+            self._stopping.wait(MOMENT)
+            for path in (*paths, *self._gathered()):
+                is_stopping = self._stopping.is_set()
+                if is_stopping and not left:
                     return
-                left -= self._is_stopping
+                left -= is_stopping
                 self.unlinked += unlink(self._disk, path)
+
+    def _gathered(self) -> Iterator[str]:
+        """Yield what was given meanwhile."""
+        for _ in range(self._given.qsize()):
+            more = self._given.get()
+            if more is None:
+                self._given.put(None)
+                return
+            yield from more
 
 
 def unlink(disk: Disk, path: str) -> bool:

@@ -122,7 +122,7 @@ class Store:
         except SyncFailed as error:
             engine.sharing.poison()
             raise StoreFailed(detail=str(error)) from error
-        self._reaper = ReaperThread(root.disk)
+        self._reaper = ReaperThread(disk)
         engine.reaper.give = self._reaper.give
         self._closing = threading.Lock()
         self._closed = False

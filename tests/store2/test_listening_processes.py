@@ -10,7 +10,9 @@ import pytest
 from front_rig import GIVE_UP, FrontRig, bodies_of, opened
 from spoolrack_store.testing import ManualClock
 from spoolrack_store2 import local_disk
+from spoolrack_store2.changes import LOCK
 from spoolrack_store2.committer import LISTEN_EVERY, LISTENING_EVERY, NEWS_EVERY
+from spoolrack_store2.local_disk import LocalDisk
 from spoolrack_store2.operations import Receive
 
 
@@ -92,3 +94,34 @@ def test_where_a_file_cannot_be_watched_a_receive_looks_often(
             clock.advance(LISTEN_EVERY)
             pause.wait(0.005)
         assert bodies_of(future.result(GIVE_UP)) == [b"a"]
+
+
+def test_what_is_heard_while_another_process_holds_the_lock_is_looked_at_soon_after(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock()
+    with opened(tmp_path, clock) as rig, opened(tmp_path, clock) as other:
+        pause = threading.Event()
+        future = rig.wait_for()
+        sharing = rig.store._engine.sharing
+        known = sharing.replayed
+        other.send(b"a", queue="in-turn")
+        for _ in range(4_000):
+            if sharing.replayed > known and not sharing.has_news:
+                break
+            pause.wait(0.005)
+        # It has just taken in news, and waits for its time before it does so again.
+        other.send(b"b")
+        other.in_turn()
+        assert sharing.has_news
+        held = LocalDisk(tmp_path).lock(LOCK)
+        assert held is not None
+        clock.advance(NEWS_EVERY)
+        pause.wait(0.05)
+        held.release()
+        for _ in range(LISTENING_EVERY // 4):
+            if future.done():
+                break
+            clock.advance(1)
+            pause.wait(0.002)
+        assert bodies_of(future.result(GIVE_UP)) == [b"b"]
