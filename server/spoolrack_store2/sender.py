@@ -13,7 +13,7 @@ from typing import Final
 
 from spoolrack_store.files.folders import explained
 from spoolrack_store.model import content as contents
-from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.clock import Millis, span_text
 from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.errors import DiskFull, InvalidMessage, InvalidRequest, QueueFull, StoreError
 from spoolrack_store.model.ids import sent_at
@@ -171,7 +171,9 @@ class Sender(Part):
                     contents.check(record.name, body, attributes, settings.max_message_size)
                 delay = request.delays.get(position, settings.delivery_delay)
                 if not 0 <= delay <= MAX_DELAY:
-                    raise InvalidMessage(why=f"its delay of {delay} ms is not from 0 to {MAX_DELAY}")
+                    raise InvalidMessage(
+                        why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
+                    )
                 key = None
                 if position in request.deduplication_ids:
                     salted = key_of(request.deduplication_ids[position], record.salt)
