@@ -106,7 +106,7 @@ class Engine:
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids, self.deduplication)
         self._letters = Letters(self.moves, self.catalog, self.reader, clock)
         self._leaser = Leaser(self.moves, self.catalog, self.reader, self._letters, clock, random)
-        self._remover = Remover(self.moves, self.catalog, self._leaser)
+        self._remover = Remover(self.moves, self.catalog, self._leaser, self._sender)
         self.reservations = Reservations(
             self.moves, self.catalog, self.reader, self._letters, self._leaser, clock, random
         )

@@ -130,6 +130,14 @@ class Sender(Part):
                 found.setdefault(entry.name.queue, []).append(entry)
         return found
 
+    def unpublished(self, queue: str) -> list[Entry]:
+        """Return what is durable in `new/`, and the disk has refused to move to its queue so far."""
+        return [
+            entry
+            for commit, entry in self._written
+            if commit <= self._moves.synced and entry.held and entry.name.queue == queue
+        ]
+
     def written(self, queue: str) -> tuple[int, int]:
         """Return how many messages, of how many bytes, are in `new/` on their way to a queue."""
         held = held_bytes = 0

@@ -141,13 +141,27 @@ def test_a_stale_receipt_touches_no_message_that_was_leased_again(
     assert rig.delete(*good) == [None] * len(good)
 
 
-def test_a_delete_in_the_commit_that_makes_a_dead_letter_is_stale_and_no_success(rig: Rig) -> None:
+def test_a_delete_in_the_commit_that_writes_a_dead_letter_leaves_none(rig: Rig) -> None:
+    rig.add("dead")
+    rig.add("dying", max_receives=1, dead_letter_queue="dead")
+    rig.send(b"a", queue="dying")
+    ((receipt, _),) = rig.receive(queue="dying").values()
+    rig.advance(LEASE)
+    assert rig.ask(Delete(queue="dying", receipts=[receipt])) == [None]
+    for _ in range(4):
+        rig.commit()
+    assert rig.receive(queue="dead") == rig.receive(queue="dying") == {}
+
+
+def test_a_receipt_deletes_no_dead_letter(rig: Rig) -> None:
     rig.add("dead")
     rig.add("dying", max_receives=1, dead_letter_queue="dead")
     (id,) = rig.send(b"a", queue="dying")
     ((receipt, _),) = rig.receive(queue="dying").values()
     rig.advance(LEASE)
-    for _ in range(4):  # In that commit, and when it is a dead letter.
+    for _ in range(2):
+        rig.commit()
+    for _ in range(4):
         (result,) = rig.ask(Delete(queue="dying", receipts=[receipt]))
         assert isinstance(result, StaleReceipt)
     assert list(rig.receive(queue="dead")) == [id]
@@ -208,7 +222,7 @@ def test_a_message_that_could_not_be_published_yet_is_deleted_by_its_id(rig: Rig
 
 
 @pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b"]])
-def test_a_message_that_still_cannot_be_published_is_deleted_by_its_id_or_refused(
+def test_a_message_that_cannot_be_published_is_not_said_to_be_missing(
     rig: Rig, bodies: list[bytes]
 ) -> None:
     rig.disk.fail(errno.EIO, "rename_new", "link", path="new/")
@@ -220,7 +234,21 @@ def test_a_message_that_still_cannot_be_published_is_deleted_by_its_id_or_refuse
     assert list(rig.receive()) == ids
 
 
-def test_a_purge_takes_what_still_cannot_be_published(rig: Rig) -> None:
+@pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b"]])
+def test_a_message_that_cannot_be_published_yet_is_deleted_where_it_is(
+    rig: Rig, bodies: list[bytes]
+) -> None:
+    rig.disk.fail(errno.EIO, "rename_new", path="queues/")
+    ids = rig.send(*bodies)
+    assert rig.ask(Delete(queue="q", ids=ids[:1])) == [None]
+    rig.disk.heal()
+    for _ in range(4):
+        rig.tick()
+    assert list(rig.receive()) == ids[1:]
+    rig.check()
+
+
+def test_a_purge_takes_what_cannot_be_published_yet(rig: Rig) -> None:
     rig.disk.fail(errno.EIO, "rename_new", path="queues/")
     rig.send(b"a")
     rig.send(b"b", b"c")
