@@ -463,5 +463,3 @@ def test_a_queue_that_is_made_again_is_empty_for_good(rig: Rig) -> None:
         rig.commit()
     rig.add("q")
     assert is_empty_for_good(rig)
-
-
