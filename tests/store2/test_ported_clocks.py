@@ -1,4 +1,4 @@
-"""What wall clocks do to messages that are hidden, and to the order: they step while a server is away."""
+"""What wall clocks do to hidden messages and to the order: they step while a server is away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests promise for single messages: repeated receipts, stale ones, bounds, and missing queues."""
+"""What requests promise for single messages: repeated and stale receipts, bounds, missing queues."""
 
 from __future__ import annotations
 
