@@ -113,7 +113,7 @@ class Engine:
             self.moves, self.catalog, self.reader, self._letters, clock, random, chores
         )
         self.reaper = Reaper(self.moves, self.reader, self.deduplication, unlinks=chores.unlinks)
-        self._remover = Remover(self.moves, self.catalog, self._leaser)
+        self._remover = Remover(self.moves, self.catalog, self._leaser, self._sender)
         self.reservations = Reservations(
             self.moves, self.catalog, self.reader, self._letters, self._leaser, clock, random
         )

@@ -15,7 +15,7 @@ from random import Random
 from typing import Final
 
 from spoolrack_store.model.chores import Chores
-from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.clock import Clock, Millis, span_text
 from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import InvalidRequest, StaleReceipt, StoreError
@@ -138,10 +138,7 @@ class Leaser(Part):
         visibility = request.visibility
         if visibility is None:
             visibility = record.settings.visibility_timeout
-        if not 1 <= visibility <= MAX_VISIBILITY:
-            raise InvalidRequest(
-                what="visibility", value=visibility, rule=f"must be from 1 to {MAX_VISIBILITY}"
-            )
+        _require_visibility(visibility, 1)
         room = request.max_messages
         if room < 1:
             raise InvalidRequest(what="max_messages", value=room, rule="must be at least 1")
@@ -421,10 +418,7 @@ class Leaser(Part):
     def _change(self, request: ChangeVisibility) -> list[Millis | StoreError]:
         record = self._catalog.require(request.queue)
         visibility = request.visibility
-        if not 0 <= visibility <= MAX_VISIBILITY:
-            raise InvalidRequest(
-                what="visibility", value=visibility, rule=f"must be from 0 to {MAX_VISIBILITY}"
-            )
+        _require_visibility(visibility, 0)
         results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
         together: dict[Entry, list[tuple[int, int]]] = {}
         for position, text in enumerate(request.receipts):
@@ -514,6 +508,15 @@ class Leaser(Part):
                     self._moves.statistics.count(entry.name.queue, "requeue", count)
             except StoreError:
                 self._index.put_back_due(entry, Millis(now + RETRY))
+
+
+def _require_visibility(visibility: int, least: int) -> None:
+    if not least <= visibility <= MAX_VISIBILITY:
+        raise InvalidRequest(
+            what="visibility",
+            value=span_text(visibility),
+            rule=f"must be from {span_text(least)} to {span_text(MAX_VISIBILITY)}",
+        )
 
 
 def _free_credits(leased: Sequence[Entry]) -> None:
