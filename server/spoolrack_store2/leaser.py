@@ -478,12 +478,14 @@ class Leaser(Part):
 
     @property
     def has_work(self) -> bool:
-        due = self._index.next_due()
-        return due is not None and due <= self._clock.monotonic()
+        times = (self._index.next_due(), self.next_due())
+        return any(due is not None and due <= self._clock.monotonic() for due in times)
 
     def go_on(self) -> None:
-        """Bring back what is due: messages whose lease or delay is over."""
+        """Bring back what is due: messages whose lease or delay is over, and those whose file is to be
+        read again."""
         now = self._clock.monotonic()
+        self._reader.try_again(now)
         for entry in self._index.take_due(now, DUE_AT_ONCE):
             token = entry.name.token
             if not entry.held or (token and is_set_token(token)):
