@@ -191,8 +191,10 @@ class RedriveStory(Story):
     # What is durable.
 
     def _sync(self, owner: str) -> None:
-        at = self.flying[owner][0][0]
+        at, work = self.flying[owner][0]
         super()._sync(owner)
+        if work.commit is None:
+            return
         for id, history in self.was_in.items():
             last = max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
             self.was_in[id] = history[last:]

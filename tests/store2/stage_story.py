@@ -259,13 +259,13 @@ class StageStory(Story):
     # Crashes.
 
     def _sync(self, owner: str) -> None:
-        at, _ = self.flying[owner][0]
-        for life in self.lives.values():
+        at, work = self.flying[owner][0]
+        for life in self.lives.values() if work.commit is not None else ():
             life.fate = _since(life.fate, at)
             for chunk in life.chunks.values():
                 if chunk.at <= at:
                     chunk.at = 0
-        for writer, epochs in self.epochs.items():
+        for writer, epochs in self.epochs.items() if work.commit is not None else ():
             self.epochs[writer] = _since(epochs, at)
         super()._sync(owner)
 
