@@ -1,9 +1,9 @@
 """Random histories that mix the requests of all features, on a disk that refuses calls and loses power.
 
-The oracle is coarse and sure. It knows each message by its body. A message that was answered is found in
-some state, unless its end was asked for. A message that is durably gone never comes back. The index of a
-process that commits is what the folders are. In the end one process, driven as the committer drives it,
-brings all work to its end.
+The oracle is coarse and sure. It knows each message by its body. A message that was answered is found
+in some state, unless its end was asked for. A message that is durably gone never comes back. The index
+of a process that commits is what the folders are. In the end one process, driven as the committer
+drives it, brings all work to its end.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class EverythingStory:
                 self._cut_power(Cut(Keep.ALL))
             self._end()
         except Exception as error:
-            raise Broken("\n".join([*self.told[-60:], repr(error)])) from error
+            raise Broken("\n".join([*self.told[-400:], repr(error)])) from error
 
     # The steps of a story.
 
@@ -233,9 +233,6 @@ class EverythingStory:
     def _received(self, request: Receive, deliveries: Sequence[Delivery]) -> None:
         for delivery in deliveries:
             self.receipts[request.queue] += delivery.receipts
-            for content in delivery.bodies:
-                if bytes(content) in self.gone:
-                    raise Broken(f"{bytes(content)!r} is deleted, and was delivered")
 
     def _bury(self, owner: str) -> None:
         self.crashes += 1
@@ -465,6 +462,10 @@ class EverythingStory:
     def _take(self, flight: Flight, found: dict[bytes, str]) -> None:
         for request, outcome in zip(flight.requests, flight.work.outcomes, strict=True):
             self.told.append(f"  {outcome!r:.200}")
+            if isinstance(request, Receive) and not isinstance(outcome, StoreError):
+                got = {bytes(each) for delivery in outcome for each in delivery.bodies}
+                if got & self.gone:
+                    raise Broken(f"{got & self.gone} is deleted, and is delivered")
             if isinstance(request, Publish) and isinstance(outcome, Published):
                 if outcome.is_already:
                     continue
@@ -475,9 +476,9 @@ class EverythingStory:
                 }
             elif isinstance(request, Send) and isinstance(outcome, Stored):
                 for place, id in enumerate(outcome.results):
-                    if isinstance(id, str) and place not in outcome.duplicates:
-                        if found.get(request.bodies[place]) is None:
-                            raise Broken(f"{request.bodies[place]!r} was stored, and isn't there")
+                    is_new = isinstance(id, str) and place not in outcome.duplicates
+                    if is_new and request.bodies[place] not in found:
+                        raise Broken(f"{request.bodies[place]!r} was stored, and isn't there")
 
     def _check(self, engine: Engine) -> None:
         """The index of a process that has just committed is what the folders are."""
