@@ -333,8 +333,8 @@ class StageStory(Story):
                     allowed.add("published")
                 if isinstance(each, Abort) and each.stage == life.name:
                     allowed.add("dropped")
-            if life.due <= self.clock.now:
-                allowed.add("dropped")
+        if "open" in allowed and life.due <= self.clock.now:
+            allowed.add("dropped")
         numbers = {number for key, number in there if key == life.key}
         # No end that may be undone is without its record.
         is_undone = is_cut and len(life.fate) > 1
