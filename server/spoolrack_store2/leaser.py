@@ -491,12 +491,14 @@ class Leaser(Part):
 
     @property
     def has_work(self) -> bool:
-        due = self._lease_due()
+        due = self.next_due()
         return due is not None and due <= self._clock.monotonic()
 
     def go_on(self) -> None:
-        """Bring back what is due: messages whose lease or delay is over."""
+        """Bring back what is due: messages whose lease or delay is over, and those whose file is to be
+        read again."""
         now = self._clock.monotonic()
+        self._reader.try_again(now)
         for entry in self._index.take_due(Millis(now - self._chores.wait), DUE_AT_ONCE):
             token = entry.name.token
             if not entry.held or (token and is_set_token(token)):
