@@ -12,7 +12,7 @@ from keyed_story import tell
 from power_disk import Model
 from spoolrack_store2.deduplication import Deduplication
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "50"))
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
 FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
 
 

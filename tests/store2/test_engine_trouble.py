@@ -18,7 +18,7 @@ from spoolrack_store2.moves import Moves
 from spoolrack_store2.sharing import Sharing
 from troubled_story import TroubledStory
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "50"))
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
 FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
 
 

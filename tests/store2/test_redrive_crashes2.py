@@ -9,7 +9,7 @@ import pytest
 from power_disk import Model
 from redrive_story import RedriveStory
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "50"))
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
 FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
 
 

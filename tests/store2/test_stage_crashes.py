@@ -14,7 +14,7 @@ from spoolrack_store2 import changes
 from spoolrack_store2.stages import Stages, _End, _Stage
 from stage_story import StageStory
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "50"))
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
 FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
 MOST_STORIES = 400
 
