@@ -496,6 +496,12 @@ class EverythingStory:
             return not path.startswith("new/") or f",o{mine}" in path
 
         known, there = set(filter(counts, known)), set(filter(counts, there))
+        # What may be unlinked at any time, each process forgets by itself.
+        for batch in resolve(map(parse, known | there)).values():
+            if batch.is_over:
+                over = {entry.name.path for entry in batch.entries if entry.name.state is State.REMOVED}
+                known -= over
+                there -= over
         if known != there:
             raise Broken(
                 f"{mine} doesn't know of {sorted(there - known)}, and believes {sorted(known - there)}"
