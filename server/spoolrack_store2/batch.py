@@ -168,9 +168,7 @@ class Batch:
 
     @property
     def is_loose(self) -> bool:
-        """Whether it has a name that may be unlinked now or after a sync."""
-        if self.is_over:
-            return any(entry.name.state is State.REMOVED for entry in self.entries)
+        """Whether it has a name outside `remove/` that may be unlinked now or after a sync."""
         return any(not entry.held and entry.name.state not in _OVER for entry in self.entries)
 
     def extendable(self, queue: str) -> Entry | None:

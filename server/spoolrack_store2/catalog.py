@@ -19,7 +19,7 @@ from itertools import islice
 from random import Random
 from typing import Final
 
-from spoolrack_store.files.disk import Kind
+from spoolrack_store.files.disk import Found, Kind
 from spoolrack_store.files.folders import explained
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
@@ -155,6 +155,8 @@ class Catalog(Part):
         self._make_folder(name)
         self._write(record, settings)
         self.records[name] = record
+        index = self._moves.index.queue(name)
+        index.entered = index.left = 0
         return record
 
     def _write(self, record: QueueRecord, settings: QueueSettings | None) -> None:
@@ -193,7 +195,7 @@ class Catalog(Part):
         """Read `config/`: the highest version of each queue that can be read counts."""
         self._old.clear()
         found: dict[str, list[int]] = {}
-        for each in self._moves.disk.scan(CONFIG):
+        for each in self._scan(CONFIG):
             match = _FILE.fullmatch(each.name)
             if match is None or each.kind is not Kind.FILE:
                 self._put_aside(f"{CONFIG}/{each.name}", "it is not a settings file")
@@ -216,7 +218,7 @@ class Catalog(Part):
         for name, queue in sorted(self._moves.index.queues.items()):
             if queue.entries and name not in self.records and name not in self._doomed:
                 self._use_defaults(name, unread.get(name, 0) + 1)
-        for each in self._moves.disk.scan("queues"):
+        for each in self._scan("queues"):
             if each.name not in self.records and each.name not in self._doomed:
                 with suppress(OSError):  # It has something in it, which nobody knows.
                     self._moves.disk.remove_folder(f"queues/{each.name}")
@@ -352,7 +354,7 @@ class Catalog(Part):
         index = self._moves.index
         if name in index.queues:
             yield from list(index.queues[name].entries)
-        for each in self._moves.disk.scan("new"):
+        for each in self._scan("new"):
             with suppress(NotAName):
                 found = parse(f"new/{each.name}")
                 if found.queue == name:
@@ -377,11 +379,17 @@ class Catalog(Part):
         except OSError as error:
             raise explained(error) from error
         moves.syncer.folder_changed("queues")
-        for each in moves.disk.scan(CONFIG):
+        for each in self._scan(CONFIG):
             match = _FILE.fullmatch(each.name)
             if match is not None and match["queue"] == name and int(match["version"]) < version:
                 moves.unlink_file(f"{CONFIG}/{each.name}")
         return True
+
+    def _scan(self, folder: str) -> list[Found]:
+        try:
+            return self._moves.disk.scan(folder)
+        except OSError as error:
+            raise explained(error) from error
 
     def _is_known(self, path: str) -> bool:
         try:

@@ -6,15 +6,16 @@ that dies in between leaves one record in doubt at most: the next holder looks w
 took place. `CHANGES` is memory of the living: a ring of bytes that is never synced, and begun anew by a
 process that finds no other alive. A process that is alone appends nothing.
 
-    header = magic[8] head[8] done[8] poison[8] pid[8] since[8] *( owner LF ) NUL   ; little-endian
+    header = magic[8] head[8] done[8] poison[8] pid[8] since[8] listening[8] *( owner LF ) NUL
     record = length[4] kind[1] due[8] source LF target        ; at `head` modulo the size of the ring
 
-`pid` is the process that took `LOCK` last, and `since` the Unix time at which it did, in milliseconds:
-for processes that wait for it. `head` is where the next record begins, counted from the first ever; up
-to `done` all moves took place.
-The owners are the processes that have the root open: each adds itself, and lists the root then, both
-under `LOCK`. So a process that finds no other name in the header needn't append. `due` is the end of a
-lease or a delay in milliseconds since boot.
+Numbers are little-endian. `pid` is the process that took `LOCK` last, and `since` the Unix time at
+which it did, in milliseconds: for processes that wait for it. `head` is where the next record begins,
+counted from the first ever; up to `done` all moves took place. Until `listening`, in milliseconds since
+boot, a process waits for changes: a process that makes some touches the files of the other owners,
+which watch them. The owners are the processes that have the root open: each adds itself, and lists the
+root then, both under `LOCK`. So a process that finds no other name in the header needn't append. `due`
+is the end of a lease or a delay in milliseconds since boot.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ LOCK: Final = "LOCK"
 RING: Final = 1 << 20
 _HEADER: Final = struct.Struct("<8sQQQ")
 _HOLDER: Final = struct.Struct("<QQ")
-_OWNERS: Final = _HEADER.size + _HOLDER.size
+_LISTENING: Final = struct.Struct("<Q")
+_LISTENING_AT: Final = _HEADER.size + _HOLDER.size
+_OWNERS: Final = _LISTENING_AT + _LISTENING.size
 """Where the owners begin."""
 _MAGIC: Final = b"changes2"
 _START: Final = 4096
@@ -91,6 +94,8 @@ class Changes:
         """Up to where this process has replayed."""
         self._head = 0
         self._done = 0
+        self.has_told = False
+        """Whether something was appended since this was last set to False."""
         self.members: tuple[str, ...] = ()
         """The owners of all processes that have the root open, as far as they are known to live."""
 
@@ -108,6 +113,7 @@ class Changes:
         """Empty the log: no other member is alive."""
         self._head = self._done = self._seen = 0
         self._memory.write(0, _HEADER.pack(_MAGIC, 0, 0, 0))
+        self._memory.write(_LISTENING_AT, _LISTENING.pack(0))
         self.set_members((self._owner,))
 
     def join(self) -> None:
@@ -131,12 +137,24 @@ class Changes:
         pid, since = _HOLDER.unpack(self._memory.read(_HEADER.size, _HOLDER.size))
         return pid, since
 
+    def listen(self, until: int) -> None:
+        """Ask to be woken until this time since boot when another process changes something. Needs no
+        lock."""
+        if until > self.listening:
+            self._memory.write(_LISTENING_AT, _LISTENING.pack(until))
+
+    @property
+    def listening(self) -> int:
+        """The time since boot until which a process wants to be woken."""
+        (until,) = _LISTENING.unpack(self._memory.read(_LISTENING_AT, _LISTENING.size))
+        return int(until)
+
     @property
     def has_news(self) -> bool:
         """Whether others have changed something since the last look, joined, or failed. Needs no
         lock."""
-        if not self.is_shared:
-            return self.read_members() != self.members
+        if not self.is_shared and self.read_members() != self.members:
+            return True
         _, head, _, poison = _HEADER.unpack(self._memory.read(0, _HEADER.size))
         return bool(head != self._seen or poison)
 
@@ -181,6 +199,7 @@ class Changes:
         paths = f"{change.source}\n{change.target}".encode()
         record = _RECORD.pack(_RECORD.size + len(paths), change.kind, change.due) + paths
         self._done = self._seen = self._head
+        self.has_told = True
         self._put(self._head, record)
         self._head += len(record)
         self._write_header()

@@ -26,6 +26,7 @@ from .changes import Poisoned
 from .effort import are_short
 from .engine import Engine, Work
 from .holder import LockHolder, LockWait
+from .listener import Listener
 from .operations import Outcome, Request
 from .statistics import count_commit
 from .waiting import Parked, Parking, Waiting, undo_of
@@ -39,7 +40,12 @@ Cycle = Generator[Work, None, None]
 LOOK_EVERY: Final = Millis(1_000)
 """So often it looks for processes that have died, and for what is too old."""
 LISTEN_EVERY: Final = Millis(20)
-"""While receives wait, it looks so often whether other processes have changed something."""
+"""While receives wait, it looks so often whether other processes have changed something, if it can't
+listen."""
+LISTENING_EVERY: Final = Millis(1_000)
+"""And so often if it can."""
+NEWS_EVERY: Final = Millis(5)
+"""It takes in what it hears of no more often than this, so that others get the lock, too."""
 RETRY: Final = Millis(1_000)
 """After so long work is tried again that a commit could not go on with."""
 
@@ -88,6 +94,7 @@ class Committer:
         driver: Driver,
         *,
         ticks: bool = True,
+        listener: Listener | None = None,
     ) -> None:
         """`changing` is held while folders and index change together, and not while the disk syncs.
 
@@ -107,7 +114,9 @@ class Committer:
         self._held: _Held | None = None
         self._ticks = ticks
         self._next_tick = clock.monotonic()
-        self._next_listen = Millis(0)
+        self._next_listen = self._last_news = Millis(0)
+        self._listener = listener
+        self._listen_every = LISTEN_EVERY if listener is None else LISTENING_EVERY
         self._lock_wait = LockWait(lambda: engine.sharing.holder)
         self._rest_until = Millis(0)
         """The engine's own work is tried again then: it didn't get on."""
@@ -119,6 +128,8 @@ class Committer:
         self._on_failure: list[Callable[[StoreError], None]] = []
 
     def start(self) -> None:
+        if self._listener is not None:
+            self._listener.start(self._hear)
         self._driver.start(self)
 
     def submit(self, request: Request[Answer]) -> Future[Answer]:
@@ -182,6 +193,16 @@ class Committer:
             return Draining()
         return None
 
+    def _hear(self) -> None:
+        """Other processes have changed something."""
+        with self._wakened:
+            if self._listens:
+                self._listen_soon()
+                self._wake()
+
+    def _listen_soon(self) -> None:
+        self._next_listen = min(self._next_listen, Millis(self._last_news + NEWS_EVERY))
+
     def _wake(self) -> None:
         self._wakened.notify_all()
         self._driver.wake()
@@ -226,8 +247,8 @@ class Committer:
 
     def _has_work(self) -> bool:
         now = self._clock.monotonic()
-        if self._lock_wait.next_try is not None and now < self._lock_wait.next_try:
-            return False
+        if self._lock_wait.next_try is not None:
+            return now >= self._lock_wait.next_try  # What it was wanted for is still to be done.
         if self._is_asked():
             return True
         if self._stopped or self._failure is not None:
@@ -236,16 +257,20 @@ class Committer:
             return True
         if self._parking and self._parking.worth_a_try(self._engine.ready):
             return True
-        if self._listens and now >= self._next_listen:
-            self._next_listen = Millis(now + LISTEN_EVERY)
-            if self._engine.sharing.has_news:
-                return True
+        if self._listens:
+            if self._listener is not None:
+                self._listener.listen()
+            if now >= self._next_listen:
+                self._next_listen = Millis(now + self._listen_every)
+                if self._engine.sharing.has_news:
+                    self._last_news = now
+                    return True
         until = self._own_time()
         return until is not None and until <= now
 
     @property
     def _listens(self) -> bool:
-        return bool(self._parking) and self._engine.sharing.is_shared
+        return bool(self._parking) and (self._listener is not None or self._engine.sharing.is_shared)
 
     def _own_time(self) -> Millis | None:
         """Return when something is to be done that nothing but time brings about."""
@@ -341,8 +366,10 @@ class Committer:
         self._lock_wait.over()
         if tick:
             self._next_tick = Millis(now + LOOK_EVERY)
-        if not requests:
-            self._in_vain = 0 if work.changed else self._in_vain + 1
+        if requests or work.changed or not engine.wants_commit:
+            self._in_vain, self._rest_until = 0, Millis(0)
+        else:
+            self._in_vain += 1
             if self._in_vain > 1:
                 self._rest_until = Millis(now + RETRY)
         return work
@@ -394,6 +421,7 @@ class Committer:
         deadline = None if request.wait is None else Millis(since + request.wait)
         parked = Parked(request, future, deadline)
         self._parking.park(parked)
+        self._listen_soon()  # What came since the commit, no receive was there to hear.
         # Not woken for it: the next commit is soon enough.
         future.add_done_callback(lambda done: self._left.append(parked) if done.cancelled() else None)
 

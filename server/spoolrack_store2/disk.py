@@ -12,6 +12,9 @@ class Disk(disk.Disk, Protocol):
     def link(self, source: str, target: str) -> None:
         """Give the file at `source` another name; `FileExistsError` if `target` is there."""
 
+    def touch(self, path: str) -> None:
+        """Wake the process that watches the file, if there is one; never fails."""
+
     def rename_new(self, source: str, target: str) -> None:
         """Move a file to a name that isn't there yet; `FileExistsError` if it is.
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from random import Random
 from typing import Any, Final, TypeVar
 
 from spoolrack_store.files.syncer import Commit
+from spoolrack_store.model.chores import ALL_CHORES, Chores
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, StoreError
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, UpdateQueue
@@ -33,7 +35,7 @@ from .foreign import Foreign
 from .ids import FileIds
 from .leaser import Leaser
 from .letters import Letters
-from .moves import RETRY, Moves, tidy, unlink_all
+from .moves import RETRY, Moves, unlink_all
 from .names import batch_of
 from .operations import (
     ChangeVisibility,
@@ -49,6 +51,7 @@ from .operations import (
 )
 from .part import Part, Turn, run_in
 from .reader import CACHE_BYTES, Reader
+from .reaper import SLICE, Reaper
 from .redrives import Redrives
 from .remover import Remover
 from .reservations import Reservations
@@ -75,7 +78,7 @@ class Work:
     assigned: list[Entry]
     """What was leased as it was sent."""
     changed: bool = False
-    """Whether there is something to sync."""
+    """Whether something was done."""
 
 
 class Engine:
@@ -92,6 +95,7 @@ class Engine:
         pid: int = 0,
         is_living: Callable[[str], bool],
         cache_bytes: int = CACHE_BYTES,
+        chores: Chores = ALL_CHORES,
     ) -> None:
         """`memory` is `CHANGES`; `pid` is told to processes that wait for the lock; `is_living` tells
         whether the process of an owner is alive."""
@@ -105,8 +109,11 @@ class Engine:
         self.deduplication = Deduplication(self.moves, self.catalog, self.reader, self._ids, clock)
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids, self.deduplication)
         self._letters = Letters(self.moves, self.catalog, self.reader, clock)
-        self._leaser = Leaser(self.moves, self.catalog, self.reader, self._letters, clock, random)
-        self._remover = Remover(self.moves, self.catalog, self._leaser)
+        self._leaser = Leaser(
+            self.moves, self.catalog, self.reader, self._letters, clock, random, chores
+        )
+        self.reaper = Reaper(self.moves, self.reader, self.deduplication, unlinks=chores.unlinks)
+        self._remover = Remover(self.moves, self.catalog, self._leaser, self._sender)
         self.reservations = Reservations(
             self.moves, self.catalog, self.reader, self._letters, self._leaser, clock, random
         )
@@ -185,12 +192,13 @@ class Engine:
         for part in self._parts:
             if part.has_work:
                 self._guarded(part.go_on)
-        self._tidy()
+        self._unlink_stale()
+        has_reaped = self.reaper.has_work and self.reaper.hand_over()
         outcomes = run_in(self._turns, requests)
         assigned, self._leaser.assigned = self._leaser.assigned, []
         if not self._needs_sync(requests, outcomes):
             return Work(outcomes, 0, None, assigned)
-        changed = self.moves.syncer.is_dirty
+        changed = self.moves.syncer.is_dirty or has_reaped
         number, commit = self.moves.begin_sync()
         self.sharing.rests_on_others = False
         return Work(outcomes, number, commit, assigned, changed)
@@ -286,6 +294,7 @@ class Engine:
     def _has_work(self) -> bool:
         return (
             bool(self.index.loose)
+            or self.reaper.has_work
             or self.sharing.has_orphans
             or any(part.has_work or part.waits_for_sync for part in self._parts)
         )
@@ -295,8 +304,7 @@ class Engine:
         """How many deleted messages wait to be unlinked."""
         return sum(
             entry.held.bit_count()
-            for batch in self.index.loose
-            if batch.is_over
+            for batch in self.index.over
             for entry in batch.entries
             if entry.name.state is State.REMOVED
         )
@@ -319,19 +327,16 @@ class Engine:
 
     def next_due(self) -> Millis | None:
         """Return the monotonic time at which something has to be done that no request asks for."""
-        times = [self.index.next_due(), *(part.next_due() for part in self._parts)]
+        times = [part.next_due() for part in self._parts]
         if self.moves.refused_at is not None and self._has_work:
             times.append(Millis(self.moves.refused_at + RETRY))
         return min((time for time in times if time is not None), default=None)
 
-    def _tidy(self) -> None:
-        """Unlink what may go since the last sync."""
-        loose = list(self.index.loose)
-        unlink_all(self.moves, self.deduplication.may_unlink(tidy(self.moves, loose)))
-        for batch in loose:
-            if not batch.entries:
-                self.reader.forget(batch)
-            elif not batch.is_loose:
+    def _unlink_stale(self) -> None:
+        """Unlink names outside `remove/` that hold nothing, as far as that is durable."""
+        for batch in list(islice(self.index.loose, SLICE)):
+            unlink_all(self.moves, list(batch.stale(self.moves.synced)))
+            if not batch.is_loose:
                 self.index.loose.pop(batch, None)  # A name that held nothing went as another came.
 
     def _sync_now(self) -> None:

@@ -30,7 +30,7 @@ _WAITS: Final = (State.LEASED, State.DELAYED)
 class QueueIndex:
     """The messages of one queue."""
 
-    __slots__ = ("_hidden", "by_first", "bytes", "counts", "entered", "entries", "left", "order")
+    __slots__ = ("by_first", "bytes", "counts", "entered", "entries", "left", "listed", "order")
 
     def __init__(self) -> None:
         self.order = SortedNames()
@@ -45,8 +45,8 @@ class QueueIndex:
         """Messages that this process has brought into the queue."""
         self.left = 0
         """Messages that it has deleted, let expire or moved away."""
-        self._hidden: _Hidden | None = None
-        """Those that are leased or delayed, in order, once they were listed."""
+        self.listed: dict[State, _InOrder] = {}
+        """Those that are leased, and those that are delayed, in order, once they were listed."""
 
     @property
     def total(self) -> int:
@@ -57,24 +57,19 @@ class QueueIndex:
         first = self.order.first()
         return None if first is None else self.by_first[first]
 
-    def hidden(self) -> _Hidden:
-        """Return what is leased or delayed, in order: it costs one pass the first time."""
-        if self._hidden is None:
-            self._hidden = _Hidden(entry for entry in self.entries if entry.name.state in _WAITS)
-        return self._hidden
-
-    def hide(self, before: str, first: str, entry: Entry) -> None:
-        """The first message that `entry`, which is leased or delayed, holds is another one now."""
-        if self._hidden is not None:
-            self._hidden.change(before, first, entry)
-
     def since(self, id: str, states: Collection[State]) -> Iterator[tuple[str, Entry]]:
         """Yield the entries in `states` whose first message isn't below `id`, in order, each with the
         id of its first message. The index must not change meanwhile."""
         ready = ((first, self.by_first[first]) for first in self.order.since(id))
-        hidden = self.hidden().since(id) if any(state in states for state in _WAITS) else iter(())
-        merged = heapq.merge(ready if State.READY in states else iter(()), hidden, key=_first_of)
-        return (each for each in merged if each[1].name.state in states)
+        found: list[Iterator[tuple[str, Entry]]] = [ready] if State.READY in states else []
+        found += [self._in_order_of(state).since(id) for state in _WAITS if state in states]
+        return heapq.merge(*found, key=_first_of)
+
+    def _in_order_of(self, state: State) -> _InOrder:
+        """Return what is leased, or what is delayed, in order: it costs one pass the first time."""
+        if state not in self.listed:
+            self.listed[state] = _InOrder(each for each in self.entries if each.name.state is state)
+        return self.listed[state]
 
     def in_order(self, but: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
         """Yield ready messages in order, as runs of one entry: the entry, and the mask of the run.
@@ -109,7 +104,7 @@ class QueueIndex:
                 yield entry, members
 
 
-class _Hidden:
+class _InOrder:
     """Entries in the order of the first message that each of them holds."""
 
     __slots__ = ("_by_first", "_order")
@@ -147,7 +142,9 @@ class Index:
         self.keyed: dict[Batch, None] = {}
         """New batches with deduplication keys, which are not taken in yet."""
         self.loose: dict[Batch, None] = {}
-        """Batches that have a name which may be unlinked after a sync."""
+        """Batches that have a name outside `remove/` which may be unlinked after a sync."""
+        self.over: dict[Batch, None] = {}
+        """Batches whose names in `remove/` the reaper may have after a sync."""
         self._due: list[tuple[int, int, Entry]] = []
         self._pushed = 0
 
@@ -201,7 +198,10 @@ class Index:
         if name.state in _WAITS:
             self._pushed += 1
             heappush(self._due, (due, self._pushed, entry))
-        elif not entry.held or (name.state is State.REMOVED and batch.is_over):
+        elif name.state is State.REMOVED:
+            if batch.is_over:
+                self.over[batch] = None
+        elif not entry.held:
             self.loose[batch] = None
         return entry
 
@@ -218,11 +218,13 @@ class Index:
             self._fall_back(batch, held, commit)
         if not batch.entries:
             self.loose.pop(batch, None)
+            self.over.pop(batch, None)
             del self.batches[batch.stem.text]
             self._unregister(batch)
-        elif batch.is_loose:
-            self.loose[batch] = None
-        else:
+        elif batch.is_over:
+            self.loose.pop(batch, None)
+            self.over[batch] = None
+        elif not batch.is_loose:
             self.loose.pop(batch, None)
 
     def _fall_back(self, batch: Batch, members: int, commit: int) -> None:
@@ -325,18 +327,22 @@ class Index:
             queue.entries[entry] = None
         elif was and not held:
             del queue.entries[entry]
+        is_ready = name.state is State.READY
+        if not is_ready and (not queue.listed or name.state not in queue.listed):
+            return
         first = stem.message_id(lowest(held)) if held else ""
         before = stem.message_id(lowest(was)) if was else ""
-        if first != before:
-            if name.state is not State.READY:
-                queue.hide(before, first, entry)
-            else:
-                if before:
-                    queue.order.remove(before)
-                    del queue.by_first[before]
-                if first:
-                    queue.order.add(first)
-                    queue.by_first[first] = entry
+        if first == before:
+            return
+        if not is_ready:
+            queue.listed[name.state].change(before, first, entry)
+            return
+        if before:
+            queue.order.remove(before)
+            del queue.by_first[before]
+        if first:
+            queue.order.add(first)
+            queue.by_first[first] = entry
 
 
 def _first_of(found: tuple[str, Entry]) -> str:

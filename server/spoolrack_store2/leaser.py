@@ -14,7 +14,8 @@ from itertools import chain
 from random import Random
 from typing import Final
 
-from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.chores import Chores
+from spoolrack_store.model.clock import Clock, Millis, span_text
 from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import InvalidRequest, StaleReceipt, StoreError
@@ -88,6 +89,7 @@ class Leaser(Part):
         letters: Letters,
         clock: Clock,
         random: Random,
+        chores: Chores,
     ) -> None:
         self._moves = moves
         self._index: Index = moves.index
@@ -95,6 +97,8 @@ class Leaser(Part):
         self._reader = reader
         self._letters = letters
         self._clock = clock
+        self._chores = chores
+        self._began = clock.monotonic()
         self._random = random
         self._written: Mapping[str, Sequence[Entry]] = {}
         self.assigned: list[Entry] = []
@@ -134,11 +138,10 @@ class Leaser(Part):
         visibility = request.visibility
         if visibility is None:
             visibility = record.settings.visibility_timeout
-        if not 1 <= visibility <= MAX_VISIBILITY:
-            raise InvalidRequest(
-                what="visibility", value=visibility, rule=f"must be from 1 to {MAX_VISIBILITY}"
-            )
+        _require_visibility(visibility, 1)
         room = request.max_messages
+        if room < 1:
+            raise InvalidRequest(what="max_messages", value=room, rule="must be at least 1")
         if request.credits is not None:
             room = min(room, request.credits.free)
         answer: list[Delivery] = []
@@ -225,6 +228,8 @@ class Leaser(Part):
         return refused
 
     def tick(self) -> None:
+        if not self._chores.brings_back:
+            return
         for record in self._catalog.records.values():
             self.expire(record)
 
@@ -413,10 +418,7 @@ class Leaser(Part):
     def _change(self, request: ChangeVisibility) -> list[Millis | StoreError]:
         record = self._catalog.require(request.queue)
         visibility = request.visibility
-        if not 0 <= visibility <= MAX_VISIBILITY:
-            raise InvalidRequest(
-                what="visibility", value=visibility, rule=f"must be from 0 to {MAX_VISIBILITY}"
-            )
+        _require_visibility(visibility, 0)
         results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
         together: dict[Entry, list[tuple[int, int]]] = {}
         for position, text in enumerate(request.receipts):
@@ -476,17 +478,28 @@ class Leaser(Part):
             self._moves.move(entry, members, State.READY)
 
     def next_due(self) -> Millis | None:
-        return min(self._reader.refused.values(), default=None)
+        times = [self._lease_due(), min(self._reader.refused.values(), default=None)]
+        return min((time for time in times if time is not None), default=None)
+
+    def _lease_due(self) -> Millis | None:
+        """Return the monotonic time at which this process brings the next lease or delay back."""
+        due = self._index.next_due()
+        if due is None or not self._chores.brings_back:
+            return None
+        wait = self._chores.wait
+        return due if not wait else Millis(max(due, self._began) + wait)
 
     @property
     def has_work(self) -> bool:
-        due = self._index.next_due()
+        due = self.next_due()
         return due is not None and due <= self._clock.monotonic()
 
     def go_on(self) -> None:
-        """Bring back what is due: messages whose lease or delay is over."""
+        """Bring back what is due: messages whose lease or delay is over, and those whose file is to be
+        read again."""
         now = self._clock.monotonic()
-        for entry in self._index.take_due(now, DUE_AT_ONCE):
+        self._reader.try_again(now)
+        for entry in self._index.take_due(Millis(now - self._chores.wait), DUE_AT_ONCE):
             token = entry.name.token
             if not entry.held or (token and is_set_token(token)):
                 continue  # It was listed twice: see `Index.disappear`; a set says when it ends.
@@ -497,6 +510,15 @@ class Leaser(Part):
                     self._moves.statistics.count(entry.name.queue, "requeue", count)
             except StoreError:
                 self._index.put_back_due(entry, Millis(now + RETRY))
+
+
+def _require_visibility(visibility: int, least: int) -> None:
+    if not least <= visibility <= MAX_VISIBILITY:
+        raise InvalidRequest(
+            what="visibility",
+            value=span_text(visibility),
+            rule=f"must be from {span_text(least)} to {span_text(MAX_VISIBILITY)}",
+        )
 
 
 def _free_credits(leased: Sequence[Entry]) -> None:

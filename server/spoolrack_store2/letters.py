@@ -142,7 +142,9 @@ class Letters(Part):
                     self._moves.require_there(source)
                 # Another process may have published a copy of its own, or deleted the queue it is for.
                 if not burial.copy.held:
-                    pass
+                    if is_here and source.name.state is State.LEASED:
+                        # Its lease is over, and it would be looked at no more.
+                        self._moves.index.put_back_due(source, self._clock.monotonic())
                 elif is_here and (source.batch, burial.index) not in self._moves.index.superseded:
                     self._moves.move(burial.copy, 1, State.READY)
                     self._moves.statistics.count(source.name.queue, "bury", 1)

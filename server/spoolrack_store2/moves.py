@@ -22,7 +22,7 @@ from spoolrack_store.model.errors import DiskError, StoreError
 from spoolrack_store.model.figures import Statistics
 from spoolrack_store.model.transitions import State
 
-from .batch import Batch, Entry, may_rename
+from .batch import Entry, may_rename
 from .changes import Change, Changes, Kind
 from .disk import Disk
 from .index import COUNTED, Index
@@ -445,19 +445,6 @@ class Moves:
             token=token,
         )
         return pieces(members, members_room(longest))
-
-
-def tidy(moves: Moves, batches: Iterable[Batch]) -> list[Entry]:
-    """Unlink names outside `remove/` that hold nothing; return those in `remove/` that a reaper may
-    unlink now. A later commit tries again what the disk refuses."""
-    reapable: list[Entry] = []
-    # Without a dead letter's own file the message would be where it was, until that is durably deleted.
-    elsewhere = {source.stem.message_id(index) for source, index in moves.index.superseded}
-    for batch in batches:
-        unlink_all(moves, list(batch.stale(moves.synced)))
-        if batch.stem.id not in elsewhere or not batch.stem.deaths:
-            reapable += batch.reapable(moves.synced)
-    return reapable
 
 
 def unlink_all(moves: Moves, entries: Iterable[Entry]) -> None:

@@ -174,10 +174,10 @@ class Questions:
         found: list[_Sight] = []
         for _, together in groupby(index.since(start, states), lambda each: batch_of(each[0])):
             for id, entry, place in sorted(_messages_of(together), key=itemgetter(0)):
+                if len(found) >= limit:
+                    return found
                 if id > after and (entry.batch, place) not in superseded:
                     found.append(self._sight(entry, place))
-                    if len(found) >= limit:
-                        return found
         return found
 
     def _sight(self, entry: Entry, index: int) -> _Sight:

@@ -64,6 +64,11 @@ class Reader:
         if content is not None:
             self._cached -= len(content)
 
+    def try_again(self, now: Millis) -> None:
+        """Let the files be read again whose time has come."""
+        if self.refused:
+            self.refused = {batch: due for batch, due in self.refused.items() if due > now}
+
     def is_readable(self, entry: Entry) -> bool:
         """Return whether an entry's file can be read, so that its messages can be delivered; raise
         `DiskError` if no file can be opened now.

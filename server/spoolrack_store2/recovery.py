@@ -14,6 +14,7 @@ from spoolrack_store.files.disk import Found, Kind
 from spoolrack_store.files.folders import explained
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.names import is_queue_name
+from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
 
 from .adoption import adoptable
@@ -60,7 +61,9 @@ def appear(moves: Moves, name: Name) -> Entry:
         return known
     due = 0
     if name.due is not None:
-        due = moves.clock.monotonic() + max(0, name.due - moves.clock.wall())
+        # The wall clock may have been set back since.
+        most = MAX_VISIBILITY if name.token else MAX_DELAY
+        due = moves.clock.monotonic() + min(max(0, name.due - moves.clock.wall()), most)
     return moves.index.appear(name, moves.commit, due=due)
 
 

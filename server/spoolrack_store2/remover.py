@@ -3,17 +3,22 @@ names later."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
-from spoolrack_store.model.errors import InvalidRequest, MessageNotFound, StoreError
+from spoolrack_store.files.folders import explained
+from spoolrack_store.model.errors import DiskError, InvalidRequest, MessageNotFound, StoreError
 from spoolrack_store.model.ids import is_id
+from spoolrack_store.model.transitions import State
 
 from .batch import Entry
 from .catalog import Catalog
 from .index import COUNTED, Index
 from .leaser import Leaser
 from .moves import Moves, NameVanished
+from .names import Name, NotAName, batch_of, index_of, parse
 from .operations import Delete, Purge
+from .sender import Sender
 
 Results = list[StoreError | None]
 _Place = tuple[Entry, int, Results, int, str, str]
@@ -23,17 +28,21 @@ _Place = tuple[Entry, int, Results, int, str, str]
 class Remover:
     """Not thread-safe."""
 
-    def __init__(self, moves: Moves, catalog: Catalog, leaser: Leaser) -> None:
+    def __init__(self, moves: Moves, catalog: Catalog, leaser: Leaser, sender: Sender) -> None:
         self._moves = moves
         self._index: Index = moves.index
         self._catalog = catalog
         self._leaser = leaser
+        self._sender = sender
+        self._sent: list[Name] | None = None
+        """What is in `new/`, if this commit has looked."""
 
     def delete(self, requests: Sequence[Delete]) -> list[Results | StoreError]:
         """Delete what all requests name: of each name's messages all with one link or rename."""
         outcomes: list[Results | StoreError] = []
         together: dict[Entry, int] = {}
         places: list[_Place] = []
+        self._sent = None
         for request in requests:
             try:
                 self._catalog.require(request.queue)
@@ -86,7 +95,7 @@ class Remover:
         self._catalog.require(queue)
         count = 0
         refused: StoreError | None = None
-        for entry in list(self._index.queue(queue).entries):
+        for entry in (*self._index.queue(queue).entries, *self._sender.unpublished(queue)):
             held = entry.held
             try:
                 self._moves.delete(entry, held, is_purge=True)
@@ -103,6 +112,40 @@ class Remover:
         if not is_id(id):
             raise InvalidRequest(what="the message's id", value=id, rule="must be a UUID in lower case")
         found = self._index.holder(id)
-        if found is None or found[0].name.state not in COUNTED or found[0].name.queue != queue:
-            raise MessageNotFound(queue=queue, id=id)
-        return found
+        if found is not None and found[0].name.queue == queue:
+            entry = found[0]
+            if entry.name.state in COUNTED or entry in self._sender.unpublished(queue):
+                return found
+        if self._is_being_sent(queue, id):
+            raise DiskError(detail=f"message {id} is not in its queue yet; try again")
+        raise MessageNotFound(queue=queue, id=id)
+
+    def _is_being_sent(self, queue: str, id: str) -> bool:
+        """Whether another process, which may have died, has the message in `new/`: it may have
+        answered the send."""
+        changes = self._moves.changes
+        if changes is None or not changes.is_shared:
+            return False
+        if self._sent is None:
+            self._sent = list(self._names_sent())
+        return any(
+            name.queue == queue
+            and not name.stem.deaths
+            and (
+                name.stem.id == batch_of(id) and index_of(id) < name.stem.count
+                if name.stem.count
+                else name.stem.id == id
+            )
+            for name in self._sent
+        )
+
+    def _names_sent(self) -> Iterator[Name]:
+        try:
+            listed = self._moves.disk.scan("new")
+        except OSError as error:
+            raise explained(error) from error
+        for each in listed:
+            with suppress(NotAName):
+                name = parse(f"new/{each.name}")
+                if name.state is State.SENT:
+                    yield name

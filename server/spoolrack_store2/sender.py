@@ -13,7 +13,7 @@ from typing import Final
 
 from spoolrack_store.files.folders import explained
 from spoolrack_store.model import content as contents
-from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.clock import Millis, span_text
 from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.errors import DiskFull, InvalidMessage, InvalidRequest, QueueFull, StoreError
 from spoolrack_store.model.ids import sent_at
@@ -130,6 +130,14 @@ class Sender(Part):
                 found.setdefault(entry.name.queue, []).append(entry)
         return found
 
+    def unpublished(self, queue: str) -> list[Entry]:
+        """Return what is durable in `new/`, and the disk has refused to move to its queue so far."""
+        return [
+            entry
+            for commit, entry in self._written
+            if commit <= self._moves.synced and entry.held and entry.name.queue == queue
+        ]
+
     def written(self, queue: str) -> tuple[int, int]:
         """Return how many messages, of how many bytes, are in `new/` on their way to a queue."""
         held = held_bytes = 0
@@ -166,12 +174,14 @@ class Sender(Part):
         """Of each delay what the next message may share a file with: a large body divides."""
         for position, body in enumerate(bodies):
             try:
-                delay = request.delays.get(position, settings.delivery_delay)
-                if not 0 <= delay <= MAX_DELAY:
-                    raise InvalidMessage(why=f"its delay of {delay} ms is not from 0 to {MAX_DELAY}")
                 if len(body) > settings.max_message_size or position in request.attributes:
                     attributes = request.attributes.get(position, {})
                     contents.check(record.name, body, attributes, settings.max_message_size)
+                delay = request.delays.get(position, settings.delivery_delay)
+                if not 0 <= delay <= MAX_DELAY:
+                    raise InvalidMessage(
+                        why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
+                    )
                 key = None
                 if position in request.deduplication_ids:
                     salted = key_of(request.deduplication_ids[position], record.salt)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from spoolrack_store.files.disk import Lock
 from spoolrack_store.files.folders import explained
+from spoolrack_store.files.layout import owner as owner_file
 from spoolrack_store.files.syncer import SyncFailed
 from spoolrack_store.model.errors import StoreError
 
@@ -117,8 +118,16 @@ class Sharing:
 
     def leave(self) -> None:
         """Release the lock; all moves of the commit are made."""
-        self._changes.finish()
+        changes = self._changes
+        changes.finish()
         self._release()
+        if changes.has_told:
+            changes.has_told = False
+            # After the release, so that none of them finds the lock taken.
+            if changes.listening > self._moves.clock.monotonic():
+                for owner in changes.members:
+                    if owner != self._moves.owner:
+                        self._moves.disk.touch(owner_file(owner))
 
     def _release(self) -> None:
         assert self._lock is not None
@@ -180,6 +189,11 @@ class Sharing:
     def is_shared(self) -> bool:
         """Whether other processes have the root open."""
         return self._changes.is_shared
+
+    def listen(self, until: int) -> None:
+        """Ask to be woken until this time since boot when another process changes something. Needs no
+        lock."""
+        self._changes.listen(until)
 
     @property
     def has_news(self) -> bool:

@@ -69,7 +69,7 @@ from .catalog import Catalog, QueueRecord
 from .content import Damaged, body, checksum, decode, encode, line_of
 from .ids import FileIds
 from .members import MOST, indexes
-from .moves import Moves
+from .moves import RETRY, Moves
 from .names import MAX_BYTES, Name, NotAName, Stem, parse
 from .operations import Stage
 from .part import Part
@@ -533,9 +533,13 @@ class Stages(Part):
 
     @property
     def has_work(self) -> bool:
-        return bool(self._unfinished or self._unlinked)
+        if self._unfinished or self._unlinked:
+            return True
+        due = self.next_due()
+        return due is not None and due <= self._clock.monotonic()
 
     def go_on(self) -> None:
+        self._drop_expired()
         for life, commit in list(self._unlinked.items()):
             if commit <= self._moves.synced:
                 del self._unlinked[life], self._ended[life]
@@ -594,8 +598,15 @@ class Stages(Part):
         return True
 
     def tick(self) -> None:
-        """Drop the stages that were not published in time, and forget old epochs."""
-        now, wall = self._clock.monotonic(), self._clock.wall()
+        """Forget old epochs."""
+        wall = self._clock.wall()
+        for end in self._ends.values():
+            if end.manifest is not None and end.manifest.forget_at <= wall:
+                self._unfinished[end.path] = end
+
+    def _drop_expired(self) -> None:
+        """Drop the stages that were not published in time."""
+        now = self._clock.monotonic()
         for stage in list(self._open.values()):
             if stage.ends <= now:
                 log.info("the stage %s has expired", stage.life.stage)
@@ -603,9 +614,7 @@ class Stages(Part):
                     self._drop(stage)
                 except StoreError as error:
                     log.warning("the stage %s stays for now: %s", stage.life.stage, error)
-        for end in self._ends.values():
-            if end.manifest is not None and end.manifest.forget_at <= wall:
-                self._unfinished[end.path] = end
+                    stage.ends = Millis(now + RETRY)
 
     def next_due(self) -> Millis | None:
         return min((stage.ends for stage in self._open.values()), default=None)

@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
+from spoolrack_store.files.layout import owner as owner_file
 from spoolrack_store.files.mounts import is_written_by_other_hosts
 from spoolrack_store.files.opening import make_root
 from spoolrack_store.files.syncer import SyncFailed
@@ -28,10 +29,12 @@ from .committer import Committer, Driver
 from .drivers import ThreadDriver
 from .engine import Engine
 from .holder import LockHolder, look_at
+from .listener import Listener
 from .local_disk import LocalDisk, this_place
 from .operations import OpenMessage, Request
 from .overview import Overview
 from .questions import Questions
+from .reaper import ReaperThread
 from .rereading import Rereading
 from .root import Root, open_root
 from .tally import Tally
@@ -66,7 +69,8 @@ class Store:
 
         Other processes of the host may have it open, too. `group_access` makes a new root one that
         processes of its group may share. Commits are run by `driver`, which is this store's alone;
-        without one, and where a call may wait for another host, by a thread.
+        without one, and where a call may wait for another host, by a thread. Work that is not among
+        its `chores` is left to other processes.
 
         Raise `RootUnusable` or `UnknownFormat`; `RootInUse` if another process holds the lock and goes
         on holding it; `StoreFailed` if what was found can't be made durable; `DiskError` or `DiskFull`.
@@ -86,6 +90,7 @@ class Store:
             owner=root.owner,
             pid=os.getpid(),
             is_living=root.is_living,
+            chores=chores,
         )
         try:
             return cls(engine, disk, clock, root, chores=chores, driver=driver)
@@ -117,14 +122,19 @@ class Store:
         except SyncFailed as error:
             engine.sharing.poison()
             raise StoreFailed(detail=str(error)) from error
+        self._reaper = ReaperThread(disk)
+        engine.reaper.give = self._reaper.give
         self._closing = threading.Lock()
         self._closed = False
+        ear = root.disk.watch(owner_file(root.owner))
+        self._listener = None if ear is None else Listener(ear, engine.sharing, clock)
         self._committer = Committer(
             engine,
             clock,
             self._changing,
             driver,
             ticks=chores.ticks,
+            listener=self._listener,
         )
         self.tally = Tally(engine, disk, self._changing, self._committer)
         self.overview = Overview(engine, disk, self._changing)
@@ -225,6 +235,11 @@ class Store:
         return self._committer.waiting
 
     @property
+    def unlinked(self) -> int:
+        """Names of deleted messages that this process has unlinked."""
+        return self._reaper.unlinked
+
+    @property
     def failure(self) -> StoreError | None:
         """Why nothing is promised any more, before a restart; None while all is well."""
         return self._committer.failure
@@ -261,6 +276,9 @@ class Store:
                 return
             self._closed = True
             self._committer.stop()
+            if self._listener is not None:
+                self._listener.stop()
+            self._reaper.stop()
             if self._committer.failure is None:
                 _try_for(CLOSE_TRIES, self._engine.close)
             self._root.close()

@@ -12,7 +12,7 @@ from typing import Any
 
 from cuts import Bytes, Cut, Keep
 from engine_story import Broken, Clock
-from linked_disk import Died, LinkedDisk, Memory, made
+from linked_disk import Died, LinkedDisk, Memory, made, reap
 from power_disk import Model
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
@@ -35,6 +35,7 @@ class CatalogStory:
         self, seed: int, model: Model, *, processes: int = 1, can_sync_all: bool = True
     ) -> None:
         self.random = Random(seed)
+        self.reaping = Random(seed)
         self.clock = Clock()
         self.disk = made((), can_sync_all=can_sync_all, model=model)
         self.processes = processes
@@ -159,6 +160,7 @@ class CatalogStory:
             work.commit.sync()
         self.told.append(f"{owner} has synced {at}")
         assert self.engines[owner].finish(work) is not None
+        reap(self.engines[owner], self.reaping.choice((0, 1_000)))
         for name, history in self.may.items() if work.commit is not None else ():
             last = max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
             self.may[name] = history[last:]

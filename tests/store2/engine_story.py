@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, ClassVar, Final
 
 from cuts import Bytes, Cut, Keep
-from linked_disk import Died, LinkedDisk, Memory, made
+from linked_disk import Died, LinkedDisk, Memory, made, reap
 from power_disk import Model
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
@@ -89,6 +89,9 @@ class Story:
         """`plot` is how probable it is that a step is a death in a commit, and that it is a power
         cut."""
         self.random = Random(seed)
+        self.reaping = Random(seed)
+        self.looks = Random(seed + 1)
+        """When a question is asked between two commits."""
         self.clock = Clock()
         self.disk = made(QUEUES, can_sync_all=can_sync_all, model=model, kind=self.disk_kind)
         self.processes = processes
@@ -132,6 +135,10 @@ class Story:
         if self.random.random() < 0.2:
             self.clock.now += self.random.choice((1, 700, DELAY, HOLD))
         owner = self.random.choice(list(self.engines))
+        if self.looks.random() < 0.1:
+            self._look(self.looks.choice(list(self.engines)))
+            if owner not in self.engines:
+                return
         flying = self.flying[owner]
         if chance < self.plot[0]:
             self._die(owner)
@@ -147,6 +154,22 @@ class Story:
         else:
             self._commit(owner)
 
+    def _look(self, owner: str) -> None:
+        """A question is asked: what is sent and durable is published before it is answered."""
+        self.told.append(f"{owner} looks")
+        if self.looks.random() < 0.1:
+            self.disk.steps_left = self.looks.randint(0, 6)
+        try:
+            assert self.engines[owner].with_exact_index(lambda: True), "nobody holds the lock"
+            self._check(self.engines[owner])
+            has_died = False
+        except Died:
+            has_died = True
+        self.disk.steps_left = None
+        if has_died:
+            self.told.append(f"{owner} dies as it looks")
+            self._bury(owner, {})
+
     def _sync(self, owner: str) -> None:
         at, work = self.flying[owner].pop(0)
         self.told.append(f"{owner} has synced commit {at}")
@@ -161,6 +184,7 @@ class Story:
             has_died = True
             self.told.append(f"{owner} dies before it answers")
         self.disk.steps_left = None
+        reap(self.engines[owner], self.reaping.randrange(4))
         for id, history in self.may.items() if work.commit is not None else ():
             if history[0][1] == ABSENT and self.sender[id] != owner:
                 continue  # Nobody else knows of it.
@@ -315,6 +339,12 @@ class Story:
         known = {entry.name.path for batch in engine.index.batches.values() for entry in batch.entries}
         there = {path for path in self._paths() if not path.startswith("new/") or f",o{mine}" in path}
         known = {path for path in known if not path.startswith("new/") or f",o{mine}" in path}
+        # What may be unlinked at any time, each process forgets by itself.
+        for batch in resolve(map(parse, known | there)).values():
+            if batch.is_over:
+                over = {entry.name.path for entry in batch.entries if entry.name.state is State.REMOVED}
+                known -= over
+                there -= over
         if known != there:
             raise Broken(
                 f"{mine} doesn't know of {sorted(there - known)}, and believes {sorted(known - there)}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from spoolrack_store.model.chores import ALL_CHORES, Chores
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.operations import CreateQueue
 from spoolrack_store.model.settings import QueueSettings
@@ -94,11 +95,11 @@ def receipts_of(deliveries: tuple[Delivery, ...] | list[Delivery]) -> list[str]:
 
 
 @contextmanager
-def opened(path: Path, clock: Clock | None = None) -> Iterator[FrontRig]:
+def opened(path: Path, clock: Clock | None = None, chores: Chores = ALL_CHORES) -> Iterator[FrontRig]:
     path.mkdir(exist_ok=True)
     disk = FailingDisk(path)
     clock = clock if clock is not None else ManualClock()
-    store = Store.open(path, clock=clock, disk=disk)
+    store = Store.open(path, clock=clock, disk=disk, chores=chores)
     try:
         rig = FrontRig(path, disk, clock, store)
         for name in ("q", "in-turn"):

@@ -9,6 +9,8 @@ from random import Random
 from memory_disk import File, MemoryLock, fails
 from power_disk import Model, PowerDisk
 from spoolrack_store2.changes import LOCK, SIZE
+from spoolrack_store2.engine import Engine
+from spoolrack_store2.reaper import unlink
 from spoolrack_store2.root import FOLDERS
 
 
@@ -42,6 +44,9 @@ class LinkedDisk(PowerDisk):
         into.entries[name] = node
         node.links += 1
         self._change(node, None, (into, name))
+
+    def touch(self, path: str) -> None:
+        """Nobody listens."""
 
     def rename_new(self, source: str, target: str) -> None:
         self.step()
@@ -95,6 +100,13 @@ class Memory:
 
     def write(self, offset: int, content: bytes) -> None:
         self._disk.write_changes(offset, content)
+
+
+def reap(engine: Engine, most: int = 1_000) -> None:
+    """Unlink up to `most` of the names that the engine has given away."""
+    removed = engine.reaper.removed
+    for _ in range(min(len(removed), most)):
+        unlink(engine.moves.disk, removed.popleft())
 
 
 def made(

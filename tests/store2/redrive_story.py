@@ -217,6 +217,8 @@ class RedriveStory(Story):
         # The survivor has just made a commit, and knows what is there.
         last = {owner: max((at for at, _ in each), default=0) for owner, each in self.flying.items()}
         engine = self.engines[max(last, key=last.__getitem__)]
+        if maybe is None:
+            self.done.clear()  # The cut may have undone the end, and then the redrive went on.
         for id, (seen, queue) in self._found().items():
             if id not in self.may:
                 continue

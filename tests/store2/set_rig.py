@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from engine_story import Clock
-from linked_disk import LinkedDisk, Memory, made
+from linked_disk import LinkedDisk, Memory, made, reap
 from memory_disk import fails
 from power_disk import Model
 from spoolrack_store.model.clock import Millis
@@ -94,6 +94,7 @@ class SetRig:
         assert work is not None
         _sync(work)
         outcomes = engine.finish(work)
+        reap(engine)
         assert outcomes is not None
         if isinstance(outcomes[0], StoreError):
             raise outcomes[0]
@@ -110,6 +111,7 @@ class SetRig:
         assert work is not None
         _sync(work)
         engine.finish(work)
+        reap(engine)
 
     def advance(self, span: int) -> None:
         self.clock.now += span

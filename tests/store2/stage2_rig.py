@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from linked_disk import LinkedDisk, Memory, made
+from linked_disk import LinkedDisk, Memory, made, reap
 from power_disk import Model
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import Request
@@ -67,6 +67,7 @@ class Rig:
         if work.commit is not None:
             work.commit.sync()
         outcomes = engine.finish(work)
+        reap(engine)
         assert outcomes is not None
         return outcomes
 

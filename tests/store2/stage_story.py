@@ -268,7 +268,7 @@ class StageStory(Story):
             for chunk in life.chunks.values():
                 if chunk.at <= at:
                     chunk.at = 0
-        for writer, epochs in self.epochs.items():
+        for writer, epochs in self.epochs.items() if work.commit is not None else ():
             self.epochs[writer] = _since(epochs, at)
         super()._sync(owner)
 
@@ -336,8 +336,8 @@ class StageStory(Story):
                     allowed.add("published")
                 if isinstance(each, Abort) and each.stage == life.name:
                     allowed.add("dropped")
-            if life.due <= self.clock.now:
-                allowed.add("dropped")
+        if "open" in allowed and life.due <= self.clock.now:
+            allowed.add("dropped")
         numbers = {number for key, number in there if key == life.key}
         # No end that may be undone is without its record.
         is_undone = is_cut and len(life.fate) > 1

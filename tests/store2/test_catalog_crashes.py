@@ -10,6 +10,7 @@ from catalog_story import CatalogStory
 from power_disk import Model
 
 SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "50"))
+FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
 
 
 @pytest.mark.parametrize(("processes", "can_sync_all"), [(1, True), (1, False), (2, True), (3, True)])
@@ -18,7 +19,7 @@ def test_queues_are_found_as_they_were_promised(
     model: Model, processes: int, can_sync_all: bool
 ) -> None:
     deleted = crashes = 0
-    for seed in range(SEEDS):
+    for seed in range(FIRST, FIRST + SEEDS):
         story = CatalogStory(seed, model, processes=processes, can_sync_all=can_sync_all)
         story.run(100)
         deleted += story.deleted

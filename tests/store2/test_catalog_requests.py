@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from engine_story import Clock
-from linked_disk import LinkedDisk, Memory, made
+from linked_disk import LinkedDisk, Memory, made, reap
 from power_disk import Model
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
@@ -51,6 +51,7 @@ class Rig:
         if work.commit is not None:
             work.commit.sync()
         self.engine.finish(work)
+        reap(self.engine)
         return work.outcomes[-1] if requests else None
 
     def create(self, name: str = "q", **settings: Any) -> Any:

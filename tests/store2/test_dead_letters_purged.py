@@ -6,6 +6,7 @@ from cuts import Bytes, Cut, Keep
 from linked_disk import LinkedDisk
 from power_disk import Model
 from set_rig import SetRig
+from spoolrack_store.model.operations import DeleteQueue
 from spoolrack_store2.operations import Purge
 
 
@@ -26,3 +27,14 @@ def test_a_purged_dead_letter_stays_purged_whatever_a_power_cut_leaves() -> None
         after.clock.now = rig.clock.now
         after.restart()
         assert (after.receive("poor"), after.receive("dead")) == ([], [])
+
+
+def test_a_message_that_dies_while_its_dead_letter_queue_is_deleted_comes_back() -> None:
+    rig = SetRig()
+    ids = rig.send(b"1", b"2", queue="poor")
+    rig.receive("poor")
+    rig.clock.now += 12 * 60 * 60 * 1_000
+    rig.ask(DeleteQueue(name="dead"))  # The copies are written by this commit.
+    rig.settle()
+
+    assert rig.receive("poor") == [(id, 2) for id in ids]

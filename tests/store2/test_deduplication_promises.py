@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cuts import Cut, Keep
 from engine_story import Clock
-from linked_disk import LinkedDisk, Memory, made
+from linked_disk import LinkedDisk, Memory, made, reap
 from memory_disk import fails
 from power_disk import Model
 from spoolrack_store.model.clock import Millis
@@ -64,6 +64,7 @@ class Rig:
         if work.commit is not None:
             work.commit.sync()
         outcomes = self.engine.finish(work)
+        reap(self.engine)
         assert outcomes is not None
         return outcomes
 

@@ -9,14 +9,15 @@ import pytest
 from engine_story import Story
 from power_disk import Model
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "50"))
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
+FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
 
 
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_every_message_is_found_as_it_was_promised(model: Model, can_sync_all: bool) -> None:
     crashes = 0
-    for seed in range(SEEDS):
+    for seed in range(FIRST, FIRST + SEEDS):
         story = Story(seed, model, can_sync_all=can_sync_all, cache_bytes=10_000 * (seed % 2))
         story.run(80)
         crashes += story.crashes
@@ -27,7 +28,7 @@ def test_every_message_is_found_as_it_was_promised(model: Model, can_sync_all: b
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_processes_that_share_a_root_know_exactly_what_is_there(model: Model, processes: int) -> None:
     crashes = replayed = buried = 0
-    for seed in range(SEEDS):
+    for seed in range(FIRST, FIRST + SEEDS):
         story = Story(seed, model, processes=processes, cache_bytes=10_000 * (seed % 2))
         story.run(120)
         crashes += story.crashes

@@ -60,6 +60,21 @@ def test_a_receive_that_has_waited_for_its_time_gets_nothing(tmp_path: Path) -> 
         assert future.result(GIVE_UP) == []
 
 
+def test_what_is_sent_to_an_idle_store_is_published_at_once(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with opened(tmp_path, clock) as rig:
+        pause = threading.Event()
+        for _ in range(5):
+            clock.advance(1_000)  # Commits that find nothing to do.
+            pause.wait(0.01)
+        rig.send(b"a")
+        for _ in range(4_000):
+            if not list((tmp_path / "new").iterdir()):
+                return
+            pause.wait(0.005)
+        raise AssertionError("it stays in new/")
+
+
 def test_a_receive_that_waits_gets_what_comes_back(tmp_path: Path) -> None:
     clock = ManualClock()
     with opened(tmp_path, clock) as rig:

@@ -9,14 +9,15 @@ import pytest
 from power_disk import Model
 from redrive_story import RedriveStory
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "50"))
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
+FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
 
 
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_a_redrive_moves_each_message_once_wherever_it_is_cut(model: Model, can_sync_all: bool) -> None:
     redriven = 0
-    for seed in range(SEEDS):
+    for seed in range(FIRST, FIRST + SEEDS):
         story = RedriveStory(seed, model, can_sync_all=can_sync_all)
         story.run(80)
         redriven += story.redriven
@@ -27,7 +28,7 @@ def test_a_redrive_moves_each_message_once_wherever_it_is_cut(model: Model, can_
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_any_process_goes_on_with_a_redrive(model: Model, processes: int) -> None:
     redriven = 0
-    for seed in range(SEEDS):
+    for seed in range(FIRST, FIRST + SEEDS):
         story = RedriveStory(seed, model, processes=processes)
         story.run(120)
         redriven += story.redriven

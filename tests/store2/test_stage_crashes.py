@@ -14,13 +14,14 @@ from spoolrack_store2 import changes
 from spoolrack_store2.stages import Stages, _End, _Stage
 from stage_story import StageStory
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "50"))
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
+FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
 MOST_STORIES = 400
 
 
 def _tell(seeds: int, model: Model, **named: bool | int) -> None:
     crashes = arrived = dropped = published = repeated = 0
-    for seed in range(seeds):
+    for seed in range(FIRST, FIRST + seeds):
         story = StageStory(seed, model, cache_bytes=10_000 * (seed % 2), **named)
         story.run(100)
         crashes += story.crashes

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, cast
 
 from engine_story import Clock
-from linked_disk import made
+from linked_disk import made, reap
 from power_disk import Model
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
@@ -104,6 +104,7 @@ class Rig:
             work.commit.sync()
         outcomes = self.engine.finish(work)
         assert outcomes is not None
+        reap(self.engine)
         return outcomes
 
     def tick(self) -> None:

@@ -1,0 +1,64 @@
+"""The listener: a thread that waits for changes of other processes while receives wait.
+
+A process that commits a change touches the files of the other owners, if one of them listens. No
+promise rests on it: the committer looks every second, too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from spoolrack_store.model.clock import Clock, Millis
+
+from .local_disk import Ear
+from .sharing import Sharing
+
+SPAN: Final = Millis(3_000)
+"""So long it listens after it was last asked to."""
+
+
+class Listener:
+    """`listen` is called under one lock, the rest once."""
+
+    def __init__(self, ear: Ear, sharing: Sharing, clock: Clock) -> None:
+        self._ear = ear
+        self._sharing = sharing
+        self._clock = clock
+        self._until = Millis(0)
+        self._is_wanted = threading.Event()
+        self._is_stopped = False
+        self._thread: threading.Thread | None = None
+
+    def start(self, tell: Callable[[], None]) -> None:
+        """Call `tell` from the thread when there is news."""
+        self._thread = threading.Thread(
+            target=self._run, args=(tell,), name="spoolrack-listener", daemon=True
+        )
+        self._thread.start()
+
+    def listen(self) -> None:
+        """Listen for some time from now. The caller looks for news after that."""
+        now = self._clock.monotonic()
+        if self._until - now < SPAN // 2:
+            self._until = Millis(now + SPAN)
+            self._sharing.listen(self._until)
+            self._is_wanted.set()
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._ear.wake()
+        self._is_wanted.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._ear.close()
+
+    def _run(self, tell: Callable[[], None]) -> None:
+        while not self._is_stopped:
+            self._is_wanted.wait()
+            self._is_wanted.clear()
+            while self._clock.monotonic() < self._until and not self._is_stopped:
+                self._ear.wait(SPAN)
+                if self._sharing.has_news:
+                    tell()

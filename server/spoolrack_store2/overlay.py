@@ -1,0 +1,199 @@
+"""A disk over another one, which is only read: what is changed is changed in memory alone.
+
+An engine on it does all that a start does, and no file of the root is touched. So a root can be looked
+at that is mounted read-only, that another user owns, or that other processes have open.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from io import BytesIO
+from typing import BinaryIO
+
+from spoolrack_store.files.disk import Facts, Found, Kind, Lock
+from spoolrack_store.files.space import Space
+
+from .local_disk import LocalDisk
+
+
+class _Node:
+    """A file that is elsewhere than on the disk, or a folder."""
+
+    __slots__ = ("content", "place")
+
+    def __init__(self, place: str | None, content: bytes = b"") -> None:
+        self.place = place
+        """Where the file is on the disk; None: only in memory."""
+        self.content = content
+
+
+class _Held:
+    def release(self) -> None:
+        """Nothing was locked."""
+
+
+class _Bytes:
+    """Memory of this process alone."""
+
+    def __init__(self, size: int) -> None:
+        self._bytes = bytearray(size)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return bytes(self._bytes[offset : offset + length])
+
+    def write(self, offset: int, content: bytes) -> None:
+        self._bytes[offset : offset + len(content)] = content
+
+
+class OverlayDisk(LocalDisk):
+    """Not thread-safe beyond what its store does. Folders are made and removed, never renamed."""
+
+    def __init__(self, disk: LocalDisk) -> None:
+        """`disk` is read and never written."""
+        self._disk = disk
+        self.can_sync_all = True
+        self._files: dict[str, dict[str, _Node | None]] = {}
+        """By folder the names that differ from the disk; None: there is none."""
+        self._folders: dict[str, bool] = {}
+        """Folders that were made (True) or removed."""
+
+    def close(self) -> None:
+        self._disk.close()
+
+    def make_folder(self, path: str) -> None:
+        self._require_new(path)
+        self._folders[path] = True
+
+    def remove_folder(self, path: str) -> None:
+        if self.scan(path):
+            raise _fails(errno.ENOTEMPTY, path)
+        self._folders[path] = False
+
+    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+        self._require_new(path)
+        self._put(path, _Node(None, b"".join(parts)))
+
+    def append(self, path: str, content: bytes, *, sync: bool) -> None:
+        self._put(path, _Node(None, self.read(path) + content))
+
+    def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
+        node = self._file(path)
+        if node.place is not None:
+            return self._disk.read(node.place, limit, afresh=afresh)
+        return node.content if limit is None else node.content[:limit]
+
+    def open(self, path: str) -> BinaryIO:
+        node = self._file(path)
+        return self._disk.open(node.place) if node.place is not None else BytesIO(node.content)
+
+    def scan(self, path: str) -> list[Found]:
+        is_made = self._folders.get(path)
+        if is_made is False:
+            raise _fails(errno.ENOENT, path)
+        kinds: dict[str, Kind] = {}
+        if is_made is None:
+            kinds = {found.name: found.kind for found in self._disk.scan(path)}
+        for folder, exists in self._folders.items():
+            above, _, name = folder.rpartition("/")
+            if (above or ".") == path:
+                kinds.pop(name, None)
+                if exists:
+                    kinds[name] = Kind.FOLDER
+        for name, node in self._files.get(path, {}).items():
+            kinds.pop(name, None)
+            if node is not None:
+                kinds[name] = Kind.FILE
+        return [Found(name, kind) for name, kind in kinds.items()]
+
+    def facts(self, path: str) -> Facts:
+        is_made = self._folders.get(path)
+        if is_made:
+            return Facts(kind=Kind.FOLDER, size=0, links=1, changed_ns=0)
+        if is_made is False:
+            raise _fails(errno.ENOENT, path)
+        node = self._file(path)
+        if node.place is not None:
+            return self._disk.facts(node.place)
+        return Facts(kind=Kind.FILE, size=len(node.content), links=1, changed_ns=0)
+
+    def rename(self, source: str, target: str) -> None:
+        node = self._file(source)
+        self.facts(source)
+        self._put(target, node)
+        self._put(source, None)
+
+    def rename_new(self, source: str, target: str) -> None:
+        self._require_new(target)
+        self.rename(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        self._require_new(target)
+        self.facts(source)
+        self._put(target, self._file(source))
+
+    def unlink(self, path: str) -> None:
+        if self.facts(path).kind is Kind.FOLDER:
+            raise _fails(errno.EISDIR, path)
+        self._put(path, None)
+
+    def sync_file(self, path: str) -> None:
+        """Nothing here is to be durable, and so in the other syncs."""
+
+    def sync_folder(self, path: str) -> None: ...
+
+    def sync_all(self) -> None: ...
+
+    def space(self) -> Space:
+        return self._disk.space()
+
+    def set_aside(self, path: str, size: int) -> None:
+        """Nothing here takes up room."""
+
+    def lock(self, path: str) -> Lock | None:
+        """Return a lock that keeps no other process out."""
+        return _Held()
+
+    def touch(self, path: str) -> None:
+        """No other process hears of what is in memory."""
+
+    def watch(self, path: str) -> None:
+        """No other process changes what is in memory."""
+
+    def map(self, path: str, size: int) -> _Bytes:
+        return _Bytes(size)
+
+    def _file(self, path: str) -> _Node:
+        folder, name = _split(path)
+        if self._folders.get(folder) is False:
+            raise _fails(errno.ENOENT, path)
+        names = self._files.get(folder, {})
+        if name in names:
+            node = names[name]
+            if node is None:
+                raise _fails(errno.ENOENT, path)
+            return node
+        if self._folders.get(folder):
+            raise _fails(errno.ENOENT, path)
+        return _Node(path)
+
+    def _put(self, path: str, node: _Node | None) -> None:
+        folder, name = _split(path)
+        self._files.setdefault(folder, {})[name] = node
+
+    def _require_new(self, path: str) -> None:
+        try:
+            self.facts(path)
+        except FileNotFoundError:
+            return
+        raise _fails(errno.EEXIST, path)
+
+
+def _split(path: str) -> tuple[str, str]:
+    folder, _, name = path.rpartition("/")
+    return folder or ".", name
+
+
+def _fails(code: int, path: str) -> OSError:
+    return OSError(code, os.strerror(code), path)

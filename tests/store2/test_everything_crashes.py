@@ -1,0 +1,34 @@
+"""All features in one history keep their promises through power cuts, deaths and refused calls, and a
+process that is asked nothing brings all work to its end."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from everything_story import EverythingStory
+from power_disk import Model
+
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "6"))
+FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+
+
+@pytest.mark.parametrize(("processes", "can_sync_all"), [(1, True), (1, False), (2, True), (3, True)])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_all_features_together_keep_what_was_answered_and_come_to_rest(
+    model: Model, processes: int, can_sync_all: bool
+) -> None:
+    crashes = refused = ended = 0
+    for seed in range(FIRST, FIRST + SEEDS):
+        story = EverythingStory(
+            seed,
+            model,
+            processes=processes,
+            can_sync_all=can_sync_all,
+            cache_bytes=10_000 * (seed % 2),
+        )
+        story.run(100)
+        crashes, refused = crashes + story.crashes, refused + story.refused
+        ended += story.ended
+    assert min(crashes, refused) > SEEDS
+    assert ended == SEEDS
