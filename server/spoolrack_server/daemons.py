@@ -7,24 +7,29 @@ and each piece of work is done once. Starting can fail as a server's can.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-from typing import Final
 
 from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.sweeper import Sweeper
+from spoolrack_store2.reaper import ONLY_REAPS
 from spoolrack_store2.store import Store
 
 from .ending import EXIT_CODES, end_by_signals, explain
 from .logs import LogFormat, adopt_library_logs, make_log
 
-SWEEP_EVERY: Final = 2.0
-"""Seconds between two looks into `remove/`: each costs a sync, if there is anything."""
-
 
 async def move(root: str, chores: Chores, log_format: LogFormat) -> int:
     """Do what time brings about in `root`, until a signal; returns the process's exit code."""
+    return await _run(root, chores, log_format, "moving")
+
+
+async def reap(root: str, log_format: LogFormat) -> int:
+    """Unlink what is deleted in `root`, until a signal; returns the process's exit code."""
+    return await _run(root, ONLY_REAPS, log_format, "reaping")
+
+
+async def _run(root: str, chores: Chores, log_format: LogFormat, what: str) -> int:
+    """Have the root open with these chores only, until a signal."""
     log = make_log(format=log_format)
     adopt_library_logs(log)
     loop = asyncio.get_running_loop()
@@ -41,26 +46,8 @@ async def move(root: str, chores: Chores, log_format: LogFormat) -> int:
     except tuple(EXIT_CODES) as error:
         return explain(error)
     store.on_failure(failed)
-    log.info("moving", root=root)
+    log.info(what, root=root)
     await ending.wait()
     await asyncio.to_thread(store.close)
     log.info("stopped", root=root)
     return explain(failures[0]) if failures else os.EX_OK
-
-
-async def reap(root: str, log_format: LogFormat) -> int:
-    """Unlink what is deleted in `root`, until a signal; returns the process's exit code."""
-    log = make_log(format=log_format)
-    adopt_library_logs(log)
-    ending = end_by_signals(log, "stopping")
-    try:
-        sweeper = await asyncio.to_thread(Sweeper.open, root)
-        log.info("reaping", root=root)
-        while not ending.is_set():
-            await asyncio.to_thread(sweeper.sweep, ending.is_set)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(ending.wait(), SWEEP_EVERY)
-    except tuple(EXIT_CODES) as error:
-        return explain(error)
-    log.info("stopped", root=root, unlinked=sweeper.unlinked)
-    return os.EX_OK

@@ -13,10 +13,10 @@ from typing import Final
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from spoolrack_store import fsck
-from spoolrack_store.fsck.findings import Mended, Problem, Remedy, Report
 from spoolrack_store.model.texts import printable
 from spoolrack_store.model.transitions import State
+from spoolrack_store2 import fsck
+from spoolrack_store2.fsck.findings import Mended, Problem, Remedy, Report
 
 from .output import columns, say
 from .plain import argument, option
