@@ -73,6 +73,7 @@ class Reaper:
         paths: list[str] = []
         forgotten = self._deduplication.may_unlink(reapable) if self._unlinks else reapable
         for entry in forgotten:
+            self._moves.unlinked += entry.held.bit_count() * self._unlinks
             index.disappear(entry, self._moves.commit)
             paths.append(entry.name.path)
             if not entry.batch.entries:
