@@ -194,6 +194,7 @@ class Catalog(Part):
     def recover(self) -> None:
         """Read `config/`: the highest version of each queue that can be read counts."""
         self._old.clear()
+        known = dict(self.records)
         found: dict[str, list[int]] = {}
         for each in self._scan(CONFIG):
             match = _FILE.fullmatch(each.name)
@@ -217,7 +218,11 @@ class Catalog(Part):
                 unread[name] = versions[0]
         for name, queue in sorted(self._moves.index.queues.items()):
             if queue.entries and name not in self.records and name not in self._doomed:
-                self._use_defaults(name, unread.get(name, 0) + 1)
+                version = unread.get(name, 0) + 1
+                if name in known:
+                    self._write_again(replace(known[name], version=version))
+                else:
+                    self._use_defaults(name, version)
         for each in self._scan("queues"):
             if each.name not in self.records and each.name not in self._doomed:
                 with suppress(OSError):  # It has something in it, which nobody knows.
@@ -270,6 +275,14 @@ class Catalog(Part):
         self.records.pop(name, None)
         self._doomed.pop(name, None)
         self.reset.discard(name)
+
+    def _write_again(self, record: QueueRecord) -> None:
+        self._make_folder(record.name)
+        self._write(record, record.settings)
+        self.records[record.name] = record
+        log.error(
+            "the settings of the queue %s were lost or damaged, and are written again", record.name
+        )
 
     def _use_defaults(self, name: str, version: int) -> None:
         self._make(name, QueueSettings(), version)

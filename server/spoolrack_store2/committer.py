@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 from spoolrack_store.files.syncer import SyncFailed
-from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.clock import Clock, Millis, SystemClock
 from spoolrack_store.model.errors import Draining, OutcomeUnknown, StoreError, StoreFailed
 
 from .changes import Poisoned
@@ -117,6 +117,8 @@ class Committer:
         self._next_listen = self._last_news = Millis(0)
         self._listener = listener
         self._listen_every = LISTEN_EVERY if listener is None else LISTENING_EVERY
+        self._true_clock = SystemClock()
+        """For waits for the lock: its holder lives in no other time, whatever `clock` says."""
         self._lock_wait = LockWait(lambda: engine.sharing.holder)
         self._rest_until = Millis(0)
         """The engine's own work is tried again then: it didn't get on."""
@@ -175,7 +177,7 @@ class Committer:
     @property
     def lock_holder(self) -> LockHolder | None:
         """The process that has kept this one from committing for a second or more."""
-        return self._lock_wait.holder(self._clock.monotonic())
+        return self._lock_wait.holder(self._true_clock.monotonic())
 
     def on_failure(self, callback: Callable[[StoreError], None]) -> None:
         """Call `callback` once, from the committer's thread, if the store fails; at once if it has."""
@@ -215,7 +217,8 @@ class Committer:
             while not self._has_work():
                 if self._is_over():
                     return False
-                self._clock.wait(self._wakened, self._wake_time())
+                clock = self._clock if self._lock_wait.next_try is None else self._true_clock
+                clock.wait(self._wakened, self._wake_time())
             return True
 
     def look_for_work(self) -> tuple[bool, Millis | None]:
@@ -246,9 +249,10 @@ class Committer:
             return are_short(each.request for each in self._waiting)
 
     def _has_work(self) -> bool:
-        now = self._clock.monotonic()
         if self._lock_wait.next_try is not None:
-            return now >= self._lock_wait.next_try  # What it was wanted for is still to be done.
+            # What it was wanted for is still to be done.
+            return self._true_clock.monotonic() >= self._lock_wait.next_try
+        now = self._clock.monotonic()
         if self._is_asked():
             return True
         if self._stopped or self._failure is not None:
@@ -361,7 +365,7 @@ class Committer:
         with self._changing:
             work = engine.apply(requests, tick=tick)
         if work is None:
-            self._lock_wait.in_vain(now)
+            self._lock_wait.in_vain(self._true_clock.monotonic())
             return None
         self._lock_wait.over()
         if tick:
@@ -380,7 +384,7 @@ class Committer:
             outcomes = self._engine.finish(held.work)
         if outcomes is None:
             self._held = held
-            self._lock_wait.in_vain(self._clock.monotonic())
+            self._lock_wait.in_vain(self._true_clock.monotonic())
             return
         self._lock_wait.over()
         requests: list[Request[Any]] = [

@@ -370,6 +370,7 @@ def _key_of(batch: Batch) -> str:
 
 
 def _counts(batch: Batch) -> tuple[bool, int, str]:
-    """Rank files of one message: which of them counts."""
-    is_out = any(entry.name.state is not State.SENT for entry in batch.entries)
+    """Rank files of one message: which of them counts. One in quarantine is damaged."""
+    counting = (*COUNTED, State.REMOVED)
+    is_out = any(entry.name.state in counting for entry in batch.entries)
     return is_out, batch.stem.deaths, batch.stem.text

@@ -23,6 +23,7 @@ from spoolrack_store.model.errors import RootInUse, RootUnusable, UnknownFormat
 from spoolrack_store.model.names import make_token
 
 from .changes import LOCK, PATH, SIZE, Memory
+from .links import require_links
 from .local_disk import LocalDisk, Place
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ def open_root(disk: LocalDisk, root: str, random: Random, place: Place) -> Root:
         if gate is None:
             raise RootInUse(root=root, holder=_holder(disk))
         try:
-            _write_format(disk)
+            _write_format(disk, root)
             lock, owner = _become_owner(disk, root, random, place)
             disk.set_aside(PATH, SIZE)
             return Root(disk, disk.map(PATH, SIZE), owner, lock)
@@ -128,14 +129,15 @@ def _require_ours(disk: LocalDisk, root: str) -> None:
         )
 
 
-def _write_format(disk: LocalDisk) -> None:
-    """Write FORMAT last, so that a root that has it has all its folders."""
+def _write_format(disk: LocalDisk, root: str) -> None:
+    """Write FORMAT last: a root that has it has all its folders, on a file system with hard links."""
     try:
         if disk.read("FORMAT", 100) == FORMAT:
             return
         disk.unlink("FORMAT")
     except FileNotFoundError:
         pass
+    require_links(disk, root, "start")
     disk.sync_folder(".")
     disk.create("FORMAT", [FORMAT], sync=True)
     disk.sync_folder(".")

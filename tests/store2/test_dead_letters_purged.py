@@ -38,3 +38,20 @@ def test_a_message_that_dies_while_its_dead_letter_queue_is_deleted_comes_back()
     rig.settle()
 
     assert rig.receive("poor") == [(id, 2) for id in ids]
+
+
+def test_a_message_whose_dead_letter_is_damaged_stays_where_it_was() -> None:
+    rig = SetRig()
+    rig.send(b"x", queue="poor")
+    rig.receive("poor")
+    rig.clock.now += 12 * 60 * 60 * 1_000
+    rig.commit()  # Its copy is written.
+    rig.commit()  # The copy is published, and the message not deleted yet.
+    (copy,) = rig.disk.scan("queues/dead")
+    rig.disk.rename(f"queues/dead/{copy.name}", f"quarantine/dead:{copy.name}")
+
+    rig.restart()
+    rig.settle()
+
+    (found,) = rig.disk.scan("queues/dead")
+    assert ",d1" in found.name

@@ -15,6 +15,7 @@ from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import Draining, MessageNotFound, OutcomeUnknown, StoreFailed
 from spoolrack_store.testing import ManualClock
+from spoolrack_store2.local_disk import LocalDisk
 from spoolrack_store2.operations import ChangeVisibility, Delete, GiveBack, Receive, Send
 
 
@@ -318,3 +319,16 @@ def test_messages_are_seen_by_page_and_in_order_without_a_lease(tmp_path: Path) 
         rig.delete(*rig.receive(10))
         with pytest.raises(MessageNotFound):
             rig.store.message("q", ids[1])
+
+
+def test_a_commit_that_waits_for_the_lock_waits_in_true_time(tmp_path: Path) -> None:
+    with opened(tmp_path, ManualClock()) as rig:
+        lock = LocalDisk(tmp_path).lock("LOCK")
+        assert lock is not None
+        future = rig.store.submit(Send(queue="q", bodies=[b"a"]))
+        pause = threading.Event()
+        for _ in range(20):
+            pause.wait(0.005)
+        assert not future.done()
+        lock.release()
+        assert future.result(GIVE_UP).results

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from redrive_rig import Rig
+from redrive2_rig import Rig
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     DiskError,

@@ -185,6 +185,30 @@ def test_a_queue_whose_settings_are_lost_is_served_with_the_defaults(
     assert [body for _, body in rig.receive().values()] == bodies
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_process_that_reads_all_settings_again_writes_lost_ones_as_it_knew_them(
+    is_damaged: bool,
+) -> None:
+    rig = Rig(max_message_size=5)
+    ids = rig.send(b"a")
+    rig.commit()
+    before = rig.engine.catalog.records["q"]
+    rig.disk.unlink("config/q.1.json")
+    if is_damaged:
+        rig.disk.create("config/q.1.json", [b"garbage"], sync=True)
+    rig.engine.catalog.recover()  # As after others changed more than `CHANGES` holds.
+    settle(rig)
+    after = rig.engine.catalog.records["q"]
+    assert (after.settings, after.salt, after.created_at) == (
+        before.settings,
+        before.salt,
+        before.created_at,
+    )
+    rig.start()
+    assert rig.engine.catalog.records["q"].settings.max_message_size == 5
+    assert list(rig.receive()) == ids
+
+
 def test_a_send_alone_makes_no_queue(rig: Rig) -> None:
     work = rig.engine.apply([Send(queue="q", bodies=[b"a"])])
     assert work is not None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from redrive_rig import DYING, QUEUES, Rig, is_done
+from redrive2_rig import DYING, QUEUES, Rig, is_done
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     InvalidRequest,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
@@ -167,3 +168,15 @@ def test_a_process_killed_while_it_holds_the_lock_holds_up_nobody(
         (got,) = do(engine, Receive(queue="q", max_messages=1, max_bytes=100))
         assert [delivery.bodies for delivery in got] == [[b"from the other"]]  # type: ignore[attr-defined]
     assert root.is_living(root.owner)
+
+
+def test_a_folder_on_a_file_system_without_hard_links_does_not_become_a_root(tmp_path: Path) -> None:
+    class Linkless(LocalDisk):
+        def link(self, source: str, target: str) -> None:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), source)
+
+    for _ in range(2):
+        with pytest.raises(RootUnusable, match="no hard links"):
+            open_root(Linkless(tmp_path), os.fspath(tmp_path), Random(), this_place())
+    assert not (tmp_path / "FORMAT").exists()
+    assert os.listdir(tmp_path / "new") == []

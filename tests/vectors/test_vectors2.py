@@ -182,7 +182,7 @@ def test_changes_is_a_header_and_a_ring_of_records() -> None:
     header, ring = base64.b64decode(vector["header"]), base64.b64decode(vector["ring"])
     magic, head, done, poison = struct.unpack_from("<8sQQQ", header)
     assert (magic, head, poison) == (b"changes2", vector["head"], 0)
-    assert header[48:].partition(b"\0")[0].decode().split() == vector["members"]
+    assert header[56:].partition(b"\0")[0].decode().split() == vector["members"]
     records, at, places = [], 0, []
     while at < head:
         places.append(at)
