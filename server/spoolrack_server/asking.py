@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from spoolrack_store.model.errors import InvalidRequest, StoreError
 from spoolrack_store.model.operations import Request
-from spoolrack_store2.store import Store
+from spoolrack_store.store import Store
 
 from . import convert
 from .answers import answer

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 
-from spoolrack_store.model.chores import Chores
+from spoolrack_store.model.chores import ONLY_REAPS, Chores
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store2.reaper import ONLY_REAPS
-from spoolrack_store2.store import Store
+from spoolrack_store.store import Store
 
 from .ending import EXIT_CODES, end_by_signals, explain
 from .logs import LogFormat, adopt_library_logs, make_log

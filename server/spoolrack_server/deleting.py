@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.errors import InvalidRequest, StoreError
-from spoolrack_store2.operations import Delete
-from spoolrack_store2.store import Store
+from spoolrack_store.model.operations import Delete
+from spoolrack_store.store import Store
 
 from . import convert, encoding
 

@@ -16,7 +16,7 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.ids import sent_at
-from spoolrack_store2.operations import Delivery, Stored
+from spoolrack_store.model.operations import Delivery, Stored
 
 from .status import error_of
 

@@ -17,8 +17,8 @@ from typing import Final
 from google.protobuf.message import Message as Response
 from spoolrack_store.model.clock import Clock, Millis, stopwatch
 from spoolrack_store.model.errors import Draining, MemoryLimit, StoreError
+from spoolrack_store.model.operations import Delivery, Receive
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MIB
-from spoolrack_store2.operations import Delivery, Receive
 
 from . import encoding
 from .asking import Asking

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.operations import Delivery, GiveBack, Receive, Request
 from spoolrack_store.model.reservations import Reservation, Reserve, Unreserve
-from spoolrack_store2.operations import Delivery, GiveBack, Receive, Request
-from spoolrack_store2.store import Store
+from spoolrack_store.store import Store
 
 from .answers import answer
 from .logs import Log

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context
 
+from spoolrack_store.committer import Committer, Cycle
+from spoolrack_store.drivers import error_of, run_whole, step
 from spoolrack_store.model.clock import Clock
-from spoolrack_store2.committer import Committer, Cycle
-from spoolrack_store2.drivers import error_of, run_whole, step
 
 
 class LoopDriver:

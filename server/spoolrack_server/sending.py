@@ -12,9 +12,9 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.operations import Send, Stored
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MAX_DELAY
-from spoolrack_store2.operations import Send, Stored
-from spoolrack_store2.store import Store
+from spoolrack_store.store import Store
 
 from . import convert, encoding
 from .observing.trace_context import ROOM, TRACEPARENT

@@ -19,7 +19,7 @@ from grpc_reflection.v1alpha import reflection
 from spoolrack_store.model.chores import ALL_CHORES, Chores
 from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store2.store import Store
+from spoolrack_store.store import Store
 
 from .access.calls import Admissions
 from .access.reflection import reflect

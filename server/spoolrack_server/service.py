@@ -18,10 +18,10 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
+from spoolrack_store.model.operations import ChangeVisibility, Purge, Receive
 from spoolrack_store.model.settings import MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
-from spoolrack_store2.operations import ChangeVisibility, Purge, Receive
-from spoolrack_store2.store import Store
+from spoolrack_store.store import Store
 
 from . import convert, deleting, encoding, sending
 from .access.calls import queues_for

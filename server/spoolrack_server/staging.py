@@ -15,7 +15,7 @@ from typing import Final
 from spoolrack.v1 import staging_pb2 as rpc
 from spoolrack_store.model import staging as ops
 from spoolrack_store.model.errors import InvalidMessage
-from spoolrack_store2.operations import Stage
+from spoolrack_store.model.staging import Stage
 
 from . import convert
 from .access.calls import queues_for

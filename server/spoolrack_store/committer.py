@@ -1,10 +1,11 @@
-"""The committer: runs the engine for everybody, one commit after the other.
+"""The committer: runs the engine for all callers, one commit after the other.
 
 It takes all requests that wait, does them, syncs once for all of them, and answers. While it syncs, the
 next ones gather: a lone request waits for nothing, and a burst shares one sync. Receives that find
-nothing are parked here and tried again whenever a commit has made something ready.
+nothing wait here, and are tried again when a commit has made something ready. What time brings about is
+done by commits, too: the driver wakes the committer when something is due.
 
-What thread it runs in is its driver's matter.
+While another process holds the lock, nothing is lost: the commit is tried again.
 """
 
 from __future__ import annotations
@@ -15,23 +16,36 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from .effort import are_short
-from .engine.engine import Engine
-from .engine.order import Outcome, Work
+from .engine.engine import Engine, Work
+from .files.changes import Poisoned
+from .files.holder import LockHolder, LockWait
 from .files.syncer import SyncFailed
-from .model.clock import Clock, Millis
+from .listener import Listener
+from .model.clock import Clock, Millis, SystemClock
 from .model.errors import Draining, OutcomeUnknown, StoreError, StoreFailed
-from .model.operations import Request
-from .parking import Parked, Parking, Waiting, undo_of
+from .model.operations import Outcome, Request
+from .waiting import Parked, Parking, Waiting, undo_of
 
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
-
 Cycle = Generator[Work, None, None]
 """A commit: what is to be synced is yielded, and a failure of the sync thrown in."""
+
+LOOK_EVERY: Final = Millis(1_000)
+"""So often it looks for processes that have died, and for what is too old."""
+LISTEN_EVERY: Final = Millis(20)
+"""While receives wait, it looks so often whether other processes have changed something, if it can't
+listen."""
+LISTENING_EVERY: Final = Millis(1_000)
+"""And so often if it can."""
+NEWS_EVERY: Final = Millis(5)
+"""It takes in what it hears of no more often than this, so that others get the lock, too."""
+RETRY: Final = Millis(1_000)
+"""After so long work is tried again that a commit could not go on with."""
 
 
 class Driver(Protocol):
@@ -46,54 +60,80 @@ class Driver(Protocol):
         """Return once the committer `is_over`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
+@dataclass(slots=True)
+class _Asked:
     request: Request[Any]
     future: Future[Any]
     since: Millis
     """Monotonic."""
+    has_begun: bool = False
+    """Whether it can't be cancelled any more."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A commit that is synced, and can't be finished while another process holds the lock."""
+
+    work: Work
+    tried: list[Parked]
+    begun: list[_Asked]
+    began: float
+    """When its first change was made, by the watch of the statistics."""
 
 
 class Committer:
-    """`submit`, `tick`, `drain` and `stop` may be called from any thread."""
+    """`submit`, `drain` and `stop` may be called from any thread."""
 
     def __init__(
         self,
         engine: Engine,
         clock: Clock,
         changing: threading.RLock,
-        tell_due: Callable[[Millis], None],
         driver: Driver,
+        *,
+        ticks: bool = True,
+        listener: Listener | None = None,
     ) -> None:
         """`changing` is held while folders and index change together, and not while the disk syncs.
 
-        `tell_due` is called after each commit with the monotonic time of what is due next.
+        Without `ticks` only requests make it look what time has brought about.
         """
         self._driver = driver
         self._engine = engine
         self._clock = clock
         self._changing = changing
-        self._tell_due = tell_due
         self._parking = Parking()
-        self._statistics = engine.statistics
         self._wakened = threading.Condition()
         """Guards what follows. Only our driver waits on it; to notify all is for callers that Ctrl-C
         interrupts in a notification, and that leave behind a waiter which swallows the next one."""
-        self._waiting: list[_Waiting] = []
-        self._ticks: list[Future[Millis | None]] = []
-        self._news: list[Future[bool]] = []
+        self._waiting: list[_Asked] = []
         self._left: deque[Parked] = deque()
-        """Parked receives whose callers have cancelled them."""
+        """Receives whose callers have cancelled them while they waited."""
+        self._held: _Held | None = None
+        self._ticks = ticks
+        self._next_tick = clock.monotonic()
+        self._next_listen = self._last_news = Millis(0)
+        self._listener = listener
+        self._listen_every = LISTEN_EVERY if listener is None else LISTENING_EVERY
+        self._true_clock = SystemClock()
+        """For waits for the lock: its holder lives in no other time, whatever `clock` says."""
+        self._lock_wait = LockWait(lambda: engine.sharing.holder)
+        self._rest_until = Millis(0)
+        """The engine's own work is tried again then: it didn't get on."""
+        self._in_vain = 0
+        """Commits in a row, of the engine's own work, that have changed nothing."""
         self._draining = False
         self._stopped = False
         self._failure: StoreFailed | None = None
         self._on_failure: list[Callable[[StoreError], None]] = []
 
     def start(self) -> None:
+        if self._listener is not None:
+            self._listener.start(self._hear)
         self._driver.start(self)
 
     def submit(self, request: Request[Answer]) -> Future[Answer]:
-        """The answer to `request`, or its `StoreError`, when the promise about it is kept.
+        """Return the answer to `request`, or its `StoreError`, when the promise about it is kept.
 
         A `Receive` or a `Reserve` can be cancelled as long as it has leased nothing; anything else
         until it begins.
@@ -102,32 +142,10 @@ class Committer:
         with self._wakened:
             refusal = self._refusal(request)
             if refusal is None:
-                self._waiting.append(_Waiting(request, future, self._clock.monotonic()))
+                self._waiting.append(_Asked(request, future, self._clock.monotonic()))
                 self._wake()
         if refusal is not None:
             future.set_exception(refusal)
-        return future
-
-    def tick(self) -> Future[Millis | None]:
-        """Do what time has brought about; answers when the next thing is due, monotonic."""
-        future: Future[Millis | None] = Future()
-        with self._wakened:
-            if self._stopped or self._failure is not None:
-                future.set_result(None)
-            else:
-                self._ticks.append(future)
-                self._wake()
-        return future
-
-    def heed(self) -> Future[bool]:
-        """Take in what others have done; answers when that is done, whether anybody waits for more."""
-        future: Future[bool] = Future()
-        with self._wakened:
-            if self._stopped or self._failure is not None:
-                future.set_result(False)
-            else:
-                self._news.append(future)
-                self._wake()
         return future
 
     def drain(self) -> None:
@@ -154,6 +172,11 @@ class Committer:
         """Why the store takes nothing any more; None while all is well."""
         return self._failure
 
+    @property
+    def lock_holder(self) -> LockHolder | None:
+        """The process that has kept this one from committing for a second or more."""
+        return self._lock_wait.holder(self._true_clock.monotonic())
+
     def on_failure(self, callback: Callable[[StoreError], None]) -> None:
         """Call `callback` once, from the committer's thread, if the store fails; at once if it has."""
         with self._wakened:
@@ -170,6 +193,16 @@ class Committer:
             return Draining()
         return None
 
+    def _hear(self) -> None:
+        """Other processes have changed something."""
+        with self._wakened:
+            if self._listens:
+                self._listen_soon()
+                self._wake()
+
+    def _listen_soon(self) -> None:
+        self._next_listen = min(self._next_listen, Millis(self._last_news + NEWS_EVERY))
+
     def _wake(self) -> None:
         self._wakened.notify_all()
         self._driver.wake()
@@ -180,13 +213,15 @@ class Committer:
         """Return when there is something to do; False when there never will be."""
         with self._wakened:
             while not self._has_work():
-                if self._stopped:
+                if self._is_over():
                     return False
-                self._clock.wait(self._wakened, self._wake_time())
+                clock = self._clock if self._lock_wait.next_try is None else self._true_clock
+                clock.wait(self._wakened, self._wake_time())
             return True
 
     def look_for_work(self) -> tuple[bool, Millis | None]:
-        """Whether there is something to do, and otherwise from what monotonic time on, if any."""
+        """Return whether there is something to do, and otherwise from what monotonic time on, if
+        any."""
         with self._wakened:
             return self._has_work(), self._wake_time()
 
@@ -194,135 +229,185 @@ class Committer:
     def is_over(self) -> bool:
         """Whether there never will be anything to do again."""
         with self._wakened:
-            return self._stopped and not self._has_work()
+            return self._is_over()
+
+    def _is_over(self) -> bool:
+        return self._stopped and not self._is_asked()
+
+    def _is_asked(self) -> bool:
+        return bool(
+            self._waiting or self._held or self._left or (self._draining and len(self._parking))
+        )
 
     def is_short(self) -> bool:
         """Whether the next commit will take no longer than a few calls into the kernel."""
         with self._wakened:
-            if self._ticks or self._draining or self._engine.redriving.is_due:
+            if self._draining or self._held or self._clock.monotonic() >= self._next_tick:
                 return False
             return are_short(each.request for each in self._waiting)
 
-    def sync(self, work: Work) -> None:
-        """Return once what a cycle yielded is on stable media; raises `SyncFailed`. In any thread."""
-        self._engine.sync(work)
-
     def _has_work(self) -> bool:
-        if self._waiting or self._ticks or self._news or self._left:
+        if self._lock_wait.next_try is not None:
+            # What it was wanted for is still to be done.
+            return self._true_clock.monotonic() >= self._lock_wait.next_try
+        now = self._clock.monotonic()
+        if self._is_asked():
             return True
-        if self._draining and self._parking:
-            return True
-        if self._stopped:
+        if self._stopped or self._failure is not None:
             return False
-        if self._failure is None and (
-            self._engine.wants_commit or self._parking.worth_a_try(self._engine.ready)
-        ):
+        if self._engine.wants_commit and now >= self._rest_until:
             return True
-        until = self._wake_time()
-        return until is not None and until <= self._clock.monotonic()
+        if self._parking and self._parking.worth_a_try(self._engine.ready):
+            return True
+        if self._listens:
+            if self._listener is not None:
+                self._listener.listen()
+            if now >= self._next_listen:
+                self._next_listen = Millis(now + self._listen_every)
+                if self._engine.sharing.has_news:
+                    self._last_news = now
+                    return True
+        until = self._own_time()
+        return until is not None and until <= now
 
-    def _wake_time(self) -> Millis | None:
-        """When a parked receive must be answered, or may be."""
-        if not self._parking:
-            return None
-        times = [self._parking.next_deadline(), self._engine.next_due()]
+    @property
+    def _listens(self) -> bool:
+        return bool(self._parking) and (self._listener is not None or self._engine.sharing.is_shared)
+
+    def _own_time(self) -> Millis | None:
+        """Return when something is to be done that nothing but time brings about."""
+        times: list[Millis | None] = [self._parking.next_deadline()]
+        if self._ticks:
+            times.append(self._next_tick)
+        if self._ticks or self._parking:
+            times.append(self._engine.next_due())
         return min((time for time in times if time is not None), default=None)
 
+    def _wake_time(self) -> Millis | None:
+        if self._lock_wait.next_try is not None:
+            return self._lock_wait.next_try
+        if self._failure is not None:
+            return None
+        times = [self._own_time()]
+        if self._listens:
+            times.append(self._next_listen)
+        if self._engine.wants_commit:
+            times.append(self._rest_until)
+        return min((time for time in times if time is not None), default=None)
+
+    # A commit.
+
     def cycle(self) -> Cycle:
-        """One commit with everything that waits.
+        """Run one commit with everything that waits.
 
         No two at a time. Between two steps of it another thread may go on.
         """
         with self._wakened:
             waiting, self._waiting = self._waiting, []
-            ticks, self._ticks = self._ticks, []
-            news, self._news = self._news, []
             draining = self._draining
+        held, self._held = self._held, None
+        tried: list[Parked] = [] if held is None else held.tried
+        begun: list[_Asked] = [] if held is None else held.begun
         try:
-            yield from self._do(waiting, ticks, news, draining)
+            if held is not None:
+                with self._wakened:
+                    self._waiting[:0] = waiting
+                waiting = []
+                self._finish(held)
+                return
+            if self._failure is not None:
+                return
+            while self._left:
+                self._parking.leave(self._left.popleft())
+            if draining:
+                for parked in self._parking.take_all():
+                    _fail(parked.future, Draining())
+            for parked in self._parking.take_late(self._clock.monotonic()):
+                _answer(parked.future, parked.nothing)
+            begun = [each for each in waiting if self._begins(each, draining)]
+            waiting = begun
+            asked = [each.request for each in begun]
+            # This commit itself may make something ready: what has waited comes before what asks now.
+            tried = self._parking.worth_a_try(self._engine.ready, asked)
+            began = self._engine.moves.statistics.watch()
+            work = self._apply([*[parked.request for parked in tried], *asked])
+            if work is None:
+                with self._wakened:
+                    self._waiting[:0] = begun
+                return
+            if work.commit is not None:
+                yield work
+            self._finish(_Held(work, tried, begun, began))
         except GeneratorExit:
-            raise  # Nobody drives it to its end: all is over.
+            raise  # No driver drives it to its end: all is over.
+        except SyncFailed as error:
+            self._fail(str(error), [*tried, *begun], OutcomeUnknown)
+        except Poisoned:
+            detail = "a sync of another process that has the root open failed, or that process broke"
+            self._fail(
+                detail, [*tried, *(begun or waiting)], StoreFailed if held is None else OutcomeUnknown
+            )
         except BaseException as error:
-            # A fault of ours; or Ctrl-C, where the thread isn't ours alone. Nobody may wait for ever.
+            # A fault of ours: what is on disk and what is in memory may differ now. Or Ctrl-C, where
+            # the thread isn't ours alone. No caller may wait for ever.
             log.exception("the store has a fault and stops")
             what = f"a fault of ours, {type(error).__name__}; the log has it"
-            self._fail(what, waiting, ticks, news)
+            self._fail(what, [*tried, *(begun or waiting)], OutcomeUnknown)
             if not isinstance(error, Exception):
                 raise
 
-    def _do(
-        self,
-        waiting: Sequence[_Waiting],
-        ticks: Sequence[Future[Millis | None]],
-        news: Sequence[Future[bool]],
-        draining: bool,
-    ) -> Cycle:
-        # Before it is decided whose receives are worth a try.
-        if news:
-            with self._changing:
-                self._engine.heed()
-            for heard in news:
-                heard.set_result(bool(self._parking))
-        while self._left:
-            self._parking.leave(self._left.popleft())
-        if draining:
-            for parked in self._parking.take_all():
-                _fail(parked.future, Draining())
-        for parked in self._parking.take_late(self._clock.monotonic()):
-            _answer(parked.future, parked.nothing)
-        begun = [each for each in waiting if self._begins(each, draining)]
-        # This commit itself may make something ready: who has waited comes before who asks now.
-        asked = [each.request for each in begun]
-        tried = self._parking.worth_a_try(self._engine.ready, asked)
-        requests: list[Request[Any]] = [*[parked.request for parked in tried], *asked]
-        began = self._statistics.watch()
-        try:
-            outcomes = yield from self._commit(requests, bool(ticks))
-        except SyncFailed as error:
-            self._fail(str(error), [*tried, *begun], ticks)
+    def _apply(self, requests: Sequence[Request[Any]]) -> Work | None:
+        """Do what is asked, and what time has brought about; None if another process holds the lock."""
+        now, engine = self._clock.monotonic(), self._engine
+        tick = now >= self._next_tick
+        with self._changing:
+            work = engine.apply(requests, tick=tick)
+        if work is None:
+            self._lock_wait.in_vain(self._true_clock.monotonic())
+            return None
+        self._lock_wait.over()
+        if tick:
+            self._next_tick = Millis(now + LOOK_EVERY)
+        if requests or work.changed or not engine.wants_commit:
+            self._in_vain, self._rest_until = 0, Millis(0)
+        else:
+            self._in_vain += 1
+            if self._in_vain > 1:
+                self._rest_until = Millis(now + RETRY)
+        return work
+
+    def _finish(self, held: _Held) -> None:
+        """The commit is durable: answer."""
+        with self._changing:
+            outcomes = self._engine.finish(held.work)
+        if outcomes is None:
+            self._held = held
+            self._lock_wait.in_vain(self._true_clock.monotonic())
             return
-        except Exception as error:
-            # A fault of ours: what is on disk and what is in memory may differ now.
-            log.exception("the store has a fault and stops")
-            what = f"a fault of ours, {type(error).__name__}; the log has it"
-            self._fail(what, [*tried, *begun], ticks)
-            return
-        next_due = self._engine.next_due()
-        if next_due is not None:
-            self._tell_due(next_due)
-        for tick in ticks:
-            tick.set_result(next_due)
-        self._statistics.commit(requests, outcomes, began)
-        for parked, outcome in zip(tried, outcomes, strict=False):
+        self._lock_wait.over()
+        requests: list[Request[Any]] = [
+            *(parked.request for parked in held.tried),
+            *(each.request for each in held.begun),
+        ]
+        self._engine.moves.statistics.commit(requests, outcomes, held.began)
+        for parked, outcome in zip(held.tried, outcomes, strict=False):
             if outcome:
                 self._parking.leave(parked)
                 self._answer_receive(parked.request, parked.future, outcome)
-        for each, outcome in zip(begun, outcomes[len(tried) :], strict=True):
+        for each, outcome in zip(held.begun, outcomes[len(held.tried) :], strict=True):
             self._tell(each, outcome)
 
-    def _commit(
-        self, requests: Sequence[Request[Any]], tick: bool
-    ) -> Generator[Work, None, list[Outcome]]:
-        engine = self._engine
-        with self._changing:
-            if tick:
-                engine.tick()
-            work: Work = engine.apply(requests)
-        if work.commit is not None:
-            yield work
-        with self._changing:
-            return engine.finish(work)
-
-    def _begins(self, each: _Waiting, draining: bool) -> bool:
+    def _begins(self, each: _Asked, draining: bool) -> bool:
         if not isinstance(each.request, Waiting):
-            return each.future.set_running_or_notify_cancel()
+            each.has_begun = each.has_begun or each.future.set_running_or_notify_cancel()
+            return each.has_begun
         if draining:
             _fail(each.future, Draining())
             return False
         # A receive may still be cancelled while it waits, so it isn't running before it has leased.
         return not each.future.cancelled()
 
-    def _tell(self, each: _Waiting, outcome: Outcome) -> None:
+    def _tell(self, each: _Asked, outcome: Outcome) -> None:
         request, future = each.request, each.future
         if isinstance(request, Waiting):
             if outcome or request.wait == 0:
@@ -338,62 +423,54 @@ class Committer:
         deadline = None if request.wait is None else Millis(since + request.wait)
         parked = Parked(request, future, deadline)
         self._parking.park(parked)
-        # Not woken for it: the next commit, or the mover's next look, is soon enough.
+        self._listen_soon()  # What came since the commit, no receive was there to hear.
+        # Not woken for it: the next commit is soon enough.
         future.add_done_callback(lambda done: self._left.append(parked) if done.cancelled() else None)
 
     def _answer_receive(self, request: Waiting, future: Future[Any], outcome: Outcome) -> None:
         if isinstance(outcome, StoreError):
             _fail(future, outcome)
         elif not _answer(future, outcome):
-            # Cancelled in the meantime: nobody will ever see these leases.
+            # Cancelled in the meantime: no consumer will ever see these leases.
             undo = undo_of(request, outcome)
             if undo is not None:
                 with self._wakened:
-                    self._waiting.append(_Waiting(undo, Future(), self._clock.monotonic()))
+                    self._waiting.append(_Asked(undo, Future(), self._clock.monotonic()))
 
     def _fail(
-        self,
-        detail: str,
-        begun: Sequence[Parked | _Waiting],
-        ticks: Sequence[Future[Millis | None]],
-        news: Sequence[Future[bool]] = (),
+        self, detail: str, begun: Sequence[Parked | _Asked], kind: type[OutcomeUnknown | StoreFailed]
     ) -> None:
-        """Promise nothing more: only a restart can tell what is durable."""
+        """Promise nothing more, and stop the other processes: only a restart can tell what is
+        durable."""
         log.critical("nothing is promised until a restart: %s", detail)
+        self._engine.sharing.poison()
         failure = StoreFailed(detail=detail)
         with self._wakened:
             self._failure = failure
+            self._lock_wait.over()
             waiting, self._waiting = self._waiting, []
-            later, self._ticks = self._ticks, []
-            more, self._news = self._news, []
             callbacks, self._on_failure = self._on_failure, []
-        # Before anybody is told: whoever then asks how the server is hears the same.
+        # Before any caller is told: a caller that then asks how the store is hears the same.
         for callback in callbacks:
             callback(failure)
-        for each in begun:
-            _fail(each.future, OutcomeUnknown(detail=detail))
-        for one in waiting:
-            _fail(one.future, failure)
+        unknown = kind(detail=detail)
+        for future in [each.future for each in begun]:
+            _fail(future, unknown)
+        for each in waiting:
+            _fail(each.future, failure)
         for parked in self._parking.take_all():
             _fail(parked.future, failure)
-        for tick in [*ticks, *later]:
-            if not tick.done():
-                tick.set_result(None)
-        for heard in [*news, *more]:
-            if not heard.done():
-                heard.set_result(False)
 
 
-def _answer(future: Future[Any], result: object) -> bool:
-    """Tell the result; False if the caller has cancelled."""
-    if not future.running() and not future.set_running_or_notify_cancel():
+def _answer(future: Future[Any], outcome: object) -> bool:
+    """Answer, unless the caller has cancelled; return whether the caller hears it."""
+    if not future.set_running_or_notify_cancel():
         return False
-    future.set_result(result)
+    future.set_result(outcome)
     return True
 
 
 def _fail(future: Future[Any], error: StoreError) -> None:
-    """Tell the error, unless the caller has heard an answer or has cancelled."""
     if future.done() or (not future.running() and not future.set_running_or_notify_cancel()):
         return
     future.set_exception(error)

@@ -1,11 +1,11 @@
-"""How commits are run, step by step; and the thread that runs them, unless somebody else does."""
+"""How commits are run, step by step; and the thread that runs them, unless an event loop does."""
 
 from __future__ import annotations
 
 import threading
 
 from .committer import Committer, Cycle
-from .engine.order import Work
+from .engine.engine import Work
 
 
 class ThreadDriver:
@@ -34,24 +34,25 @@ def _run(committer: Committer) -> None:
 
 
 def step(cycle: Cycle, error: BaseException | None) -> Work | None:
-    """Go on with a commit, after its sync or for the first time; what is to be synced next, if any."""
+    """Go on with a commit, after its sync or for the first time; return what to sync next, if any."""
     try:
         return next(cycle) if error is None else cycle.throw(error)
     except StopIteration:
         return None
 
 
-def error_of(committer: Committer, work: Work) -> Exception | None:
-    """What the sync has failed with."""
+def error_of(work: Work) -> Exception | None:
+    """Return what the sync has failed with."""
+    assert work.commit is not None
     try:
-        committer.sync(work)
+        work.commit.sync()
     except Exception as error:  # noqa: BLE001  # the committer judges it
         return error
     return None
 
 
 def run_whole(committer: Committer) -> None:
-    """A commit from its beginning to its end."""
+    """Run a commit from its beginning to its end."""
     cycle, error = committer.cycle(), None
     while (work := step(cycle, error)) is not None:
-        error = error_of(committer, work)
+        error = error_of(work)

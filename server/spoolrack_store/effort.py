@@ -1,34 +1,31 @@
-"""How long requests keep whoever does them: no longer than a few calls into the kernel, or longer."""
+"""How long requests keep the thread that does them: no longer than a few calls into the kernel, or
+longer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, Final
 
-from .model.operations import ByReceipt, ChangeVisibility, Delete, GiveBack, Receive, Request, Send
+from .model.operations import ChangeVisibility, Delete, GiveBack, Receive, Request, Send
 
 SHORT_BYTES: Final = 2 * 1024 * 1024
-"""Of bodies and attributes to be written."""
-SHORT_MESSAGES: Final = 1_000
+"""Of bodies to be written."""
+SHORT_MESSAGES: Final = 4_000
 
 
 def are_short(requests: Iterable[Request[Any]]) -> bool:
-    """Whether all of `requests` together take milliseconds and not longer, as far as they say."""
+    """Return whether all of `requests` together take milliseconds and not longer, as far as they
+    say."""
     messages, size = 0, 0
     for request in requests:
         if isinstance(request, Send):
-            messages += len(request.messages)
-            size += sum(len(message.body) for message in request.messages)
+            messages += len(request.bodies)
+            size += sum(map(len, request.bodies))
         elif isinstance(request, Receive):
             messages += request.max_messages
         elif isinstance(request, Delete):
-            # What isn't found by its id is looked for in folders.
-            if not all(isinstance(target, ByReceipt) for target in request.targets):
-                return False
-            messages += len(request.targets)
-        elif isinstance(request, ChangeVisibility):
-            messages += len(request.changes)
-        elif isinstance(request, GiveBack):
+            messages += len(request.receipts) + len(request.ids)
+        elif isinstance(request, ChangeVisibility | GiveBack):
             messages += len(request.receipts)
         else:
             return False

@@ -1,58 +1,63 @@
-"""The listener: a thread that waits until others have done something in the root, and says so.
+"""The listener: a thread that waits for changes of other processes while receives wait.
 
-The committer takes it in, as it takes in everything. Receives that wait are answered sooner for it; no
-promise rests on it.
+A process that commits a change touches the files of the other owners, if one of them listens. No
+promise rests on it: the committer looks every second, too.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
-from .engine.peers import Watch
+from .engine.sharing import Sharing
+from .files.local_disk import Ear
+from .model.clock import Clock, Millis
 
-_MOMENT: Final = 0.02
-"""Seconds. Short beside what the kernel remembers, and beside what anybody notices."""
-
-
-class Ear(Watch, Protocol):
-    """A watch that can be waited for."""
-
-    def wait(self) -> None:
-        """Return once there may be something to tell, or `wake` was called."""
-
-    def wake(self) -> None: ...
-
-    def close(self) -> None: ...
+SPAN: Final = Millis(3_000)
+"""So long it listens after it was last asked to."""
 
 
 class Listener:
-    """Calls `tell` whenever there is news; `tell` returns once it has been taken in.
+    """`listen` is called under one lock, the rest once."""
 
-    It answers whether anybody waits for more. If not, news may gather for a moment: whoever asks for
-    something meanwhile takes it in first.
-    """
-
-    def __init__(self, ear: Ear, tell: Callable[[], bool]) -> None:
+    def __init__(self, ear: Ear, sharing: Sharing, clock: Clock) -> None:
         self._ear = ear
-        self._tell = tell
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="spoolrack-listener", daemon=True)
+        self._sharing = sharing
+        self._clock = clock
+        self._until = Millis(0)
+        self._is_wanted = threading.Event()
+        self._is_stopped = False
+        self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
+    def start(self, tell: Callable[[], None]) -> None:
+        """Call `tell` from the thread when there is news."""
+        self._thread = threading.Thread(
+            target=self._run, args=(tell,), name="spoolrack-listener", daemon=True
+        )
         self._thread.start()
 
+    def listen(self) -> None:
+        """Listen for some time from now. The caller looks for news after that."""
+        now = self._clock.monotonic()
+        if self._until - now < SPAN // 2:
+            self._until = Millis(now + SPAN)
+            self._sharing.listen(self._until)
+            self._is_wanted.set()
+
     def stop(self) -> None:
-        self._stopped.set()
+        self._is_stopped = True
         self._ear.wake()
-        self._thread.join()
+        self._is_wanted.set()
+        if self._thread is not None:
+            self._thread.join()
         self._ear.close()
 
-    def _run(self) -> None:
-        while True:
-            self._ear.wait()
-            if self._stopped.is_set():
-                return
-            if not self._tell():
-                self._stopped.wait(_MOMENT)
+    def _run(self, tell: Callable[[], None]) -> None:
+        while not self._is_stopped:
+            self._is_wanted.wait()
+            self._is_wanted.clear()
+            while self._clock.monotonic() < self._until and not self._is_stopped:
+                self._ear.wait(SPAN)
+                if self._sharing.has_news:
+                    tell()

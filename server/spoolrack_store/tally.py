@@ -1,8 +1,8 @@
-"""What a store knows of itself at one moment, for whoever watches it.
+"""What a store knows of itself at one moment: numbers for metrics.
 
-Where it isn't said otherwise no folder is listed and no body is read: it is what the index and the
-counters say, so that it costs the same with one message and with a million. With many queues it is told
-in parts, and between two parts commits go on; so the numbers of two queues may be of two moments.
+Where it isn't said otherwise no folder is listed and no file is read, so that it costs the same with
+one message and with a million. Many queues are told in parts, between which commits go on: the numbers
+of two queues may be of two moments.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from itertools import islice
 from typing import Final
 
 from .committer import Committer
+from .engine.catalog import QueueRecord
 from .engine.engine import Engine
-from .engine.live import Live
 from .files import layout
-from .files.disk import Disk
-from .files.space import Space
+from .files.disk import Disk, Space
 from .model.figures import QueueFigures, RootFigures, Statistics
 
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 100
-"""Queues that are looked at while no commit may go on: a millisecond or two."""
+"""Queues that are looked at while no commit may go on."""
 
 
 class Tally:
@@ -41,10 +40,10 @@ class Tally:
     @property
     def statistics(self) -> Statistics:
         """What was done since the start; it goes on counting."""
-        return self._engine.statistics
+        return self._engine.moves.statistics
 
     def space(self) -> Space | None:
-        """What room the root's file system has; None if it doesn't say."""
+        """Return what room the root's file system has; None if it doesn't say."""
         try:
             return self._disk.space()
         except OSError as error:
@@ -52,54 +51,54 @@ class Tally:
             return None
 
     def root(self) -> RootFigures:
-        """All but the queues."""
+        """Return all but the queues' figures."""
         engine = self._engine
         with self._changing:
             held, lost = engine.reservations.count()
-            lives = list(engine.catalog.queues.values())
-            engine.statistics.forget_all_but([live.name for live in lives])
+            records = engine.catalog.records
+            self.statistics.forget_all_but(list(records))
             return RootFigures(
-                queues=len(lives),
-                lost_races=engine.lost_races,
-                quarantined=engine.quarantined,
-                unlinked=engine.reaper.unlinked,
-                to_be_unlinked=engine.reaper.waiting,
+                queues=len(records),
+                lost_races=0,
+                quarantined=engine.moves.quarantined,
+                unlinked=engine.moves.unlinked,
+                to_be_unlinked=engine.to_be_unlinked,
                 overdue=engine.views.overdue(),
-                deduplication_keys=len(engine.deduplication.known),
+                deduplication_keys=engine.deduplication.count,
                 reservations_held=held,
                 reservations_lost=lost,
-                redrives=engine.redriving.running,
-                dead_letter_queues=frozenset(live.settings.dead_letter_queue for live in lives) - {""},
-                stages=engine.staging.count(),
+                redrives=engine.redrives.running,
+                dead_letter_queues=engine.views.dead_letter_queues(),
+                stages=engine.stages.count,
                 waiting=self._committer.waiting,
                 failed=self._committer.failure is not None,
             )
 
     def names(self) -> list[str]:
-        """Of all queues, the oldest first, so that what stands first stays there."""
+        """Return all queues, the oldest first, so that what stands first stays there."""
         with self._changing:
-            lives = list(self._engine.catalog.queues.values())
-        return [live.name for live in sorted(lives, key=_age)]
+            records = list(self._engine.catalog.records.values())
+        return [record.name for record in sorted(records, key=_age)]
 
     def queues(self) -> Iterator[list[QueueFigures]]:
-        """All queues in parts, in the same order."""
+        """Yield all queues in parts, in the same order."""
         names = iter(self.names())
         while part := list(islice(names, AT_ONCE)):
             with self._changing:
                 found = [self._engine.views.figures(name) for name in part]
             yield [each for each in found if each is not None]
 
-    # What only a folder says. Not for every look: it takes the longer the more there is.
+    # What only a folder says. It takes the longer the more there is.
 
     def quarantined(self) -> int | None:
-        """How many things lie in `quarantine/`; None if that can't be told."""
-        return self._lying_in(layout.QUARANTINE)
+        """Return how many things lie in `quarantine/`; None if that can't be told."""
+        return self._count_in(layout.QUARANTINE)
 
     def removed(self) -> int | None:
-        """How much lies in `remove/`, whoever shall unlink it; None if that can't be told."""
-        return self._lying_in(layout.REMOVE)
+        """Return how many names lie in `remove/`; None if that can't be told."""
+        return self._count_in(layout.REMOVE)
 
-    def _lying_in(self, folder: str) -> int | None:
+    def _count_in(self, folder: str) -> int | None:
         try:
             return len(self._disk.scan(folder))
         except OSError as error:
@@ -107,5 +106,5 @@ class Tally:
             return None
 
 
-def _age(live: Live) -> tuple[int, str]:
-    return live.created_at, live.name
+def _age(record: QueueRecord) -> tuple[int, str]:
+    return record.created_at, record.name

@@ -11,7 +11,7 @@ import pytest
 import spoolrack
 from spoolrack.testing import running_server
 from spoolrack_store.model.errors import RootUnusable
-from spoolrack_store2.store import Store
+from spoolrack_store.store import Store
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=lambda umask: f"umask {umask:03o}")

@@ -33,11 +33,10 @@ from spoolrack_server.server import Server
 from spoolrack_store.files.disk import LocalDisk
 from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.errors import OutcomeUnknown
-from spoolrack_store.model.operations import CreateQueue
+from spoolrack_store.model.operations import CreateQueue, Send
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
-from spoolrack_store2.operations import Send
-from spoolrack_store2.store import Store
 
 WHILE: Final = 30
 """Minutes: longer than any alert waits."""

@@ -15,11 +15,10 @@ from spoolrack import Client, Queue
 from spoolrack.testing import running_server
 from spoolrack_store.files.disk import Found, LocalDisk
 from spoolrack_store.files.watcher import Watcher
-from spoolrack_store.model.operations import CreateQueue
+from spoolrack_store.model.operations import CreateQueue, Receive
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
-from spoolrack_store2.operations import Receive
-from spoolrack_store2.store import Store
 
 STUCK = 60.0
 """Seconds after which something that should have happened never will."""

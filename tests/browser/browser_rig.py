@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from spoolrack_server.access.security import Security
 from spoolrack_server.server import Server
 from spoolrack_store.model.clock import Clock, Millis
-from spoolrack_store.model.operations import CreateQueue, Message, Request, UpdateQueue
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    CreateQueue,
+    Message,
+    Receive,
+    Request,
+    Send,
+    UpdateQueue,
+    messages_of,
+)
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store2.operations import ChangeVisibility, Receive, Send, messages_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Locator, Page

@@ -10,7 +10,7 @@ import pytest
 from browser_rig import Desk, Served, served
 from spoolrack_server.access.security import Security
 from spoolrack_store.model.reservations import Reserve
-from spoolrack_store2.operations import Stage
+from spoolrack_store.model.staging import Stage
 
 TOKENS = {"alice": "alices-token", "bob": "bobs-token"}
 RULES = "alice all *\nbob monitor *\nbob receive mail\n"

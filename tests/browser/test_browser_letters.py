@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 from browser_rig import Desk, Served
 from spoolrack_store.model.reservations import Reserve
-from spoolrack_store2.operations import Stage
+from spoolrack_store.model.staging import Stage
 
 
 def percent(desk: Desk) -> str:

@@ -23,11 +23,19 @@ from typing import Any, Final, TypeVar
 from spoolrack_store.files.disk import LocalDisk
 from spoolrack_store.files.watcher import Watcher
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.operations import CreateQueue, Message, Request
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    CreateQueue,
+    Delete,
+    Message,
+    Receive,
+    Request,
+    Send,
+    messages_of,
+)
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
-from spoolrack_store2.operations import ChangeVisibility, Delete, Receive, Send, messages_of
-from spoolrack_store2.store import Store
 
 Answer = TypeVar("Answer")
 

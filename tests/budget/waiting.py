@@ -16,8 +16,8 @@ from counted_load import BODY
 from spoolrack_store.model.names import Batch, Entry
 from spoolrack_store.model.operations import CreateQueue
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
-from spoolrack_store2.store import Store
 
 LEAST: Final = 10
 _FOLDER: Final = 100

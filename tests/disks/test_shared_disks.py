@@ -12,10 +12,18 @@ from typing import TypeVar
 import pytest
 from loop_disk import LoopDisk, why_not
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Message, Request
+from spoolrack_store.model.operations import (
+    CreateQueue,
+    Delete,
+    DeleteQueue,
+    Message,
+    Receive,
+    Request,
+    Send,
+    messages_of,
+)
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store2.operations import Delete, Receive, Send, messages_of
-from spoolrack_store2.store import Store
+from spoolrack_store.store import Store
 
 Answer = TypeVar("Answer")
 KINDS = ("ext4", "xfs", "tmpfs", "overlayfs")

@@ -16,11 +16,10 @@ from real_server import STUCK, WELL, RealServer
 from spoolrack_store.files import layout
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import RootUnusable, UnknownFormat
-from spoolrack_store.model.operations import CreateQueue, Message
+from spoolrack_store.model.operations import CreateQueue, Delete, Message, Receive, Send, messages_of
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
-from spoolrack_store2.operations import Delete, Receive, Send, messages_of
-from spoolrack_store2.store import Store
 
 HOUR = Millis(3_600_000)
 Serve = Callable[..., RealServer]

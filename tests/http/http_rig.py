@@ -23,8 +23,8 @@ from spoolrack_server.health import Health
 from spoolrack_server.logs import Log, make_log
 from spoolrack_server.server import Server
 from spoolrack_store.files.disk import LocalDisk
+from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
-from spoolrack_store2.store import Store
 from yarl import URL
 
 DESCRIPTION = json.loads(openapi())

@@ -27,8 +27,8 @@ from spoolrack_server.answers import answer as outcome
 from spoolrack_server.health import Health
 from spoolrack_server.server import Server
 from spoolrack_store.model.reservations import Reserve
+from spoolrack_store.model.staging import Stage
 from spoolrack_store.testing import ManualClock
-from spoolrack_store2.operations import Stage
 
 # The files.
 

@@ -28,8 +28,8 @@ from spoolrack_server.server import Server
 from spoolrack_store.model.operations import CreateQueue
 from spoolrack_store.model.reservations import Reserve
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.staging import Stage
 from spoolrack_store.testing import ManualClock
-from spoolrack_store2.operations import Stage
 
 # What is refused.
 

@@ -12,17 +12,8 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server import convert
 from spoolrack_server.sending import columns
 from spoolrack_store.model.clock import DAY, HOUR, Millis
-from spoolrack_store.model.errors import (
-    InvalidQueueName,
-    InvalidRequest,
-    InvalidSetting,
-)
-from spoolrack_store.model.operations import (
-    Blocking,
-    Counts,
-    Message,
-    Queue,
-)
+from spoolrack_store.model.errors import InvalidQueueName, InvalidRequest, InvalidSetting
+from spoolrack_store.model.operations import Blocking, Counts, Message, Queue
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 

@@ -20,10 +20,18 @@ from spoolrack_store.files.disk import LocalDisk
 from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.errors import Draining, OutcomeUnknown, StoreFailed
-from spoolrack_store.model.operations import CreateQueue, Request
+from spoolrack_store.model.operations import (
+    CreateQueue,
+    Delete,
+    GiveBack,
+    Purge,
+    Receive,
+    Request,
+    Send,
+    messages_of,
+)
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store2.operations import Delete, GiveBack, Purge, Receive, Send, messages_of
-from spoolrack_store2.store import Store
+from spoolrack_store.store import Store
 
 PATIENCE: Final = 20.0
 """Seconds: only a defect takes longer."""

@@ -14,11 +14,10 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.logs import make_log
 from spoolrack_server.server import Server
 from spoolrack_server.service import QueueService
-from spoolrack_store.model.operations import CreateQueue
+from spoolrack_store.model.operations import CreateQueue, Receive, Send, messages_of
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
-from spoolrack_store2.operations import Receive, Send, messages_of
-from spoolrack_store2.store import Store
 
 MIB = 1024 * 1024
 RECEIVE = "/spoolrack.v1.QueueService/Receive"

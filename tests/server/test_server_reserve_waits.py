@@ -19,12 +19,11 @@ from spoolrack_server.logs import make_log
 from spoolrack_server.memory import Memory
 from spoolrack_server.reserving import Reserving
 from spoolrack_server.workers import Workers
-from spoolrack_store.model.operations import CreateQueue
+from spoolrack_store.model.operations import CreateQueue, Receive, Send, messages_of
 from spoolrack_store.model.reservations import Reserve
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
-from spoolrack_store2.operations import Receive, Send, messages_of
-from spoolrack_store2.store import Store
 
 NOBODY: Any = None
 """The context of a call that never gets so far as to use it."""

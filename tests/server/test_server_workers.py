@@ -17,10 +17,10 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack.v1.staging_pb2 import StageRequest
 from spoolrack_server.server import Server
-from spoolrack_store.model.operations import Request
+from spoolrack_store.model.operations import Receive, Request, Send
+from spoolrack_store.model.staging import Stage
+from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
-from spoolrack_store2.operations import Receive, Send, Stage
-from spoolrack_store2.store import Store
 
 
 class Counted(Store):

@@ -1,76 +1,161 @@
-"""An engine with a queue `q` whose poison goes to `dead` at its first failure, and redrives of that."""
+"""An engine with a manual clock, whose commits are synced at once, and others on the same root."""
 
 from __future__ import annotations
 
-import json
-from typing import cast
+from dataclasses import replace
+from random import Random
+from typing import Any
 
-from engine_rig import EngineRig
-from memory_disk import MemoryDisk
-from spoolrack_store.engine.order import Work
-from spoolrack_store.files.disk import Disk
+from engine_story import Clock
+from linked_disk import LinkedDisk, Memory, made
+from power_disk import Model
+from spoolrack_store.engine.catalog import QueueRecord
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.engine.letters import deaths_of
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.redriving import CancelRedrive, Redrive, StartRedrive
+from spoolrack_store.model.deaths import Death
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.members import indexes
+from spoolrack_store.model.operations import Delivery, Receive, Request, Send, Stored
+from spoolrack_store.model.redriving import CancelRedrive, Redrive, RedriveState, StartRedrive
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.transitions import State
 
 LEASE = Millis(1_000)
+MOST_COMMITS = 50
+DYING = QueueSettings(max_receives=1, dead_letter_queue="dead")
+QUEUES = {
+    "q": DYING,
+    "other": DYING,
+    "third": QueueSettings(),
+    "dead": QueueSettings(),
+}
 
 
-class RedriveRig(EngineRig):
-    def __init__(self, disk: Disk | None = None, **others: object) -> None:
-        super().__init__(MemoryDisk() if disk is None else disk, **others)  # type: ignore[arg-type]
+class Rig:
+    """One process; `join` makes another one on the same root."""
 
-    def make_queues(self, *sources: str) -> None:
-        self.create("dead")
-        for queue in sources or ("q",):
-            self.create(queue, max_receives=1, dead_letter_queue="dead", visibility_timeout=LEASE)
+    def __init__(
+        self,
+        queues: dict[str, QueueSettings] | None = None,
+        *,
+        disk: LinkedDisk | None = None,
+        clock: Clock | None = None,
+        owner: str = "p1",
+        living: set[str] | None = None,
+    ) -> None:
+        self.queues = QUEUES if queues is None else queues
+        self.disk = disk or made(tuple(self.queues), can_sync_all=True, model=Model.ANY_SUBSET)
+        self.clock = clock or Clock()
+        self.living = set() if living is None else living
+        self.living.add(owner)
+        self.engine = Engine(
+            self.disk,
+            Memory(self.disk),
+            clock=self.clock,
+            random=Random(owner),
+            owner=owner,
+            is_living=self.living.__contains__,
+        )
+        for queue, settings in self.queues.items():
+            self.engine.catalog.add(queue, settings)
+        assert self.engine.open()
+
+    def join(self, owner: str) -> Rig:
+        return Rig(self.queues, disk=self.disk, clock=self.clock, owner=owner, living=self.living)
+
+    def restart(self, owner: str = "p9") -> Rig:
+        """All processes die, and one starts."""
+        self.living.clear()
+        return self.join(owner)
+
+    def set(self, queue: str, settings: QueueSettings) -> None:
+        """Give a queue other settings, in this process."""
+        records = self.engine.catalog.records
+        if queue in records:
+            records[queue] = replace(records[queue], settings=settings)
+        else:
+            records[queue] = QueueRecord(queue, settings)
+
+    def after(self, millis: int) -> None:
+        self.clock.now += millis
+
+    def ask(self, request: Request[Any] | None = None, *, tick: bool = False) -> Any:
+        """Make one commit, and sync it."""
+        work = self.engine.apply([] if request is None else [request], tick=tick)
+        assert work is not None
+        if work.commit is not None:
+            work.commit.sync()
+        outcomes = self.engine.finish(work)
+        assert outcomes is not None
+        if outcomes and isinstance(outcomes[0], StoreError):
+            raise outcomes[0]
+        return outcomes[0] if outcomes else None
+
+    def settle(self) -> None:
+        """Commit as long as there is work that waits for no time."""
+        for _ in range(MOST_COMMITS):
+            parts = (self.engine.redrives, self.engine._letters, self.engine._sender)
+            if not any(part.has_work for part in parts) and not self.engine.sharing.has_orphans:
+                return
+            self.ask()
+        raise AssertionError("the engine doesn't come to rest")
+
+    def send(self, *bodies: bytes, queue: str = "q") -> list[str]:
+        stored = self.ask(Send(queue=queue, bodies=bodies))
+        assert isinstance(stored, Stored)
+        self.settle()
+        return [str(each) for each in stored.results]
+
+    def receive(self, queue: str = "q", most: int = 10) -> list[Delivery]:
+        found = self.ask(Receive(queue=queue, max_messages=most, visibility=LEASE))
+        self.settle()
+        return list(found)
+
+    def fail_all(self, queue: str = "q") -> None:
+        """Receive all, and let the leases end."""
+        self.receive(queue)
+        self.after(LEASE)
+        self.ask()
+        self.settle()
 
     def bury(self, *bodies: bytes, queue: str = "q") -> list[str]:
-        """Send messages, one by one, and let each fail once; the ids of the dead letters."""
-        ids = [self.send(body, queue=queue)[0] for body in bodies]
+        ids = self.send(*bodies, queue=queue)
         self.fail_all(queue)
         return ids
 
-    def fail_all(self, queue: str = "q") -> None:
-        """Receive all that is in `queue`, and let the leases end."""
-        while self.receive(100, queue=queue):
-            pass
-        self.clock.advance(LEASE)
-        self.tick()
-        assert not self.ids(queue)
+    def start(self, queue: str = "dead", **options: Any) -> Redrive:
+        redrive = self.ask(StartRedrive(queue=queue, **options))
+        assert isinstance(redrive, Redrive)
+        return redrive
 
-    def start(self, queue: str = "dead", **asked: object) -> Redrive:
-        """Begin a redrive; it has moved nothing yet if it has a rate."""
-        return self.ask(StartRedrive(queue=queue, **asked))  # type: ignore[arg-type]
+    def redrive(self, queue: str = "dead", **options: Any) -> Redrive:
+        """Begin one, and wait for what needs no time."""
+        redrive = self.start(queue, **options)
+        self.settle()
+        return self.engine.redrives.find(redrive.id)
 
     def cancel(self, id: str) -> Redrive:
-        return self.ask(CancelRedrive(id=id))
+        redrive = self.ask(CancelRedrive(id=id))
+        assert isinstance(redrive, Redrive)
+        return redrive
 
-    def shown(self, id: str) -> Redrive:
-        return self.engine.redriving.find(id)
-
-    def all_shown(self) -> list[Redrive]:
-        return self.engine.redriving.listed("", "", 1_000)
+    def shown(self, redrive: Redrive) -> Redrive:
+        return self.engine.redrives.find(redrive.id)
 
     def ids(self, queue: str) -> list[str]:
-        return [sight.entry.id for sight in self.sights(queue)]
+        return sorted(
+            entry.batch.stem.message_id(index)
+            for entry in self.engine.index.queue(queue).entries
+            if entry.name.state is State.READY
+            for index in indexes(entry.held)
+        )
 
-    def after(self, millis: int) -> None:
-        """What the mover does when so much time has passed."""
-        self.clock.advance(Millis(millis))
-        self.tick()
+    def deaths(self, id: str) -> list[Death]:
+        found = self.engine.index.holder(id)
+        assert found is not None
+        return list(deaths_of(found[0].name, self.engine.reader.line(found[0])))
 
-    def begin(self, *requests: object) -> Work:
-        """Half a commit: applied and synced, and not finished."""
-        work = self.engine.apply(cast("list[StartRedrive]", list(requests)))
-        self.engine.sync(work)
-        return work
 
-    def history(self, queue: str, id: str) -> list[dict[str, object]]:
-        told = json.loads(self.disk.read(f"history/{queue}:{id}"))
-        return cast("list[dict[str, object]]", told)
-
-    def histories(self) -> set[str]:
-        return self.names("history")
-
-    def names(self, folder: str) -> set[str]:
-        return {found.name for found in self.disk.scan(folder)}
+def is_done(redrive: Redrive) -> bool:
+    return redrive.state is RedriveState.DONE

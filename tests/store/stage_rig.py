@@ -1,11 +1,18 @@
-"""What tests of stages ask of an engine, in few words."""
+"""One root with engines on it, and what tests of stages ask of them, in few words."""
 
 from __future__ import annotations
 
-from engine_rig import EngineRig
-from spoolrack_store.files.disk import Disk
+import errno
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from linked_disk import LinkedDisk, Memory, made, reap
+from power_disk import Model
+from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.operations import Outgoing
+from spoolrack_store.model.operations import Receive, Request
+from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.staging import (
     DEFAULT_MEMORY,
     DEFAULT_TIME_TO_LIVE,
@@ -14,6 +21,109 @@ from spoolrack_store.model.staging import (
     Stage,
     Staged,
 )
+from spoolrack_store.testing import ManualClock
+
+START = 1_700_000_000_000
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.disk = made(["q", "other"], can_sync_all=True, model=Model.ANY_SUBSET)
+        self.disk.__class__ = RefusingDisk
+        self.clock = ManualClock(wall=Millis(START))
+        self.settings = {"q": QueueSettings(), "other": QueueSettings()}
+        self.engines: dict[str, Engine] = {}
+        self.engine = self.open("p1")
+
+    def open(self, owner: str) -> Engine:
+        """Start a process on the root."""
+        engine = Engine(
+            self.disk,
+            Memory(self.disk),
+            clock=self.clock,
+            random=Random(owner),
+            owner=owner,
+            is_living=self.engines.__contains__,
+        )
+        for queue, settings in self.settings.items():
+            engine.catalog.add(queue, settings)
+        assert engine.open()
+        self.engines[owner] = engine
+        return engine
+
+    def restart(self) -> None:
+        """End all processes without a word, and start one."""
+        self.engines.clear()
+        self.disk.free_locks()
+        self.engine = self.open("p2")
+        self.ticks()
+
+    def commit(
+        self, *requests: Request[Any], engine: Engine | None = None, tick: bool = False
+    ) -> list[Any]:
+        engine = engine or self.engine
+        work = engine.apply(requests, tick=tick)
+        assert work is not None
+        if work.commit is not None:
+            work.commit.sync()
+        outcomes = engine.finish(work)
+        reap(engine)
+        assert outcomes is not None
+        return outcomes
+
+    def ask(self, request: Request[Any], engine: Engine | None = None) -> Any:
+        (outcome,) = self.commit(request, engine=engine)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def ticks(self, count: int = 4) -> None:
+        """Let what waits for syncs be done."""
+        for _ in range(count):
+            self.commit(tick=True)
+
+    def receive(self, queue: str = "q", engine: Engine | None = None) -> list[bytes]:
+        deliveries = self.ask(Receive(queue=queue, max_messages=100), engine)
+        return [body for delivery in deliveries for body in delivery.bodies]
+
+    def stage(self, stage: str, number: int, *bodies: bytes, queue: str = "q", **named: Any) -> Staged:
+        staged = self.ask(chunk(stage, number, *bodies, queue=queue, **named))
+        assert isinstance(staged, Staged)
+        return staged
+
+    def publish(self, writer: str, epoch: int, *stages: str, **named: Any) -> Published:
+        published = self.ask(publication(writer, epoch, *stages, **named))
+        assert isinstance(published, Published)
+        return published
+
+    def names(self, folder: str) -> list[str]:
+        return sorted(found.name for found in self.disk.scan(folder))
+
+    def staged(self) -> list[str]:
+        return [info.name for info in self.engine.stages.listed("", 99)]
+
+
+class RefusingDisk(LinkedDisk):
+    """Refuses some calls with an error of the disk."""
+
+    refused: Sequence[str] = ()
+    """What a call must begin with."""
+
+    def _refuse(self, call: str) -> None:
+        if call.startswith(tuple(self.refused)):
+            raise OSError(errno.EIO, "refused", call)
+
+    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+        self._refuse(f"create {path}")
+        super().create(path, parts, sync=sync)
+
+    def rename_new(self, source: str, target: str) -> None:
+        self._refuse(f"rename {source}")
+        super().rename_new(source, target)
+
+    def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
+        self._refuse(f"read {path}")
+        return super().read(path, limit, afresh=afresh)
 
 
 def chunk(
@@ -24,27 +134,17 @@ def chunk(
     delay: int | None = None,
     time_to_live: int = DEFAULT_TIME_TO_LIVE,
 ) -> Stage:
-    late = None if delay is None else Millis(delay)
     return Stage(
         stage=stage,
         chunk=number,
         queue=queue,
-        messages=[Outgoing(body=body, delay=late) for body in bodies],
+        bodies=bodies,
+        delay=None if delay is None else Millis(delay),
         time_to_live=Millis(time_to_live),
     )
 
 
-def publication(writer: str, epoch: int, *stages: str, memory: int = DEFAULT_MEMORY) -> Publish:
-    return Publish(writer=writer, epoch=epoch, stages=stages, memory=Millis(memory))
-
-
-def stage(rig: EngineRig, name: str, number: int, *bodies: bytes, queue: str = "q") -> Staged:
-    return rig.ask(chunk(name, number, *bodies, queue=queue))
-
-
-def publish(rig: EngineRig, writer: str, epoch: int, *stages: str) -> Published:
-    return rig.ask(publication(writer, epoch, *stages))
-
-
-def names_in(disk: Disk, folder: str) -> list[str]:
-    return sorted(found.name for found in disk.scan(folder))
+def publication(
+    writer: str, epoch: int, *stages: str, memory: int = DEFAULT_MEMORY, digest: str = ""
+) -> Publish:
+    return Publish(writer=writer, epoch=epoch, stages=stages, memory=Millis(memory), digest=digest)

@@ -1,26 +1,16 @@
-"""What the store promises, in the simplest form that can be run: dictionaries, and no disk.
+"""What the new store promises, in the simplest form that can be run: dictionaries, and no disk.
 
-It is told the ids and tokens that the engine made, which are the engine's to choose, and predicts
+It is told the ids and receipts that the engine made, which are the engine's to choose, and predicts
 everything else: which messages come in which order, with which counts, dues and errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from arrivals_model import ArrivalsModel
-from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.ids import sent_at
-from spoolrack_store.model.operations import (
-    ById,
-    Message,
-    Outgoing,
-    Receive,
-    Sent,
-    Target,
-    VisibilityChange,
-)
+from spoolrack_store.model.operations import ChangeVisibility, Delete, Delivery, Receive, Send, Stored
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY, QueueSettings
 
 Told = object
@@ -38,6 +28,8 @@ class ModelMessage:
     due_monotonic: int = 0
     receipt: str | None = None
     consumer: str | None = None
+    dies_into: str = ""
+    """The dead-letter queue that it is on its way to."""
 
 
 @dataclass(slots=True)
@@ -55,10 +47,8 @@ class StoreModel:
         self.monotonic = 0
         self.queues: dict[str, ModelQueue] = {}
         self.doomed: set[str] = set()
-        self.moving: list[tuple[str, str, ModelMessage]] = []
-        """Dead letters on their way, with where from and where to, until the commit is finished."""
         self.entering: list[tuple[str, ModelMessage]] = []
-        self.arrivals: ArrivalsModel[ModelMessage] = ArrivalsModel()
+        """What the commit sends, in order."""
         self.gone: set[str] = set()
         """Ids of messages that were deleted, expired or purged: never to be seen again."""
         self.limits: dict[str, int] = {}
@@ -67,23 +57,22 @@ class StoreModel:
 
     def begin(self, wall: int, monotonic: int) -> None:
         self.wall, self.monotonic = wall, monotonic
-        self.arrivals.clear()
         for name, queue in self.queues.items():
             for message in list(queue.messages.values()):
                 if message.state != "ready" and message.due_monotonic <= monotonic:
-                    self._requeue(name, message)
+                    self._bring_back(name, message)
 
     def finish(self) -> None:
-        """The commit is durable: what waited for that happens."""
-        for source, target, message in self.moving:
-            message.receives, message.first_receive = 0, None
-            if target in self.queues:
-                self.queues[target].messages[message.id] = message
-            elif target in self.doomed:
-                self.gone.add(message.id)
-            else:
-                self.queues[source].messages[message.id] = message
-        self.moving.clear()
+        """The commit is durable, and so are those that go on with its work."""
+        for source in list(self.queues.values()):
+            for message in list(source.messages.values()):
+                target, message.dies_into = message.dies_into, ""
+                if target in self.queues:
+                    del source.messages[message.id]
+                    dead = ModelMessage(message.id, message.body)
+                    self.queues[target].messages[message.id] = dead
+                elif target and message.state == "leased":
+                    self._make_ready(message)  # Its dead-letter queue was deleted meanwhile.
         for name, message in self.entering:
             if name in self.queues:
                 self.queues[name].messages[message.id] = message
@@ -92,20 +81,18 @@ class StoreModel:
 
     def die(self, wall: int, monotonic: int) -> None:
         """Kill -9, before `finish` or after, and a new start."""
-        self.arrivals.clear()
-        for source, _, message in self.moving:
-            if source in self.queues:
-                self.queues[source].messages[message.id] = message
-        self.moving.clear()
+        for queue in self.queues.values():
+            for message in queue.messages.values():
+                message.dies_into = ""
         self.finish()
         self.wall, self.monotonic = wall, monotonic
         for queue in self.queues.values():
             for message in queue.messages.values():
                 message.consumer = None
                 if message.due is not None:
-                    most = MAX_DELAY if message.state == "delayed" else MAX_VISIBILITY
-                    message.due_monotonic = monotonic + min(message.due - wall, most)
+                    message.due_monotonic = monotonic + max(0, message.due - wall)
         self.begin(wall, monotonic)
+        self.finish()
 
     # Queues.
 
@@ -113,8 +100,6 @@ class StoreModel:
         return None if name in self.queues else "QueueNotFound"
 
     def create(self, name: str, settings: QueueSettings) -> str | None:
-        if name in self.doomed:
-            return "QueueBeingDeleted"
         if name in self.queues:
             return None if self.queues[name].settings == settings else "QueueExists"
         if settings.dead_letter_queue and settings.dead_letter_queue not in self.queues:
@@ -124,10 +109,8 @@ class StoreModel:
 
     def update(self, name: str, settings: QueueSettings) -> str | None:
         refusal = self.refusal(name)
-        if refusal is not None:
+        if refusal is not None or settings == self.queues[name].settings:
             return refusal
-        if settings == self.queues[name].settings:
-            return None
         if settings.dead_letter_queue and settings.dead_letter_queue not in self.queues:
             return "InvalidSetting"
         self.queues[name].settings = settings
@@ -145,145 +128,128 @@ class StoreModel:
         refusal = self.refusal(name)
         if refusal is not None:
             return refusal
-        count = len(self.queues[name].messages)
-        self.gone.update(self.queues[name].messages)
-        self.queues[name].messages.clear()
-        # A dead letter that has not left yet lies among them.
-        for source, target, message in list(self.moving):
-            if source == name:
-                self.moving.remove((source, target, message))
-                self.gone.add(message.id)
+        messages = self.queues[name].messages
+        count = len(messages)
+        self.gone.update(messages)
+        messages.clear()
         return count
 
     # Messages.
 
-    def send(self, name: str, messages: Sequence[Outgoing], results: Sequence[object]) -> Told:
-        """The error of each, or the id that the engine gave it."""
+    def send(self, request: Send, stored: object) -> Told:
+        """Return the error of each, or the id that the engine gave it."""
+        name = request.queue
         if name in self.doomed:
             return "QueueBeingDeleted"
         refusal = self.refusal(name)
         if refusal is not None:
             return refusal
-        queue = self.queues[name]
+        assert isinstance(stored, Stored), stored
+        queue, settings = self.queues[name], self.queues[name].settings
         told: list[object] = []
-        sent: list[tuple[int, ModelMessage, int]] = []
-        for outgoing, result in zip(messages, results, strict=True):
-            settings = queue.settings
-            entering = [m for n, m in self.entering if n == name]
+        sent: dict[int, list[ModelMessage]] = {}
+        for position, body in enumerate(request.bodies):
+            entering = [each for there, each in self.entering if there == name]
             held = [*queue.messages.values(), *entering]
-            delay = settings.delivery_delay if outgoing.delay is None else outgoing.delay
-            size = len(outgoing.body)
-            if size > settings.max_message_size:
+            held += [each for messages in sent.values() for each in messages]
+            delay = request.delays.get(position, settings.delivery_delay)
+            if len(body) > settings.max_message_size:
                 told.append("MessageTooLarge")
             elif not 0 <= delay <= MAX_DELAY:
                 told.append("InvalidMessage")
             elif (settings.max_messages and len(held) >= settings.max_messages) or (
-                settings.max_bytes and sum(len(m.body) for m in held) + size > settings.max_bytes
+                settings.max_bytes
+                and sum(len(each.body) for each in held) + len(body) > settings.max_bytes
             ):
                 told.append("QueueFull")
             else:
-                assert isinstance(result, Sent), result
-                message = ModelMessage(result.id, outgoing.body)
+                id = stored.results[position]
+                assert isinstance(id, str), id
+                message = ModelMessage(id, body)
                 if delay:
                     message.state = "delayed"
                     message.due = self.wall + delay
                     message.due_monotonic = self.monotonic + delay
-                self.entering.append((name, message))
-                sent.append((delay, message, size))
-                told.append(result)
-        self.arrivals.add(name, sent)
+                sent.setdefault(delay, []).append(message)
+                told.append(id)
+        self.entering += [(name, each) for messages in sent.values() for each in messages]
         return told
 
-    def delete(self, deletes: Sequence[tuple[str, Sequence[Target]]]) -> list[Told]:
+    def delete(self, requests: Sequence[Delete]) -> list[Told]:
         """All deletes of a commit see what was there before any of them."""
         told: list[Told] = []
         leaving: set[tuple[str, str]] = set()
-        for name, targets in deletes:
-            refusal = self.refusal(name)
+        for request in requests:
+            refusal = self.refusal(request.queue)
             if refusal is not None:
                 told.append(refusal)
                 continue
-            results: list[object] = []
-            for target in targets:
-                found = self._target(name, target)
-                if isinstance(found, ModelMessage):
-                    leaving.add((name, found.id))
-                    found = None
-                results.append(found)
-            told.append(results)
+            found = [self._by_receipt(request.queue, receipt) for receipt in request.receipts]
+            found += [self._by_id(request.queue, id) for id in request.ids]
+            leaving |= {(request.queue, each.id) for each in found if isinstance(each, ModelMessage)}
+            told.append([each if isinstance(each, str) else None for each in found])
         for name, id in leaving:
             del self.queues[name].messages[id]
             self.gone.add(id)
         return told
 
-    def _target(self, name: str, target: Target) -> ModelMessage | str | None:
-        messages = self.queues[name].messages
-        if isinstance(target, ById):
-            return messages.get(target.id, "MessageNotFound")
-        id = id_in(target.receipt)
-        if id in messages:
-            return messages[id] if messages[id].receipt == target.receipt else "StaleReceipt"
-        return "StaleReceipt" if self._is_buried(name, id) else None
+    def _by_id(self, name: str, id: str) -> ModelMessage | str | None:
+        return self.queues[name].messages.get(id, "MessageNotFound")
 
-    def _is_buried(self, name: str, id: str) -> bool:
-        if any(message.id == id for _, _, message in self.moving):
-            return True
-        target = self.queues[name].settings.dead_letter_queue
-        while target in self.queues:
-            if id in self.queues[target].messages:
-                return True
-            target = self.queues[target].settings.dead_letter_queue
-        return False
+    def _by_receipt(self, name: str, receipt: str) -> ModelMessage | str | None:
+        id = id_in(receipt)
+        found = self.queues[name].messages.get(id)
+        if found is not None:
+            return found if found.receipt == receipt else "StaleReceipt"
+        is_elsewhere = any(id in queue.messages for queue in self.queues.values())
+        return "StaleReceipt" if is_elsewhere else None
 
-    def change(self, name: str, changes: Sequence[VisibilityChange]) -> Told:
-        refusal = self.refusal(name)
+    def change(self, request: ChangeVisibility) -> Told:
+        refusal = self.refusal(request.queue)
         if refusal is not None:
             return refusal
+        if not 0 <= request.visibility <= MAX_VISIBILITY:
+            return "InvalidRequest"
         told: list[object] = []
-        at_once: dict[str, tuple[int, object, str]] = {}
-        """Repetitions within one call that ask for the same, by the same receipt, are one."""
-        for change in changes:
-            if not 0 <= change.visibility <= MAX_VISIBILITY:
-                told.append("InvalidRequest")
-                continue
-            id = id_in(change.receipt)
-            if id in at_once and at_once[id][0] != change.visibility:
-                at_once.clear()
-            found = self.queues[name].messages.get(id)
-            if id in at_once:
-                told.append(at_once[id][1] if at_once[id][2] == change.receipt else "StaleReceipt")
-                continue
-            outcome = self._change(name, found, change)
-            if outcome != "StaleReceipt":
-                at_once[id] = (change.visibility, outcome, change.receipt)
-            told.append(outcome)
+        leases: dict[str, ModelMessage] = {}
+        for receipt in request.receipts:
+            found = self._by_receipt(request.queue, receipt)
+            if isinstance(found, ModelMessage):
+                leases[found.id] = found
+                told.append(self.wall + request.visibility if request.visibility else 0)
+            else:
+                told.append("StaleReceipt")
+        for lease in leases.values():
+            if request.visibility:
+                lease.due = self.wall + request.visibility
+                lease.due_monotonic = self.monotonic + request.visibility
+                lease.dies_into = ""
+            else:
+                self._bring_back(request.queue, lease)
         return told
 
-    def _change(self, name: str, found: ModelMessage | None, change: VisibilityChange) -> object:
-        if found is None or found.receipt != change.receipt:
-            return "StaleReceipt"
-        if not change.visibility:
-            self._requeue(name, found)
-            return None
-        found.due = self.wall + change.visibility
-        found.due_monotonic = self.monotonic + change.visibility
-        return found.due
-
-    def give_back(self, name: str, receipts: Iterable[str]) -> Told:
+    def give_back(self, name: str, receipts: Sequence[str]) -> Told:
         refusal = self.refusal(name)
         if refusal is not None:
             return refusal
-        for receipt in receipts:
-            found = self.queues[name].messages.get(id_in(receipt))
-            if found is not None and found.receipt == receipt:
+        for found in [self._by_receipt(name, receipt) for receipt in dict.fromkeys(receipts)]:
+            if isinstance(found, ModelMessage):
                 found.receives -= 1
                 if not found.receives:
                     found.first_receive = None
-                self._requeue(name, found)
+                self._make_ready(found)
         return None
 
+    def expire(self, queue: ModelQueue) -> None:
+        for message in queue.in_order("ready"):
+            retention = queue.settings.retention
+            if not retention or sent_at(message.id) + retention > self.wall:
+                break
+            del queue.messages[message.id]
+            self.gone.add(message.id)
+
     def receive(self, request: Receive, consumer: str | None) -> list[ModelMessage] | str:
-        """Who would be leased, in order; `leased` tells the receipts."""
+        """Return what would be leased, in order; `leased` tells the receipts."""
         refusal = self.refusal(request.queue)
         if refusal is not None:
             return refusal
@@ -295,21 +261,17 @@ class StoreModel:
             room = min(room, self.limits[consumer] - self.in_flight(consumer))
         bytes_left = request.max_bytes
         taken: list[ModelMessage] = []
-        for message in queue.in_order("ready"):
-            if room <= 0 or (taken and len(message.body) > bytes_left):
+        written = [each for name, each in self.entering if name == request.queue]
+        for message in [*queue.in_order("ready"), *(each for each in written if each.state == "ready")]:
+            if room <= 0:
                 break
-            if self._is_expired(queue, message.id):
-                del queue.messages[message.id]
-                self.gone.add(message.id)
+            if message.dies_into or self._dies(request.queue, message):
                 continue
-            if self._is_dead(request.queue, message):
-                continue
+            if taken and len(message.body) > bytes_left:
+                break
             taken.append(message)
             room -= 1
             bytes_left -= len(message.body)
-        if len(queue.in_order("ready")) == len(taken):  # What was taken is still called ready here.
-            is_empty = not taken
-            taken += self.arrivals.take(request.queue, room, bytes_left, is_empty=is_empty)
         visibility = queue.settings.visibility_timeout
         if request.visibility is not None:
             visibility = request.visibility
@@ -323,47 +285,39 @@ class StoreModel:
             message.consumer = consumer
         return taken
 
-    def leased(self, messages: Sequence[Message]) -> None:
+    def leased(self, deliveries: Sequence[Delivery]) -> None:
         sent = {each.id: each for _, each in self.entering}
-        for message in messages:
-            there = self.queues[message.queue].messages.get(message.id)
-            (there or sent[message.id]).receipt = message.receipt
+        for delivery in deliveries:
+            for id, receipt in zip(delivery.ids, delivery.receipts, strict=True):
+                there = self.queues[delivery.queue].messages.get(id)
+                (there or sent[id]).receipt = receipt
 
-    def tick(self) -> None:
+    def tick(self, wall: int) -> None:
+        self.wall = wall
         for queue in self.queues.values():
-            for message in queue.in_order("ready"):
-                if not self._is_expired(queue, message.id):
-                    break
-                del queue.messages[message.id]
-                self.gone.add(message.id)
+            self.expire(queue)
 
     def in_flight(self, consumer: str) -> int:
         messages = [each for queue in self.queues.values() for each in queue.messages.values()]
         messages += [each for _, each in self.entering]
         return sum(message.consumer == consumer for message in messages)
 
-    def _requeue(self, name: str, message: ModelMessage) -> None:
+    def _make_ready(self, message: ModelMessage) -> None:
         message.state, message.due, message.receipt, message.consumer = "ready", None, None, None
-        self._is_dead(name, message)
+        message.dies_into = ""
 
-    def _is_dead(self, name: str, message: ModelMessage) -> bool:
+    def _bring_back(self, name: str, message: ModelMessage) -> None:
+        if message.state == "leased" and (message.dies_into or self._dies(name, message)):
+            return  # It keeps its lease until it is in the dead-letter queue.
+        self._make_ready(message)
+
+    def _dies(self, name: str, message: ModelMessage) -> bool:
         settings = self.queues[name].settings
-        if not settings.max_receives or message.receives < settings.max_receives:
-            return False
-        if settings.dead_letter_queue not in self.queues:
-            return False
-        del self.queues[name].messages[message.id]
-        self.moving.append((name, settings.dead_letter_queue, message))
-        return True
-
-    def _is_expired(self, queue: ModelQueue, id: str) -> bool:
-        retention = queue.settings.retention
-        return bool(retention) and sent_at(id) + retention <= self.wall
+        is_worn = settings.max_receives and message.receives >= settings.max_receives
+        if is_worn and settings.dead_letter_queue in self.queues:
+            message.dies_into = settings.dead_letter_queue
+        return bool(message.dies_into)
 
 
 def id_in(receipt: str) -> str:
-    return receipt.rpartition("~")[0][-36:]
-
-
-def millis(value: int) -> Millis:
-    return Millis(value)
+    return receipt.partition(":")[2][:36]

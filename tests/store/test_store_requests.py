@@ -1,229 +1,467 @@
-"""Requests that once did harm: each is a promise about one engine, without threads."""
+"""What requests promise for single messages: repeated and stale receipts, bounds, missing queues."""
 
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
-from engine_rig import EngineRig
-from faulty_disk import FaultyDisk
-from memory_disk import MemoryDisk
-from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import DiskError, InvalidRequest, MessageNotFound, StaleReceipt
+from spoolrack_store.model.clock import DAY, HOUR, Millis
+from spoolrack_store.model.errors import (
+    AttributesTooLarge,
+    DiskError,
+    InvalidMessage,
+    InvalidQueueName,
+    InvalidReceipt,
+    InvalidRequest,
+    MessageNotFound,
+    MessageTooLarge,
+    QueueBeingDeleted,
+    QueueNotFound,
+    StaleReceipt,
+)
 from spoolrack_store.model.operations import (
-    ById,
-    ByReceipt,
     ChangeVisibility,
+    CreateQueue,
     Delete,
     DeleteQueue,
     GiveBack,
-    Message,
-    Outgoing,
+    Purge,
     Receive,
     Send,
-    VisibilityChange,
+    UpdateQueue,
 )
+from spoolrack_store.model.redriving import StartRedrive
+from spoolrack_store.model.reservations import Reserve
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.staging import Stage
+from trouble_rig import Rig
+
+LEASE = 30_000
+NO_ID = "018bcfe5-6800-7000-8000-000000000000"
 
 
 @pytest.fixture
-def rig() -> EngineRig:
-    rig = EngineRig(MemoryDisk())
-    rig.create(visibility_timeout=30_000)
-    return rig
+def rig() -> Rig:
+    return Rig()
 
 
-def change(message: Message, visibility: int) -> VisibilityChange:
-    assert message.receipt is not None
-    return VisibilityChange(message.receipt, Millis(visibility))
+def states(rig: Rig, *ids: str) -> list[str | None]:
+    """Return the state of each message; None if it is gone."""
+    found = [rig.engine.index.holder(id) for id in ids]
+    return [None if each is None else each[0].name.state.value for each in found]
 
 
-def receipt_of(message: Message) -> str:
-    assert message.receipt is not None
-    return message.receipt
+def change(rig: Rig, visibility: int, *receipts: str) -> list[Any]:
+    request = ChangeVisibility(queue="q", receipts=receipts, visibility=Millis(visibility))
+    return list(rig.ask(request))
 
 
-def test_to_release_and_extend_one_lease_in_one_call_releases_it(rig: EngineRig) -> None:
-    rig.send(b"a")
-    (message,) = rig.receive()
-    results = rig.ask(ChangeVisibility(queue="q", changes=[change(message, 0), change(message, 9_000)]))
-    assert results[0] is None
-    assert isinstance(results[1], StaleReceipt)
-    rig.check()
-    assert list(rig.states().values()) == ["ready"]
+def received(rig: Rig, most: int = 10) -> tuple[list[str], list[str]]:
+    """Return the ids and the receipts of what is received."""
+    found = rig.receive(most)
+    return list(found), [receipt for receipt, _ in found.values()]
 
 
-def test_to_extend_one_lease_twice_in_one_call_leaves_its_neighbour_alone(rig: EngineRig) -> None:
-    rig.send(b"a", b"b")
-    one, other = rig.receive(2)
-    results = rig.ask(ChangeVisibility(queue="q", changes=[change(one, 50_000), change(one, 90_000)]))
-    assert results == [rig.clock.wall() + 50_000, rig.clock.wall() + 90_000]
-    dues = {sight.entry.id: sight.due for sight in rig.sights()}
-    assert dues == {one.id: rig.clock.wall() + 90_000, other.id: other.due}
-    rig.check()
+# One receipt, named twice.
 
 
-@pytest.mark.parametrize("visibility", [0, 50_000])
-@pytest.mark.parametrize("is_shared", [False, True])
-def test_a_change_that_the_disk_refuses_in_part_answers_for_each_message(
-    visibility: int, is_shared: bool
-) -> None:
-    memory = MemoryDisk()
-    disk = FaultyDisk(memory)
-    rig = EngineRig(disk, watch=memory.watch)
-    rig.create(visibility_timeout=30_000)
-    if is_shared:
-        EngineRig(memory, seed=2, watch=memory.watch, clock=rig.clock)
-        rig.tick()
-    rig.send(b"a", b"b", b"c")
-    leased = rig.receive(3)
-    changed = leased if is_shared and not visibility else leased[:2]
-    disk.fail(errno.EIO, "rename", skip=1, times=1)
-
-    first, second, *rest = rig.ask(
-        ChangeVisibility(queue="q", changes=[change(each, visibility) for each in changed])
+def test_to_release_and_extend_a_lease_in_one_commit_releases_it(rig: Rig) -> None:
+    (id,) = rig.send(b"a")
+    _, receipts = received(rig)
+    release, extend = (
+        ChangeVisibility(queue="q", receipts=receipts, visibility=Millis(visibility))
+        for visibility in (0, 9_000)
     )
-
-    end = rig.clock.wall() + visibility if visibility else None
-    assert first == end
-    assert isinstance(second, DiskError)
-    assert rest == [None] * len(rest)
-    dues = {sight.entry.id: sight.due for sight in rig.sights()}
-    assert (dues[leased[0].id], dues[leased[1].id]) == (end, leased[1].due)
+    first, second = rig.commit(release, extend)
+    assert first == [0]
+    assert isinstance(second[0], StaleReceipt)
+    assert states(rig, id) == ["ready"]
     rig.check()
 
 
-def test_to_extend_and_release_one_lease_in_one_call_leaves_its_neighbour_leased(
-    rig: EngineRig,
-) -> None:
+def test_to_extend_a_lease_twice_leaves_its_neighbour_alone(rig: Rig) -> None:
     rig.send(b"a", b"b")
-    one, other = rig.receive(2)
-    rig.ask(ChangeVisibility(queue="q", changes=[change(one, 50_000), change(one, 0)]))
-    assert rig.states() == {one.id: "ready", other.id: "leased"}
+    (one, other), receipts = received(rig)
+    end = rig.clock.wall() + 90_000
+    assert change(rig, 90_000, receipts[0], receipts[0]) == [end, end]
+    found = {id: rig.engine.index.holder(id) for id in (one, other)}
+    dues = [None if each is None else each[0].name.due for each in found.values()]
+    assert dues == [end, rig.clock.wall() + LEASE]
+    rig.check()
+
+
+def test_to_extend_and_release_a_lease_leaves_its_neighbour_leased(rig: Rig) -> None:
+    rig.send(b"a", b"b")
+    ids, receipts = received(rig)
+    change(rig, 50_000, receipts[0])
+    change(rig, 0, receipts[0])
+    assert states(rig, *ids) == ["ready", "leased"]
     rig.check()
 
 
 @pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b"]])
-def test_a_receipt_given_back_twice_gives_back_one_lease(rig: EngineRig, bodies: list[bytes]) -> None:
+def test_a_receipt_given_back_twice_gives_back_one_lease(rig: Rig, bodies: list[bytes]) -> None:
     rig.send(*bodies)
-    one, *others = rig.receive(2)
-    rig.ask(GiveBack(queue="q", receipts=[receipt_of(one), receipt_of(one)]))
-    assert rig.states() == {one.id: "ready"} | {other.id: "leased" for other in others}
+    ids, receipts = received(rig)
+    rig.ask(GiveBack(queue="q", receipts=[receipts[0], receipts[0]]))
+    assert states(rig, *ids) == ["ready", "leased"][: len(ids)]
+    found = rig.engine.index.holder(ids[0])
+    assert found is not None
+    assert found[0].name.receives == 0
     rig.check()
 
 
-def test_a_receipt_deleted_twice_in_one_call_deletes_one_message(rig: EngineRig) -> None:
+def test_a_receipt_deleted_twice_in_one_call_deletes_one_message(rig: Rig) -> None:
     rig.send(b"a", b"b")
-    one, other = rig.receive(2)
-    target = ByReceipt(receipt_of(one))
-    assert rig.ask(Delete(queue="q", targets=[target, target])) == [None, None]
-    assert rig.states() == {other.id: "leased"}
+    ids, receipts = received(rig)
+    assert rig.delete(receipts[0], receipts[0]) == [None, None]
+    assert states(rig, ids[1]) == ["leased"]
+    assert rig.engine.index.queue("q").total == 1
     rig.check()
 
 
-def test_a_receive_of_no_messages_is_refused(rig: EngineRig) -> None:
-    # Else one that waits would be tried for ever while something is ready.
+# Receipts and ids of what is over.
+
+
+@pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b"]])
+def test_a_stale_receipt_touches_no_message_that_was_leased_again(
+    rig: Rig, bodies: list[bytes]
+) -> None:
+    rig.send(*bodies)
+    _, stale = received(rig)
+    rig.advance(LEASE)
+    _, good = received(rig)
+    before = rig.paths("delay", "queues/q", "remove")
+    assert isinstance(rig.delete(stale[0])[0], StaleReceipt)
+    for visibility in (0, 90_000):
+        assert isinstance(change(rig, visibility, stale[0])[0], StaleReceipt)
+    rig.ask(GiveBack(queue="q", receipts=stale))
+    assert rig.paths("delay", "queues/q", "remove") == before
+    rig.start()
+    assert isinstance(rig.delete(stale[0])[0], StaleReceipt)
+    assert rig.delete(*good) == [None] * len(good)
+
+
+def test_a_delete_in_the_commit_that_writes_a_dead_letter_leaves_none(rig: Rig) -> None:
+    rig.add("dead")
+    rig.add("dying", max_receives=1, dead_letter_queue="dead")
+    rig.send(b"a", queue="dying")
+    ((receipt, _),) = rig.receive(queue="dying").values()
+    rig.advance(LEASE)
+    assert rig.ask(Delete(queue="dying", receipts=[receipt])) == [None]
+    for _ in range(4):
+        rig.commit()
+    assert rig.receive(queue="dead") == rig.receive(queue="dying") == {}
+
+
+def test_a_receipt_deletes_no_dead_letter(rig: Rig) -> None:
+    rig.add("dead")
+    rig.add("dying", max_receives=1, dead_letter_queue="dead")
+    (id,) = rig.send(b"a", queue="dying")
+    ((receipt, _),) = rig.receive(queue="dying").values()
+    rig.advance(LEASE)
+    for _ in range(2):
+        rig.commit()
+    for _ in range(4):
+        (result,) = rig.ask(Delete(queue="dying", receipts=[receipt]))
+        assert isinstance(result, StaleReceipt)
+    assert list(rig.receive(queue="dead")) == [id]
+
+
+def test_a_second_delete_by_id_is_not_found_before_and_after_the_file_is_unlinked(rig: Rig) -> None:
+    rig.send(b"a", b"b")
+    ids = [*rig.send(b"alone"), rig.send(b"c", b"d")[0]]
+    rig.commit()
+    delete = Delete(queue="q", ids=ids)
+    assert rig.ask(delete) == [None, None]
+    for _ in range(4):
+        assert [type(each) for each in rig.ask(delete)] == [MessageNotFound, MessageNotFound]
+    assert states(rig, ids[0]) == [None]
+
+
+def test_a_second_delete_by_receipt_is_a_success_before_and_after_the_file_is_unlinked(
+    rig: Rig,
+) -> None:
     rig.send(b"a")
-    with pytest.raises(InvalidRequest):
+    _, receipts = received(rig)
+    for _ in range(5):
+        assert rig.delete(*receipts) == [None]
+    assert rig.paths("remove") == []
+    assert rig.delete(*receipts) == [None]
+
+
+def test_a_message_of_another_queue_is_not_found_by_its_id(rig: Rig) -> None:
+    rig.add("other")
+    (id,) = rig.send(b"a", queue="other")
+    rig.commit()
+    for _ in range(2):
+        (result,) = rig.ask(Delete(queue="q", ids=[id]))
+        assert isinstance(result, MessageNotFound)
+        rig.ask(Delete(queue="other", ids=[id]))
+
+
+def test_a_delete_by_id_does_not_find_what_a_purge_has_deleted(rig: Rig) -> None:
+    ids = [*rig.send(b"alone"), *rig.send(b"one", b"two")]
+    rig.commit()
+    assert rig.ask(Purge(queue="q")) == 3
+    results = rig.ask(Delete(queue="q", ids=ids))
+    assert [type(result) for result in results] == [MessageNotFound] * 3
+
+
+# Messages that are sent, and could not be published yet.
+
+
+def test_a_message_that_could_not_be_published_yet_is_deleted_by_its_id(rig: Rig) -> None:
+    rig.disk.fail(errno.EIO, "rename_new", path="new/", times=1)
+    ids = rig.send(b"a")
+    rig.commit()
+    assert rig.paths("new")
+    assert rig.ask(Delete(queue="q", ids=ids)) == [None]
+    rig.tick()
+    assert rig.receive() == {}
+    rig.check()
+
+
+@pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b"]])
+def test_a_message_that_cannot_be_published_is_not_said_to_be_missing(
+    rig: Rig, bodies: list[bytes]
+) -> None:
+    rig.disk.fail(errno.EIO, "rename_new", "link", path="new/")
+    ids = rig.send(*bodies)
+    (result,) = rig.ask(Delete(queue="q", ids=ids[:1]))
+    assert isinstance(result, DiskError)
+    rig.disk.heal()
+    rig.tick()
+    assert list(rig.receive()) == ids
+
+
+@pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b"]])
+def test_a_message_that_cannot_be_published_yet_is_deleted_where_it_is(
+    rig: Rig, bodies: list[bytes]
+) -> None:
+    rig.disk.fail(errno.EIO, "rename_new", path="queues/")
+    ids = rig.send(*bodies)
+    assert rig.ask(Delete(queue="q", ids=ids[:1])) == [None]
+    rig.disk.heal()
+    for _ in range(4):
+        rig.tick()
+    assert list(rig.receive()) == ids[1:]
+    rig.check()
+
+
+def test_a_purge_takes_what_cannot_be_published_yet(rig: Rig) -> None:
+    rig.disk.fail(errno.EIO, "rename_new", path="queues/")
+    rig.send(b"a")
+    rig.send(b"b", b"c")
+    assert rig.ask(Purge(queue="q")) == 3
+    rig.disk.heal()
+    for _ in range(4):
+        rig.tick()
+    assert rig.receive() == {}
+    rig.check()
+
+
+# Bounds.
+
+
+def test_a_call_of_nothing_is_answered_with_nothing(rig: Rig) -> None:
+    assert rig.send() == []
+    assert rig.delete() == []
+    assert change(rig, 0) == []
+    assert rig.ask(GiveBack(queue="q", receipts=[])) is None
+
+
+def test_a_receive_of_no_messages_is_refused(rig: Rig) -> None:
+    rig.send(b"a")
+    with pytest.raises(InvalidRequest, match="max_messages can't be 0: it must be at least 1"):
         rig.ask(Receive(queue="q", max_messages=0, wait=None))
 
 
-def test_a_batch_taken_whole_never_overtakes_what_lies_between_its_messages(rig: EngineRig) -> None:
-    a, b, c = rig.send(b"a" * 10, b"b" * 500, b"c" * 10)
-    leased = rig.receive(3)
-    rig.ask(ChangeVisibility(queue="q", changes=[change(leased[1], 0)]))
-    rig.clock.advance(30_000)
-    messages = rig.ask(Receive(queue="q", max_messages=10, max_bytes=100))
-    assert [message.id for message in messages] == [a]
-    rig.check()
-    assert rig.states() == {a: "leased", b: "ready", c: "ready"}
+@pytest.mark.parametrize(("delay", "told"), [(-1, "-1 ms"), (366 * DAY, "366 d")])
+def test_a_delay_that_is_none_costs_that_message_only(rig: Rig, delay: int, told: str) -> None:
+    stored = rig.ask(Send(queue="q", bodies=[b"x", b"y"], delays={0: Millis(delay)}))
+    refused, id = stored.results
+    assert isinstance(refused, InvalidMessage)
+    assert f"its delay of {told} is not from 0 s to 365 d" in str(refused)
+    assert list(rig.receive()) == [id]
 
 
-def test_deleting_an_empty_queue_leaves_nothing_for_quarantine(rig: EngineRig) -> None:
-    rig.ask(DeleteQueue(name="q"))
-    rig.restart()
-    assert rig.engine.quarantined == 0
+def test_a_visibility_that_is_none_is_told_with_its_unit(rig: Rig) -> None:
+    rig.send(b"a")
+    rule = "can't be '90000500 ms': it must be from 1 ms to 12 h"
+    with pytest.raises(InvalidRequest, match=rule):
+        rig.ask(Receive(queue="q", visibility=Millis(25 * HOUR + 500)))
+    with pytest.raises(InvalidRequest, match="can't be '0 s': it must be from 1 ms to 12 h"):
+        rig.ask(Receive(queue="q", visibility=Millis(0)))
+    _, receipts = received(rig)
+    for visibility, shown in ((-1, "-1 ms"), (13 * HOUR, "13 h")):
+        with pytest.raises(InvalidRequest, match=f"can't be '{shown}': it must be from 0 s to 12 h"):
+            change(rig, visibility, *receipts)
+    assert change(rig, 12 * HOUR, *receipts) == [rig.clock.wall() + 12 * HOUR]
 
 
-def test_a_send_of_nothing_is_answered_with_nothing(rig: EngineRig) -> None:
-    assert rig.ask(Send(queue="q", messages=[])) == []
-    assert rig.ask(Delete(queue="q", targets=[])) == []
-    assert rig.ask(ChangeVisibility(queue="q", changes=[])) == []
-
-
-def test_a_delay_that_is_not_one_costs_that_message_only(rig: EngineRig) -> None:
-    bad = Outgoing(body=b"x", delay=Millis(-1))
-    results = rig.ask(Send(queue="q", messages=[bad, Outgoing(body=b"y")]))
-    assert [type(each).__name__ for each in results] == ["InvalidMessage", "Sent"]
-    assert rig.bodies() == [b"y"]
-
-
-@pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b"]])
-def test_a_stale_receipt_cannot_touch_a_message_that_was_leased_again(
-    rig: EngineRig, bodies: list[bytes]
+@pytest.mark.parametrize(
+    ("attributes", "error", "why"),
+    [
+        ({f"n{at}": "" for at in range(1_001)}, InvalidMessage, "1001 attributes, and may have 1000"),
+        ({"n": "x" * 65_536}, AttributesTooLarge, "65537 bytes together, and 65536"),
+        ({"": "x"}, InvalidMessage, "name has 0 bytes, and must have 1 to 256"),
+        ({"ä" * 129: "x"}, InvalidMessage, "name has 258 bytes, and must have 1 to 256"),
+        ({"n": "\ud800"}, InvalidMessage, "the attribute 'n' is not valid Unicode"),
+    ],
+)
+def test_attributes_out_of_bounds_cost_that_message_only(
+    rig: Rig, attributes: dict[str, str], error: type[Exception], why: str
 ) -> None:
-    rig.send(*bodies)
-    stale = rig.receive(2)[0]
-    rig.clock.advance(30_000)
-    before = rig.receive(2)
-    known = rig.known()
-    assert before[0].id == stale.id
-    (result,) = rig.ask(Delete(queue="q", targets=[ByReceipt(receipt_of(stale))]))
-    assert isinstance(result, StaleReceipt)
-    for visibility in (0, 90_000):
-        (answer,) = rig.ask(ChangeVisibility(queue="q", changes=[change(stale, visibility)]))
-        assert isinstance(answer, StaleReceipt)
-    rig.ask(GiveBack(queue="q", receipts=[receipt_of(stale)]))
-    assert rig.known() == known
-    rig.restart()
-    (result,) = rig.ask(Delete(queue="q", targets=[ByReceipt(receipt_of(stale))]))
-    assert isinstance(result, StaleReceipt)
-    assert rig.ask(Delete(queue="q", targets=[ByReceipt(receipt_of(m)) for m in before])) == [
-        None for _ in before
+    stored = rig.ask(Send(queue="q", bodies=[b"x", b"y"], attributes={0: attributes}))
+    refused, id = stored.results
+    assert isinstance(refused, error)
+    assert why in str(refused)
+    assert list(rig.receive()) == [id]
+
+
+def test_attributes_at_their_bounds_are_stored(rig: Rig) -> None:
+    many = {f"{at:03}": "" for at in range(1_000)}
+    long = {"ä" * 128: "x" * (65_536 - 256)}
+    rig.ask(Send(queue="q", bodies=[b"", b""], attributes={0: many, 1: long}))
+    rig.commit()
+    (delivery,) = rig.ask(Receive(queue="q", max_messages=2))
+    assert delivery.attributes == {0: many, 1: long}
+
+
+def test_a_body_may_have_as_many_bytes_as_its_queue_says(rig: Rig) -> None:
+    rig.add("small", max_message_size=3)
+    stored = rig.ask(Send(queue="small", bodies=[b"abc", b"abcd", b""]))
+    fits, refused, empty = stored.results
+    assert isinstance(refused, MessageTooLarge)
+    assert "The body has 4 bytes, and the queue small takes 3 at most" in str(refused)
+    assert list(rig.receive(queue="small")) == [fits, empty]
+
+
+def test_a_receipt_that_is_none_fails_alone(rig: Rig) -> None:
+    rig.send(b"a")
+    _, receipts = received(rig)
+    strange = ["", "q", "q:", receipts[0][:-1], receipts[0] + "0", receipts[0].replace("q:", "p:")]
+    for text in strange:
+        assert isinstance(change(rig, 9_000, text)[0], InvalidReceipt), text
+    results = rig.delete(*strange, receipts[0])
+    assert [type(each) for each in results] == [*[InvalidReceipt] * len(strange), type(None)]
+
+
+@pytest.mark.parametrize("id", ["", "x", NO_ID.upper(), NO_ID + "0"])
+def test_an_id_that_is_none_fails_alone(rig: Rig, id: str) -> None:
+    (good,) = rig.send(b"a")
+    rig.commit()
+    refused, done = rig.ask(Delete(queue="q", ids=[id, good]))
+    assert isinstance(refused, InvalidRequest)
+    assert "must be a UUID in lower case" in str(refused)
+    assert done is None
+
+
+# Queues that are not there.
+
+
+def asked_of(queue: str) -> list[Any]:
+    """Return a request of each kind that names a queue, but for sends and creations."""
+    return [
+        UpdateQueue(name=queue, changes={"retention": 1}),
+        DeleteQueue(name=queue),
+        Receive(queue=queue),
+        Receive(queue=queue, wait=None),
+        Delete(queue=queue, ids=[NO_ID]),
+        Delete(queue=queue, receipts=["x"]),
+        ChangeVisibility(queue=queue, receipts=["x"], visibility=Millis(0)),
+        GiveBack(queue=queue, receipts=["x"]),
+        Purge(queue=queue),
+        Reserve(queue=queue, stream="s", seq=0),
+        StartRedrive(queue=queue),
     ]
 
 
-def test_a_delete_in_the_commit_that_buries_its_message_is_stale_and_not_a_success(
-    rig: EngineRig,
-) -> None:
-    rig.create("dead")
-    rig.create("dying", max_receives=1, dead_letter_queue="dead", visibility_timeout=1_000)
-    (id,) = rig.send(b"a", queue="dying")
-    (message,) = rig.receive(queue="dying")
-    rig.clock.advance(1_000)
-    for _ in range(2):  # In that commit, and when it is buried.
-        (result,) = rig.ask(Delete(queue="dying", targets=[ByReceipt(receipt_of(message))]))
-        assert isinstance(result, StaleReceipt)
-    assert rig.states("dead") == {id: "ready"}
+def sent_to(queue: str) -> list[Any]:
+    return [
+        Send(queue=queue, bodies=[b"x"]),
+        Send(queue=queue, bodies=[]),
+        Stage(stage="s", chunk=0, queue=queue, bodies=[b"x"]),
+    ]
 
 
-def test_a_second_delete_by_id_is_not_found_whether_or_not_the_reaper_has_unlinked_the_file(
-    rig: EngineRig,
-) -> None:
+def test_every_request_for_a_queue_that_is_not_there_is_told_so(rig: Rig) -> None:
+    before = rig.paths("new", "queues", "config", "delay")
+    for request in (*asked_of("none"), *sent_to("none")):
+        (outcome,) = rig.commit(request)
+        assert isinstance(outcome, QueueNotFound), request
+        assert "There is no queue none" in str(outcome)
+    assert rig.paths("new", "queues", "config", "delay") == before
+
+
+@pytest.mark.parametrize("name", ["", ".q", "a/b", "a b", "ä", "x" * 81, "a\n"])
+def test_every_request_for_a_name_that_is_none_is_told_so(rig: Rig, name: str) -> None:
+    creation = CreateQueue(name=name, settings=QueueSettings())
+    for request in (creation, *asked_of(name), *sent_to(name)):
+        (outcome,) = rig.commit(request)
+        assert isinstance(outcome, InvalidQueueName), request
+
+
+def test_every_request_for_a_queue_that_is_being_deleted_is_told_so(rig: Rig) -> None:
     rig.send(b"a", b"b")
-    single, batched = rig.send(b"alone")[0], rig.send(b"c", b"d")[0]
-    delete = Delete(queue="q", targets=[ById(single), ById(batched)])
-    assert rig.ask(delete) == [None, None]
-    assert rig.disk.scan("remove")
-    waiting = [type(result) for result in rig.ask(delete)]
-    for found in rig.disk.scan("remove"):
-        rig.disk.unlink(f"remove/{found.name}")
-    unlinked = [type(result) for result in rig.ask(delete)]
-    assert waiting == unlinked == [MessageNotFound, MessageNotFound]
+    rig.commit()
+    deletion, *outcomes = rig.commit(DeleteQueue(name="q"), *asked_of("q")[2:])
+    assert deletion is None
+    assert [type(each) for each in outcomes] == [QueueNotFound] * len(outcomes)
+    creation = CreateQueue(name="q", settings=QueueSettings())
+    for _ in range(2):
+        outcomes = rig.commit(creation, Send(queue="q", bodies=[b"x"]))
+        assert [type(each) for each in outcomes] == [QueueBeingDeleted] * 2
+        assert "try again in a moment" in str(outcomes[0])
+        rig.start()
+    for _ in range(6):
+        rig.commit()
+    rig.ask(creation)
+    assert rig.receive() == {}
 
 
-def test_a_delete_by_the_id_of_a_message_deleted_in_another_queue_is_not_found(rig: EngineRig) -> None:
-    rig.create("other")
-    (id,) = rig.send(b"a", queue="other")
-    assert rig.ask(Delete(queue="other", targets=[ById(id)])) == [None]
-    (result,) = rig.ask(Delete(queue="q", targets=[ById(id)]))
-    assert isinstance(result, MessageNotFound)
+# The end of queues and of messages.
 
 
-def test_a_second_delete_by_receipt_is_a_success_before_and_after_the_reaper(rig: EngineRig) -> None:
-    rig.send(b"a")
-    (message,) = rig.receive()
-    delete = Delete(queue="q", targets=[ByReceipt(receipt_of(message))])
-    assert [rig.ask(delete), rig.ask(delete)] == [[None], [None]]
-    for found in rig.disk.scan("remove"):
-        rig.disk.unlink(f"remove/{found.name}")
-    assert rig.ask(delete) == [None]
+def one_of_each(rig: Rig) -> list[str]:
+    """Send messages that are leased, delayed and ready, singly and in batches; return their ids."""
+    ids = rig.send(b"leased") + rig.send(b"leased", b"as a batch")
+    assert len(rig.receive()) == len(ids)
+    for bodies in ([b"delayed"], [b"delayed", b"as a batch"]):
+        delays = dict.fromkeys(range(len(bodies)), Millis(60_000))
+        ids += rig.ask(Send(queue="q", bodies=bodies, delays=delays)).results
+    ids += rig.send(b"ready") + rig.send(b"ready", b"as a batch")
+    rig.commit()
+    assert states(rig, *ids) == [*["leased"] * 3, *["delayed"] * 3, *["ready"] * 3]
+    return [str(id) for id in ids]
+
+
+def is_empty_for_good(rig: Rig) -> bool:
+    """Whether nothing is in the queue, and nothing is after a restart long after all dues."""
+    before = rig.engine.index.queue("q").total
+    rig.advance(10 * 60_000)
+    rig.start()
+    return not before and rig.receive() == {}
+
+
+def test_a_purge_takes_what_is_leased_and_delayed_for_good(rig: Rig) -> None:
+    ids = one_of_each(rig)
+    assert rig.ask(Purge(queue="q")) == len(ids)
+    assert is_empty_for_good(rig)
+
+
+def test_a_message_is_deleted_by_its_id_in_every_state_for_good(rig: Rig) -> None:
+    for id in one_of_each(rig):
+        assert rig.ask(Delete(queue="q", ids=[id])) == [None], id
+    assert is_empty_for_good(rig)
+
+
+def test_a_queue_that_is_made_again_is_empty_for_good(rig: Rig) -> None:
+    one_of_each(rig)
+    rig.ask(DeleteQueue(name="q"))
+    for _ in range(6):
+        rig.commit()
+    rig.add("q")
+    assert is_empty_for_good(rig)

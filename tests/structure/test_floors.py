@@ -33,23 +33,19 @@ class Floor:
 FLOORS = {
     # The store: the standard library only, a folder for each floor.
     "model": Floor(holds=("spoolrack_store.model.*",)),
-    "index": Floor(holds=("spoolrack_store.index.*",), sees=("model",)),
     "files": Floor(holds=("spoolrack_store.files.*",), sees=("model",)),
-    "engine": Floor(holds=("spoolrack_store.engine.*",), sees=("files", "index", "model")),
-    "fsck": Floor(holds=("spoolrack_store.fsck.*",), sees=("files", "model")),
+    "engine": Floor(holds=("spoolrack_store.engine.*",), sees=("files", "model")),
+    "fsck": Floor(holds=("spoolrack_store.fsck.*",), sees=("engine", "files", "model")),
     "store": Floor(
         holds=(
             "spoolrack_store",
-            *("spoolrack_store.store", "spoolrack_store.committer", "spoolrack_store.parking"),
+            *("spoolrack_store.store", "spoolrack_store.committer", "spoolrack_store.waiting"),
             *("spoolrack_store.rereading", "spoolrack_store.tally", "spoolrack_store.overview"),
-            *("spoolrack_store.mover", "spoolrack_store.listener", "spoolrack_store.testing"),
-            *("spoolrack_store.sweeper", "spoolrack_store.drivers", "spoolrack_store.effort"),
-            "spoolrack_store.looking",
+            *("spoolrack_store.listener", "spoolrack_store.looking", "spoolrack_store.testing"),
+            *("spoolrack_store.drivers", "spoolrack_store.effort"),
         ),
-        sees=("engine", "files", "index", "model"),
+        sees=("engine", "files", "model"),
     ),
-    # The next store, beside the one that serves: nothing imports it yet.
-    "store2": Floor(holds=("spoolrack_store2.*",), sees=("files", "index", "model")),
     # What goes over the wire.
     "stubs": Floor(
         holds=("spoolrack.v1.*",),
@@ -109,15 +105,17 @@ FLOORS = {
 
 # Who, of the store, may touch the world. The rest gets the disk and the clock as arguments.
 WORLD = {
-    "spoolrack_store.files.disk": {"os", "io", "fcntl", "ctypes", "mmap", "pathlib", "shutil"},
+    "spoolrack_store.files.local_disk": {
+        *("os", "io", "fcntl", "ctypes", "mmap", "pathlib", "select", "socket"),
+    },
     "spoolrack_store.files.calls": {"os", "fcntl", "ctypes", "platform"},
     "spoolrack_store.files.mounts": {"os", "pathlib"},
+    "spoolrack_store.files.holder": {"datetime", "pathlib"},
     "spoolrack_store.files.watcher": {"os", "ctypes", "fcntl"},
-    "spoolrack_store.files.opening": {"os", "pathlib", "socket"},
+    "spoolrack_store.files.root": {"os", "pathlib"},
     "spoolrack_store.files.overlay": {"os", "io"},
     "spoolrack_store.model.clock": {"time"},
     "spoolrack_store.model.chance": {"os"},
-    "spoolrack_store2.local_disk": {"os", "ctypes", "mmap", "pathlib", "socket"},
     "nobody": {"asyncio", "datetime", "glob", "multiprocessing", "signal", "subprocess", "tempfile"},
 }
 HARMLESS = {"os.PathLike", "os.fspath"}
@@ -134,7 +132,7 @@ def module_of(path: Path, root: Path) -> str:
 
 
 SOURCES = {module_of(path, root): path for root in ROOTS for path in sorted(root.rglob("*.py"))}
-OURS = {"spoolrack", "spoolrack_store", "spoolrack_store2", "spoolrack_server"}
+OURS = {"spoolrack", "spoolrack_store", "spoolrack_server"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,7 +300,7 @@ def test_an_import_that_points_up_is_caught(module: str, source: str) -> None:
     ("module", "source"),
     [
         ("spoolrack_store.model.names", "import re\nfrom .clock import Millis"),
-        ("spoolrack_store.files.disk", "import os, fcntl"),
+        ("spoolrack_store.files.local_disk", "import os, fcntl"),
         ("spoolrack_store.store", "from os import PathLike\nfrom .files.disk import Disk"),
         ("spoolrack_store.store", "import os\nroot: os.PathLike[str]"),
         (

@@ -10,14 +10,13 @@ from typing import Any
 from zlib import crc32
 
 import name2_lists as lists
-from spoolrack_store.model.content import Attributes
+from spoolrack_store.engine.index import Index
+from spoolrack_store.files.changes import SIZE, Change, Changes, Kind
+from spoolrack_store.model import receipts
+from spoolrack_store.model.content import Attributes, Damaged, body, checksum, decode, encode, line_of
+from spoolrack_store.model.members import indexes, runs
+from spoolrack_store.model.names import Name, NotAName, Stem, parse
 from spoolrack_store.model.transitions import State
-from spoolrack_store2 import receipts
-from spoolrack_store2.changes import SIZE, Change, Changes, Kind
-from spoolrack_store2.content import Damaged, body, checksum, decode, encode, line_of
-from spoolrack_store2.index import Index
-from spoolrack_store2.members import indexes, runs
-from spoolrack_store2.names import Name, NotAName, Stem, parse
 
 _HEADER = 64
 """Bytes of the header of CHANGES that the vectors show: more is zero."""

@@ -17,11 +17,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from name2_lists import NAMES, NO_NAMES
 from name2_vectors import said_of
+from spoolrack_store.files.changes import _START, RING, Kind
+from spoolrack_store.model import names
+from spoolrack_store.model.members import MOST
+from spoolrack_store.model.names import MAX_BYTES, NotAName, parse
 from spoolrack_store.model.settings import MIB
-from spoolrack_store2 import names
-from spoolrack_store2.changes import _START, RING, Kind
-from spoolrack_store2.members import MOST
-from spoolrack_store2.names import MAX_BYTES, NotAName, parse
 
 LATER = ["sent", "ready", "delayed", "leased", "removed", "quarantined"]
 

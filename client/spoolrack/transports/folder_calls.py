@@ -12,9 +12,9 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, Final, TypeVar
 
 from spoolrack_store.model.errors import Draining, StoreError
+from spoolrack_store.model.operations import Delivery, GiveBack, Receive, Request
 from spoolrack_store.model.reservations import Reservation, Reserve, Unreserve
-from spoolrack_store2.operations import Delivery, GiveBack, Receive, Request
-from spoolrack_store2.store import Store
+from spoolrack_store.store import Store
 
 from ..errors import ClientClosed, RootUnusable, SpoolrackError, Timeout, Unsupported
 from ..runtime import Runtime, Signal, Tasks

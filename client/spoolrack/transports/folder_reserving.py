@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from spoolrack_store.model import operations
 from spoolrack_store.model import reservations as ops
-from spoolrack_store2.store import Store
+from spoolrack_store.store import Store
 
 from ..reservations import Committed, Reservation, ReservationPage, ReservationState
 from ..values import Envelope, moment_of

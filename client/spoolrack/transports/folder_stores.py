@@ -15,11 +15,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
+from spoolrack_store.files.root import is_root
+from spoolrack_store.looking import open_to_look
 from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.errors import RootUnusable
-from spoolrack_store2.looking import open_to_look
-from spoolrack_store2.root import is_root
-from spoolrack_store2.store import Store
+from spoolrack_store.store import Store
 
 from ..threads import Ending, start_thread
 from .folder_values import Place

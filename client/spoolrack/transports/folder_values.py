@@ -20,9 +20,10 @@ from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.deaths import Death as StoreDeath
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
 from spoolrack_store.model.ids import sent_at
+from spoolrack_store.model.operations import Delete, Delivery, Send, Stored
 from spoolrack_store.model.settings import MIB, SPANS
+from spoolrack_store.model.staging import Stage
 from spoolrack_store.model.transitions import State as StoreState
-from spoolrack_store2.operations import Delete, Delivery, Send, Stage, Stored
 
 from ..errors import InvalidUrl, SpoolrackError, error_of
 from ..values import (

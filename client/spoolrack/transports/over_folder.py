@@ -12,8 +12,8 @@ from concurrent.futures import Future
 
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model.credits import Credits
-from spoolrack_store2.operations import ChangeVisibility, Delivery, Purge, Receive
-from spoolrack_store2.store import Store
+from spoolrack_store.model.operations import ChangeVisibility, Delivery, Purge, Receive
+from spoolrack_store.store import Store
 
 from ..errors import ClientClosed
 from ..runtime import Runtime

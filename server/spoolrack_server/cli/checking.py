@@ -13,10 +13,10 @@ from typing import Final
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from spoolrack_store import fsck
+from spoolrack_store.fsck.findings import Mended, Problem, Remedy, Report
 from spoolrack_store.model.texts import printable
 from spoolrack_store.model.transitions import State
-from spoolrack_store2 import fsck
-from spoolrack_store2.fsck.findings import Mended, Problem, Remedy, Report
 
 from .output import columns, say
 from .plain import argument, option
@@ -194,7 +194,6 @@ def _as_json(root: str, report: Report, mended: Sequence[Mended], left: Sequence
             "staged": report.staged,
             "published": report.published,
             "reserved": report.reserved,
-            "histories": report.histories,
             "owners": report.owners,
             "checked": report.checked,
             "unchecked": report.unchecked,

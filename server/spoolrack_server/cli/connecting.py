@@ -20,7 +20,7 @@ from click.core import ParameterSource
 from spoolrack import Client, QueueInfo, RetryPolicy, connect
 from spoolrack.credentials import CredentialOptions
 from spoolrack.errors import InvalidUrl
-from spoolrack_store2.looking import has_owners, may_have_owners, owners_changed_ns
+from spoolrack_store.looking import has_owners, may_have_owners, owners_changed_ns
 
 from .exits import TRY_AGAIN, USAGE, Failed
 from .output import tell

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from spoolrack import SpoolrackError, errors
+from spoolrack_store.fsck import NotRestorable
 from spoolrack_store.model import errors as store
 from spoolrack_store.model.texts import printable
-from spoolrack_store2.fsck import NotRestorable
 
 OK: Final = os.EX_OK
 NOTHING: Final = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import click
-from spoolrack_store2.fsck import receipts_of
+from spoolrack_store.fsck import receipts_of
 
 from .connecting import Reach, reaches_queues
 from .exits import NOTHING, OK, line_of

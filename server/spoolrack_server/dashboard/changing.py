@@ -13,12 +13,11 @@ from aiohttp import web
 from spoolrack_store.model import redriving
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
-from spoolrack_store.model.operations import CreateQueue, UpdateQueue
+from spoolrack_store.model.operations import CreateQueue, Delete, Purge, Send, UpdateQueue
 from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
 from spoolrack_store.model.reservations import MAX_SEQ, Release
 from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_DELAY, QueueSettings
 from spoolrack_store.model.staging import Abort
-from spoolrack_store2.operations import Delete, Purge, Send
 
 from .. import convert
 from ..access.permissions import Permission

@@ -22,12 +22,11 @@ from spoolrack_store.model.errors import (
     MessageNotFound,
     StoreError,
 )
-from spoolrack_store.model.operations import Message, Queue
+from spoolrack_store.model.operations import Message, OpenMessage, Queue
 from spoolrack_store.model.redriving import Redrive, RedriveState
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
-from spoolrack_store2.operations import OpenMessage
-from spoolrack_store2.store import Store
+from spoolrack_store.store import Store
 
 from .. import convert
 from ..access.permissions import Permission

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from spoolrack_store.model.operations import Request
-from spoolrack_store2.operations import OpenMessage
-from spoolrack_store2.store import Store
+from spoolrack_store.model.operations import OpenMessage, Request
+from spoolrack_store.store import Store
 
 from ..access.guard import Guard
 from ..answers import answer

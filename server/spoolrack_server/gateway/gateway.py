@@ -19,7 +19,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import Draining, StoreError
-from spoolrack_store2.store import Store
+from spoolrack_store.store import Store
 
 from ..access.guard import Guard
 from ..dashboard.routes import dashboard_routes

@@ -22,8 +22,8 @@ from aiohttp import web
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.errors import InvalidReceipt, InvalidRequest
-from spoolrack_store.model.names import NotAName, parse_receipt
 from spoolrack_store.model.operations import Message
+from spoolrack_store.model.receipts import parse as parse_receipt
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 
 from ..convert import MAX_DEDUPLICATION_ID, MAX_WAIT
@@ -234,12 +234,9 @@ def receipt(headers: Fields, id: str) -> str | None:
     text = ", ".join(values)
     if len(text) > 1 and text[0] == text[-1] == '"':
         text = text[1:-1]
-    try:
-        if parse_receipt(text).id == id:
-            return text
-    except NotAName as error:
-        raise InvalidReceipt(receipt=text) from error
-    raise InvalidReceipt(receipt=text)
+    if parse_receipt(text.partition(":")[0], text).id != id:
+        raise InvalidReceipt(receipt=text)
+    return text
 
 
 # Parts of a body.

@@ -12,9 +12,8 @@ from typing import Final
 from aiohttp import web
 from spoolrack_store.model.errors import MessageNotFound, StoreError
 from spoolrack_store.model.ids import sent_at
-from spoolrack_store.model.operations import Message
+from spoolrack_store.model.operations import Delete, Message, OpenMessage, Receive, Send, messages_of
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
-from spoolrack_store2.operations import Delete, OpenMessage, Receive, Send, messages_of
 
 from .. import convert
 from ..leases import receipts_of

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from spoolrack_store2.tally import Tally
+from spoolrack_store.tally import Tally
 
 EVERY: Final = 30.0
 SHARE: Final = 100

@@ -16,7 +16,7 @@ from typing import Final
 from prometheus_client import ProcessCollector
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.figures import QueueFigures
-from spoolrack_store2.tally import Tally
+from spoolrack_store.tally import Tally
 
 from .catalogue import METRICS, Row, of_histogram
 

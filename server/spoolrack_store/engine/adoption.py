@@ -1,8 +1,8 @@
-"""Adopts messages that somebody `mv`ed into `new/`: a regular file named `<queue>:<any uuid>`.
+"""Adopts messages that were `mv`ed into `new/`: a regular file named `<queue>:<any uuid>`.
 
-Such a file says neither its size nor its checksum, so it must first be left alone for two seconds:
-then it is taken for complete, synced, summed, and renamed to an id of its arrival. From then on it is a
-message like any other, with the same promises. What isn't a regular file with one link is left alone.
+Such a file says neither its size nor its checksum, so it must first be left alone for two seconds: then
+it is taken for complete, synced, summed, and renamed into its queue, under an id of its arrival. From
+then on it is a message like any other. What isn't a regular file with one link is left alone.
 """
 
 from __future__ import annotations
@@ -10,116 +10,94 @@ from __future__ import annotations
 import errno
 import logging
 import zlib
-from dataclasses import replace
 from typing import Final
 
-from ..files import layout
 from ..files.disk import Facts, Kind
-from ..files.folders import explained
-from ..files.syncer import SyncFailed
-from ..model.clock import SECOND, Millis
+from ..files.syncer import SyncFailed, explained
+from ..model.clock import Millis
 from ..model.errors import StoreError
-from ..model.names import Entry, NotAName, parse_filed
-from ..model.transitions import Move, State
+from ..model.ids import FileIds, is_id
+from ..model.names import Name, Stem
+from ..model.transitions import State
 from .catalog import Catalog
-from .publisher import Publisher, Written
-from .root import Root, path_in
+from .moves import Moves
+from .part import Part
 
 log = logging.getLogger(__name__)
 
-UNCHANGED_FOR: Final = Millis(2 * SECOND)
-LOOK_EVERY: Final = Millis(2 * SECOND)
+UNCHANGED_FOR: Final = Millis(2_000)
+LOOK_EVERY: Final = Millis(2_000)
 _FAILED_SYNC: Final = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
 """What fsync(2) itself says, and open(2) of a file that is there doesn't."""
 
 
-class Adoption:
+def adoptable(name: str) -> str | None:
+    """Return the queue of a file in `new/` that was put in by hand; None for any other name."""
+    queue, _, id = name.partition(":")
+    return queue if is_id(id) else None
+
+
+class Adoption(Part):
     """Not thread-safe."""
 
-    def __init__(self, root: Root, catalog: Catalog, publisher: Publisher) -> None:
-        self._root = root
+    def __init__(self, moves: Moves, catalog: Catalog, ids: FileIds) -> None:
+        self._moves = moves
         self._catalog = catalog
-        self._publisher = publisher
+        self._ids = ids
         self._seen: dict[str, tuple[Facts, Millis]] = {}
-        """What was found untagged in `new/`, and since when it is as it is, monotonic."""
+        """What was found in `new/`, and since when it is as it is, monotonic."""
+        self._next_look = moves.clock.monotonic()
 
-    def look(self) -> None:
-        """Adopt what has been unchanged for long enough. The next commit makes it durable.
+    def next_due(self) -> Millis | None:
+        return self._next_look if self._seen else None
 
-        Raises `SyncFailed` if a file can't be made durable.
-        """
-        root = self._root
-        now = root.clock.monotonic()
+    def tick(self) -> None:
+        """Adopt what has been unchanged for long enough. Raise `SyncFailed` if a file can't be made
+        durable."""
+        now = self._moves.clock.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = Millis(now + LOOK_EVERY)
+        try:
+            found = self._moves.disk.scan("new")
+        except OSError as error:
+            raise explained(error) from error
         there: dict[str, tuple[Facts, Millis]] = {}
-        for found in root.folders.scan(layout.NEW):
-            if found.kind is not Kind.FILE or not self._is_untagged(found.name):
+        for each in found:
+            queue = adoptable(each.name)
+            if each.kind is not Kind.FILE or queue is None or queue not in self._catalog.records:
                 continue
-            path = path_in(layout.NEW, found.name)
+            path = f"new/{each.name}"
             try:
-                facts = root.disk.facts(path)
+                facts = self._moves.disk.facts(path)
+                if facts.links != 1:
+                    continue  # It has a second name somewhere, through which it could be changed.
+                before = self._seen.get(each.name)
+                since = before[1] if before is not None and before[0] == facts else now
+                if now - since < UNCHANGED_FOR or not self._adopt(path, queue):
+                    there[each.name] = (facts, since)
             except OSError as error:
-                log.warning("%a can't be looked at, and is not adopted: %s", path, error)
-                continue
-            if facts.links != 1:
-                continue  # It has a second name somewhere, through which it could be changed.
-            before = self._seen.get(found.name)
-            since = before[1] if before is not None and before[0] == facts else now
-            there[found.name] = (facts, since)
-            if now - since >= max(UNCHANGED_FOR, root.chores.wait):
-                del there[found.name]
-                self._adopt(path, parse_filed(found.name).queue)
+                log.error("%a can't be adopted: %s", path, explained(error))
+            except StoreError as error:
+                log.error("%a can't be adopted: %s", path, error)
         self._seen = there
 
-    def _is_untagged(self, name: str) -> bool:
+    def _adopt(self, path: str, queue: str) -> bool:
+        moves = self._moves
+        limit = self._catalog.records[queue].settings.max_message_size
+        body = moves.disk.read(path, limit + 1)
+        if len(body) > limit:
+            moves.foreign[path] = f"more than the {limit} bytes that {queue} takes"
+            return True
         try:
-            filed = parse_filed(name)
-        except NotAName:
-            return False
-        item = filed.item
-        return (
-            isinstance(item, Entry)
-            and str(item) == item.id
-            and filed.due is None
-            and filed.queue in self._catalog.queues
-        )
-
-    def _sync(self, path: str) -> None:
-        """Make the file durable; raises `OSError` if it can't be opened, else `SyncFailed`."""
-        try:
-            self._root.disk.sync_file(path)
+            moves.disk.sync_file(path)
         except OSError as error:
             if error.errno in _FAILED_SYNC:
                 # The kernel takes it for written now: a repetition would succeed, and prove nothing.
                 raise SyncFailed(str(error)) from error
             raise
-
-    def _adopt(self, path: str, queue: str) -> None:
-        root = self._root
-        limit = self._catalog.queues[queue].settings.max_message_size
-        try:
-            body = root.disk.read(path, limit + 1)
-            if len(body) > limit:
-                root.folders.quarantine(path, f"more than the {limit} bytes that {queue} takes")
-                return
-            self._sync(path)
-            entry = Entry(id=root.ids.make(), size=len(body), crc=zlib.crc32(body))
-            target = layout.sent(queue, replace(entry, owner=root.owner))
-            moved = root.folders.move(Move.ADOPT, State.SENT, path, State.SENT, target)
-        except OSError as error:
-            log.error("%a can't be adopted: %s", path, explained(error))
-            return
-        except StoreError as error:
-            log.error("%a can't be adopted: %s", path, error)
-            return
-        if moved:
-            log.info("adopted %s as message %s of the queue %s", path, entry.id, queue)
-            written = Written(
-                queue=queue,
-                item=entry,
-                names=[str(entry)],
-                bytes=entry.length,
-                path=target,
-                due=None,
-                due_monotonic=root.clock.monotonic(),
-            )
-            root.after_sync.append(lambda: self._publisher.publish(written))
+        stem = Stem(id=self._ids.make(), size=len(body), crc=zlib.crc32(body))
+        name = Name(stem=stem, state=State.READY, queue=queue, members=stem.full)
+        moves.take_over(path, name, 0)
+        log.info("adopted %s as message %s of the queue %s", path, stem.id, queue)
+        return True

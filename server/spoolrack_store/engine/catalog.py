@@ -1,392 +1,426 @@
-"""Which queues there are, and how each is set: the files in `config/`.
+"""Which queues there are, and how each is set: the files `config/<queue>.<version>.json`.
 
-A queue exists from the moment its first settings file is durable to the moment its tombstone is. A
-version is created exclusively and never replaced, so a change is one new file, and whoever reads
-the folder sees the old settings or the new. What a tombstone dooms is emptied by `remover`.
+A version is created once and never changed, so that an update is a new file; the highest version that
+can be read counts, and older ones are unlinked once it is durable. A tombstone is the version that
+deletes a queue. Once it is durable, the queue's messages go to `remove/`, then its folder and its older
+settings go, and then the tombstone: each step is durable before the next begins. So nothing is left
+that could come back into another queue of that name. What is in `remove/` or in quarantine
+doesn't hold up the tombstone. Each process that has the root open goes on with each tombstone.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Final, TypeVar
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from random import Random
+from typing import Final
 
-from ..files import layout
-from ..files.disk import Kind
-from ..files.folders import NameTaken, explained
-from ..index.hidden import QueueIndex
-from ..model.clock import SECOND, Millis
+from ..files.disk import Found, Kind
+from ..files.syncer import explained
+from ..model.batch import Entry
+from ..model.clock import Millis
 from ..model.errors import (
     DamagedSettings,
     InvalidQueueName,
+    InvalidSetting,
     QueueBeingDeleted,
     QueueExists,
     QueueNotFound,
     StoreError,
 )
-from ..model.names import is_queue_name
-from ..model.settings import QueueSettings, Record, decode
-from .live import Live, check_target, living
-from .root import Root
-from .versions import SETTINGS_FILE, Versions
+from ..model.names import QUEUE_NAME, NotAName, is_queue_name, make_token, parse
+from ..model.operations import CreateQueue, DeleteQueue, UpdateQueue
+from ..model.settings import QueueSettings, Record, decode, encode
+from ..model.transitions import State
+from .moves import Moves
+from .part import Part
 
 log = logging.getLogger(__name__)
 
-Changed = TypeVar("Changed")
-
-_RIVALS: Final = 3
-"""So many times somebody else may be faster with the next version of a queue's settings."""
-_WRITTEN_BY_NOW: Final = Millis(2 * SECOND)
-"""Settings that aren't whole for so long were being written by somebody who has died."""
+CONFIG: Final = "config"
+SLICE: Final = 1_000
+"""Names of deleted queues that one commit moves to `remove/`."""
+_FILE: Final = re.compile(rf"(?P<queue>{QUEUE_NAME})\.(?P<version>[1-9][0-9]{{0,14}})\.json")
 
 
-class Catalog:
-    """Not thread-safe."""
+@dataclass(frozen=True, slots=True)
+class QueueRecord:
+    """A queue's record in the catalogue."""
 
-    def __init__(self, root: Root) -> None:
-        self._root = root
-        self.queues: dict[str, Live] = {}
-        self.doomed: dict[str, int] = {}
-        """Deleted queues that aren't emptied yet, with their tombstones' versions."""
-        self.doubtful: set[str] = set()
-        """Those of them of which others have written the tombstone, which may not be durable yet."""
-        self.unread: dict[str, tuple[int, Millis]] = {}
-        """Queues of which newer settings can't be read yet: their version, and since when."""
+    name: str
+    settings: QueueSettings
+    created_at: Millis = Millis(0)
+    version: int = 1
+    salt: str = ""
+    """Another queue that is made under this name has another."""
+
+
+@dataclass(slots=True)
+class _Tombstone:
+    """A deleted queue of which something may be left."""
+
+    version: int
+    made: tuple[Millis, str]
+    """The queue's `created_at` and its salt."""
+    written: int
+    """The commit that makes it durable."""
+    emptied: int | None = None
+    """The commit that makes durable that the queue has no message; None: it may have some."""
+    cleared: int | None = None
+    """The commit that makes durable that its folder and its older settings are gone; None: they may be
+    there."""
+
+
+class Catalog(Part):
+    """The queues that there are. Not thread-safe."""
+
+    folders = (CONFIG,)
+
+    def __init__(self, moves: Moves, random: Random) -> None:
+        self._moves = moves
+        self._random = random
+        self.records: dict[str, QueueRecord] = {}
         self.reset: set[str] = set()
-        """Queues that this start gave the default settings, and another `created_at`, for lost ones."""
-        self._made: set[str] = set()
-        self._ended: set[str] = set()
-        """Queues of others that were made, or have ended, and whose indexes don't know it yet."""
-        self._versions = Versions(root)
+        """Queues that this process gave the default settings, because theirs were lost."""
+        self._doomed: dict[str, _Tombstone] = {}
+        self._old: dict[str, int] = {}
+        """Superseded settings by path, and the commit that must be durable before they are unlinked."""
 
-    def require(self, name: str) -> Live:
-        """The queue `name`; raises `InvalidQueueName` or `QueueNotFound`."""
-        live = self.queues.get(name)
-        if live is not None:
-            return live
-        if not is_queue_name(name):
-            raise InvalidQueueName(name=name)
-        if self._root.is_shared:
-            self.refresh()  # Somebody else may have made it a moment ago.
-            if name in self.queues:
-                return self.queues[name]
-        raise QueueNotFound(queue=name)
+    # Which queues there are.
 
-    def require_open(self, name: str) -> Live:
-        """The same for a send, which may be meant for the queue that is made again: if its name is
-        still being freed, `QueueBeingDeleted`."""
-        if name in self.doomed:
+    def require(self, name: str) -> QueueRecord:
+        """Return the queue's record; raise `InvalidQueueName` or `QueueNotFound`."""
+        record = self.records.get(name)
+        if record is None:
+            if not is_queue_name(name):
+                raise InvalidQueueName(name=name)
+            raise QueueNotFound(queue=name)
+        return record
+
+    def require_open(self, name: str) -> QueueRecord:
+        """Return the record for a send, which may be meant for the queue that is made next; raise
+        `QueueBeingDeleted`, too."""
+        if name in self._doomed:
             raise QueueBeingDeleted(queue=name)
         return self.require(name)
 
-    def create(self, name: str, settings: QueueSettings) -> Live:
+    def is_doomed(self, name: str) -> bool:
+        return name in self._doomed
+
+    # Requests. The answers hold once the commit is synced.
+
+    def create(self, request: CreateQueue) -> QueueRecord:
+        name, settings = request.name, request.settings
         if not is_queue_name(name):
             raise InvalidQueueName(name=name)
-        return self._unrivalled(lambda: self._create(name, settings))
-
-    def _create(self, name: str, settings: QueueSettings) -> Live:
-        if name in self.doomed:
+        if name in self._doomed:
             raise QueueBeingDeleted(queue=name)
-        there = self.queues.get(name)
+        there = self.records.get(name)
         if there is not None:
             if there.settings != settings:
                 raise QueueExists(queue=name, differing=there.settings.differing(settings))
             return there
-        check_target(name, settings, self.queues)
-        version = self._versions.next_version(name, 0)
-        # The folder first: one without settings is nothing, and settings without one are a queue.
-        made = self._root.folders.make(layout.queue_folder(name))
-        record = self._versions.first(settings)
-        try:
-            written_ns = self._versions.write(name, version, record)
-        except StoreError:
-            if made:
-                self._root.folders.drop_folder(layout.queue_folder(name))
-            raise
-        live = living(name, version, record, written_ns)
-        self._root.index.queues[name] = QueueIndex()
-        self.queues[name] = live
-        return live
+        self._check_target(name, settings)
+        return self._make(name, settings)
 
-    def update(self, name: str, changes: Mapping[str, object]) -> Live:
-        return self._unrivalled(lambda: self._update(name, changes))
-
-    def _update(self, name: str, changes: Mapping[str, object]) -> Live:
-        there = self.require(name)
-        settings = there.settings.changed(changes)
+    def update(self, request: UpdateQueue) -> QueueRecord:
+        there = self.require(request.name)
+        settings = there.settings.changed(request.changes)
         if settings == there.settings:
             return there
-        check_target(name, settings, self.queues)
-        version = self._versions.next_version(name, there.version)
-        written_ns = self._versions.write(name, version, there.record(settings))
-        live = replace(there, settings=settings, version=version, written_ns=written_ns)
-        self.queues[name] = live
-        drop = partial(self._versions.drop, name, there.version, there.written_ns)
-        self._root.after_sync.append(drop)
-        return live
+        self._check_target(there.name, settings)
+        record = replace(there, settings=settings, version=there.version + 1)
+        self._write(record, settings)
+        self.records[there.name] = record
+        self._old[_path(there.name, there.version)] = self._moves.commit
+        return record
 
-    def doom(self, name: str) -> None:
-        """Write the tombstone. Once it is durable, the queue is deleted."""
-        self._unrivalled(lambda: self._doom(name))
+    def delete(self, request: DeleteQueue) -> None:
+        there = self.require(request.name)
+        record = replace(there, version=there.version + 1)
+        self._write(record, None)
+        self._doom(there.name, record.version, (there.created_at, there.salt))
 
-    def _doom(self, name: str) -> None:
-        live = self.require(name)
-        version = self._versions.next_version(name, live.version)
-        # A dead letter may have just left: a crash that kept the tombstone and not that move would
-        # delete it with the queue.
-        self._root.folders.settle(layout.queue_folder(name))
-        self._versions.write(name, version, live.record(None))
-        del self.queues[name]
-        self.reset.discard(name)
-        self.doomed[name] = version
-        self._root.after_sync.append(partial(self._versions.drop, name, live.version, live.written_ns))
-
-    def _unrivalled(self, change: Callable[[], Changed]) -> Changed:
-        """Make a change that rests on the newest version, whoever wrote it."""
-        for _ in range(_RIVALS):
-            if self._root.is_shared:
-                self.refresh()
-            try:
-                return change()
-            except NameTaken:
-                log.info("somebody else changed the same queue first")
-        return change()
-
-    def is_still_doomed(self, name: str) -> bool:
-        """Whether the queue is deleted and not buried, by anybody; False if that can't be told now."""
-        if self._root.is_shared:
-            try:
-                self.refresh()
-            except StoreError as error:
-                log.warning("the deleted queue %s has to wait: %s", name, error)
-                return False
-        return name in self.doomed
-
-    def bury_tombstone(self, name: str) -> None:
-        """Forget the doomed queue `name`, of which nothing is left but files of its settings.
-
-        The tombstone goes last: without it, an older version would count again, and beside it no newer
-        one would. As long as one of them can't be unlinked, the queue is doomed, and the next tick
-        tries again.
-        """
-        if not self.is_still_doomed(name):
-            return
-        try:
-            # Also what a process that died has superseded, and did not come to unlink.
-            self._versions.leave_older(name, self.doomed[name])
-        except StoreError as error:
-            log.warning("the deleted queue %s has to wait: %s", name, error)
-            return
-        if self._versions.drop_left(name):
-            # What could be unlinked now must be so durably before the tombstone goes.
-            if not self._versions.is_left(name):
-                self._root.after_sync.append(lambda: self.bury_tombstone(name))
-            return
-        self._versions.drop(name, self.doomed[name])
-        gone = not self._versions.is_left(name)
-        if gone:
-            del self.doomed[name]
-        # Otherwise the tombstone is there still, and isn't superseded yet.
-        self._versions.forget(name, gone=gone)
-
-    def load(self) -> None:
-        """Read `config/`: the newest readable version of each queue counts."""
-        found: dict[str, dict[int, Record]] = {}
-        damaged: dict[str, int] = {}
-        for entry in self._root.folders.scan(layout.CONFIG):
-            path = f"{layout.CONFIG}/{entry.name}"
-            match = SETTINGS_FILE.fullmatch(entry.name)
-            if match is None or entry.kind is not Kind.FILE:
-                self._put_aside(path, "not a settings file")
-                continue
-            name, version = match["queue"], int(match["version"])
-            try:
-                record = decode(self._read(path), entry.name)
-            except DamagedSettings as error:
-                self._put_aside(path, str(error))
-                damaged[name] = max(version, damaged.get(name, 0))
-                continue
-            found.setdefault(name, {})[version] = record
-        for name, versions in sorted(found.items()):
-            newest = max(versions)
-            self._versions.require_durable(layout.config(name, newest))
-            for version in versions.keys() - {newest}:
-                # Not before the newest is durable: the crash may have come before its sync.
-                self._root.after_sync.append(partial(self._versions.drop, name, version))
-            self._take(name, newest, versions[newest])
-        for name, version in sorted(damaged.items()):
-            # Written half when a crash came, it never counted. With messages, it did.
-            if name not in found and self._root.has_messages_of(name):
-                self.use_defaults(name, version + 1, "damaged, and in quarantine")
-
-    def use_defaults(self, name: str, version: int = 1, why: str = "lost") -> None:
-        """Serve a queue that has messages and no settings; raises `StoreError`.
-
-        A message is in `queues/` or `delay/` only after its queue is durable, and before its tombstone
-        is unlinked. In `new/` a send may lie that came later, and was never answered.
-        """
-        record = self._versions.first(QueueSettings())
-        self._versions.write(name, version, record)
-        self._take(name, version, record)
-        self.reset.add(name)
-        log.error(
-            "the settings of the queue %s are %s: its messages are served with the default settings, "
-            "its deduplication ids are forgotten; set it up again with `spoolrack queues set %s`",
-            name,
-            why,
-            name,
+    def _make(self, name: str, settings: QueueSettings, version: int = 1) -> QueueRecord:
+        record = QueueRecord(
+            name, settings, self._moves.clock.wall(), version, make_token(self._random)
         )
+        # The folder first: one without settings is nothing.
+        self._make_folder(name)
+        self._write(record, settings)
+        self.records[name] = record
+        index = self._moves.index.queue(name)
+        index.entered = index.left = 0
+        return record
 
-    # What others do.
+    def _write(self, record: QueueRecord, settings: QueueSettings | None) -> None:
+        content = encode(Record(settings=settings, created_at=record.created_at, salt=record.salt))
+        self._moves.create_file(_path(record.name, record.version), content)
 
-    def is_current(self, live: Live) -> bool:
-        """Whether `live` is still the newest that is known of the queue, by anybody.
-
-        Who deletes a queue writes the tombstone first, and then looks for what is in `new/`. Who sends
-        writes into `new/` first, and then asks this. So one of them sees the other.
-        """
-        # A version whose writing failed may have been passed over.
-        newer = (live.version + 1, live.version + 2)
-        return (
-            all(self._versions.written_ns(live.name, version) is None for version in newer)
-            and self._versions.written_ns(live.name, live.version) == live.written_ns
-        )
-
-    def refresh(self) -> None:
-        """Learn what others have written into `config/`.
-
-        What is known of the messages stays as it is until `take_made`: this may be called in the midst
-        of an operation on them.
-        """
-        listed = self._versions.listed()
-        for name in (self.queues.keys() | self.doomed.keys()) - listed.keys():
-            if name in self.queues and self._write_again(self.queues[name]):
-                continue
-            self.queues.pop(name, None)
-            self.doomed.pop(name, None)
-            self._versions.forget(name, gone=True)
-            self._ended.add(name)
-        for name in self.unread.keys() - listed.keys():
-            del self.unread[name]
-        for name, versions in sorted(listed.items()):
-            self._learn(name, versions)
-            if name in self.doomed:
-                # Whoever wrote the tombstone may not live to unlink what it supersedes.
-                self._versions.leave(name, [each for each in versions if each < self.doomed[name]])
-
-    def _write_again(self, live: Live) -> bool:
-        """Write settings that were unlinked by hand; False if the queue has ended, or has no messages.
-
-        A tombstone is unlinked when nothing of its queue is left in `queues/` and `delay/`.
-        """
-        name = live.name
-        if not self._root.has_messages_in_queue(name):
-            return False
-        version = self._versions.next_version(name, live.version)
+    def _make_folder(self, name: str) -> None:
         try:
-            self._root.folders.make(layout.CONFIG)
-            written_ns = self._versions.write(name, version, live.record(live.settings))
-        except NameTaken:
-            return True  # Another process was faster.
-        except StoreError as error:
-            log.error("the settings of the queue %s are lost, and can't be written: %s", name, error)
-            return True
-        log.error("the settings of the queue %s were lost: they are written again", name)
-        self.queues[name] = replace(live, version=version, written_ns=written_ns)
-        return True
-
-    def take_made(self) -> set[str]:
-        """The queues that others have made since the last call: what is in them isn't known yet.
-
-        Of those that have ended nothing is known any more, and their credits are back.
-        """
-        indexes = self._root.index.queues
-        for name in self._ended & indexes.keys():
-            indexes.pop(name).forget_all()
-            if name in self.queues or name in self.doomed:
-                indexes[name] = QueueIndex()
-                self._made.add(name)
-        self._ended.clear()
-        made, self._made = self._made, set()
-        return made & indexes.keys()
-
-    def put_aside_unread(self) -> None:
-        """Whoever was writing settings that never became whole has died: a version is free again."""
-        now = self._root.clock.monotonic()
-        for name, (version, since) in list(self.unread.items()):
-            if now - since >= _WRITTEN_BY_NOW:
-                del self.unread[name]
-                self._put_aside(layout.config(name, version), "never written whole")
-
-    def _learn(self, name: str, versions: Sequence[int]) -> None:
-        """Take in the newest version of one queue that can be read."""
-        live = self.queues.get(name)
-        for version in versions:
-            written_ns = self._versions.written_ns(name, version)
-            if self.doomed.get(name) == version or (
-                live is not None and (live.version, live.written_ns) == (version, written_ns)
-            ):
-                record = None
-                break
-            try:
-                record = decode(self._root.disk.read(layout.config(name, version)), name)
-                break
-            except FileNotFoundError:
-                return  # Superseded: what came after it will be heard of.
-            except (OSError, DamagedSettings) as error:
-                # Mostly they are just being written, and nobody says when they have been.
-                log.debug("new settings of the queue %s can't be read: %s", name, error)
-                if self.unread.get(name, (0, 0))[0] != version:
-                    self.unread[name] = version, self._root.clock.monotonic()
-        else:
-            return
-        if version == versions[0]:
-            self.unread.pop(name, None)
-        if record is not None:
-            self._take_over(name, version, record, written_ns or 0)
-
-    def _take_over(self, name: str, version: int, record: Record, written_ns: int) -> None:
-        """Others have written this. It may not be durable, and what we promise will rest on it."""
-        root, live = self._root, self.queues.get(name)
-        root.syncer.folder_changed(layout.CONFIG)
-        root.syncer.folder_changed(layout.QUEUES)
-        if live is None or not live.goes_on_as(version, record.created_at):
-            if name in root.index.queues:
-                self._ended.add(name)  # What is known under this name is another queue's.
-            else:
-                root.index.queues[name] = QueueIndex()
-                self._made.add(name)
-        if record.settings is None:
-            self.queues.pop(name, None)
-            self.doomed[name] = version
-            self.doubtful.add(name)
-            root.after_sync.append(lambda: self.doubtful.discard(name))
-            return
-        self.doomed.pop(name, None)
-        self.queues[name] = living(name, version, record, written_ns)
-
-    def _take(self, name: str, version: int, record: Record) -> None:
-        if record.settings is None:
-            self.doomed[name] = version
-            return
-        self.queues[name] = living(name, version, record, self._versions.noted_ns(name, version))
-        self._root.index.queues[name] = QueueIndex()
-        try:
-            self._root.make_again(layout.queue_folder(name))
-        except StoreError as error:
-            log.warning("the folder of %s is made with its next message: %s", name, error)
-
-    def _put_aside(self, path: str, why: str) -> None:
-        try:
-            self._root.folders.quarantine(path, why)
-        except StoreError as error:
-            log.error("%a doesn't count (%s), and can't be put aside: %s", path, why, error)
-
-    def _read(self, path: str) -> bytes:
-        """What can't be read now stops the start: without it, the messages would be nobody's."""
-        try:
-            return self._root.disk.read(path)
+            self._moves.disk.make_folder(f"queues/{name}")
+        except FileExistsError:
+            pass  # A queue that was never made durable, or is there.
         except OSError as error:
             raise explained(error) from error
+        self._moves.syncer.folder_changed("queues")
+
+    def _check_target(self, name: str, settings: QueueSettings) -> None:
+        """Raise `InvalidSetting` for a dead-letter queue that isn't there, or leads back to `name`."""
+        target = settings.dead_letter_queue
+        if target and target != name and target not in self.records:
+            raise InvalidSetting(name="dead_letter_queue", value=target, rule="must exist already")
+        seen = {name}
+        while target:
+            if target in seen:
+                raise InvalidSetting(
+                    name="dead_letter_queue",
+                    value=settings.dead_letter_queue,
+                    rule="must not lead back to the queue itself",
+                )
+            seen.add(target)
+            record = self.records.get(target)
+            target = "" if record is None else record.settings.dead_letter_queue
+
+    # What the files say.
+
+    def recover(self) -> None:
+        """Read `config/`: the highest version of each queue that can be read counts."""
+        self._old.clear()
+        known = dict(self.records)
+        found: dict[str, list[int]] = {}
+        for each in self._scan(CONFIG):
+            match = _FILE.fullmatch(each.name)
+            if match is None or each.kind is not Kind.FILE:
+                self._put_aside(f"{CONFIG}/{each.name}", "it is not a settings file")
+            else:
+                found.setdefault(match["queue"], []).append(int(match["version"]))
+        self._moves.syncer.folder_changed(CONFIG)
+        for name in (self.records.keys() | self._doomed.keys()) - found.keys():
+            self._forget(name)
+        unread: dict[str, int] = {}
+        for name, versions in sorted(found.items()):
+            versions.sort(reverse=True)
+            for place, version in enumerate(versions):
+                if self._read(name, version):
+                    for older in versions[place + 1 :]:
+                        self._old[_path(name, older)] = self._moves.commit
+                    break
+            else:
+                self._forget(name)
+                unread[name] = versions[0]
+        for name, queue in sorted(self._moves.index.queues.items()):
+            if queue.entries and name not in self.records and name not in self._doomed:
+                version = unread.get(name, 0) + 1
+                if name in known:
+                    self._write_again(replace(known[name], version=version))
+                else:
+                    self._use_defaults(name, version)
+        for each in self._scan("queues"):
+            if each.name not in self.records and each.name not in self._doomed:
+                with suppress(OSError):  # It has something in it, which nobody knows.
+                    self._moves.disk.remove_folder(f"queues/{each.name}")
+
+    def heard(self, path: str) -> None:
+        match = _FILE.fullmatch(path.removeprefix(f"{CONFIG}/"))
+        if match is None:
+            return
+        name, version = match["queue"], int(match["version"])
+        if not self._read(name, version) and self._version(name) == version:
+            self._forget(name)
+
+    def _read(self, name: str, version: int) -> bool:
+        """Take in one version; return whether it is there and whole. One that isn't whole goes to
+        quarantine: nobody else can be writing it."""
+        path = _path(name, version)
+        try:
+            said = decode(self._moves.disk.read(path), path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise explained(error) from error
+        except DamagedSettings as error:
+            self._put_aside(path, str(error))
+            return False
+        # The process that wrote it may have died before its sync.
+        self._moves.syncer.lone_file_written(path)
+        there, doomed = self.records.get(name), self._doomed.get(name)
+        made = said.created_at, said.salt
+        known = doomed.made if doomed is not None else there and (there.created_at, there.salt)
+        is_same = known == made
+        if is_same and self._version(name) > version:
+            return True  # Superseded settings, which are not unlinked yet.
+        if said.settings is None:
+            self._doom(name, version, made)
+            return True
+        record = QueueRecord(name, said.settings, said.created_at, version, said.salt)
+        if there is not None and is_same and there.version < version:
+            self._old[_path(name, there.version)] = self._moves.commit
+        self._doomed.pop(name, None)
+        self.records[name] = record
+        return True
+
+    def _version(self, name: str) -> int:
+        doomed, record = self._doomed.get(name), self.records.get(name)
+        return doomed.version if doomed is not None else 0 if record is None else record.version
+
+    def _forget(self, name: str) -> None:
+        self.records.pop(name, None)
+        self._doomed.pop(name, None)
+        self.reset.discard(name)
+
+    def _write_again(self, record: QueueRecord) -> None:
+        self._make_folder(record.name)
+        self._write(record, record.settings)
+        self.records[record.name] = record
+        log.error(
+            "the settings of the queue %s were lost or damaged, and are written again", record.name
+        )
+
+    def _use_defaults(self, name: str, version: int) -> None:
+        self._make(name, QueueSettings(), version)
+        self.reset.add(name)
+        log.error(
+            "the settings of the queue %s are lost or damaged: its messages are served with the "
+            "default settings, its deduplication ids are forgotten; set it up again with "
+            "`spoolrack queues set %s`",
+            name,
+            name,
+        )
+
+    def _put_aside(self, path: str, why: str) -> None:
+        target = f"quarantine/{path.replace('/', '.')}.{make_token(self._random)}"
+        log.error("%s is moved to %s: %s", path, target, why)
+        self._moves.rename_file(path, target)
+
+    # What a tombstone brings about.
+
+    def _doom(self, name: str, version: int, made: tuple[Millis, str]) -> None:
+        self._forget_superseded(name)
+        self.records.pop(name, None)
+        self.reset.discard(name)
+        there = self._doomed.get(name)
+        if there is None or (there.version, there.made) != (version, made):
+            self._doomed[name] = _Tombstone(version, made, self._moves.commit)
+
+    def _forget_superseded(self, name: str) -> None:
+        """Older settings go with the folder, once no message is left."""
+        for path in [path for path in self._old if _queue_of(path) == name]:
+            del self._old[path]
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._old or self._doomed)
+
+    def go_on(self) -> None:
+        synced = self._moves.synced
+        for path, commit in list(self._old.items()):
+            if commit <= synced:
+                self._unlink(path)
+        for name, tombstone in list(self._doomed.items()):
+            if tombstone.written <= synced:
+                try:
+                    self._bury(name, tombstone)
+                except StoreError as error:
+                    log.warning("the deleted queue %s has to wait: %s", name, error)
+
+    def _unlink(self, path: str) -> None:
+        try:
+            self._moves.unlink_file(path)
+        except StoreError as error:
+            log.warning("%s, which no longer counts, stays for now: %s", path, error)
+            return
+        del self._old[path]
+
+    def _bury(self, name: str, tombstone: _Tombstone) -> None:
+        """Do the next step: its messages, its folder and older settings, the tombstone."""
+        moves = self._moves
+        if tombstone.emptied is None:
+            left = list(islice(self._left(name), SLICE))
+            for entry in left:
+                # The copy of a dead letter never counted: the message stays where it is.
+                is_copy = entry.batch.stem.deaths and entry.name.state is State.SENT
+                if is_copy and len(entry.batch.entries) == 1:
+                    moves.unlink(entry)
+                else:
+                    moves.delete(entry, entry.held)
+            if len(left) < SLICE:
+                tombstone.emptied = moves.commit
+        elif tombstone.emptied > moves.synced:
+            pass  # A folder that is gone can't be synced, and what left it could come back.
+        elif tombstone.cleared is None:
+            if self._clear(name, tombstone.version):
+                tombstone.cleared = moves.commit
+        elif tombstone.cleared <= moves.synced:
+            moves.unlink_file(_path(name, tombstone.version))
+            del self._doomed[name]
+
+    def _left(self, name: str) -> Iterator[Entry]:
+        """Yield what holds messages of the queue, and what any process has in `new/`."""
+        index = self._moves.index
+        if name in index.queues:
+            yield from list(index.queues[name].entries)
+        for each in self._scan("new"):
+            with suppress(NotAName):
+                found = parse(f"new/{each.name}")
+                if found.queue == name:
+                    entry = index.entry_at(found)
+                    if entry is None:
+                        entry = index.appear(found, self._moves.commit)
+                    if entry.held:
+                        yield entry
+
+    def _clear(self, name: str, version: int) -> bool:
+        """Remove the folder and the older settings; return False if the folder has names that the next
+        commits unlink."""
+        moves, folder = self._moves, f"queues/{name}"
+        try:
+            for each in moves.disk.scan(folder):
+                if self._is_known(f"{folder}/{each.name}"):
+                    return False
+                self._put_aside(f"{folder}/{each.name}", "its queue is deleted, and it is no message")
+            moves.disk.remove_folder(folder)
+        except FileNotFoundError:
+            pass  # Another process was faster.
+        except OSError as error:
+            raise explained(error) from error
+        moves.syncer.folder_changed("queues")
+        for each in self._scan(CONFIG):
+            match = _FILE.fullmatch(each.name)
+            if match is not None and match["queue"] == name and int(match["version"]) < version:
+                moves.unlink_file(f"{CONFIG}/{each.name}")
+        return True
+
+    def _scan(self, folder: str) -> list[Found]:
+        try:
+            return self._moves.disk.scan(folder)
+        except OSError as error:
+            raise explained(error) from error
+
+    def _is_known(self, path: str) -> bool:
+        try:
+            return self._moves.index.entry_at(parse(path)) is not None
+        except NotAName:
+            return False
+
+    def add(self, name: str, settings: QueueSettings, salt: str = "") -> None:
+        """Write a queue's settings before the engine opens, unless some are there."""
+        disk = self._moves.disk
+        if any(each.name.startswith(f"{name}.") for each in disk.scan(CONFIG)):
+            return
+        record = Record(settings=settings, created_at=self._moves.clock.wall(), salt=salt)
+        disk.create(_path(name, 1), [encode(record)], sync=True)
+        disk.sync_folder(CONFIG)
+
+
+def _path(name: str, version: int) -> str:
+    return f"{CONFIG}/{name}.{version}.json"
+
+
+def _queue_of(path: str) -> str:
+    return path.removeprefix(f"{CONFIG}/").rsplit(".", 2)[0]

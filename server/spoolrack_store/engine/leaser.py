@@ -1,400 +1,526 @@
-"""Leases: a receive hides messages until they are due, and an extension hides them longer.
+"""Leases: receives, and what ends or extends a lease.
 
-The lease is the name: a due time, after which the message is ready again at its old place, and a
-random token that only the receiver knows. So a receipt of an older lease can't touch a message that
-was leased again, and a restart finds every lease as it was.
+A receive takes the oldest ready messages. Those of one file and one commit move together, by one link
+or rename, also if several receives take them: what one receive gets is a range of that name. A lease
+that is over goes back to `queues/` with its count of receives; the place in the order is the id's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, NoReturn
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from random import Random
+from typing import Final
 
-from ..files import layout
-from ..index.hidden import Hidden
-from ..index.ready import BatchFolder, Place, Ready
-from ..model.clock import Millis
+from ..model import receipts
+from ..model.batch import Entry
+from ..model.chores import Chores
+from ..model.clock import Clock, Millis, span_text
+from ..model.content import Attributes, Damaged
 from ..model.credits import Credits
 from ..model.errors import InvalidRequest, StaleReceipt, StoreError
 from ..model.ids import sent_at
-from ..model.names import id_of, leased, length_of, make_set_token, moved_out, parse_entry
-from ..model.operations import ChangeVisibility, GiveBack, Message, Receive
-from ..model.transitions import Move, State
-from . import receipts
-from .arrivals import Arrivals
-from .catalog import Catalog
-from .delivery import Delivery
+from ..model.members import indexes, lowest
+from ..model.names import MAX_RECEIVES, is_set_token, make_token
+from ..model.operations import ChangeVisibility, Delivery, GiveBack, Receive
+from ..model.settings import MAX_VISIBILITY
+from ..model.transitions import State
+from .catalog import Catalog, QueueRecord
+from .index import Index
 from .letters import Letters
-from .live import Live
-from .peers import Peers
-from .remover import Remover
-from .requeuer import Requeuer
-from .root import Root, item_of, path_in, place_of_ready
-from .terms import Terms, check_visibility, give_credits_back, visibility_of
+from .moves import RETRY, Moves, NameVanished
+from .part import Part
+from .reader import Reader
+
+log = logging.getLogger(__name__)
 
 WHOLE_LEASES: Final = 2
-"""After so many leases of a whole batch folder its messages are leased singly: a poisonous one among
-them must not use up its neighbours' receives."""
-MOST_PASSED_OVER: Final = 1_000
-"""So many old or dead messages are put away by one receive before it lets others work."""
-HARDLY_OLDER: Final = Millis(100)
-"""What was sent to one process may be delivered before what another was sent so long before."""
-OWN_AMONG: Final = 8
-"""And among so many of the oldest singles and batch folders it is looked for."""
-
-Ends = list[Millis | StoreError | None]
-_Together = dict[tuple[Hidden, Millis], dict[str, list[int]]]
-"""By lease and its new length, the entries that are meant and where in the request they are named."""
+"""After so many receives a message is leased under a name of its own: one of its neighbours may kill
+consumers."""
+DUE_AT_ONCE: Final = 1_000
+"""Names that one commit brings back."""
+EXPIRED_AT_ONCE: Final = 1_000
+"""Names of a queue that one commit deletes for their age."""
 
 
-class Leaser:
+def deliver(moves: Moves, entry: Entry) -> None:
+    """Move a lease of a message that was leased as it was sent from `new/` to `delay/`."""
+    name = entry.name
+    assert name.due is not None
+    # A lease that began in another process is due by the wall clock.
+    due = entry.due or moves.clock.monotonic() + max(0, name.due - moves.clock.wall())
+    moves.move(entry, entry.held, State.LEASED, until=(name.due, due), token=name.token)
+
+
+@dataclass(slots=True, eq=False)
+class _Lease:
+    """Messages of one entry that a commit leases for so long, for any number of receives."""
+
+    entry: Entry
+    visibility: Millis
+    members: int
+    leased: list[Entry] = field(default_factory=list)
+    """Their new entries."""
+
+
+@dataclass(slots=True, eq=False)
+class _Share:
+    """What one receive gets of a lease."""
+
+    answer: list[Delivery]
+    lease: _Lease
+    members: int
+    credits: Credits | None
+
+
+class Leaser(Part):
     """Not thread-safe."""
 
     def __init__(
         self,
-        root: Root,
+        moves: Moves,
         catalog: Catalog,
+        reader: Reader,
         letters: Letters,
-        remover: Remover,
-        requeuer: Requeuer,
-        peers: Peers,
-        arrivals: Arrivals,
+        clock: Clock,
+        random: Random,
+        chores: Chores,
     ) -> None:
-        self._root = root
+        self._moves = moves
+        self._index: Index = moves.index
         self._catalog = catalog
+        self._reader = reader
         self._letters = letters
-        self._remover = remover
-        self._requeuer = requeuer
-        self._delivery = Delivery(root, requeuer)
-        self._peers = peers
-        self._arrivals = arrivals
+        self._clock = clock
+        self._chores = chores
+        self._began = clock.monotonic()
+        self._random = random
+        self._written: Mapping[str, Sequence[Entry]] = {}
+        self.assigned: list[Entry] = []
+        """What the commit has leased of what it has written."""
 
-    def receive(self, request: Receive) -> list[Message]:
-        """Lease what is next; empty if nothing is ready, or no credit is free."""
-        live = self._catalog.require(request.queue)
-        visibility = visibility_of(request, live)
+    # Receives.
+
+    def receive(
+        self, requests: Sequence[Receive], written: Mapping[str, Sequence[Entry]]
+    ) -> list[list[Delivery] | StoreError]:
+        """Lease what is ready, and then what this commit has `written`, by queue.
+
+        The answers hold once the commit is synced, and `hand_out` has moved what it has written.
+        """
+        outcomes: list[list[Delivery] | StoreError] = []
+        self._written = written
+        shares: list[_Share] = []
+        chosen = self._letters.not_to_be_leased()
+        for queue in {request.queue for request in requests} & self._catalog.records.keys():
+            self.expire(self._catalog.records[queue])  # Nothing moves once a request has chosen.
+        for request in requests:
+            try:
+                outcomes.append(self._choose(request, shares, chosen))
+            except StoreError as error:
+                outcomes.append(error)
+        for lease in dict.fromkeys(share.lease for share in shares):
+            self._lease(lease)
+        for share in shares:
+            self._deliver(share)
+        return outcomes
+
+    def _choose(
+        self, request: Receive, shares: list[_Share], chosen: dict[Entry, int]
+    ) -> list[Delivery]:
+        """Decide what a request gets. Nothing moves before all requests have chosen."""
+        record = self._catalog.require(request.queue)
+        visibility = request.visibility
+        if visibility is None:
+            visibility = record.settings.visibility_timeout
+        _require_visibility(visibility, 1)
         room = request.max_messages
         if room < 1:
             raise InvalidRequest(what="max_messages", value=room, rule="must be at least 1")
         if request.credits is not None:
             room = min(room, request.credits.free)
-        taken: list[Message] = []
+        answer: list[Delivery] = []
+        count = 0
+        written = self._just_written(record.name, chosen)
+        for entry, members in self.pick(record, room, request.max_bytes, chosen, written):
+            count += members.bit_count()
+            self._share(shares, entry, visibility, members, answer, request.credits)
+        if request.credits is not None:
+            request.credits.charge(count)
+        return answer
 
-        def deliver(hidden: Hidden) -> int:
-            messages = self._delivery.read(live, hidden)
-            taken.extend(messages)
-            return len(messages)
+    def pick(
+        self,
+        record: QueueRecord,
+        room: int,
+        bytes_left: int,
+        chosen: dict[Entry, int],
+        written: Iterable[tuple[Entry, int]] = (),
+    ) -> list[tuple[Entry, int]]:
+        """Return up to `room` messages to be leased, in order: those ready, and then those `written`.
 
-        terms = self._terms(visibility, request.credits)
-        bytes_left = self._take(live, room, request.max_bytes, terms, deliver)
-        self._arrivals.lease(live, taken, room - len(taken), bytes_left, terms)
-        taken.sort(key=lambda message: message.id)
-        return taken
-
-    def lease_set(self, live: Live, room: int, bytes: int, terms: Terms) -> list[Hidden]:
-        """Lease up to `room` messages of together up to `bytes`, but at least one, and read none."""
-        taken: list[Hidden] = []
-
-        def keep(hidden: Hidden) -> int:
-            self._delivery.confirm(live, hidden)
-            if hidden.names:
-                taken.append(hidden)
-            return len(hidden.names)
-
-        self._take(live, room, bytes, terms, keep)
-        return taken
-
-    def _take(
-        self, live: Live, room: int, bytes_left: int, terms: Terms, take: Callable[[Hidden], int]
-    ) -> int:
-        """Lease what is next, and let `take` have it, which says how many messages it could use.
-
-        Answers how much of `bytes_left` is left. A `StoreError` is raised only if nothing was taken.
+        It is at least one, and else no more than `bytes_left`. They are `chosen` now, as are those that
+        die.
         """
-        ready = self._root.index.queues[live.name].ready
-        taken = passed_over = 0
-        lost = self._root.lost_races
-        while room > taken and passed_over < MOST_PASSED_OVER:
-            head = self._own(ready)
-            if head is None:
-                self._peers.contents.look_ahead(live.name)
-                head = self._next(ready)
-            if head is None:
-                break
-            name, folder = head
-            size = length_of(name)
-            if taken and size > bytes_left:
+        self.expire(record)
+        picked: list[tuple[Entry, int]] = []
+        dead: dict[Entry, int] = {}
+        ready = self._index.queue(record.name).in_order(chosen)
+        for entry, members in chain(ready, written):
+            if room <= 0:
                 break
             try:
-                if self._is_over(live, name, folder):
-                    passed_over += 1
+                if not self._reader.is_readable(entry):
                     continue
-                if (
-                    folder is not None
-                    and folder.batch.receives < WHOLE_LEASES
-                    and self._fits(ready, folder, room - taken, bytes_left)
-                ):
-                    size = folder.bytes
-                    hidden = self._lease_folder(live, folder, terms)
-                else:
-                    hidden = self._lease_single(live, name, folder, terms)
-                count = 0 if hidden is None else take(hidden)
             except StoreError:
-                if taken:
-                    break  # What was leased goes out; the next receive will meet the error again.
-                raise
-            if not count and self._root.lost_races > lost:
-                # Whoever was faster has mostly gone on to what comes next here, too.
-                lost = self._root.lost_races
-                self._peers.listen()
-                if self._catalog.queues.get(live.name) is not live:
-                    break
-                ready = self._root.index.queues[live.name].ready
-                continue
-            taken += count
-            bytes_left -= size
-        return bytes_left
-
-    def _own(self, ready: Ready) -> Place | None:
-        """What was sent to this process, if hardly anything is older: the others go for their own, and
-        it is read from memory."""
-        oldest = ready.oldest_id()
-        if oldest is None or self._root.choice > 1 or not self._root.is_shared:
-            return None
-        latest = sent_at(oldest) + HARDLY_OLDER
-        for name, folder in ready.heads(OWN_AMONG):
-            if sent_at(id_of(name)) > latest:
+                if not picked:
+                    raise
                 break
-            if self._root.recent.holds(id_of(name)):
-                return name, folder
-        return None
-
-    def _next(self, ready: Ready) -> Place | None:
-        """What to lease: the oldest, or with peers one of the oldest."""
-        if self._root.choice == 1:
-            return ready.head()
-        heads = ready.heads(self._root.choice)
-        return self._root.random.choice(heads) if heads else None
-
-    def _fits(self, ready: Ready, folder: BatchFolder, room: int, bytes: int) -> bool:
-        """Whether the folder may be leased whole. With a choice, or others, no order is exact."""
-        if self._root.choice == 1 and not self._root.is_shared:
-            return ready.is_apart(folder, room, bytes)
-        return len(folder) <= room and folder.bytes <= bytes
-
-    def change(self, request: ChangeVisibility) -> Ends:
-        """Extend or release; leases of one batch folder that get the same end move as one."""
-        live = self._catalog.require(request.queue)
-        self._look_for(live, [change.receipt for change in request.changes])
-        index = self._root.index.queues[live.name]
-        results: Ends = [None] * len(request.changes)
-        together: _Together = {}
-        wanted: dict[str, Millis] = {}
-        for at, change in enumerate(request.changes):
-            try:
-                check_visibility(change.visibility, least=0)
-                receipt = receipts.parse(live.name, change.receipt)
-                if wanted.get(receipt.id, change.visibility) != change.visibility:
-                    # One message twice: what was asked first must be done before its lease is looked
-                    # up again, or the second would hit whatever else lies in the same folder.
-                    self._change_together(live, together, results)
-                    together, wanted = {}, {}
-                hidden, name = receipts.find_lease(index, receipt)
-            except StoreError as error:
-                results[at] = error
+            if self._letters.is_dead(entry):
+                chosen[entry] = chosen.get(entry, 0) | members
+                dead[entry] = dead.get(entry, 0) | members
                 continue
-            wanted[receipt.id] = change.visibility
-            names = together.setdefault((hidden, change.visibility), {})
-            names.setdefault(name, []).append(at)
-        self._change_together(live, together, results)
-        self._change_again(live, request, results)
-        give_credits_back(index, request, results)
+            fitting = self._fitting(entry, members, room, bytes_left, is_first=not picked)
+            if not fitting:
+                break
+            chosen[entry] = chosen.get(entry, 0) | fitting
+            room -= fitting.bit_count()
+            bytes_left -= entry.batch.bytes_of(fitting)
+            picked.append((entry, fitting))
+            if fitting != members:
+                break
+        for entry, members in dead.items():
+            try:
+                self._letters.bury(entry, members)
+            except StoreError as error:
+                log.warning("%s has dead letters that have to wait: %s", entry.name.path, error)
+        return picked
+
+    def _just_written(self, queue: str, chosen: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
+        """Yield what this commit has written for a queue, the oldest first, and nobody has chosen yet.
+
+        It is younger than all that is ready: nothing is overtaken.
+        """
+        for entry in self._written.get(queue, ()):
+            members = entry.held & ~chosen.get(entry, 0)
+            if members:
+                yield entry, members
+
+    def hand_out(self, leased: Sequence[Entry]) -> list[Entry]:
+        """Move what was leased in `new/` to where all processes look for leases; it is durable now.
+
+        Return what the disk refused to move: no consumer may hear of it. It is published later, and
+        comes back when its lease ends.
+        """
+        refused: list[Entry] = []
+        for entry in leased:
+            if entry.held:
+                try:
+                    deliver(self._moves, entry)
+                except StoreError as error:
+                    log.warning("%s can't be handed out: %s", entry.name.path, error)
+                    refused.append(entry)
+        return refused
+
+    def tick(self) -> None:
+        if not self._chores.brings_back:
+            return
+        for record in self._catalog.records.values():
+            self.expire(record)
+
+    def expire(self, record: QueueRecord) -> None:
+        """Delete ready messages that are older than the queue's retention, the oldest first."""
+        retention, queue = record.settings.retention, self._index.queue(record.name)
+        for _ in range(EXPIRED_AT_ONCE if retention else 0):
+            entry = queue.head()
+            if entry is None or sent_at(entry.batch.stem.id) + retention > self._clock.wall():
+                return
+            count = entry.held.bit_count()
+            try:
+                self._moves.delete(entry, entry.held)
+            except StoreError as error:
+                log.warning("%s is too old, and has to wait: %s", entry.name.path, error)
+                return
+            self._moves.statistics.count(record.name, "expire", count)
+
+    def _fitting(
+        self, entry: Entry, members: int, room: int, bytes_left: int, *, is_first: bool
+    ) -> int:
+        """Return the first of `members` that a receive has room for; at least one if it has none
+        yet."""
+        stem = entry.batch.stem
+        if members == stem.full and members.bit_count() <= room and stem.size <= bytes_left:
+            return members
+        try:
+            sizes = self._reader.line(entry).sizes
+        except (Damaged, StoreError):
+            # What can't be read is leased alone, and put aside then.
+            return 1 << lowest(members) if is_first else 0
+        fitting = 0
+        for index in indexes(members):
+            size = sizes[index]
+            if room <= 0 or (size > bytes_left and not (is_first and not fitting)):
+                break
+            fitting |= 1 << index
+            room -= 1
+            bytes_left -= size
+        return fitting
+
+    def _share(
+        self,
+        shares: list[_Share],
+        entry: Entry,
+        visibility: Millis,
+        members: int,
+        answer: list[Delivery],
+        credits: Credits | None,
+    ) -> None:
+        """Give `members` to a receive, by a lease that other receives of the commit share."""
+        if entry.name.receives >= WHOLE_LEASES:
+            for index in indexes(members):
+                lease = _Lease(entry, visibility, 1 << index)
+                shares.append(_Share(answer, lease, 1 << index, credits))
+            return
+        for share in reversed(shares):
+            lease = share.lease
+            if lease.entry is entry and lease.visibility == visibility:
+                lease.members |= members
+                break
+        else:
+            lease = _Lease(entry, visibility, members)
+        shares.append(_Share(answer, lease, members, credits))
+
+    def _lease(self, lease: _Lease) -> None:
+        old = lease.entry.name
+        wall = self._clock.wall()
+        until = Millis(wall + lease.visibility), self._clock.monotonic() + lease.visibility
+        token = make_token(self._random)
+        try:
+            lease.leased = self._moves.move(
+                lease.entry,
+                lease.members,
+                State.SENT if old.state is State.SENT else State.LEASED,
+                receives=min(old.receives + 1, MAX_RECEIVES),
+                first=old.first if old.first is not None else wall,
+                until=until,
+                token=token,
+            )
+        except StoreError as error:
+            # It stays ready, but for a part of a list that is divided over several names. A receive
+            # that gets nothing goes on waiting.
+            log.warning("%s can't be leased for now: %s", old.path, error)
+            lease.leased = [each for each in lease.entry.batch.entries if each.name.token == token]
+        if old.state is State.SENT:
+            self.assigned += lease.leased
+
+    def _deliver(self, share: _Share) -> None:
+        delivered = 0
+        for entry in share.lease.leased:
+            if members := share.members & entry.held:
+                delivered |= self._deliver_of(entry, members, share)
+        missing = (share.members & ~delivered).bit_count()
+        if missing and share.credits is not None:
+            share.credits.give_back(missing)
+
+    def _deliver_of(self, entry: Entry, members: int, share: _Share) -> int:
+        """Add messages of a lease to an answer; return those that can be read. The others go to
+        quarantine."""
+        name, stem = entry.name, entry.batch.stem
+        assert name.due is not None
+        where: list[tuple[int, str]] = []
+        bodies: list[bytes] = []
+        attributes: dict[int, Attributes] = {}
+        for index in indexes(members):
+            try:
+                body, named = self._reader.message(entry, index)
+            except Damaged as why:
+                log.error(
+                    "message %s of the queue %s goes to quarantine: %s",
+                    stem.message_id(index),
+                    name.queue,
+                    why,
+                )
+                self._put_aside(entry, index)
+                members &= ~(1 << index)
+                continue
+            except StoreError as error:
+                # It is leased, and tried again when the lease ends.
+                log.error("%s can't be read for now: %s", stem.message_id(index), error)
+                members &= ~(1 << index)
+                continue
+            if named:
+                attributes[len(bodies)] = named
+            where.append((index, stem.message_id(index)))
+            bodies.append(body)
+        if not where:
+            return 0
+        if share.credits is not None:
+            entry.charged.append((members, share.credits))
+        share.answer.append(
+            Delivery(
+                queue=name.queue,
+                sent_at=sent_at(stem.id),
+                receives=name.receives,
+                first=name.first,
+                due=name.due,
+                ids=[id for _, id in where],
+                receipts=receipts.make(name.queue, name.token, where),
+                bodies=bodies,
+                attributes=attributes,
+            )
+        )
+        return members
+
+    def _put_aside(self, entry: Entry, index: int) -> None:
+        try:
+            self._moves.move(entry, 1 << index, State.QUARANTINED)
+        except StoreError as error:
+            # It is leased, and tried again when the lease ends.
+            id = entry.batch.stem.message_id(index)
+            log.error("%s can't be put into quarantine for now: %s", id, error)
+
+    # The end of a lease.
+
+    def find(self, queue: str, text: str) -> tuple[Entry, int] | None:
+        """Return the lease that a receipt is of; None if the message is gone. Raise `StaleReceipt`,
+        `InvalidReceipt`."""
+        receipt = receipts.parse(queue, text)
+        found = self._index.holder(receipt.id)
+        if found is None or found[0].name.state in (State.REMOVED, State.QUARANTINED):
+            return None
+        entry, index = found
+        name = entry.name
+        if (
+            name.state is not State.LEASED
+            or name.queue != queue
+            or not receipts.fits(receipt, name.token, index)
+        ):
+            raise StaleReceipt(id=receipt.id)
+        return entry, index
+
+    def change(
+        self, requests: Sequence[ChangeVisibility]
+    ) -> list[list[Millis | StoreError] | StoreError]:
+        """Extend or release leases. What is of one name and gets one end moves together."""
+        outcomes: list[list[Millis | StoreError] | StoreError] = []
+        for request in requests:
+            try:
+                outcomes.append(self._change(request))
+            except StoreError as error:
+                outcomes.append(error)
+        return outcomes
+
+    def _change(self, request: ChangeVisibility) -> list[Millis | StoreError]:
+        record = self._catalog.require(request.queue)
+        visibility = request.visibility
+        _require_visibility(visibility, 0)
+        results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
+        together: dict[Entry, list[tuple[int, int]]] = {}
+        for position, text in enumerate(request.receipts):
+            try:
+                found = self.find(record.name, text)
+                if found is None:
+                    raise StaleReceipt(id=receipts.parse(record.name, text).id)
+                together.setdefault(found[0], []).append((found[1], position))
+            except StoreError as error:
+                results[position] = error
+        wall, monotonic = self._clock.wall(), self._clock.monotonic()
+        result = Millis(wall + visibility if visibility else 0)
+        until = result, monotonic + visibility
+        for entry, places in together.items():
+            members = 0
+            for index, position in places:
+                members |= 1 << index
+                results[position] = result
+            try:
+                if visibility:
+                    token = entry.name.token
+                    extended = self._moves.move(entry, members, State.LEASED, until=until, token=token)
+                    if request.is_put_off:
+                        _free_credits(extended)
+                else:
+                    self.bring_back(entry, members)
+            except NameVanished:
+                for index, position in places:
+                    results[position] = StaleReceipt(id=entry.batch.stem.message_id(index))
+            except StoreError as error:
+                for index, position in places:
+                    # Of a list that is divided over several names a part may have moved.
+                    if entry.held >> index & 1:
+                        results[position] = error
         return results
 
-    def _change_together(self, live: Live, together: _Together, results: Ends) -> None:
-        for (hidden, visibility), places in together.items():
-            for names in self._moving_at_once(hidden, list(places), visibility):
-                try:
-                    ends: Ends = self._end_at(live, hidden, names, visibility)
-                except StoreError as error:
-                    ends = [error] * len(names)
-                for name, end in zip(names, ends, strict=True):
-                    for at in places[name]:
-                        results[at] = end
-
-    def _moving_at_once(self, hidden: Hidden, names: list[str], visibility: Millis) -> list[list[str]]:
-        """What moves with one rename, and so can't fail in part."""
-        is_whole = len(names) == len(hidden.names) and (visibility > 0 or not self._root.is_shared)
-        return [names] if is_whole else [[name] for name in names]
-
-    def _change_again(self, live: Live, request: ChangeVisibility, results: Ends) -> None:
-        """Others may have moved leases while they were changed: look for those once more."""
-        again = [at for at, result in enumerate(results) if isinstance(result, StaleReceipt)]
-        if not again or not self._root.is_shared:
-            return
-        self._look_for(live, [request.changes[at].receipt for at in again])
-        for at in again:
-            change = request.changes[at]
-            try:
-                receipt = receipts.parse(live.name, change.receipt)
-                hidden, name = receipts.find_lease(self._root.index.queues[live.name], receipt)
-                (results[at],) = self._end_at(live, hidden, [name], change.visibility)
-            except StoreError as error:
-                results[at] = error
-
-    def _look_for(self, live: Live, texts: Sequence[str]) -> None:
-        """Find out where the leases are, if others may have moved them from where they are believed.
-
-        All of it before any is found for good: looking changes what is known.
-        """
-        if not self._root.is_shared:
-            return
-        for text in texts:
-            try:
-                receipt = receipts.parse(live.name, text)
-                receipts.find_lease(self._root.index.queues[live.name], receipt)
-            except StaleReceipt:
-                self._peers.seek(live.name, receipt.id)
-            except StoreError:
-                continue  # It is told so later.
-
     def give_back(self, request: GiveBack) -> None:
-        """Undo leases that no consumer saw; one that is over already is what was wanted."""
-        live = self._catalog.require(request.queue)
-        left = self._give_back(live, request.receipts)
-        if left and self._root.is_shared:
-            self._give_back(live, left)  # Others have moved them meanwhile.
-
-    def _give_back(self, live: Live, texts: Sequence[str]) -> list[str]:
-        """The receipts of what isn't where it was believed to be."""
-        self._look_for(live, texts)
-        index = self._root.index.queues[live.name]
-        together: dict[Hidden, dict[str, str]] = {}
-        for text in texts:
+        """Undo leases that no consumer has seen; one that is over already is what was wanted."""
+        record = self._catalog.require(request.queue)
+        together: dict[Entry, int] = {}
+        for text in request.receipts:
             try:
-                hidden, name = receipts.find_lease(index, receipts.parse(live.name, text))
+                found = self.find(record.name, text)
             except StaleReceipt:
                 continue
-            together.setdefault(hidden, {})[name] = text
-        left: list[str] = []
-        for hidden, names in together.items():
-            if not self._requeuer.requeue(live, hidden, list(names), undo=True):
-                left += names.values()
-        return left
+            if found is not None:
+                entry, index = found
+                together[entry] = together.get(entry, 0) | 1 << index
+        for entry, members in together.items():
+            self._moves.move(entry, members, State.READY, receives=max(0, entry.name.receives - 1))
 
-    def _is_over(self, live: Live, name: str, folder: BatchFolder | None) -> bool:
-        """Whether the head of the queue had to leave it undelivered: too old, or a dead letter."""
-        if self._remover.is_expired(live, id_of(name)):
-            self._remover.expire(live.name, name, folder)
-            return True
-        return self._letters.bury_ready(live, name, folder)
+    def bring_back(self, entry: Entry, members: int) -> None:
+        """End the lease or the delay of `members`; what was received too often dies."""
+        if entry.name.state is State.LEASED and self._letters.is_dead(entry):
+            self._letters.bury(entry, members)
+        else:
+            self._moves.move(entry, members, State.READY)
 
-    def _lease_single(
-        self,
-        live: Live,
-        name: str,
-        folder: BatchFolder | None,
-        terms: Terms,
-    ) -> Hidden | None:
-        root, queue = self._root, live.name
-        index = root.index.queues[queue]
-        entry = parse_entry(name)
-        if folder is not None:
-            entry = moved_out(entry, folder.batch)
-        hidden = terms.lease(str(leased(entry, root.clock.wall())))
-        source = place_of_ready(queue, name, folder)
-        moved = root.folders.move(
-            Move.LEASE, State.READY, source, State.LEASED, root.path_of(queue, hidden)
-        )
-        index.ready.remove(name, folder)
-        if folder is not None and not folder.names:
-            root.drop_after_sync(layout.ready(queue, folder.batch))
-        if not moved:
-            root.lost_races += 1
-            root.was_faster(source)
-            if folder is not None:
-                index.ready.doubt(folder)  # It may be the folder that has gone, with all that is in it.
+    def next_due(self) -> Millis | None:
+        times = [self._lease_due(), min(self._reader.refused.values(), default=None)]
+        return min((time for time in times if time is not None), default=None)
+
+    def _lease_due(self) -> Millis | None:
+        """Return the monotonic time at which this process brings the next lease or delay back."""
+        due = self._index.next_due()
+        if due is None or not self._chores.brings_back:
             return None
-        root.index.hide(queue, hidden)
-        return hidden
+        wait = self._chores.wait
+        return due if not wait else Millis(max(due, self._began) + wait)
 
-    def _lease_folder(self, live: Live, folder: BatchFolder, terms: Terms) -> Hidden | None:
-        root, queue = self._root, live.name
-        index = root.index.queues[queue]
-        after = leased(folder.batch, root.clock.wall())
-        hidden = terms.lease(folder)
-        source = layout.ready(queue, folder.batch)
-        target = layout.hidden(queue, after, hidden.due, hidden.token)
-        moved = root.folders.move(Move.LEASE, State.READY, source, State.LEASED, target, is_folder=True)
-        index.ready.remove_folder(folder)
-        if not moved:
-            root.lost_races += 1
-            root.was_faster(source)
-            return None
-        folder.batch = after
-        root.index.hide(queue, hidden)
-        return hidden
+    @property
+    def has_work(self) -> bool:
+        due = self.next_due()
+        return due is not None and due <= self._clock.monotonic()
 
-    def terms(self, hold: Millis) -> Terms:
-        """Those of a set: its leases share one token, and end together."""
-        return Terms(self._root, hold, None, make_set_token(self._root.random))
+    def go_on(self) -> None:
+        """Bring back what is due: messages whose lease or delay is over, and those whose file is to be
+        read again."""
+        now = self._clock.monotonic()
+        self._reader.try_again(now)
+        for entry in self._index.take_due(Millis(now - self._chores.wait), DUE_AT_ONCE):
+            token = entry.name.token
+            if not entry.held or (token and is_set_token(token)):
+                continue  # It was listed twice: see `Index.disappear`; a set says when it ends.
+            count = entry.held.bit_count()
+            try:
+                self.bring_back(entry, entry.held)
+                if entry.name.state is State.LEASED:
+                    self._moves.statistics.count(entry.name.queue, "requeue", count)
+            except StoreError:
+                self._index.put_back_due(entry, Millis(now + RETRY))
 
-    def _terms(self, visibility: Millis, credits: Credits | None) -> Terms:
-        return Terms(self._root, visibility, credits, None)
 
-    def move_end(self, queue: str, hidden: Hidden, due: Millis, due_monotonic: Millis) -> bool:
-        """Let a whole lease end at another time; False if it isn't there any more."""
-        root = self._root
-        source = root.path_of(queue, hidden)
-        target = layout.hidden(queue, item_of(hidden.item), due, hidden.token)
-        if not root.folders.extend(source, target, is_folder=hidden.is_folder):
-            return False
-        hidden.due, hidden.due_monotonic = due, due_monotonic
-        root.index.reschedule(queue, hidden)
-        return True
-
-    def _end_at(self, live: Live, hidden: Hidden, names: list[str], visibility: Millis) -> Ends:
-        """Let the lease on `names`, all of it or one, end so long after now: for each its end, None for
-        a release."""
-        if visibility == 0:
-            released = self._requeuer.release(live, hidden, names)
-            return [None if name in released else StaleReceipt(id=id_of(name)) for name in names]
-        root, queue = self._root, live.name
-        due, due_monotonic = root.due_after(visibility)
-        if len(names) == len(hidden.names):
-            if not self.move_end(queue, hidden, due, due_monotonic):
-                self._lost(queue, hidden, names)
-            return self._moved(queue, hidden, names, due)
-        assert isinstance(hidden.item, BatchFolder)
-        (name,) = names
-        alone = Hidden(
-            str(moved_out(parse_entry(name), hidden.item.batch)),
-            due=due,
-            due_monotonic=due_monotonic,
-            token=hidden.token,
-            credits=hidden.credits,
+def _require_visibility(visibility: int, least: int) -> None:
+    if not least <= visibility <= MAX_VISIBILITY:
+        raise InvalidRequest(
+            what="visibility",
+            value=span_text(visibility),
+            rule=f"must be from {span_text(least)} to {span_text(MAX_VISIBILITY)}",
         )
-        source = path_in(root.path_of(queue, hidden), name)
-        if not root.folders.extend(source, root.path_of(queue, alone), is_folder=False):
-            self._lost(queue, hidden, [name])
-        root.index.queues[queue].split(hidden, name, alone)
-        root.index.reschedule(queue, alone)
-        return [due]
 
-    def _moved(self, queue: str, hidden: Hidden, names: list[str], due: Millis) -> Ends:
-        """`due` for what is under the lease still: others may have taken something out, unheard."""
-        if not self._root.is_shared or not hidden.is_folder:
-            return [due] * len(names)
-        found = self._root.folders.scan(self._root.path_of(queue, hidden))
-        there = {each.name for each in found}
-        gone = [name for name in names if name not in there]
-        for name in gone:
-            self._requeuer.forget(queue, hidden, name)
-        return [due if name in there else StaleReceipt(id=id_of(name)) for name in names]
 
-    def _lost(self, queue: str, hidden: Hidden, names: list[str]) -> NoReturn:
-        """Somebody took the files away: there is no lease any more."""
-        self._root.was_faster(self._root.path_of(queue, hidden))
-        for name in list(names):
-            self._requeuer.forget(queue, hidden, name)
-        raise StaleReceipt(id=id_of(names[0]))
+def _free_credits(leased: Sequence[Entry]) -> None:
+    """Let leases count no more for the flow control of their consumers."""
+    for entry in leased:
+        charged, entry.charged = entry.charged, []
+        for members, credits in charged:
+            credits.give_back(members.bit_count())

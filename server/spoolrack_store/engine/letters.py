@@ -1,160 +1,235 @@
-"""Dead letters: a message that came back too often moves to another queue, with its history.
+"""Dead letters: a message that was received too often goes to the dead-letter queue of its queue.
 
-The history is a file of its own beside the message, written and durable before one rename moves the
-message to its dead-letter queue, under the same id. A missing target never loses a message: it stays
-where it is, is delivered on, and an alarm is raised.
+It goes in three commits. The first writes a copy of the message, with its history, into a file of its
+own in `new/`, with the same id. When that is durable, the second publishes the copy: from then on the
+copy counts. When that is durable, the third deletes the message where it was. A copy that a crash
+leaves in `new/` is unlinked, as is one of a message that was deleted meanwhile.
 """
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from ..files import layout
-from ..index.ready import BatchFolder
+from ..model.batch import Entry
+from ..model.clock import Clock, Millis
+from ..model.content import Damaged, Line, checksum, encode, line_of
+from ..model.deaths import MAX_TOLD, Death, NotAHistory, deaths_in
 from ..model.errors import StoreError
 from ..model.ids import sent_at
-from ..model.names import forgotten, moved_out, parse_entry
-from ..model.transitions import Move, State
+from ..model.members import indexes
+from ..model.names import MAX_DEATHS, Name, Stem
+from ..model.transitions import State
 from .catalog import Catalog
-from .histories import Chapter, DamagedHistory, Histories
-from .live import Live
-from .root import Root, place_of_ready
+from .index import COUNTED
+from .moves import Moves, NameVanished
+from .part import Part
+from .reader import Reader
 
 log = logging.getLogger(__name__)
 
+REASON = "max_receives"
 
-class Letters:
+
+def history_of(name: Name, line: Line) -> Sequence[Mapping[str, object]]:
+    """Return the deaths of the message `name`, which `line` tells, and that it was redriven since,
+    which only the name tells: its file is written once."""
+    if name.redriven is None or not line.deaths:
+        return line.deaths
+    redriven = {"redriven_to": name.queue, "redriven_at_ms": name.redriven}
+    return [*line.deaths[:-1], {**line.deaths[-1], **redriven}]
+
+
+def deaths_of(name: Name, line: Line) -> Sequence[Death]:
+    """Return how a message became a dead letter each time, the oldest first; nothing if that can't be
+    told."""
+    history = history_of(name, line)
+    try:
+        return deaths_in(json.dumps(history).encode()) if history else ()
+    except NotAHistory as why:
+        log.warning("the history of message %s can't be told: %s", name.stem.id, why)
+        return ()
+
+
+@dataclass(slots=True)
+class _Burial:
+    """A copy that is written, and what it is a copy of."""
+
+    commit: int
+    copy: Entry
+    source: Entry
+    index: int
+    held_as: Name
+    """How the source held the message then."""
+
+
+class Letters(Part):
     """Not thread-safe."""
 
-    def __init__(self, root: Root, catalog: Catalog, histories: Histories) -> None:
-        self._root = root
+    def __init__(self, moves: Moves, catalog: Catalog, reader: Reader, clock: Clock) -> None:
+        self._moves = moves
         self._catalog = catalog
-        self._histories = histories
-        self._moving: set[str] = set()
-        """Ids of messages that are in no queue's index, until the sync of their histories."""
+        self._reader = reader
+        self._clock = clock
+        self._burials: list[_Burial] = []
+        self._burying: dict[Entry, int] = {}
+        """The messages of which a copy is written."""
         self._alarmed: set[str] = set()
-        """Queues whose dead-letter queue is missing, which is said once."""
+        """Queues whose dead-letter queue is missing, which is logged once."""
 
-    def is_moving(self, id: str) -> bool:
-        return id in self._moving
-
-    def bury_ready(self, live: Live, name: str, folder: BatchFolder | None) -> bool:
-        """Take the ready entry `name` out of its queue if it came back too often.
-
-        False if it may be delivered: its receives aren't used up, or there is nowhere to bury it.
-        """
-        entry = parse_entry(name)
-        if folder is not None:
-            entry = moved_out(entry, folder.batch)
-        limit = live.settings.max_receives
-        if not limit or entry.receives < limit:
+    def is_dead(self, entry: Entry) -> bool:
+        """Return whether an entry's messages are to go to a dead-letter queue, and there is one."""
+        record = self._catalog.records.get(entry.name.queue)
+        if record is None or not record.settings.max_receives:
             return False
-        target_queue = live.settings.dead_letter_queue
-        if target_queue not in self._catalog.queues:
-            if live.name not in self._alarmed:
-                self._alarmed.add(live.name)
-                log.error(
-                    "message %s of the queue %s was received %d times, and its dead-letter queue %s "
-                    "is missing: create it; until then such messages are delivered on",
-                    entry.id,
-                    live.name,
-                    entry.receives,
-                    target_queue,
-                )
+        if entry.name.receives < record.settings.max_receives:
             return False
-        self._alarmed.discard(live.name)
-        root = self._root
-        # Out of its batch folder first, which may move on before the history is durable.
-        source = place_of_ready(live.name, name, folder)
-        alone = layout.ready(live.name, entry)
-        try:
-            if root.is_shared and not root.folders.is_there(source):
-                # It isn't there any more: its history may be another's business by now.
-                root.was_faster(source)
-                root.index.queues[live.name].ready.remove(name, folder)
-                return True
-            self._write_history(live, target_queue, entry.id, entry.receives, entry.first_receive)
-            if source != alone and not root.folders.move(
-                Move.BURY, State.READY, source, State.READY, alone
-            ):
-                log.warning("%s was taken away by somebody else", source)
-        except StoreError as error:
-            log.error("message %s can't be moved to %s: %s", entry.id, target_queue, error)
-            return False
-        root.index.queues[live.name].ready.remove(name, folder)
-        if folder is not None and not folder.names:
-            root.drop_after_sync(layout.ready(live.name, folder.batch))
-        self._moving.add(entry.id)
-        buried = str(forgotten(entry))
-        root.after_sync.append(lambda: self._move(live.name, alone, str(entry), target_queue, buried))
-        return True
-
-    def _write_history(
-        self, live: Live, target: str, id: str, receives: int, first_receive: int | None
-    ) -> None:
-        chapter: Chapter = {
-            "source_queue": live.name,
-            "reason": "max_receives",
-            "receives": receives,
-            "first_receive_ms": first_receive,
-            "sent_at_ms": sent_at(id),
-            "buried_at_ms": self._root.clock.wall(),
-        }
-        there = self._chapters(target, id)
-        if there and _is_same(there[-1], chapter):
-            # A crash came before the move, or somebody else moves it now, and relies on this file.
-            self._histories.rely_on(target, id)
-            return
-        # What it had here, if it was moved back since its last death, is newer than what is there.
-        older = self._chapters(live.name, id) or there
-        self._histories.write(target, id, [*older, chapter])
-
-    def _chapters(self, queue: str, id: str) -> list[Chapter]:
-        if not self._root.may_have_history(queue, id):
-            return []
-        try:
-            return self._histories.read(queue, id)
-        except DamagedHistory as error:
-            log.warning("the older history of message %s is lost: %s", id, error)
-            return []
-
-    def _move(self, queue: str, source: str, name: str, target: str, buried: str) -> None:
-        """The history is durable: move the message."""
-        self._moving.discard(parse_entry(name).id)
-        index = self._root.index.queues.get(target)
-        try:
-            moved = index is not None and self._root.folders.move(
-                Move.BURY, State.READY, source, State.READY, layout.ready(target, buried)
+        if record.settings.dead_letter_queue in self._catalog.records:
+            self._alarmed.discard(record.name)
+            return True
+        if record.name not in self._alarmed:
+            self._alarmed.add(record.name)
+            log.error(
+                "messages of the queue %s were received %d times, and its dead-letter queue %s is "
+                "missing: create it; until then such messages are delivered on",
+                record.name,
+                record.settings.max_receives,
+                record.settings.dead_letter_queue,
             )
-        except StoreError as error:
-            log.error("%s can't be moved to %s, and stays: %s", source, target, error)
-            moved, index = False, None
-        if moved and index is not None:
-            index.ready.add(buried)
-            self._root.statistics.count(queue, "bury", 1)
-            index.entered += 1
-            if queue in self._root.index.queues:
-                self._root.index.queues[queue].left += 1
-            # A receipt of it must not outlive the move: also a relaxed receive waits for the sync now.
-            self._root.commit_soon()
-            id = parse_entry(name).id
-            if self._root.may_have_history(queue, id):
-                # It had been one before, and was moved back.
-                older = self._chapters(queue, id)
-                self._root.after_sync.append(partial(self._drop_older, queue, id, older))
-        elif index is None and queue in self._root.index.queues:
-            self._root.index.queues[queue].ready.add(name)
+        return False
 
-    def _drop_older(self, queue: str, id: str, older: Sequence[Chapter]) -> None:
-        """The move is durable. What a redrive has written here since goes with the message."""
-        if self._chapters(queue, id) == older:
-            self._histories.drop(queue, id)
+    def bury(self, entry: Entry, members: int) -> None:
+        """Write a copy of each of `members`; raise `DiskFull` or `DiskError`.
 
+        What can't be read goes to quarantine.
+        """
+        for index in indexes(members & ~self._burying.get(entry, 0)):
+            if (entry.batch, index) in self._moves.index.superseded:
+                continue
+            try:
+                copy = self._copy(entry, index)
+            except Damaged as why:
+                log.error("message %s goes to quarantine: %s", entry.batch.stem.message_id(index), why)
+                self._moves.move(entry, 1 << index, State.QUARANTINED)
+                continue
+            self._burying[entry] = self._burying.get(entry, 0) | 1 << index
+            for burial in self._burials:
+                if burial.copy is copy:
+                    self._is_over(burial)
+                    burial.source, burial.held_as = entry, entry.name
+                    break
+            else:
+                self._burials.append(_Burial(self._moves.commit, copy, entry, index, entry.name))
 
-def _is_same(one: Chapter, other: Chapter) -> bool:
-    """Whether both tell of one death."""
-    return all(
-        one.get(word) == other[word] for word in ("source_queue", "receives", "first_receive_ms")
-    )
+    def go_on(self) -> None:
+        self._finish()
+        self._delete_superseded()
+
+    def _finish(self) -> None:
+        """Publish the copies that are durable, and delete what they are copies of."""
+        waiting: list[_Burial] = []
+        for burial in self._burials:
+            if burial.commit > self._moves.synced:
+                waiting.append(burial)
+                continue
+            source, bit = burial.source, 1 << burial.index
+            try:
+                is_here = source.held & bit and source.name == burial.held_as
+                if is_here:
+                    self._moves.require_there(source)
+                # Another process may have published a copy of its own, or deleted the queue it is for.
+                if not burial.copy.held:
+                    if is_here and source.name.state is State.LEASED:
+                        # Its lease is over, and it would be looked at no more.
+                        self._moves.index.put_back_due(source, self._clock.monotonic())
+                elif is_here and (source.batch, burial.index) not in self._moves.index.superseded:
+                    self._moves.move(burial.copy, 1, State.READY)
+                    self._moves.statistics.count(source.name.queue, "bury", 1)
+                elif burial.copy in burial.copy.batch.entries:
+                    self._moves.unlink(burial.copy)
+            except NameVanished:
+                # Without its copy the message dies again; without the message the copy is unlinked.
+                if burial.copy in burial.copy.batch.entries:
+                    waiting.append(burial)
+                    continue
+            except StoreError as error:
+                log.warning("a dead letter has to wait: %s", error)
+                waiting.append(burial)
+                continue
+            self._is_over(burial)
+        self._burials = waiting
+
+    def _is_over(self, burial: _Burial) -> None:
+        left = self._burying.pop(burial.source) & ~(1 << burial.index)
+        if left:
+            self._burying[burial.source] = left
+
+    def _delete_superseded(self) -> None:
+        """Delete messages where they were, once the dead letter's own file is durably published."""
+        superseded = self._moves.index.superseded
+        for (batch, index), commit in list(superseded.items()):
+            if commit > self._moves.synced:
+                continue
+            entry = batch.holder(index)
+            if entry is not None and entry.name.state in COUNTED:
+                try:
+                    self._moves.delete(entry, 1 << index)
+                except NameVanished:
+                    continue  # Another name of its batch may have it.
+                except StoreError as error:
+                    log.warning("the original of a dead letter has to wait: %s", error)
+                    continue
+            elif batch.changed <= self._moves.synced:
+                del superseded[batch, index]  # Now the dead letter's own file may be unlinked, too.
+
+    def not_to_be_leased(self) -> dict[Entry, int]:
+        """Return the messages that are on their way to a dead-letter queue."""
+        found = dict(self._burying)
+        for batch, index in self._moves.index.superseded:
+            entry = batch.holder(index)
+            if entry is not None:
+                found[entry] = found.get(entry, 0) | 1 << index
+        return found
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._burials or self._moves.index.superseded)
+
+    def _copy(self, entry: Entry, index: int) -> Entry:
+        name, stem = entry.name, entry.batch.stem
+        record = self._catalog.require(name.queue)
+        body, attributes = self._reader.message(entry, index)
+        id = stem.message_id(index)
+        death = {
+            "source_queue": name.queue,
+            "reason": REASON,
+            "receives": name.receives,
+            "first_receive_ms": name.first,
+            "sent_at_ms": sent_at(id),
+            "buried_at_ms": self._clock.wall(),
+            # Two processes may copy one message at once: their files must differ.
+            "buried_by": self._moves.owner,
+        }
+        line = replace(
+            line_of([body], {0: attributes} if attributes else {}, {}),
+            deaths=[*history_of(name, self._reader.line(entry)), death][-MAX_TOLD:],
+        )
+        encoded = encode(line)
+        copy = Stem(
+            id=id,
+            size=len(body),
+            crc=checksum(line, encoded),
+            line=len(encoded),
+            deaths=min(stem.deaths + 1, MAX_DEATHS),
+        )
+        there = self._moves.index.batches.get(copy.text)
+        if there is not None and there.entries:
+            return there.entries[0]  # It died in the same millisecond, and then the lease was extended.
+        parts = [body, encoded]
+        made = self._moves.make(
+            copy, record.settings.dead_letter_queue, parts, delay=Millis(0), alone=False
+        )
+        self._reader.keep(made.batch, line, body + encoded)
+        return made

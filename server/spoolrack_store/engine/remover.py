@@ -1,364 +1,150 @@
-"""Deletes: a message is deleted when its move to `remove/` is durable; the reaper unlinks it later."""
+"""Deletes: a message is deleted when a name in `remove/` that lists it is durable. The reaper unlinks
+names later."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
-from ..files import layout
-from ..files.syncer import SyncFailed
-from ..index.hidden import Hidden
-from ..index.ready import BatchFolder
-from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StaleReceipt, StoreError
-from ..model.ids import is_id, sent_at
-from ..model.names import id_of, parse_receipt
-from ..model.operations import ByReceipt, Delete, Target
-from ..model.transitions import Move, State
-from . import receipts
+from ..files.syncer import explained
+from ..model.batch import Entry
+from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StoreError
+from ..model.ids import is_id
+from ..model.names import Name, NotAName, batch_of, index_of, parse
+from ..model.operations import Delete, Purge
+from ..model.transitions import State
 from .catalog import Catalog
-from .letters import Letters
-from .live import Live
-from .root import Root, is_entry, path_in, place_of_ready
-
-log = logging.getLogger(__name__)
+from .index import COUNTED, Index
+from .leaser import Leaser
+from .moves import Moves, NameVanished
+from .sender import Sender
 
 Results = list[StoreError | None]
-Container = Hidden | BatchFolder | None
-"""What an entry lies in: a lease or delay, a ready batch folder, or nothing but its queue."""
-Seek = Callable[[str, str], None]
-_LOOKS: Final = 3
-"""A message that others move while it is deleted is looked for so often."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """One target of a delete, and where its result goes."""
-
-    live: Live
-    target: Target
-    results: Results
-    at: int
-
-    def fail(self, error: StoreError) -> None:
-        self.results[self.at] = error
-
-
-_Names = dict[str, list[_Asked]]
-
-
-class _Removals:
-    """The deletes of one commit by what the entries lie in: a folder that they empty moves whole."""
-
-    def __init__(self) -> None:
-        self.by_container: dict[tuple[str, Container], _Names] = {}
-
-    def add(self, asked: _Asked, container: Container, name: str) -> None:
-        names = self.by_container.setdefault((asked.live.name, container), {})
-        names.setdefault(name, []).append(asked)
+_Place = tuple[Entry, int, Results, int, str, str]
+"""A message to be deleted: its entry and index, where its result belongs, how it was named."""
 
 
 class Remover:
     """Not thread-safe."""
 
-    def __init__(
-        self,
-        root: Root,
-        catalog: Catalog,
-        letters: Letters,
-        seek: Seek,
-        is_arriving: Callable[[str, str], bool],
-        led_to: Callable[[str], Iterator[str]],
-    ) -> None:
-        """`seek` looks for a message, by queue and id, that others may have moved; `is_arriving` says
-        whether one is sent and not in its queue yet; `led_to` names the queues to which redrives may
-        have moved what was in one."""
-        self._root = root
+    def __init__(self, moves: Moves, catalog: Catalog, leaser: Leaser, sender: Sender) -> None:
+        self._moves = moves
+        self._index: Index = moves.index
         self._catalog = catalog
-        self._letters = letters
-        self._seek = seek
-        self._is_arriving = is_arriving
-        self._led_to = led_to
+        self._leaser = leaser
+        self._sender = sender
+        self._sent: list[Name] | None = None
+        """What is in `new/`, if this commit has looked."""
 
     def delete(self, requests: Sequence[Delete]) -> list[Results | StoreError]:
+        """Delete what all requests name: of each name's messages all with one link or rename."""
         outcomes: list[Results | StoreError] = []
-        asked: list[_Asked] = []
+        together: dict[Entry, int] = {}
+        places: list[_Place] = []
+        self._sent = None
         for request in requests:
             try:
-                live = self._catalog.require(request.queue)
+                self._catalog.require(request.queue)
             except StoreError as error:
                 outcomes.append(error)
                 continue
-            results: Results = [None] * len(request.targets)
+            results: Results = [None] * (len(request.receipts) + len(request.ids))
             outcomes.append(results)
-            asked.extend(_Asked(live, target, results, at) for at, target in enumerate(request.targets))
-        for _ in range(_LOOKS):
-            if asked:
-                asked = self._delete(asked)
-        for one in asked:
-            one.fail(StaleReceipt(id=_id_of(one.target)))
+            for position, named in enumerate((*request.receipts, *request.ids)):
+                try:
+                    by_receipt = position < len(request.receipts)
+                    found = (
+                        self._leaser.find(request.queue, named)
+                        if by_receipt
+                        else self._find(request.queue, named)
+                    )
+                except StoreError as error:
+                    results[position] = error
+                    continue
+                if found is not None:
+                    entry, index = found
+                    together[entry] = together.get(entry, 0) | 1 << index
+                    places.append((entry, index, results, position, request.queue, named))
+        for entry, members in together.items():
+            try:
+                self._moves.delete(entry, members)
+            except NameVanished:
+                self._find_again([place for place in places if place[0] is entry])
+            except StoreError as error:
+                for place, index, results, position, _, _ in places:
+                    # Of a list that is divided over several names a part may be deleted.
+                    if place is entry and entry.held >> index & 1:
+                        results[position] = error
         return outcomes
 
-    def _delete(self, asked: Sequence[_Asked]) -> list[_Asked]:
-        """Delete what can be found; what turned out to be elsewhere is to be asked again."""
-        if self._root.is_shared or self._root.unread:
-            # All of it before anything is found for good: looking changes what is known.
-            asked = [one for one in asked if self._has_looked_for(one)]
-        removals = _Removals()
-        unknown: list[_Asked] = []
-        gone: list[_Asked] = []
-        for one in asked:
+    def _find_again(self, places: Sequence[_Place]) -> None:
+        """Delete messages whose name was removed by hand, if another name of the batch has them."""
+        for _, _, results, position, queue, named in places:
             try:
-                place = self._find(one.live, one.target)
+                found = self._find(queue, named) if is_id(named) else self._leaser.find(queue, named)
+                if found is not None:
+                    self._moves.delete(found[0], 1 << found[1])
             except StoreError as error:
-                one.fail(error)
+                results[position] = error
+
+    def purge(self, request: Purge) -> int:
+        """Delete all messages of a queue; return how many. What the disk refuses costs no other name,
+        and the first of its errors is raised."""
+        queue = request.queue
+        self._catalog.require(queue)
+        count = 0
+        refused: StoreError | None = None
+        for entry in (*self._index.queue(queue).entries, *self._sender.unpublished(queue)):
+            held = entry.held
+            try:
+                self._moves.delete(entry, held, is_purge=True)
+            except NameVanished:
                 continue
-            if place is not None:
-                removals.add(one, *place)
-                continue
-            gone.append(one)
-            if not isinstance(one.target, ByReceipt):
-                unknown.append(one)
-        self._refuse_unknown(unknown)
-        self._promise_gone(gone)
-        missed: list[_Asked] = []
-        for (queue, container), names in removals.by_container.items():
-            missed += self._remove(queue, container, names)
-        return missed
+            except StoreError as error:
+                refused = refused or error
+            count += (held & ~entry.held).bit_count()
+        if refused is not None:
+            raise refused
+        return count
 
-    def _promise_gone(self, gone: Sequence[_Asked]) -> None:
-        """Whoever has deleted these may not have made that durable, and now it is promised."""
-        if not gone or not self._root.is_shared:
-            return
-        try:
-            self._root.everything_changed()
-        except StoreError as error:
-            for one in gone:
-                one.fail(error)
+    def _find(self, queue: str, id: str) -> tuple[Entry, int]:
+        if not is_id(id):
+            raise InvalidRequest(what="the message's id", value=id, rule="must be a UUID in lower case")
+        found = self._index.holder(id)
+        if found is not None and found[0].name.queue == queue:
+            entry = found[0]
+            if entry.name.state in COUNTED or entry in self._sender.unpublished(queue):
+                return found
+        if self._is_being_sent(queue, id):
+            raise DiskError(detail=f"message {id} is not in its queue yet; try again")
+        raise MessageNotFound(queue=queue, id=id)
 
-    def _has_looked_for(self, asked: _Asked) -> bool:
-        """Whether it is known where the target is; if it can't be, that is its result."""
-        try:
-            self._look_for(asked)
-        except StoreError as error:
-            asked.fail(error)
+    def _is_being_sent(self, queue: str, id: str) -> bool:
+        """Whether another process, which may have died, has the message in `new/`: it may have
+        answered the send."""
+        changes = self._moves.changes
+        if changes is None or not changes.is_shared:
             return False
-        return True
+        if self._sent is None:
+            self._sent = list(self._names_sent())
+        return any(
+            name.queue == queue
+            and not name.stem.deaths
+            and (
+                name.stem.id == batch_of(id) and index_of(id) < name.stem.count
+                if name.stem.count
+                else name.stem.id == id
+            )
+            for name in self._sent
+        )
 
-    def _look_for(self, asked: _Asked) -> None:
-        """Find out where the target is, if others may have moved it from where it is believed to be."""
+    def _names_sent(self) -> Iterator[Name]:
         try:
-            if self._find(asked.live, asked.target) is not None:
-                return
-        except StaleReceipt as error:
-            log.debug("%s: looked for", error)
-        except StoreError:
-            return  # No receipt, or no id: it is told so later.
-        self._seek(asked.live.name, _id_of(asked.target))
-        # It may have become a dead letter.
-        for queue in self._graves(asked.live):
-            self._seek(queue, _id_of(asked.target))
-
-    def _find(self, live: Live, target: Target) -> tuple[Container, str] | None:
-        """Where the target lies; None if it isn't in the queue."""
-        index = self._root.index.queues[live.name]
-        if isinstance(target, ByReceipt):
-            receipt = receipts.parse(live.name, target.receipt)
-            if index.find_hidden(receipt.id) is not None:
-                return receipts.find_lease(index, receipt)
-            if index.ready.find(receipt.id) is not None or self._is_buried(live, receipt.id):
-                raise StaleReceipt(id=receipt.id)
-            return None  # Gone already: what a repeated delete wants to hear.
-        if not is_id(target.id):
-            raise InvalidRequest(what="id", value=target.id, rule="must be a UUID in lower case")
-        hidden = index.find_hidden(target.id)
-        if hidden is not None:
-            return hidden, hidden.name_of(target.id)
-        found = index.ready.find(target.id)
-        return None if found is None else (found[1], found[0])
-
-    def _is_buried(self, live: Live, id: str) -> bool:
-        """Whether the message lives on as a dead letter, or was one, so that it isn't gone at all."""
-        if self._letters.is_moving(id):
-            return True
-        for name in self._graves(live):
-            index = self._root.index.queues.get(name)
-            if index is not None and (index.find_hidden(id) or index.ready.find(id)):
-                return True
-        return False
-
-    def _graves(self, live: Live) -> Iterator[str]:
-        """The queue's dead-letter queue, that one's, and so on; and where redrives led from there."""
-        seen = {live.name}
-        names = [live.name]
-        while names:
-            name = names.pop()
-            there = self._catalog.queues.get(name)
-            grave = there.settings.dead_letter_queue if there is not None else ""
-            for next in (grave, *self._led_to(name)):
-                if next and next not in seen:
-                    seen.add(next)
-                    names.append(next)
-                    yield next
-
-    def _refuse_unknown(self, unknown: Sequence[_Asked]) -> None:
-        """Fail deletes by ids that aren't in the queue: what lies in `remove/` counts as unlinked."""
-        for one in unknown:
-            id = _id_of(one.target)
-            try:
-                if self._is_arriving(one.live.name, id):
-                    raise DiskError(detail=f"message {id} is stored, and not in its queue yet")
-                raise MessageNotFound(queue=one.live.name, id=id)
-            except StoreError as error:
-                one.fail(error)
-
-    def _remove(self, queue: str, container: Container, names: _Names) -> list[_Asked]:
-        """Move `names` to `remove/`, with the folder they lie in if nothing else is left there.
-
-        Answers with those that aren't there any more, and may be elsewhere.
-        """
-        folder = container.item if isinstance(container, Hidden) else container
-        missed: list[_Asked] = []
-        if isinstance(folder, BatchFolder) and len(names) == len(folder):
-            everybody = [one for asked in names.values() for one in asked]
-            try:
-                if self._holds_more(queue, container, folder):
-                    self._forget(queue, container)
-                    missed += everybody
-                elif not self._remove_folder(queue, container, folder):
-                    missed += everybody
-                elif self._root.is_shared:
-                    # Others may have taken something out of it, unheard: that isn't deleted.
-                    there = self._names_in(layout.removed(queue, folder.batch))
-                    missed += [one for name in names if name not in there for one in names[name]]
-            except StoreError as error:
-                for one in everybody:
-                    one.fail(error)
-        else:
-            for name, asked in names.items():
-                try:
-                    if not self._remove_single(queue, container, name):
-                        missed += asked
-                except StoreError as error:
-                    for one in asked:
-                        one.fail(error)
-        # With nobody else there, somebody has taken the file away by hand: that is as good as deleted.
-        return missed if self._root.is_shared else []
-
-    def remove_lease(self, queue: str, hidden: Hidden) -> int:
-        """Delete all that is under a lease; how many messages. What others have taken isn't counted."""
-        names = list(hidden.names)
-        if not isinstance(hidden.item, BatchFolder):
-            return int(self._remove_single(queue, hidden, names[0]))
-        if self._holds_more(queue, hidden, hidden.item):
-            self._forget(queue, hidden)
-            return 0
-        if not self._remove_folder(queue, hidden, hidden.item):
-            return 0
-        if not self._root.is_shared:
-            return len(names)
-        there = self._names_in(layout.removed(queue, hidden.item.batch))
-        return sum(name in there for name in names)
-
-    def _holds_more(self, queue: str, container: Container, folder: BatchFolder) -> bool:
-        """Whether the folder holds messages that it isn't believed to: they must not go with it.
-
-        What is believed rests on news of others, and on races that were lost to them. Nothing ever
-        comes into a folder, so what isn't there now can't be there later.
-        """
-        if not self._root.is_shared:
-            return False
-        known = set(folder.names)
-        there = self._root.folders.scan(self._path_of(queue, container, folder))
-        return any(found.name not in known and is_entry(found) for found in there)
-
-    def _path_of(self, queue: str, container: Container, folder: BatchFolder) -> str:
-        if isinstance(container, Hidden):
-            return self._root.path_of(queue, container)
-        return layout.ready(queue, folder.batch)
-
-    def _forget(self, queue: str, container: Container) -> None:
-        """What is believed of a folder is wrong: whoever asks for something in it has to look."""
-        index = self._root.index.queues[queue]
-        if isinstance(container, Hidden):
-            index.unhide(container)
-        elif container is not None:
-            index.ready.doubt(container)
-
-    def _names_in(self, folder: str) -> set[str]:
-        try:
-            return {found.name for found in self._root.folders.scan(folder)}
-        except StoreError as error:
-            # It has moved already, so nobody can be told that nothing has happened.
-            raise SyncFailed(f"what was deleted with {folder} can't be told: {error}") from error
-
-    def _remove_folder(self, queue: str, container: Container, folder: BatchFolder) -> bool:
-        root, index = self._root, self._root.index.queues[queue]
-        source = self._path_of(queue, container, folder)
-        state = container.state if isinstance(container, Hidden) else State.READY
-        target = layout.removed(queue, folder.batch)
-        moved = root.folders.move(Move.DELETE, state, source, State.REMOVED, target, is_folder=True)
-        if not moved:
-            log.info("%s was taken away by somebody else", source)
-        else:
-            index.left += len(folder)
-        if isinstance(container, Hidden):
-            index.unhide(container)
-        else:
-            index.ready.remove_folder(folder)
-        return moved
-
-    def _remove_single(self, queue: str, container: Container, name: str) -> bool:
-        root, index = self._root, self._root.index.queues[queue]
-        if isinstance(container, Hidden):
-            source, state = root.path_of(queue, container), container.state
-            if container.is_folder:
-                source = path_in(source, name)
-        else:
-            source, state = place_of_ready(queue, name, container), State.READY
-        target = layout.removed(queue, name)
-        moved = root.folders.move(Move.DELETE, state, source, State.REMOVED, target)
-        if not moved:
-            log.info("%s was taken away by somebody else", source)
-        else:
-            index.left += 1
-        if isinstance(container, Hidden):
-            index.unhide(container, [name] if container.is_folder else None)
-        else:
-            index.ready.remove(name, container)
-        return moved
-
-    # What is too old.
-
-    def is_expired(self, live: Live, id: str) -> bool:
-        retention = live.settings.retention
-        return bool(retention) and sent_at(id) + retention <= self._root.clock.wall()
-
-    def expire(self, queue: str, name: str, folder: BatchFolder | None) -> None:
-        """Remove the ready entry `name`, which is too old; its folder if it is all that is left."""
-        if folder is not None and len(folder) == 1:
-            if self._holds_more(queue, folder, folder):
-                self._forget(queue, folder)
-                return
-            self._remove_folder(queue, folder, folder)
-        else:
-            self._remove_single(queue, folder, name)
-        self._root.statistics.count(queue, "expire", 1)
-
-    def expire_head(self, live: Live, most: int) -> None:
-        """Remove up to `most` messages from the head of the queue that are too old."""
-        ready = self._root.index.queues[live.name].ready
-        for _ in range(most):
-            head = ready.head()
-            if head is None or not self.is_expired(live, id_of(head[0])):
-                return
-            try:
-                self.expire(live.name, *head)
-            except StoreError as error:
-                log.warning("an old message of %s stays for now: %s", live.name, error)
-                return
-
-
-def _id_of(target: Target) -> str:
-    return parse_receipt(target.receipt).id if isinstance(target, ByReceipt) else target.id
+            listed = self._moves.disk.scan("new")
+        except OSError as error:
+            raise explained(error) from error
+        for each in listed:
+            with suppress(NotAName):
+                name = parse(f"new/{each.name}")
+                if name.state is State.SENT:
+                    yield name

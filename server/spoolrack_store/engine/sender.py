@@ -1,307 +1,341 @@
-"""Sends: messages are written into `new/`, made durable by the commit, and moved to their queue.
+"""Sends: the messages of a commit that have one queue and one delay are written as one file.
 
-Messages that reach the store together share a batch folder, one sync and one rename, so that a call's
-messages appear all together or not at all. Once the sync is done they are sent: the move into the
-queue may be interrupted by a crash, and recovery completes it.
+A file is written into `new/`, synced with its commit, and answered. Then a rename publishes it: a power
+cut before leaves it in `new/`, from where the next start publishes it. So a send costs one create, one
+write, one rename.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from ..files import layout
-from ..files.disk import Space
-from ..files.syncer import SyncFailed
-from ..model import content
+from ..files.syncer import explained
+from ..model import content as contents
+from ..model.batch import Entry
 from ..model.clock import Millis, span_text
-from ..model.content import Content
-from ..model.errors import DiskFull, InvalidMessage, QueueFull, QueueNotFound, StoreError
-from ..model.ids import sent_at
+from ..model.content import Attributes, checksum, encode, line_of
+from ..model.errors import DiskFull, InvalidMessage, InvalidRequest, QueueFull, StoreError
+from ..model.ids import FileIds, sent_at
 from ..model.keys import key_of, key_text
-from ..model.names import Batch, id_of, name_of_new, parse_entry
-from ..model.operations import Outgoing, Send, Sent
-from ..model.settings import MAX_DELAY
-from .arrivals import Arrivals
-from .catalog import Catalog
-from .deduplicating.deduplication import Deduplication
-from .groups import Group, Pending, merge
-from .live import Live
-from .publisher import Publisher, Written
-from .root import Root, path_in
+from ..model.members import MOST
+from ..model.names import Stem
+from ..model.operations import Send, Stored
+from ..model.settings import MAX_DELAY, MIB
+from ..model.transitions import State
+from .catalog import Catalog, QueueRecord
+from .deduplication import Deduplication
+from .leaser import deliver
+from .moves import Moves
+from .part import Part
+from .reader import Reader
 
-log = logging.getLogger(__name__)
-
+FILE_BYTES: Final = MIB
+"""A file takes in no further call beyond this."""
+LARGE_BODY: Final = 256 * 1024
+"""A body above this has a file of its own, whose bytes go when it is deleted."""
 RESERVED_BYTES: Final = 4 * 1024 * 1024
 RESERVED_FILES: Final = 256
 """Sends leave so much room, so that deletes work when the disk is full."""
-PLENTY_BYTES: Final = 1024 * 1024 * 1024
-PLENTY_FILES: Final = 1_000_000
-"""With so much room, to look once in a commit is enough."""
-
-Results = list[Sent | StoreError | None]
-"""Of one request's messages, in their order."""
+_UNLIMITED: Final = 1 << 62
 
 
-class Sender:
+@dataclass(slots=True)
+class _File:
+    """Messages that are written as one."""
+
+    queue: str
+    delay: Millis
+    bodies: list[bytes] = field(default_factory=list)
+    attributes: dict[int, Attributes] = field(default_factory=dict)
+    keys: dict[int, str] = field(default_factory=dict)
+    bytes: int = 0
+    places: list[tuple[Stored, int, int]] = field(default_factory=list)
+    """For each run of messages: whose they are, the position of the first in that answer, and how
+    many."""
+
+    def takes(self, count: int, size: int) -> bool:
+        return not self.bodies or (len(self.bodies) + count <= MOST and self.bytes + size <= FILE_BYTES)
+
+
+class Sender(Part):
     """Not thread-safe."""
 
     def __init__(
         self,
-        root: Root,
+        moves: Moves,
         catalog: Catalog,
+        reader: Reader,
+        ids: FileIds,
         deduplication: Deduplication,
-        publisher: Publisher,
-        arrivals: Arrivals,
     ) -> None:
-        self._root = root
+        self._moves = moves
         self._catalog = catalog
-        self.deduplication = deduplication
-        self.publisher = publisher
-        self._arrivals = arrivals
-        self._lives: dict[str, Live] = {}
-        """The queues of this commit, as they were when it began."""
-        self._firsts: dict[tuple[str, int], Pending] = {}
-        """The messages of this commit whose deduplication ids are new, by queue and key."""
-        self._repeated: list[tuple[Pending, Results, int]] = []
-        """What they are repeated by in the same commit: the results, and the place among them."""
-        self._space: Space | None = None
-        """What room there was when this commit looked."""
-        self._entering: dict[str, tuple[int, int]] = {}
-        """Messages and bytes, by queue, that are written and not yet published."""
+        self._reader = reader
+        self._ids = ids
+        self._deduplication = deduplication
+        self._coming: dict[str, dict[str, tuple[Stored, int]]] = {}
+        """By queue the keys that this commit is about to take: whose message, and its position."""
+        self._repeated: list[tuple[Stored, int, Stored, int]] = []
+        """Messages with such a key: the answer, the position, and those of the first one."""
+        self._written: list[tuple[int, Entry]] = []
+        """Files in `new/`, and the commits that wrote them."""
+        self._room: tuple[int, int] | None = None
+        """Bytes and files that the disk has left, as far as this commit has looked."""
 
-    def send(self, requests: Sequence[Send]) -> list[list[Sent | StoreError] | StoreError]:
-        """Write the messages of all `requests`; the results hold once the commit is synced."""
-        self._space = None
-        try:
-            return self._send(requests)
-        finally:
-            self.deduplication.close()
-            if self._firsts:
-                self._firsts.clear()
-                self._repeated.clear()
-
-    def _send(self, requests: Sequence[Send]) -> list[list[Sent | StoreError] | StoreError]:
-        outcomes: list[Results | StoreError] = []
-        groups: list[Group] = []
-        open_groups: dict[tuple[str, Millis], Group] = {}
+    def send(self, requests: Sequence[Send]) -> list[Stored | StoreError]:
+        """Write the messages of all requests; the answers hold once the commit is synced."""
+        outcomes: list[Stored | StoreError] = []
+        files: list[_File] = []
+        entering: dict[str, tuple[int, int]] = {}
         for request in requests:
             try:
-                live = self._catalog.require_open(request.queue)
+                outcomes.append(self._admit(request, files, entering))
             except StoreError as error:
                 outcomes.append(error)
-                continue
-            self._lives[live.name] = live
-            results: Results = [None] * len(request.messages)
-            outcomes.append(results)
-            for group in self._grouped(live, request.messages, results):
-                merge(group, groups, open_groups)
-        # A lone message is synced by itself; more share one sync of the file system.
-        sync = sum(len(group.messages) for group in groups) == 1
-        for group in groups:
-            self._write(group, sync)
-        for first, results, at in self._repeated:
-            sent = first.results[first.at]
-            results[at] = replace(sent, is_duplicate=True) if isinstance(sent, Sent) else sent
+        self._room = None
+        is_lone = len(files) == 1 and len(files[0].bodies) == 1
+        for file in files:
+            self._write(file, is_lone)
+        if self._coming:
+            self._answer_repeated()
+        return outcomes
+
+    def go_on(self) -> None:
+        """Move what is durable from `new/` to its queue, or to `delay/`."""
+        waiting: list[tuple[int, Entry]] = []
+        for commit, entry in self._written:
+            if commit > self._moves.synced:
+                waiting.append((commit, entry))
+            elif entry.held:
+                try:
+                    publish(self._moves, entry)
+                except StoreError:
+                    waiting.append((commit, entry))  # It is sent; the next commit tries again.
+        self._written = waiting
+
+    def publish_later(self, entries: Iterable[Entry]) -> None:
+        """Publish what is durable in `new/` and the disk refused to move."""
+        self._written += [(0, entry) for entry in entries]
+
+    def just_written(self) -> dict[str, list[Entry]]:
+        """Return what this commit has written and has no delay, by queue, the oldest first."""
+        found: dict[str, list[Entry]] = {}
+        for commit, entry in self._written:
+            if commit == self._moves.commit and entry.name.due is None:
+                found.setdefault(entry.name.queue, []).append(entry)
+        return found
+
+    def unpublished(self, queue: str) -> list[Entry]:
+        """Return what is durable in `new/`, and the disk has refused to move to its queue so far."""
         return [
-            outcome if isinstance(outcome, StoreError) else [_settled(result) for result in outcome]
-            for outcome in outcomes
+            entry
+            for commit, entry in self._written
+            if commit <= self._moves.synced and entry.held and entry.name.queue == queue
         ]
 
-    def entering(self, queue: str) -> tuple[int, int]:
-        """How many messages, of how many bytes, are written and not yet in the queue."""
-        return self._entering.get(queue, (0, 0))
+    def written(self, queue: str) -> tuple[int, int]:
+        """Return how many messages, of how many bytes, are in `new/` on their way to a queue."""
+        held = held_bytes = 0
+        for _, entry in self._written:
+            if entry.name.queue == queue:
+                held += entry.held.bit_count()
+                held_bytes += entry.batch.bytes_of(entry.held)
+        return held, held_bytes
 
-    def _grouped(self, live: Live, messages: Sequence[Outgoing], results: Results) -> Iterable[Group]:
-        """The valid messages by delay; the others get their errors."""
-        by_delay: dict[Millis, Group] = {}
-        for at, message in enumerate(messages):
-            try:
-                trailer = self._trailer(live, message)
-                # A copy: it may be delivered from memory, and must be what was written then, too.
-                attributes = dict(message.attributes)
-                pending = Pending(message.body, attributes, trailer, results, at)
-                if message.deduplication_id and self._is_repeated(live, message, pending):
-                    continue
-                delay = self._admit(live, message, pending.bytes)
-            except StoreError as error:
-                results[at] = error
-                continue
-            if pending.key is not None:
-                self._firsts[live.name, pending.key] = pending
-            group = by_delay.setdefault(delay, Group(live.name, delay))
-            group.messages.append(pending)
-            group.bytes += pending.bytes
-        return by_delay.values()
+    @property
+    def has_work(self) -> bool:
+        """Whether something waits in `new/`."""
+        return bool(self._written)
 
-    def _is_repeated(self, live: Live, message: Outgoing, pending: Pending) -> bool:
-        """Whether the message was sent before: then it is answered. Else its key is its own."""
-        key = key_of(message.deduplication_id, live.salt)
-        first = self._firsts.get((live.name, key))
-        if first is not None:
-            self._repeated.append((first, pending.results, pending.at))
-            return True
-        id = self.deduplication.find(live, key)
-        if id is not None:
-            pending.results[pending.at] = Sent(id=id, sent_at=sent_at(id), is_duplicate=True)
-            return True
-        pending.key = key
-        return False
+    @property
+    def has_durable(self) -> bool:
+        """Whether something waits in `new/` only for a commit."""
+        return any(commit <= self._moves.synced for commit, _ in self._written)
 
-    def _trailer(self, live: Live, message: Outgoing) -> bytes:
-        """The message's trailer, once its content is valid."""
-        limit = live.settings.max_message_size
-        content.check(live.name, message.body, message.attributes, limit)
-        return content.trailer_of(message.attributes)
-
-    def _admit(self, live: Live, message: Outgoing, size: int) -> Millis:
-        """The message's delay, once it has found room in the queue."""
-        settings = live.settings
-        delay = settings.delivery_delay if message.delay is None else message.delay
-        if not 0 <= delay <= MAX_DELAY:
-            raise InvalidMessage(
-                why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
+    def _admit(self, request: Send, files: list[_File], entering: dict[str, tuple[int, int]]) -> Stored:
+        """Find a file for each valid message of a request."""
+        record = self._catalog.require_open(request.queue)
+        settings = record.settings
+        bodies = request.bodies
+        if len(bodies) > MOST:
+            raise InvalidRequest(
+                what="the number of messages", value=len(bodies), rule=f"must be {MOST} at most"
             )
-        index = self._root.index.queues[live.name]
-        entering, entering_bytes = self.entering(live.name)
-        held, held_bytes = len(index) + entering, index.bytes + entering_bytes
+        stored = Stored(results=[""] * len(bodies), sent_at=Millis(0))
+        is_limited = settings.max_messages or settings.max_bytes
+        keys: dict[int, str] = {}
+        together: list[tuple[Millis, list[int]]] = []
+        last: dict[Millis, list[int]] = {}
+        """Of each delay what the next message may share a file with: a large body divides."""
+        for position, body in enumerate(bodies):
+            try:
+                if len(body) > settings.max_message_size or position in request.attributes:
+                    attributes = request.attributes.get(position, {})
+                    contents.check(record.name, body, attributes, settings.max_message_size)
+                delay = request.delays.get(position, settings.delivery_delay)
+                if not 0 <= delay <= MAX_DELAY:
+                    raise InvalidMessage(
+                        why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
+                    )
+                key = None
+                if position in request.deduplication_ids:
+                    salted = key_of(request.deduplication_ids[position], record.salt)
+                    key = key_text(salted)
+                    if self._is_repeated(record, key, stored, position):
+                        continue
+                if is_limited:
+                    self._require_room(record, len(body), entering)
+                if key is not None:
+                    self._coming.setdefault(record.name, {})[key] = stored, position
+                    keys[position] = key
+            except StoreError as error:
+                stored.results[position] = error
+                continue
+            if len(body) > LARGE_BODY:
+                together.append((delay, [position]))
+                last.pop(delay, None)
+            elif delay in last:
+                last[delay].append(position)
+            else:
+                last[delay] = [position]
+                together.append((delay, last[delay]))
+        for delay, positions in together:
+            size = sum(len(bodies[position]) for position in positions)
+            if len(positions) == 1 and size > LARGE_BODY:
+                size = FILE_BYTES + 1
+            self._place(request, delay, positions, size, stored, files, keys)
+        return stored
+
+    def _is_repeated(self, record: QueueRecord, key: str, stored: Stored, position: int) -> bool:
+        """Whether the key is taken, or will be by this commit; then the first one's id answers."""
+        coming = self._coming.get(record.name, {})
+        first = coming.get(key)
+        if first is not None:
+            self._repeated.append((stored, position, *first))
+            return True
+        id = self._deduplication.find(record, key, len(coming))
+        if id is None:
+            return False
+        stored.results[position] = id
+        stored.duplicates.add(position)
+        return True
+
+    def _answer_repeated(self) -> None:
+        """Answer repetitions within the commit as the first ones, which are written now, or aren't."""
+        for stored, position, first, at in self._repeated:
+            stored.results[position] = first.results[at]
+            if isinstance(first.results[at], str):
+                stored.duplicates.add(position)
+        self._coming.clear()
+        self._repeated.clear()
+
+    def _require_room(
+        self, record: QueueRecord, size: int, entering: dict[str, tuple[int, int]]
+    ) -> None:
+        settings, queue = record.settings, self._moves.index.queue(record.name)
+        messages, bytes = entering.get(record.name, (0, 0))
+        written, written_bytes = self.written(record.name)
+        held, held_bytes = queue.total + messages + written, queue.bytes + bytes + written_bytes
         if settings.max_messages and held + 1 > settings.max_messages:
-            raise QueueFull(queue=live.name, held=held, limit=settings.max_messages, unit="messages")
+            raise QueueFull(queue=record.name, held=held, limit=settings.max_messages, unit="messages")
         if settings.max_bytes and held_bytes + size > settings.max_bytes:
-            raise QueueFull(queue=live.name, held=held_bytes, limit=settings.max_bytes, unit="bytes")
-        self._entering[live.name] = (entering + 1, entering_bytes + size)
-        return delay
+            raise QueueFull(queue=record.name, held=held_bytes, limit=settings.max_bytes, unit="bytes")
+        entering[record.name] = messages + 1, bytes + size
 
-    def _write(self, group: Group, sync: bool) -> None:
-        try:
-            self._require_room(group)
-            written = self._write_files(group, sync)
-            if self._root.is_shared:
-                self._require_queue(group, written)
-            self._take_keys(group, written)
-        except StoreError as error:
-            self._leave(group)
-            group.fail(error)
-            return
-        self._root.after_sync.append(lambda: self._entered(group, written))
-        self._arrivals.add(written)
+    def _require_disk(self, size: int) -> None:
+        """Leave room on the disk for deletes. Raise `DiskFull`, or `DiskError`."""
+        if self._room is None:
+            try:
+                space = self._moves.disk.space()
+            except OSError as error:
+                raise explained(error) from error
+            self._room = space.bytes, _UNLIMITED if space.unlimited else space.files
+        bytes, files = self._room
+        if bytes < size + RESERVED_BYTES or files < RESERVED_FILES:
+            raise DiskFull(detail=f"{bytes} bytes and {files} files are left")
+        self._room = bytes - size, files - 1
 
-    def _require_queue(self, group: Group, written: Written) -> None:
-        """Somebody else may have deleted the queue: then nothing of it is sent."""
-        before = self._lives[group.queue]
-        try:
-            if self._catalog.is_current(before):
-                return
-            self._catalog.refresh()
-            now = self._catalog.require_open(group.queue)
-            if now != before and not before.goes_on_as(now.version, now.created_at):
-                raise QueueNotFound(queue=group.queue)
-        except StoreError as error:
-            self._take_back(written, error)
-            raise
+    def _place(
+        self,
+        request: Send,
+        delay: Millis,
+        positions: Sequence[int],
+        size: int,
+        stored: Stored,
+        files: list[_File],
+        keys: Mapping[int, str],
+    ) -> None:
+        alike = (f for f in reversed(files) if f.queue == request.queue and f.delay == delay)
+        file = next(alike, None)
+        # An earlier file may have room, and has earlier ids: what it takes in would overtake.
+        if file is None or not file.takes(len(positions), size):
+            file = _File(request.queue, delay)
+            files.append(file)
+        for first, count in _in_a_row(positions):
+            file.places.append((stored, first, count))
+            for position in range(first, first + count):
+                if position in request.attributes:
+                    # A copy: what is delivered from memory must be what was written then.
+                    file.attributes[len(file.bodies)] = dict(request.attributes[position])
+                if position in keys:
+                    file.keys[len(file.bodies)] = keys[position]
+                file.bodies.append(request.bodies[position])
+        file.bytes += size
 
-    def _take_keys(self, group: Group, written: Written) -> None:
-        """From now on its deduplication ids are taken; a send that failed before takes none."""
-        named = zip(group.messages, written.names, strict=True) if self._firsts else ()
-        keyed = [(each.key, id_of(name)) for each, name in named if each.key is not None]
-        if not keyed:
-            return
-        try:
-            self.deduplication.take(group.queue, keyed)
-        except StoreError as error:
-            self._take_back(written, error)
-            raise
-
-    def _take_back(self, written: Written, why: StoreError) -> None:
-        """Whoever is told `why` it isn't sent must never find it delivered."""
-        try:
-            self.publisher.remove(written)
-        except StoreError as error:
-            raise SyncFailed(f"{written.path} is refused ({why}), and stays: {error}") from error
-
-    def _require_room(self, group: Group) -> None:
-        space = self._space
-        if space is None or space.bytes < PLENTY_BYTES or space.files < PLENTY_FILES:
-            space = self._space = self._root.folders.space()
-        files = len(group.messages) + 1
-        if space.bytes - group.bytes < RESERVED_BYTES or (
-            not space.unlimited and space.files - files < RESERVED_FILES
-        ):
-            raise DiskFull(detail=f"{space.bytes} bytes and {space.files} files are left")
-
-    def _write_files(self, group: Group, sync: bool) -> Written:
-        root, single = self._root, len(group.messages) == 1
-        # Whoever waits for it renames it first: then the sync of the file is that of its name, too.
-        is_lone = sync and self._arrivals.is_awaited(group.queue)
-        due, due_monotonic = root.due_after(group.delay)
-        named_due = due if group.delay else None
-        batch = Batch(id=root.ids.make(), count=len(group.messages))
-        folder = ""
-        if not single:
-            folder = layout.sent(group.queue, replace(batch, owner=root.owner), named_due)
-            root.folders.make(folder)
-        names: list[str] = []
-        total = 0
-        path = folder
-        sents: list[Sent] = []
-        try:
-            for message in group.messages:
-                id = root.ids.make()
-                crc = content.checksum(message.body, message.trailer)
-                key = "" if message.key is None else key_text(message.key)
-                name = name_of_new(id, len(message.body), crc, len(message.trailer), key)
-                if single:
-                    path = layout.sent(group.queue, f"{name},o{root.owner}", named_due)
-                    target = path
-                else:
-                    target = path_in(folder, name)
-                content_of = [message.body, message.trailer]
-                root.folders.write(target, content_of, sync=sync, is_lone=is_lone)
-                names.append(name)
-                total += message.bytes
-                sents.append(Sent(id=id, sent_at=sent_at(id)))
-        except StoreError:
-            self._undo(folder, names)
-            raise
-        for message, sent in zip(group.messages, sents, strict=True):
-            message.results[message.at] = sent
-        return Written(
-            queue=group.queue,
-            item=parse_entry(names[0]) if single else batch,
-            names=names,
-            bytes=total,
-            path=path,
-            due=named_due,
-            due_monotonic=due_monotonic,
-            contents=[Content(message.body, message.attributes) for message in group.messages],
+    def _write(self, file: _File, is_lone: bool) -> None:
+        line = line_of(file.bodies, file.attributes, file.keys)
+        encoded = encode(line)
+        count = len(file.bodies)
+        stem = Stem(
+            id=self._ids.make(),
+            count=0 if count == 1 else count,
+            size=line.starts[-1],
+            crc=checksum(line, encoded),
+            line=len(encoded),
+            key=(file.keys[0] if count == 1 else "") if file.keys else None,
         )
-
-    def _undo(self, folder: str, names: list[str]) -> None:
-        """Take back a batch that couldn't be written whole. What stays, recovery removes: it isn't
-        whole, so nobody was told that it was sent."""
-        if not folder:
-            return
+        content = b"".join([*file.bodies, encoded])
         try:
-            for name in names:
-                self._root.folders.drop(path_in(folder, name))
-            self._root.folders.drop_folder(folder)
+            self._require_disk(len(content))
+            entry = self._moves.make(stem, file.queue, [content], delay=file.delay, alone=is_lone)
         except StoreError as error:
-            log.warning("an unfinished batch stays in %s until the next start: %s", folder, error)
+            for stored, first, run in file.places:
+                stored.results[first : first + run] = [error] * run
+            return
+        self._reader.keep(entry.batch, line, content)
+        if file.keys:
+            self._deduplication.take(entry, file.keys.items())
+        self._written.append((self._moves.commit, entry))
+        self._moves.statistics.count(file.queue, "send", count)
+        prefix, at, moment = stem.id[:-3], 0, sent_at(stem.id)
+        for stored, first, run in file.places:
+            stored.sent_at = moment
+            ids = [f"{prefix}{index:03x}" for index in range(at, at + run)] if stem.count else [stem.id]
+            stored.results[first : first + run] = ids
+            at += run
 
-    def _leave(self, group: Group) -> None:
-        """The group's messages do not enter the queue, or have done so."""
-        messages, bytes = self._entering.pop(group.queue)
-        if messages > len(group.messages):
-            self._entering[group.queue] = (messages - len(group.messages), bytes - group.bytes)
 
-    def _entered(self, group: Group, written: Written) -> None:
-        self._leave(group)
-        self.publisher.publish(written)
+def publish(moves: Moves, entry: Entry) -> None:
+    """Move what was sent from `new/` to its queue; what has a delay, or is leased, to `delay/`."""
+    name = entry.name
+    if name.token:
+        deliver(moves, entry)
+    elif name.due is None:
+        moves.move(entry, entry.held, State.READY)
+    else:
+        moves.move(entry, entry.held, State.DELAYED, until=(name.due, entry.due))
 
 
-def _settled(result: Sent | StoreError | None) -> Sent | StoreError:
-    if result is None:
-        raise AssertionError("a message was forgotten")
-    return result
+def _in_a_row(positions: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the runs of `positions`, which ascend: the first of each, and how many."""
+    if positions[-1] - positions[0] == len(positions) - 1:
+        return [(positions[0], len(positions))]
+    found: list[tuple[int, int]] = []
+    for position in positions:
+        if found and sum(found[-1]) == position:
+            found[-1] = found[-1][0], found[-1][1] + 1
+        else:
+            found.append((position, 1))
+    return found

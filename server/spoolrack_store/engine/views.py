@@ -1,246 +1,142 @@
-"""What there is to see of queues and messages, without changing anything."""
+"""What there is to see of queues, without changing anything."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
-from ..files import layout
-from ..files.owners import owners_of
-from ..index.ages import ages_of
-from ..index.hidden import Hidden
-from ..index.ready import BatchFolder
 from ..model.clock import Millis
-from ..model.content import Content
-from ..model.deaths import Death
-from ..model.errors import InvalidRequest, MessageNotFound
 from ..model.figures import QueueFigures
-from ..model.ids import is_id, sent_at
-from ..model.names import Entry, id_of, moved_out, parse_entry
-from ..model.operations import Blocking, Counts, Message, Queue
-from ..model.overview import Ages, Owner, Traffic
+from ..model.ids import sent_at
+from ..model.members import lowest
+from ..model.operations import Blocking, Counts, Queue
+from ..model.overview import Ages, Traffic
 from ..model.transitions import State
-from .catalog import Catalog
-from .live import Live
-from .root import Root, path_in, place_of_ready
+from .catalog import Catalog, QueueRecord
+from .index import QueueIndex
+from .moves import Moves
 
 MANY_RECEIVES: Final = 3
 """The oldest message is said to block its queue after so many receives."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
-    """Where a message lies at this moment."""
-
-    queue: str
-    entry: Entry
-    """With the receives that its batch folder counts for it."""
-    state: State
-    path: str
-    due: Millis | None
-    history: str | None
-    """Where it may be told how the message came to be a dead letter. None: it is none."""
-
-    def message(self, content: Content, deaths: Sequence[Death] = ()) -> Message:
-        """The message, with a body that may have been cut."""
-        entry = self.entry
-        return Message(
-            queue=self.queue,
-            id=entry.id,
-            state=self.state,
-            body=content.body,
-            attributes=content.attributes,
-            size=entry.size or 0,
-            sent_at=sent_at(entry.id),
-            receives=entry.receives,
-            first_receive=entry.first_receive,
-            due=self.due,
-            receipt=None,
-            deaths=deaths,
-        )
-
-
 class Views:
     """Not thread-safe."""
 
-    def __init__(self, root: Root, catalog: Catalog, look_into: Callable[[str], None]) -> None:
-        """`look_into` lets all messages of a queue be known by name."""
-        self._look_into = look_into
-        self._root = root
+    def __init__(self, moves: Moves, catalog: Catalog) -> None:
+        self._moves = moves
         self._catalog = catalog
 
-    def queue(self, live: Live) -> Queue:
-        self._look_into(live.name)
-        index = self._root.index.queues[live.name]
+    def queue(self, record: QueueRecord) -> Queue:
+        index = self._moves.index.queue(record.name)
         return Queue(
-            name=live.name,
-            settings=live.settings,
-            created_at=live.created_at,
-            version=live.version,
+            name=record.name,
+            settings=record.settings,
+            created_at=record.created_at,
+            version=record.version,
             counts=Counts(
-                ready=index.ready.count,
-                leased=index.leased,
-                delayed=index.delayed,
+                ready=index.counts[State.READY],
+                leased=index.counts[State.LEASED],
+                delayed=index.counts[State.DELAYED],
                 bytes=index.bytes,
-                oldest=index.oldest_sent_at(),
+                oldest=_oldest_at(index),
             ),
-            blocking=self._blocking(live),
+            blocking=self._blocking(record, index),
             traffic=Traffic(entered=index.entered, left=index.left),
         )
 
-    def ages(self, queue: str, bounds: Sequence[Millis]) -> Ages | None:
-        """The queue's ready messages by age, from what is known of them already; None: no such queue.
-
-        Unlike all else here it lists no folder, whatever nobody has looked into.
-        """
-        if queue not in self._catalog.queues:
-            return None
-        return ages_of(self._root.index.queues[queue].ready, self._root.clock.wall(), bounds)
-
-    @property
-    def owner(self) -> str:
-        """The name under which this process writes."""
-        return self._root.owner
-
-    def owners(self) -> list[Owner]:
-        """Who has the root open; raises `OSError`."""
-        disk, me = self._root.disk, self._root.owner
-        found = []
-        for name in sorted(owners_of(disk)):
-            try:
-                about = disk.read(layout.owner(name), 200)
-            except FileNotFoundError:
-                continue  # It has just left.
-            text = about.decode(errors="replace").strip()
-            found.append(Owner(name=name, about=text, is_me=name == me))
-        return found
-
     def queues(self, prefix: str, after: str, limit: int) -> list[Queue]:
-        names = (n for n in self._catalog.queues if n.startswith(prefix) and n > after)
-        return [self.queue(self._catalog.queues[n]) for n in heapq.nsmallest(limit, names)]
+        """Return up to `limit` queues by name, above the name `after`."""
+        records = self._catalog.records
+        names = (name for name in records if name.startswith(prefix) and name > after)
+        return [self.queue(records[name]) for name in heapq.nsmallest(limit, names)]
+
+    def ages(self, name: str, bounds: Sequence[Millis]) -> Ages | None:
+        """Return a queue's ready messages by age; None if there is no such queue.
+
+        All messages of a file were sent in one millisecond, so that a file is counted by its id.
+        """
+        if name not in self._catalog.records:
+            return None
+        index, now = self._moves.index.queue(name), self._moves.clock.wall()
+        # In the order of ids the oldest come first.
+        starts = [_id_from(now - bound) for bound in reversed(bounds)]
+        places = [0, *index.order.counts_below(starts), len(index.order)]
+        firsts = list(index.order.since(""))
+        counts = [
+            sum(index.by_first[first].held.bit_count() for first in firsts[start:end])
+            for start, end in pairwise(places)
+        ]
+        return Ages(counts=tuple(reversed(counts)), is_exact=True)
 
     def figures(self, name: str) -> QueueFigures | None:
-        """What is known of a queue without looking anywhere; None if there is none."""
-        index = self._root.index.queues.get(name)
-        if index is None or name not in self._catalog.queues:
+        """Return a queue's figures; None if there is no such queue."""
+        if name not in self._catalog.records:
             return None
-        head, oldest = index.ready.head(), index.ready.oldest_id()
-        receives = 0
-        if head is not None:
-            entry, folder = parse_entry(head[0]), head[1]
-            receives = (entry if folder is None else moved_out(entry, folder.batch)).receives
+        index = self._moves.index.queue(name)
+        head = index.head()
         return QueueFigures(
             name=name,
-            ready=index.ready.count,
-            leased=index.leased,
-            delayed=index.delayed,
+            ready=index.counts[State.READY],
+            leased=index.counts[State.LEASED],
+            delayed=index.counts[State.DELAYED],
             bytes=index.bytes,
-            oldest_ready=None if oldest is None else sent_at(oldest),
-            oldest_ready_receives=receives,
+            oldest_ready=None if head is None else sent_at(head.first_id),
+            oldest_ready_receives=0 if head is None else head.name.receives,
             entered=index.entered,
             left=index.left,
         )
 
+    def dead_letter_queues(self) -> frozenset[str]:
+        """Return the names that queues have for their dead-letter queues, whether these are there or
+        not."""
+        records = self._catalog.records.values()
+        return frozenset(record.settings.dead_letter_queue for record in records) - {""}
+
     def overdue(self) -> Millis:
-        """How long ago that should have come back which is due first; 0 if nothing is due."""
-        due = self._root.index.next_due()
-        return Millis(0) if due is None else Millis(max(0, self._root.clock.monotonic() - due))
+        """Return how long ago that should have come back which is due first; 0 if nothing is due."""
+        due = self._moves.index.next_due()
+        return Millis(0 if due is None else max(0, self._moves.clock.monotonic() - due))
 
-    def find(self, queue: str, id: str) -> Sight:
-        live = self._catalog.require(queue)
-        if not is_id(id):
-            raise InvalidRequest(what="id", value=id, rule="must be a UUID in lower case")
-        self._look_into(live.name)
-        index = self._root.index.queues[live.name]
-        hidden = index.find_hidden(id)
-        if hidden is not None:
-            return self.hidden(live.name, hidden, hidden.name_of(id))
-        place = index.ready.find(id)
-        if place is None:
-            raise MessageNotFound(queue=live.name, id=id)
-        return self._ready(live.name, *place)
-
-    def messages(self, queue: str, states: frozenset[State], after: str, limit: int) -> list[Sight]:
-        """Up to `limit` messages above the id `after`, in order."""
-        live = self._catalog.require(queue)
-        self._look_into(queue)
-        seen = heapq.merge(
-            self._all_ready(live.name, after) if State.READY in states else iter(()),
-            self._all_hidden(live.name, states, after, limit),
-            key=lambda sight: sight.entry.id,
-        )
-        return list(islice(seen, limit))
-
-    def _all_ready(self, queue: str, after: str) -> Iterator[Sight]:
-        for name, folder in self._root.index.queues[queue].ready.since(after):
-            yield self._ready(queue, name, folder)
-
-    def _all_hidden(
-        self, queue: str, states: frozenset[State], after: str, limit: int
-    ) -> Iterator[Sight]:
-        index = self._root.index.queues[queue]
-        if not states & {State.LEASED, State.DELAYED}:
-            return
-        ids = (
-            name
-            for hidden in index.hidden()
-            if hidden.state in states
-            for name in map(id_of, hidden.names)
-            if name > after
-        )
-        for id in heapq.nsmallest(limit, ids):
-            hidden = index.find_hidden(id)
-            assert hidden is not None
-            yield self.hidden(queue, hidden, hidden.name_of(id))
-
-    def _ready(self, queue: str, name: str, folder: BatchFolder | None) -> Sight:
-        entry = parse_entry(name)
-        return Sight(
-            queue=queue,
-            entry=entry if folder is None else moved_out(entry, folder.batch),
-            state=State.READY,
-            path=place_of_ready(queue, name, folder),
-            due=None,
-            history=self._history(queue, entry.id),
-        )
-
-    def hidden(self, queue: str, hidden: Hidden, name: str) -> Sight:
-        """Where the entry `name` lies, which is leased or delayed as `hidden`."""
-        entry = parse_entry(name)
-        path = self._root.path_of(queue, hidden)
-        if isinstance(hidden.item, BatchFolder):
-            entry, path = moved_out(entry, hidden.item.batch), path_in(path, name)
-        return Sight(
-            queue=queue,
-            entry=entry,
-            state=hidden.state,
-            path=path,
-            due=hidden.due,
-            history=self._history(queue, entry.id),
-        )
-
-    def _history(self, queue: str, id: str) -> str | None:
-        return layout.history(queue, id) if self._root.may_have_history(queue, id) else None
-
-    def _blocking(self, live: Live) -> Blocking | None:
-        oldest = self._root.index.queues[live.name].oldest()
-        if oldest is None:
+    def _blocking(self, record: QueueRecord, index: QueueIndex) -> Blocking | None:
+        """Return the message that comes back again and again, if the oldest is one."""
+        entry = min(_undelayed(index), default=None)
+        if entry is None:
             return None
-        entry = self.find(live.name, oldest).entry
-        limit, target = live.settings.max_receives, live.settings.dead_letter_queue
-        if limit and entry.receives >= limit and target not in self._catalog.queues:
+        id, receives = entry
+        limit, target = record.settings.max_receives, record.settings.dead_letter_queue
+        if limit and receives >= limit and target not in self._catalog.records:
             why = (
-                f"it was received {entry.receives} times, and its dead-letter queue {target} is "
-                f"missing: create {target}, or delete the message"
+                f"it was received {receives} times, and its dead-letter queue {target} is missing: "
+                f"create {target}, or delete the message"
             )
-        elif entry.receives >= MANY_RECEIVES:
+        elif receives >= MANY_RECEIVES:
             why = (
-                f"it is the oldest, and was received {entry.receives} times without a delete: "
-                "look at it, and at what its consumers say"
+                f"it is the oldest, and was received {receives} times without a delete: look at it, "
+                "and at what its consumers say"
             )
         else:
             return None
-        return Blocking(id=entry.id, receives=entry.receives, why=why)
+        return Blocking(id=id, receives=receives, why=why)
+
+
+def _undelayed(index: QueueIndex) -> list[tuple[str, int]]:
+    """Return the first message of each entry that is ready or leased, and its receives."""
+    head = index.head()
+    entries = [entry for entry in index.entries if entry.name.state is State.LEASED]
+    if head is not None:
+        entries.append(head)
+    return [(entry.batch.stem.message_id(lowest(entry.held)), entry.name.receives) for entry in entries]
+
+
+def _oldest_at(index: QueueIndex) -> Millis | None:
+    oldest = min(_undelayed(index), default=None)
+    return None if oldest is None else sent_at(oldest[0])
+
+
+def _id_from(moment: int) -> str:
+    """Return what stands below all ids of the Unix time `moment` and later, and above earlier ones."""
+    digits = f"{max(moment, 0):012x}"
+    return f"{digits[:8]}-{digits[8:]}"

@@ -1,8 +1,7 @@
 """A disk over another one, which is only read: what is changed is changed in memory alone.
 
-A store on it does all that a start does, finishes what a crash left and brings back what is due, and no
-file of the root is touched. So a root can be looked at that is mounted read-only, or that somebody else
-owns. It must not be moved in meanwhile: what has left its place is not found any more.
+An engine on it does all that a start does, and no file of the root is touched. So a root can be looked
+at that is mounted read-only, that another user owns, or that other processes have open.
 """
 
 from __future__ import annotations
@@ -13,24 +12,19 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import BinaryIO
 
-from .disk import Disk, Facts, Found, Kind, Lock
-from .space import Space
+from .disk import Facts, Found, Kind, Lock, Space
+from .local_disk import LocalDisk
 
 
 class _Node:
-    """A file or a folder, as it is on the disk or in memory."""
+    """A file that is elsewhere than on the disk, or a folder."""
 
-    __slots__ = ("content", "kind", "names", "place")
+    __slots__ = ("content", "place")
 
-    def __init__(self, place: str | None, kind: Kind | None, content: bytes = b"") -> None:
+    def __init__(self, place: str | None, content: bytes = b"") -> None:
         self.place = place
-        """Where it is on the disk, wherever it was moved to; None: only in memory."""
-        self.kind = kind
-        """None: as the disk says."""
+        """Where the file is on the disk; None: only in memory."""
         self.content = content
-        """Of a file in memory."""
-        self.names: dict[str, _Node | None] = {}
-        """What differs from the disk in this folder; None: removed."""
 
 
 class _Held:
@@ -38,97 +32,116 @@ class _Held:
         """Nothing was locked."""
 
 
-class OverlayDisk:
-    """`Disk`, as far as its users can tell. Not thread-safe beyond what its store does."""
+class _Bytes:
+    """Memory of this process alone."""
 
-    can_sync_all = True
+    def __init__(self, size: int) -> None:
+        self._bytes = bytearray(size)
 
-    def __init__(self, disk: Disk) -> None:
+    def read(self, offset: int, length: int) -> bytes:
+        return bytes(self._bytes[offset : offset + length])
+
+    def write(self, offset: int, content: bytes) -> None:
+        self._bytes[offset : offset + len(content)] = content
+
+
+class OverlayDisk(LocalDisk):
+    """Not thread-safe beyond what its store does. Folders are made and removed, never renamed."""
+
+    def __init__(self, disk: LocalDisk) -> None:
         """`disk` is read and never written."""
         self._disk = disk
-        self._root = _Node(".", Kind.FOLDER)
+        self.can_sync_all = True
+        self._files: dict[str, dict[str, _Node | None]] = {}
+        """By folder the names that differ from the disk; None: there is none."""
+        self._folders: dict[str, bool] = {}
+        """Folders that were made (True) or removed."""
+
+    def close(self) -> None:
+        self._disk.close()
 
     def make_folder(self, path: str) -> None:
-        folder, name = self._new(path)
-        folder.names[name] = _Node(None, Kind.FOLDER)
-
-    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
-        folder, name = self._new(path)
-        folder.names[name] = _Node(None, Kind.FILE, b"".join(parts))
-
-    def append(self, path: str, content: bytes, *, sync: bool) -> None:
-        whole = self.read(path) + content
-        folder, name = self._parent(path)
-        folder.names[name] = _Node(None, Kind.FILE, whole)
-
-    def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
-        node = self._find(path)
-        if node.place is not None:
-            return self._disk.read(node.place, limit, afresh=afresh)
-        if node.kind is not Kind.FILE:
-            raise _fails(errno.EINVAL, path)
-        return node.content if limit is None else node.content[:limit]
-
-    def open(self, path: str) -> BinaryIO:
-        node = self._find(path)
-        return self._disk.open(node.place) if node.place is not None else BytesIO(self.read(path))
-
-    def scan(self, path: str) -> list[Found]:
-        node = self._find(path)
-        if node.kind is Kind.FILE:
-            raise _fails(errno.ENOTDIR, path)
-        kinds: dict[str, Kind] = {}
-        if node.place is not None:
-            kinds = {found.name: found.kind for found in self._disk.scan(node.place)}
-        for name, changed in node.names.items():
-            if changed is None:
-                kinds.pop(name, None)
-            elif changed.kind is not None:
-                kinds[name] = changed.kind
-        return [Found(name, kind) for name, kind in kinds.items()]
-
-    def facts(self, path: str) -> Facts:
-        node = self._find(path)
-        if node.place is not None:
-            return self._disk.facts(node.place)
-        assert node.kind is not None
-        return Facts(kind=node.kind, size=len(node.content), links=1, changed_ns=0)
-
-    def rename(self, source: str, target: str) -> None:
-        kind = self.facts(source).kind
-        node = self._find(source)
-        try:
-            is_full = self.facts(target).kind is Kind.FOLDER and bool(self.scan(target))
-        except FileNotFoundError:
-            is_full = False
-        if is_full:
-            raise _fails(errno.ENOTEMPTY, target)
-        folder, name = self._parent(source)
-        into, new_name = self._parent(target)
-        node.kind = kind
-        folder.names[name] = None
-        into.names[new_name] = node
-
-    def unlink(self, path: str) -> None:
-        if self.facts(path).kind is Kind.FOLDER:
-            raise _fails(errno.EISDIR, path)
-        folder, name = self._parent(path)
-        folder.names[name] = None
+        self._require_new(path)
+        self._folders[path] = True
 
     def remove_folder(self, path: str) -> None:
         if self.scan(path):
             raise _fails(errno.ENOTEMPTY, path)
-        folder, name = self._parent(path)
-        folder.names[name] = None
+        self._folders[path] = False
+
+    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+        self._require_new(path)
+        self._put(path, _Node(None, b"".join(parts)))
+
+    def append(self, path: str, content: bytes, *, sync: bool) -> None:
+        self._put(path, _Node(None, self.read(path) + content))
+
+    def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
+        node = self._file(path)
+        if node.place is not None:
+            return self._disk.read(node.place, limit, afresh=afresh)
+        return node.content if limit is None else node.content[:limit]
+
+    def open(self, path: str) -> BinaryIO:
+        node = self._file(path)
+        return self._disk.open(node.place) if node.place is not None else BytesIO(node.content)
+
+    def scan(self, path: str) -> list[Found]:
+        is_made = self._folders.get(path)
+        if is_made is False:
+            raise _fails(errno.ENOENT, path)
+        kinds: dict[str, Kind] = {}
+        if is_made is None:
+            kinds = {found.name: found.kind for found in self._disk.scan(path)}
+        for folder, exists in self._folders.items():
+            above, _, name = folder.rpartition("/")
+            if (above or ".") == path:
+                kinds.pop(name, None)
+                if exists:
+                    kinds[name] = Kind.FOLDER
+        for name, node in self._files.get(path, {}).items():
+            kinds.pop(name, None)
+            if node is not None:
+                kinds[name] = Kind.FILE
+        return [Found(name, kind) for name, kind in kinds.items()]
+
+    def facts(self, path: str) -> Facts:
+        is_made = self._folders.get(path)
+        if is_made:
+            return Facts(kind=Kind.FOLDER, size=0, links=1, changed_ns=0)
+        if is_made is False:
+            raise _fails(errno.ENOENT, path)
+        node = self._file(path)
+        if node.place is not None:
+            return self._disk.facts(node.place)
+        return Facts(kind=Kind.FILE, size=len(node.content), links=1, changed_ns=0)
+
+    def rename(self, source: str, target: str) -> None:
+        node = self._file(source)
+        self.facts(source)
+        self._put(target, node)
+        self._put(source, None)
+
+    def rename_new(self, source: str, target: str) -> None:
+        self._require_new(target)
+        self.rename(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        self._require_new(target)
+        self.facts(source)
+        self._put(target, self._file(source))
+
+    def unlink(self, path: str) -> None:
+        if self.facts(path).kind is Kind.FOLDER:
+            raise _fails(errno.EISDIR, path)
+        self._put(path, None)
 
     def sync_file(self, path: str) -> None:
-        self.facts(path)
+        """Nothing here is to be durable, and so in the other syncs."""
 
-    def sync_folder(self, path: str) -> None:
-        self.facts(path)
+    def sync_folder(self, path: str) -> None: ...
 
-    def sync_all(self) -> None:
-        """What is in memory alone is nobody's promise."""
+    def sync_all(self) -> None: ...
 
     def space(self) -> Space:
         return self._disk.space()
@@ -137,47 +150,47 @@ class OverlayDisk:
         """Nothing here takes up room."""
 
     def lock(self, path: str) -> Lock | None:
-        """A lock that holds nobody off: who only looks needs to be alone with what is in memory."""
-        self.facts(path)
+        """Return a lock that keeps no other process out."""
         return _Held()
 
-    # Finding.
+    def touch(self, path: str) -> None:
+        """No other process hears of what is in memory."""
 
-    def _find(self, path: str) -> _Node:
-        node = self._root
-        for name in path.split("/"):
-            if name != ".":
-                node = self._inside(node, name, path)
-        return node
+    def watch(self, path: str) -> None:
+        """No other process changes what is in memory."""
 
-    def _inside(self, folder: _Node, name: str, path: str) -> _Node:
-        if name in folder.names:
-            node = folder.names[name]
+    def map(self, path: str, size: int) -> _Bytes:
+        return _Bytes(size)
+
+    def _file(self, path: str) -> _Node:
+        folder, name = _split(path)
+        if self._folders.get(folder) is False:
+            raise _fails(errno.ENOENT, path)
+        names = self._files.get(folder, {})
+        if name in names:
+            node = names[name]
             if node is None:
                 raise _fails(errno.ENOENT, path)
             return node
-        if folder.place is None:
+        if self._folders.get(folder):
             raise _fails(errno.ENOENT, path)
-        return _Node(f"{folder.place}/{name}" if folder.place != "." else name, None)
+        return _Node(path)
 
-    def _parent(self, path: str) -> tuple[_Node, str]:
-        """The folder that `path` lies in, kept from now on, and its name there."""
-        *folders, last = path.split("/")
-        if folders and self.facts("/".join(folders)).kind is not Kind.FOLDER:
-            raise _fails(errno.ENOTDIR, path)
-        node = self._root
-        for name in folders:
-            inside = self._inside(node, name, path)
-            node.names[name] = inside
-            node = inside
-        return node, last
+    def _put(self, path: str, node: _Node | None) -> None:
+        folder, name = _split(path)
+        self._files.setdefault(folder, {})[name] = node
 
-    def _new(self, path: str) -> tuple[_Node, str]:
+    def _require_new(self, path: str) -> None:
         try:
             self.facts(path)
         except FileNotFoundError:
-            return self._parent(path)
+            return
         raise _fails(errno.EEXIST, path)
+
+
+def _split(path: str) -> tuple[str, str]:
+    folder, _, name = path.rpartition("/")
+    return folder or ".", name
 
 
 def _fails(code: int, path: str) -> OSError:

@@ -24,7 +24,6 @@ BIT: Final = 256 * 1024
 """Given up at once: who fills the disk goes on doing so, and must not get all of it."""
 _LEFT_FREE: Final = 1024 * 1024
 """Not taken for the reserve, so that it isn't filled up just to be given up again."""
-NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Reserve:

@@ -10,12 +10,14 @@ pages clean, and a repetition that succeeds proves nothing. So a failure is fina
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Final
 
+from ..model.errors import DiskError, DiskFull, StoreError
 from ..model.figures import Statistics
 from . import layout
-from .disk import FORBIDDEN, OUT_OF_HANDLES, Disk, Kind
+from .disk import FORBIDDEN, NO_ROOM, OUT_OF_HANDLES, Disk, Kind
 
 FEW_FOLDERS: Final = 8
 """Up to so many folders are synced one by one; above, one sync of the file system is cheaper."""
@@ -27,6 +29,18 @@ class SyncFailed(Exception):
     """The disk could not make data durable."""
 
 
+def explained(error: OSError) -> StoreError:
+    """The store's error for what the system said.
+
+    Raises `SyncFailed` if the file system has turned read-only: it does so when it has met an error,
+    and what it then holds only a restart can tell.
+    """
+    if error.errno == errno.EROFS:
+        raise SyncFailed(str(error)) from error
+    detail = str(error)
+    return DiskFull(detail=detail) if error.errno in NO_ROOM else DiskError(detail=detail)
+
+
 class Syncer:
     """Not thread-safe, but for `Commit.sync`, which may run while others go on dirtying."""
 
@@ -35,7 +49,6 @@ class Syncer:
         self.statistics = Statistics()
         """Of all that has the root open in this process: whatever is done, this is asked for it."""
         self._dirty: dict[str, None] = {}
-        self._fresh: dict[str, None] = {}
         self._files_unsynced = False
         self._files: dict[str, None] = {}
         self._is_quick = False
@@ -76,41 +89,6 @@ class Syncer:
         self._dirty[_ROOT] = None
         self.is_in_doubt = True
 
-    def folder_moved(self, source: str, target: str) -> None:
-        """A folder's dirt goes with it to its new path."""
-        for marks in (self._dirty, self._fresh):
-            if source in marks:
-                del marks[source]
-                marks[target] = None
-
-    def published(self, folder: str) -> None:
-        """The batch `folder` has just left `new/`, which may not be durable."""
-        self._fresh[folder] = None
-
-    def settle(self, folder: str) -> None:
-        """Return once all moves out of `folder`, and of folders in it, are durable.
-
-        Then it may be taken away. Before, a crash could keep the folder's removal and forget the move
-        that had saved a message from it. Where such moves went isn't known here, and a move is durable
-        only with both its ends, so everything is synced.
-        """
-        inside = folder + "/"
-        if any(path == folder or path.startswith(inside) for path in self._dirty):
-            self.begin().sync()
-
-    def settle_publication(self, folder: str) -> None:
-        """Return once the batch `folder` has durably left `new/`, so that entries may leave it.
-
-        Otherwise a crash could put it back there without them, and a batch that isn't whole there was
-        never sent.
-        """
-        if folder in self._fresh:
-            self.begin().sync()
-
-    def has_changed(self, folder: str) -> bool:
-        """Whether something in `folder` itself may not be durable yet."""
-        return folder in self._dirty
-
     @property
     def is_dirty(self) -> bool:
         return bool(self._dirty or self._files) or self._files_unsynced
@@ -122,7 +100,6 @@ class Syncer:
         self._is_quick = False
         self._files.clear()
         self._dirty.clear()
-        self._fresh.clear()
         self._files_unsynced = False
         self.is_in_doubt = False
         return commit

@@ -1,7 +1,9 @@
-"""A root looked at, and mended if asked to, without a server."""
+"""Inspects a root of format 2, and mends it if asked to, without a server."""
 
 from __future__ import annotations
 
-from .commands import NotRestorable, Progress, check, repair, restore
+from .commands import check, repair, restore
+from .findings import NotRestorable, Progress
+from .leases import receipts_of
 
-__all__ = ["NotRestorable", "Progress", "check", "repair", "restore"]
+__all__ = ["NotRestorable", "Progress", "check", "receipts_of", "repair", "restore"]

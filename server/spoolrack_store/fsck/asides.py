@@ -1,9 +1,9 @@
-"""What lies in quarantine, and from where: the notes beside it say so.
+"""Foreign files in quarantine, each in a folder of its own with a note.
 
-    quarantine/<id>/<name>            what was put aside, as it was
+    quarantine/<id>/<name>            the file or folder, as it was
     quarantine/<id>/<name>.why        one line: the path that it had, and why it is here
 
-Reads only.
+Messages in quarantine have names there: see `names`.
 """
 
 from __future__ import annotations
@@ -11,32 +11,80 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-from ..files import layout
-from ..files.disk import Disk
-from .findings import Aside
+from ..files.disk import Disk, Kind
+from ..files.syncer import Syncer, explained
+from ..model.errors import DiskError
+from ..model.ids import IdMaker, is_id
+from ..model.names import NotAName, parse
+from .findings import Aside, Notes
+from .listing import QUARANTINE
 
 NOTE: Final = ".why"
 _NOTE_BYTES: Final = 4096
+_NAME_BYTES: Final = 200
+"""Of a note's name, so that it stays below what file systems allow."""
 
 
-def read_asides(disk: Disk) -> list[Aside]:
-    """Everything in quarantine, the oldest first; what can't be read is passed over."""
+def put_aside(disk: Disk, syncer: Syncer, ids: IdMaker, path: str, why: str) -> bool:
+    """Move a foreign file or folder to quarantine; False if it is gone. Raise `DiskError`."""
+    place, name = f"{QUARANTINE}/{ids.make()}", path.rpartition("/")[2]
     try:
-        places = sorted(disk.scan(layout.QUARANTINE), key=lambda found: found.name)
-    except OSError:
-        return []
-    asides = []
-    for place in places:
-        folder = f"{layout.QUARANTINE}/{place.name}"
+        disk.make_folder(place)
         try:
-            names = [found.name for found in disk.scan(folder)]
-        except OSError:
+            disk.rename(path, f"{place}/{name}")
+        except OSError as error:
+            disk.remove_folder(place)
+            if isinstance(error, FileNotFoundError):
+                return False
+            raise
+        note = f"{place}/{name[:_NAME_BYTES]}{NOTE}"
+        disk.create(note, [f"{path!a}: {why}\n".encode()], sync=False)
+    except OSError as error:
+        raise explained(error) from error
+    syncer.lone_file_written(note)
+    for folder in (path.rpartition("/")[0], place, QUARANTINE):
+        syncer.folder_changed(folder)
+    return True
+
+
+def take_back(disk: Disk, aside: Aside) -> None:
+    """Remove the note and the folder of what has left quarantine. Raise `DiskError`."""
+    folder = f"{QUARANTINE}/{aside.id}"
+    try:
+        for found in disk.scan(folder):
+            if found.name.endswith(NOTE):
+                disk.unlink(f"{folder}/{found.name}")
+        disk.remove_folder(folder)
+    except OSError as error:
+        raise DiskError(detail=str(error)) from error
+
+
+def read_asides(notes: Notes) -> list[Aside]:
+    """Return the foreign files in quarantine, the oldest first."""
+    asides = []
+    for place in notes.scan(QUARANTINE):
+        path = f"{QUARANTINE}/{place.name}"
+        if place.kind is not Kind.FOLDER or not is_id(place.name):
+            if not is_message(path):
+                aside = Aside(id=place.name, name=place.name, path=path, source="", why="")
+                asides.append(aside)
             continue
-        notes = [name for name in names if name.endswith(NOTE)]
-        kept = [name for name in names if name not in notes] or notes[1:]
-        source, why = _read_note(disk, f"{folder}/{notes[0]}") if notes else ("", "")
-        asides.append(Aside(id=place.name, name=kept[0] if kept else "", source=source, why=why))
+        folder = f"{QUARANTINE}/{place.name}"
+        names = [found.name for found in notes.scan(folder)]
+        told = [name for name in names if name.endswith(NOTE)]
+        kept = [name for name in names if name not in told] or told[1:]
+        name = kept[0] if kept else ""
+        source, why = _read_note(notes.disk, f"{folder}/{told[0]}") if told else ("", "")
+        asides.append(Aside(id=place.name, name=name, path=f"{folder}/{name}", source=source, why=why))
     return asides
+
+
+def is_message(path: str) -> bool:
+    try:
+        parse(path)
+    except NotAName:
+        return False
+    return True
 
 
 def _read_note(disk: Disk, path: str) -> tuple[str, str]:
@@ -44,15 +92,11 @@ def _read_note(disk: Disk, path: str) -> tuple[str, str]:
         line = disk.read(path, _NOTE_BYTES).decode(errors="replace").strip()
     except OSError:
         return "", ""
-    quoted, colon, why = line.partition("': ")
-    if colon:
-        quoted += "'"
-    else:
-        # A path with an apostrophe in it is quoted the other way.
-        quoted, colon, why = line.partition('": ')
-        quoted += '"'
+    # A path with an apostrophe in it is quoted the other way.
+    end = "': " if line.startswith("'") else '": '
+    quoted, colon, why = line.partition(end)
     try:
-        source = ast.literal_eval(quoted)
+        source = ast.literal_eval(quoted + end[0])
     except (ValueError, SyntaxError):
         return "", line
-    return (source, why) if isinstance(source, str) else ("", line)
+    return (source, why) if colon and isinstance(source, str) else ("", line)

@@ -1,6 +1,7 @@
 """Checks a root without a server, mends it, and brings back what was put into quarantine.
 
-`check` only reads, and may run beside a server. `repair` and `restore` take the root's lock first.
+`check` only reads, and may run beside a server. `repair` and `restore` hold `LOCK`, and refuse a root
+that a living process has open.
 """
 
 from __future__ import annotations
@@ -9,32 +10,34 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random, SystemRandom
+from typing import Final
 
-from ..files import layout
-from ..files.disk import Disk, LocalDisk
-from ..files.folders import Folders
-from ..files.opening import holder, take
-from ..files.syncer import Syncer, SyncFailed
+from ..files.disk import Disk
+from ..files.local_disk import LocalDisk
+from ..files.root import holder, is_living, owners_of
+from ..files.syncer import SyncFailed
 from ..model.clock import Clock, SystemClock
 from ..model.errors import RootInUse, RootUnusable, StoreFailed, UnknownFormat
-from ..model.ids import IdMaker
-from .findings import Mended, Problem, Report
-from .inspection import Inspector, Progress
-from .mending import NotRestorable, mend
-from .mending import restore as _restore
+from .findings import Mended, Problem, Progress, Report
+from .inspection import FORMAT, FORMAT_CONTENT, LOCK, inspect
+from .mending import Mender
 
-_NO_FORMAT = f"it holds no {layout.FORMAT} file; where its folders are there, a start writes it anew"
-
-__all__ = ["NotRestorable", "Progress", "check", "repair", "restore"]
+_FIRST: Final = "spoolrack 1\n"
 
 
-def check(root: str | os.PathLike[str], *, progress: Progress | None = None) -> Report:
-    """Look at every name, size and checksum; changes nothing.
+def check(
+    root: str | os.PathLike[str],
+    *,
+    deep: bool = True,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+) -> Report:
+    """Look at each name and size, and with `deep` at each checksum; change nothing.
 
-    Raises `RootUnusable` or `UnknownFormat` if it isn't a root that can be looked at.
+    Raise `RootUnusable` or `UnknownFormat` if it isn't a root that can be looked at.
     """
     with _opened(root) as disk:
-        return Inspector(disk, progress).run()
+        return inspect(disk, clock or SystemClock(), deep=deep, progress=progress)
 
 
 def repair(
@@ -44,17 +47,15 @@ def repair(
     clock: Clock | None = None,
     random: Random | None = None,
 ) -> tuple[Report, list[Mended], list[Problem]]:
-    """Look at everything, and mend what can be: answers with what was found, mended, and is left.
+    """Look at everything, and mend what can be; return what was found, mended, and is left.
 
-    Raises `RootInUse` if somebody serves the root, else what `check` does; and `StoreFailed` if what
+    Raise `RootInUse` if a process has the root open, else what `check` does; and `StoreFailed` if what
     was mended can't be made durable.
     """
     clock = clock or SystemClock()
-    random = random or SystemRandom()
-    with _opened(root) as disk, _taken(disk, root, random) as syncer:
-        report = Inspector(disk, progress).run()
-        folders = Folders(disk, syncer, IdMaker(clock, random))
-        mended, left = mend(disk, folders, syncer, report.problems, clock, random)
+    with _opened(root) as disk, _alone(disk, root):
+        report = inspect(disk, clock, progress=progress)
+        mended, left = Mender(disk, clock, random or SystemRandom()).mend(report.problems)
         return report, mended, left
 
 
@@ -66,16 +67,14 @@ def restore(
     clock: Clock | None = None,
     random: Random | None = None,
 ) -> str:
-    """Bring a whole message, batch or queue back from quarantine; answers with its new path.
+    """Make whole messages in quarantine ready again; return their new path.
 
-    `id` is the message's own, the queue's name, or that of its folder in quarantine; `queue` says where
-    to put it if no note does, or somewhere else. Raises `NotRestorable`, else what `repair` does.
+    `id` is a message's own or its batch's, or that of its folder in quarantine. `queue` is where to put
+    them, if not to the queue that their name says. Raise `NotRestorable`, else what `repair` does.
     """
     clock = clock or SystemClock()
-    random = random or SystemRandom()
-    with _opened(root) as disk, _taken(disk, root, random) as syncer:
-        folders = Folders(disk, syncer, IdMaker(clock, random))
-        return _restore(disk, folders, syncer, id, queue, clock, random)
+    with _opened(root) as disk, _alone(disk, root):
+        return Mender(disk, clock, random or SystemRandom()).restore(id, queue)
 
 
 @contextmanager
@@ -87,14 +86,17 @@ def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
         raise RootUnusable(root=name, why=error.strerror or str(error)) from error
     try:
         try:
-            found = disk.read(layout.FORMAT, 100).decode(errors="replace")
+            found = disk.read(FORMAT, 100).decode(errors="replace")
         except FileNotFoundError as error:
-            raise RootUnusable(root=name, why=_NO_FORMAT) from error
+            why = f"it holds no {FORMAT} file; where its folders are there, a start writes it anew"
+            raise RootUnusable(root=name, why=why) from error
         except OSError as error:
-            raise RootUnusable(root=name, why=f"{layout.FORMAT}: {error.strerror}") from error
-        if found != layout.FORMAT_CONTENT:
-            known = layout.FORMAT_CONTENT.strip()
-            raise UnknownFormat(root=name, found=found.strip(), known=known)
+            raise RootUnusable(root=name, why=f"{FORMAT}: {error.strerror}") from error
+        if found == _FIRST:
+            why = "it has format 1, and this version checks format 2: use the version that wrote it"
+            raise RootUnusable(root=name, why=why)
+        if found != FORMAT_CONTENT:
+            raise UnknownFormat(root=name, found=found.strip(), known=FORMAT_CONTENT.strip())
         try:
             yield disk
         except OSError as error:
@@ -104,14 +106,17 @@ def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
 
 
 @contextmanager
-def _taken(disk: Disk, root: str | os.PathLike[str], random: Random) -> Iterator[Syncer]:
-    """With the root's lock held, whoever mends it."""
-    tenancy = take(disk, os.fspath(root), random)
+def _alone(disk: Disk, root: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep other processes out: a start takes its owner's lock, then `LOCK`, then lists the root."""
+    if not any(found.name == LOCK for found in disk.scan(".")):
+        disk.create(LOCK, [], sync=False)
+    lock = disk.lock(LOCK)
     try:
-        if not tenancy.is_alone:
-            raise RootInUse(root=os.fspath(root), holder=holder(disk, tenancy.owner))
-        yield Syncer(disk)
+        if lock is None or any(is_living(disk, owner) for owner in owners_of(disk)):
+            raise RootInUse(root=os.fspath(root), holder=holder(disk))
+        yield
     except SyncFailed as error:
         raise StoreFailed(detail=str(error)) from error
     finally:
-        tenancy.end()
+        if lock is not None:
+            lock.release()

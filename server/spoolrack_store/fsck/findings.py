@@ -1,18 +1,32 @@
-"""What a check of a root has found. Values, no behaviour, no disk."""
+"""What an inspection of a root finds: values, and the notes that inspectors take."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
+from ..files.disk import Disk, Found
 from ..model.transitions import State
+
+NOT_A_NAME: Final = "its name is not one of ours"
+
+Progress = Callable[[int, int], None]
+"""Told how many messages were looked at, and how many there are, as far as their names say."""
+
+
+class NotRestorable(Exception):
+    """Why something in quarantine can't come back."""
 
 
 class Remedy(Enum):
     """What a repair does about a problem."""
 
     QUARANTINE = "quarantine"
-    """Puts it aside."""
+    """Moves messages, or a foreign file, to quarantine."""
+    READY = "ready"
+    """Ends a lease or a delay: the messages are ready."""
     FOLDER = "folder"
     """Makes the folder anew."""
     SETTINGS = "settings"
@@ -30,7 +44,9 @@ class Problem:
     why: str
     remedy: Remedy = Remedy.QUARANTINE
     queue: str = ""
-    """For `Remedy.SETTINGS`: whose."""
+    """For `Remedy.SETTINGS`: the queue that lacks them."""
+    members: int = 0
+    """The mask of the messages that the problem is about; 0 where `path` is no message's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +59,16 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aside:
-    """What lies in one folder of `quarantine/`."""
+    """Something in quarantine: messages of one name, or a foreign file in a folder of its own."""
 
     id: str
-    """The folder's name."""
+    """For `restore`: the id of the only message or of the batch, or the name of the folder."""
     name: str
-    """What was put aside; empty if that is gone."""
+    """The file's name; empty if the file is gone."""
+    path: str
+    """Where it is."""
     source: str
-    """The path that it had; empty if no note says so."""
+    """The path that it had; empty where that isn't known: a message's name says its queue."""
     why: str
 
 
@@ -60,12 +78,12 @@ class Tally:
 
     counts: dict[State, int] = field(default_factory=dict)
     bytes: int = 0
-    """Of bodies and attributes, without those that are removed."""
+    """Of bodies, without those of removed messages."""
     is_doomed: bool = False
-    """The queue is deleted, and its messages go with the next start."""
+    """The queue is deleted, and the next start removes its messages."""
 
-    def add(self, state: State, bytes: int) -> None:
-        self.counts[state] = self.counts.get(state, 0) + 1
+    def add(self, state: State, messages: int, bytes: int) -> None:
+        self.counts[state] = self.counts.get(state, 0) + messages
         if state is not State.REMOVED:
             self.bytes += bytes
 
@@ -80,24 +98,25 @@ class Report:
     queues: dict[str, Tally] = field(default_factory=dict)
     """By name, in order."""
     problems: list[Problem] = field(default_factory=list)
+    """By path."""
     leftovers: list[Leftover] = field(default_factory=list)
+    """By path."""
     aside: list[Aside] = field(default_factory=list)
     """What is in quarantine already."""
     owners: list[str] = field(default_factory=list)
-    """Who says of himself that he writes here; he may be dead."""
+    """What the owners' files say; their processes may be dead."""
     staged: int = 0
     """Stages that wait for their publication."""
     published: int = 0
     """Publications that are remembered."""
     reserved: int = 0
-    """Sets that are reserved, without those that are known to be lost."""
-    histories: int = 0
+    """Sets that are reserved, without those that are lost."""
     checked: int = 0
     """Messages looked at."""
     bytes: int = 0
     """Bytes read."""
     unchecked: int = 0
-    """Messages, at least, that moved on whenever they were to be looked at: a server is at work."""
+    """Messages whose names changed between each two looks: a server is at work."""
 
     @property
     def is_clean(self) -> bool:
@@ -110,3 +129,63 @@ class Mended:
 
     problem: Problem
     how: str
+
+
+class Notes:
+    """What the inspectors of one root have noted so far, and how they list folders.
+
+    A server may be at work: what is gone when it is noted was finished, and is passed over.
+    """
+
+    def __init__(self, disk: Disk, *, deep: bool = True) -> None:
+        """`deep` says to read contents, too."""
+        self.disk = disk
+        self.deep = deep
+        self.set_tokens: set[str] = set()
+        """Of the reserved sets that have a record."""
+        self.report = Report()
+        self._problems: dict[tuple[str, int], Problem] = {}
+        self._leftovers: dict[str, Leftover] = {}
+
+    def problem(self, problem: Problem) -> None:
+        if problem.remedy in (Remedy.FOLDER, Remedy.SETTINGS) or self._exists(problem.path):
+            self._problems.setdefault((problem.path, problem.members), problem)
+
+    def foreign(self, path: str, why: str = NOT_A_NAME) -> None:
+        """Note what is none of ours, and goes to quarantine as it is."""
+        self.problem(Problem(path=path, why=why))
+
+    def by_hand(self, path: str, why: str) -> None:
+        """Note what only a person can mend."""
+        self.problem(Problem(path=path, why=why, remedy=Remedy.HAND))
+
+    def leave(self, path: str, why: str) -> None:
+        """Note what is unfinished."""
+        if self._exists(path):
+            self._leftovers.setdefault(path, Leftover(path=path, why=why))
+
+    def scan(self, folder: str) -> list[Found]:
+        """Return all names in a folder, in order; none if it isn't there."""
+        try:
+            return sorted(self.disk.scan(folder), key=lambda found: found.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return []  # It was noted where the root was looked at.
+        except OSError as error:
+            self.by_hand(folder, f"it can't be listed: {error.strerror}")
+            return []
+
+    def finish(self) -> Report:
+        report = self.report
+        report.queues = dict(sorted(report.queues.items()))
+        report.problems = [self._problems[key] for key in sorted(self._problems)]
+        report.leftovers = [self._leftovers[path] for path in sorted(self._leftovers)]
+        return report
+
+    def _exists(self, path: str) -> bool:
+        try:
+            self.disk.facts(path)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return True

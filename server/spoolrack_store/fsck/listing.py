@@ -1,56 +1,78 @@
-"""What the names under a root say, for a check: no more than the names. Pure."""
+"""All message names under a root, as one listing shows them.
+
+A listing isn't one moment: a running server moves names while folders are read. Only what two
+listings in a row show alike is believed.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import Final
 
-from ..files import layout
-from ..files.disk import Found
-from ..model.names import Item, parse_filed, parse_item
-from ..model.transitions import State
+from ..files.disk import Found, Kind
+from ..files.layout import COPY
+from ..model.ids import is_id
+from ..model.names import Name, NotAName, is_queue_name, parse
+from .findings import Notes
 
+QUEUES: Final = "queues"
+QUARANTINE: Final = "quarantine"
+SHARED: Final = ("new", "delay", "remove", QUARANTINE)
+"""The folders that hold messages of all queues."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """A name in a folder of messages."""
-
-    folder: str
-    found: Found
-    queue: str | None
-    """In a queue's own folder, which."""
-
-    @property
-    def path(self) -> str:
-        return f"{self.folder}/{self.found.name}"
+Paths = dict[str, list[str]]
+"""By the text of a file's stem, the paths of all its names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filed:
-    """What the name of a `Seen` says."""
+class Lister:
+    """Lists message names, any number of times."""
 
-    path: str
-    found: Found
-    queue: str
-    item: Item
-    state: State
-    due: int
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._stems: dict[str, str] = {}
+        """Of each path that was parsed, the text of its stem."""
+        self.queues: set[str] = set()
+        """Queues that have a folder."""
 
+    def list(self) -> Paths:
+        """Return all paths of message files by their stems; note what is none."""
+        paths: Paths = {}
+        for folder in (*SHARED[:1], *self._queue_folders(), *SHARED[1:]):
+            for found in self._notes.scan(folder):
+                path = f"{folder}/{found.name}"
+                stem = self._stems.get(path)
+                if stem is None:
+                    name = self._name(folder, path, found)
+                    if name is None:
+                        continue
+                    stem = self._stems[path] = name.stem.text
+                paths.setdefault(stem, []).append(path)
+        return paths
 
-def filed_of(seen: Seen) -> Filed:
-    """What a name says; raises `NotAName`."""
-    if seen.queue is not None:
-        queue, item, due, state = seen.queue, parse_item(seen.found.name), 0, State.READY
-    else:
-        filed = parse_filed(seen.found.name)
-        queue, item, due = filed.queue, filed.item, filed.due or 0
-        state = {layout.NEW: State.SENT, layout.REMOVE: State.REMOVED}.get(
-            seen.folder, State.DELAYED if filed.token is None else State.LEASED
-        )
-    return Filed(path=seen.path, found=seen.found, queue=queue, item=item, state=state, due=due)
+    def _queue_folders(self) -> Iterator[str]:
+        for found in self._notes.scan(QUEUES):
+            path = f"{QUEUES}/{found.name}"
+            if found.kind is Kind.FOLDER and is_queue_name(found.name):
+                self.queues.add(found.name)
+                yield path
+            else:
+                self._notes.foreign(path, "not a queue's folder")
 
-
-def count_in(name: str) -> int:
-    """How many messages a name stands for, as far as it says."""
-    _, tag, rest = name.partition(",n")
-    digits = rest.partition(",")[0].partition("@")[0]
-    return int(digits) if tag and digits.isdecimal() and len(digits) < 10 else 1
+    def _name(self, folder: str, path: str, found: Found) -> Name | None:
+        try:
+            name = parse(path)
+        except NotAName:
+            queue, _, id = found.name.partition(":")
+            if folder == QUARANTINE:
+                pass  # A foreign file, or the folder of one.
+            elif folder == "new" and found.name.endswith(COPY):
+                self._notes.leave(path, "a copy of a file, being made: the next start unlinks it")
+            elif folder == "new" and found.kind is Kind.FILE and is_queue_name(queue) and is_id(id):
+                self._notes.leave(path, "put here by hand: it waits to be adopted")
+            else:
+                self._notes.foreign(path)
+            return None
+        if found.kind is not Kind.FILE:
+            self._notes.foreign(path, "its name is a message file's, and it is none")
+            return None
+        return name

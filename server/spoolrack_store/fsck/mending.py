@@ -1,271 +1,234 @@
-"""What a check found is mended, and what lies in quarantine comes back, while nobody serves the root.
+"""Mends what an inspection found, and brings back what lies in quarantine, with no other process there.
 
-Nothing is ever destroyed here: what is damaged, foreign or superseded goes to quarantine. What comes
-back from there must be whole, and goes to its queue as a ready message at the place of its id: a
-message, a batch, or all that is in a queue's folder. All of it is durable at return.
+Nothing is destroyed: what is damaged, foreign or superseded goes to quarantine. Messages move as the
+store moves them: see `moves`. All of it is durable at return.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
-from ..files import layout
+from ..engine.index import COUNTED
+from ..engine.moves import Moves
+from ..engine.recovery import appear
 from ..files.disk import Disk, Kind
-from ..files.folders import Folders
-from ..files.reader import Damaged, Forbidden, Gone, read_message
-from ..files.syncer import Syncer
+from ..files.syncer import Syncer, explained
+from ..model.batch import Batch, Entry
 from ..model.clock import Clock
-from ..model.errors import DiskError, StoreError
-from ..model.names import (
-    Batch,
-    Item,
-    NotAName,
-    id_of,
-    is_queue_name,
-    make_token,
-    parse_entry,
-    parse_filed,
-    parse_item,
-)
+from ..model.content import Damaged, body, decode
+from ..model.errors import StoreError
+from ..model.ids import IdMaker, is_id
+from ..model.members import indexes
+from ..model.names import Name, NotAName, batch_of, index_of, is_queue_name, make_token, parse
 from ..model.settings import QueueSettings, Record, encode
-from .asides import NOTE, read_asides
-from .findings import Aside, Mended, Problem, Remedy
-from .inspection import Inspector
-from .registry import Registry
+from ..model.transitions import State
+from .asides import put_aside, read_asides, take_back
+from .findings import Aside, Mended, Notes, NotRestorable, Problem, Remedy
+from .inspection import KNOWN
+from .listing import QUARANTINE, QUEUES, Lister
+from .registry import Registry, settings_path
 
 
-class NotRestorable(Exception):
-    """Why something in quarantine can't come back."""
+class Mender:
+    """Knows all names of a root. The caller keeps other processes out."""
 
+    def __init__(self, disk: Disk, clock: Clock, random: Random) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._random = random
+        self._notes = Notes(disk)
+        self._moves = Moves(disk, clock, owner="")
+        self._syncer: Syncer = self._moves.syncer
+        self._ids = IdMaker(clock, random)
+        lister = Lister(self._notes)
+        for paths in lister.list().values():
+            for path in paths:
+                appear(self._moves, parse(path))
+        self._batches: dict[str, list[Batch]] = {}
+        """By the ids of their files."""
+        for batch in self._moves.index.batches.values():
+            self._batches.setdefault(batch.stem.id, []).append(batch)
+        # What a process that died has changed, and not synced, must be durable before more is.
+        there = {found.name for found in disk.scan(".")}
+        for folder in (*sorted(there & set(KNOWN)), *(f"{QUEUES}/{q}" for q in lister.queues), "."):
+            self._syncer.folder_changed(folder)
+        self._sync()
 
-def mend(
-    disk: Disk,
-    folders: Folders,
-    syncer: Syncer,
-    problems: Sequence[Problem],
-    clock: Clock,
-    random: Random,
-) -> tuple[list[Mended], list[Problem]]:
-    """Deal with `problems`; answers with what was mended, and with what is left for a person."""
-    mended: list[Mended] = []
-    left: list[Problem] = []
-    # The settings first: whoever starts now must find the queues that have messages.
-    for problem in sorted(problems, key=lambda problem: problem.remedy is not Remedy.SETTINGS):
-        try:
-            how = _mend(disk, folders, problem, clock, random)
-        except StoreError as error:
-            left.append(replace(problem, why=f"{problem.why}; not mended: {error}"))
-            continue
-        if how is None:
-            left.append(problem)
-        else:
-            mended.append(Mended(problem=problem, how=how))
-    syncer.begin().sync()
-    return mended, left
+    def mend(self, problems: Sequence[Problem]) -> tuple[list[Mended], list[Problem]]:
+        """Deal with `problems`; return what was mended, and what is left for a person."""
+        mended: list[Mended] = []
+        left: list[Problem] = []
+        # Folders and settings first: messages may be moved there, or wait for them.
+        early = (Remedy.FOLDER, Remedy.SETTINGS)
+        for problem in sorted(problems, key=lambda problem: problem.remedy not in early):
+            try:
+                how = self._mend(problem)
+            except StoreError as error:
+                left.append(replace(problem, why=f"{problem.why}; not mended: {error}"))
+                continue
+            if how:
+                mended.append(Mended(problem=problem, how=how))
+            else:
+                left.append(problem)
+        self._sync()
+        return mended, left
 
+    def _mend(self, problem: Problem) -> str:
+        match problem.remedy:
+            case Remedy.HAND:
+                return ""
+            case Remedy.FOLDER:
+                self._make_folder(problem.path)
+                return "made anew"
+            case Remedy.SETTINGS:
+                self._use_defaults(problem.queue)
+                return f"the queue {problem.queue} has the default settings now"
+            case Remedy.QUARANTINE if not problem.members:
+                is_there = put_aside(self._disk, self._syncer, self._ids, problem.path, problem.why)
+                return "put into quarantine" if is_there else "gone by now"
+        entry = self._moves.index.entry_at(parse(problem.path))
+        assert entry is not None, "the root is locked"
+        # Of two problems of one message the first has moved it.
+        members = problem.members & (entry.held | entry.batch.unlisted)
+        state = State.READY if problem.remedy is Remedy.READY else State.QUARANTINED
+        if members:
+            self._moves.move(entry, members, state)
+        return "ready" if state is State.READY else "put into quarantine"
 
-def _mend(disk: Disk, folders: Folders, problem: Problem, clock: Clock, random: Random) -> str | None:
-    match problem.remedy:
-        case Remedy.QUARANTINE:
-            there = folders.quarantine(problem.path, problem.why)
-            return "put into quarantine" if there else "gone by now"
-        case Remedy.FOLDER:
-            folders.make(problem.path)
-            return "made anew"
-        case Remedy.SETTINGS:
-            _use_defaults(disk, folders, problem.queue, clock, random)
-            return f"the queue {problem.queue} has the default settings now"
-        case Remedy.HAND:
-            return None
-
-
-def _use_defaults(disk: Disk, folders: Folders, queue: str, clock: Clock, random: Random) -> None:
-    registry = Registry(disk)
-    registry.read()
-    version = registry.versions.get(queue, 0) + 1
-    record = Record(settings=QueueSettings(), created_at=clock.wall(), salt=make_token(random))
-    folders.write(layout.config(queue, version), [encode(record)], sync=True)
-    folders.make(layout.queue_folder(queue))
-
-
-def restore(
-    disk: Disk,
-    folders: Folders,
-    syncer: Syncer,
-    id: str,
-    queue: str | None,
-    clock: Clock,
-    random: Random,
-) -> str:
-    """Bring back what lies in quarantine under `id`, its own or that of its folder there.
-
-    A queue's folder has the queue's name as its own, and makes the queue with the default settings if
-    there is none. Answers with the new path. Raises `NotRestorable`, and `DiskError` if the disk
-    refuses.
-    """
-    aside = _find(disk, id)
-    folder = f"{layout.QUARANTINE}/{aside.id}"
-    source = f"{folder}/{aside.name}"
-    if is_queue_name(aside.name) and disk.facts(source).kind is Kind.FOLDER:
-        queue = queue or aside.name
-        names = _check_all(disk, source)
-        registry = Registry(disk)
+    def _use_defaults(self, queue: str) -> None:
+        registry = Registry(self._disk)
         registry.read()
-        if queue in registry.doomed:
-            raise NotRestorable(f"The queue {queue} is being deleted: name another one.")
-        if queue not in registry.names:
-            if queue != aside.name:
-                raise NotRestorable(f"There is no queue {queue}: create it, or name another one.")
-            _use_defaults(disk, folders, queue, clock, random)
-            syncer.begin().sync()  # Before a message is in it.
+        record = Record(
+            settings=QueueSettings(), created_at=self._clock.wall(), salt=make_token(self._random)
+        )
+        path = settings_path(queue, registry.versions.get(queue, 0) + 1)
+        self._moves.create_file(path, encode(record))
+        self._make_folder(f"{QUEUES}/{queue}")
+
+    def _make_folder(self, path: str) -> None:
         try:
-            _move_all(disk, syncer, source, queue, names)
-            _drop(disk, f"{folder}/{aside.name[:200]}{NOTE}")
-            disk.remove_folder(folder)
-            syncer.folder_changed(layout.QUARANTINE)
+            self._disk.make_folder(path)
+        except FileExistsError:
+            return
         except OSError as error:
-            raise DiskError(detail=str(error)) from error
-        syncer.begin().sync()
-        return layout.queue_folder(queue)
-    from_queue, item = _read_name(aside)
-    queue = queue or from_queue
-    if not queue:
-        raise NotRestorable(f"Nothing says from which queue {source} came: name the queue.")
-    if not is_queue_name(queue):
-        raise NotRestorable(f"{queue!a} can't be a queue's name.")
-    registry = Registry(disk)
-    registry.read()
-    if queue not in registry.names - registry.doomed:
-        raise NotRestorable(f"There is no queue {queue}: create it, or name another one.")
-    ids = _check_whole(disk, source, item)
-    for places in Inspector(disk).places_of(ids).values():
-        raise NotRestorable(f"The message is in a queue already: {places[0].path}.")
-    target = layout.ready(queue, replace(item, owner=None))
-    note = f"{source[: len(folder) + 201]}{NOTE}"
-    try:
-        with suppress(FileExistsError):
-            disk.make_folder(layout.queue_folder(queue))
-            syncer.folder_changed(layout.QUEUES)
-        # Back by an operator's hand, so not among the moves that the store may make by itself.
-        disk.rename(source, target)
-        for path in (folder, layout.queue_folder(queue)):
-            syncer.folder_changed(path)
-        syncer.settle(folder)
-        _drop(disk, note)
-        disk.remove_folder(folder)
-        syncer.folder_changed(layout.QUARANTINE)
-    except OSError as error:
-        raise DiskError(detail=str(error)) from error
-    syncer.begin().sync()
-    return target
+            raise explained(error) from error
+        self._syncer.folder_changed(path.rpartition("/")[0] or ".")
 
+    def _sync(self) -> None:
+        number, commit = self._moves.begin_sync()
+        commit.sync()
+        self._moves.end_sync(number)
 
-def _check_all(disk: Disk, source: str) -> list[str]:
-    """The names in a queue's folder; raises `NotRestorable` unless all are whole and in no queue."""
-    names = []
-    ids: set[str] = set()
-    for found in disk.scan(source):
-        path = f"{source}/{found.name}"
-        try:
-            ids |= _check_whole(disk, path, parse_item(found.name))
-        except NotAName:
-            why = f"{found.name!a} is not the name of a message."
-            raise NotRestorable(f"{why} Move it out of {source}, and restore the rest.") from None
-        except NotRestorable as error:
-            raise NotRestorable(f"{error} Move it out of {source}, and restore the rest.") from error
-        names.append(found.name)
-    if not names:
-        raise NotRestorable(f"There is no message in {source}.")
-    for places in Inspector(disk).places_of(ids).values():
-        why = f"A message of it is in a queue already: {places[0].path}."
-        raise NotRestorable(f"{why} Move it out of {source}, and restore the rest.")
-    return names
+    # Back from quarantine.
 
+    def restore(self, id: str, queue: str | None) -> str:
+        """Make the messages under `id` ready; return their path. Raise `NotRestorable`, `DiskError`."""
+        found = self._messages(id)
+        asides = [aside for aside in read_asides(self._notes) if aside.id == id and aside.name]
+        if found:
+            path = self._restore_messages(found, queue)
+        elif asides:
+            path = self._restore_file(asides[0], queue)
+        else:
+            raise NotRestorable(f"There is nothing with the id {id} in quarantine.")
+        self._sync()
+        return path
 
-def _move_all(disk: Disk, syncer: Syncer, source: str, queue: str, names: list[str]) -> None:
-    with suppress(FileExistsError):
-        disk.make_folder(layout.queue_folder(queue))
-        syncer.folder_changed(layout.QUEUES)
-    for name in names:
-        disk.rename(f"{source}/{name}", layout.ready(queue, name))
-    for path in (source, layout.queue_folder(queue)):
-        syncer.folder_changed(path)
-    syncer.settle(source)
-    disk.remove_folder(source)
-    syncer.folder_changed(layout.folder_of(source))
+    def _messages(self, id: str) -> list[tuple[Entry, int]]:
+        """Return what quarantine holds of the message or batch `id`."""
+        found = []
+        for batch in self._batches_with(id):
+            stem = batch.stem
+            wanted = stem.full if stem.id == id else 0
+            if stem.count and 0 < index_of(id) < stem.count:
+                wanted = 1 << index_of(id)
+            for entry in batch.entries:
+                if entry.name.state is State.QUARANTINED and entry.held & wanted:
+                    found.append((entry, entry.held & wanted))
+        return found
 
+    def _batches_with(self, id: str) -> Iterator[Batch]:
+        """Yield the files that may have the message `id`."""
+        for key in dict.fromkeys((id, batch_of(id))) if is_id(id) else ():
+            yield from self._batches.get(key, ())
 
-def _drop(disk: Disk, note: str) -> None:
-    try:
-        disk.unlink(note)
-    except FileNotFoundError:
-        return
+    def _restore_messages(self, found: Sequence[tuple[Entry, int]], queue: str | None) -> str:
+        for entry, members in found:
+            self._require_queue(queue or entry.name.queue)
+            self._require_whole(entry.name.path, entry.batch, members)
+            self._require_nowhere(entry.batch, members)
+        made = []
+        for entry, members in found:
+            target = queue or entry.name.queue
+            self._make_folder(f"{QUEUES}/{target}")
+            made += self._moves.move(entry, members, State.READY, queue=target)
+        return made[0].name.path
 
+    def _restore_file(self, aside: Aside, queue: str | None) -> str:
+        """Bring back a message's file that lay where it doesn't belong."""
+        name = self._name_of(aside, queue)
+        if self._disk.facts(aside.path).kind is not Kind.FILE:
+            raise NotRestorable(f"{aside.path} is not a message's file, and stays in quarantine.")
+        known = self._moves.index.batches.get(name.stem.text)
+        batch = known or Batch(name.stem)
+        self._require_queue(name.queue)
+        self._require_whole(aside.path, batch, name.members)
+        self._require_nowhere(batch, name.members)
+        if known is not None and any(known.holder(index) for index in indexes(name.members)):
+            raise NotRestorable(f"A message of {aside.path} is there already.")
+        self._make_folder(f"{QUEUES}/{name.queue}")
+        ready = replace(name, version=batch.top + 1)
+        self._moves.take_over(aside.path, ready, 0)
+        self._sync()
+        take_back(self._disk, aside)
+        self._syncer.folder_changed(QUARANTINE)
+        return ready.path
 
-def _find(disk: Disk, id: str) -> Aside:
-    found = [aside for aside in read_asides(disk) if aside.id == id]
-    found = found or [aside for aside in read_asides(disk) if _is_named(aside.name, id)]
-    found = [aside for aside in found if aside.name]
-    if not found:
-        raise NotRestorable(f"There is nothing with the id {id} in quarantine.")
-    if len(found) > 1:
-        places = ", ".join(aside.id for aside in found)
-        raise NotRestorable(f"{id} is in quarantine {len(found)} times: name one of {places}.")
-    return found[0]
-
-
-def _is_named(name: str, id: str) -> bool:
-    return id_of(name.rpartition(":")[2]) == id
-
-
-def _read_name(aside: Aside) -> tuple[str, Item]:
-    """The queue that something came from, if that is known, and what it is."""
-    queue = _queue_in(aside.source)
-    try:
-        filed = parse_filed(aside.name)
-        return filed.queue, filed.item
-    except NotAName:
-        pass  # Its name may be one of a queue's own folder.
-    try:
-        return queue, parse_item(aside.name)
-    except NotAName:
+    def _name_of(self, aside: Aside, queue: str | None) -> Name:
+        """Return the name that a file would have as ready messages."""
+        there = aside.source.split("/")
+        home = queue or (there[1] if there[0] == QUEUES and len(there) > 1 else "")
+        for path in (f"{QUEUES}/{home}/{aside.name}", *(f"{f}/{aside.name}" for f in KNOWN)):
+            try:
+                name = parse(path)
+            except NotAName:
+                continue
+            return replace(
+                name, state=State.READY, queue=queue or name.queue, owner="", due=None, token=""
+            )
         raise NotRestorable(
-            f"{aside.name!a} is not the name of a message: look at it in "
-            f"{layout.QUARANTINE}/{aside.id}, and send it anew."
-        ) from None
+            f"{aside.name!a} is not the name of a message, or doesn't say from which queue it came: "
+            f"look at {aside.path}, and name the queue, or send it anew."
+        )
 
+    def _require_queue(self, queue: str) -> None:
+        if not is_queue_name(queue):
+            raise NotRestorable(f"{queue!a} can't be a queue's name.")
+        registry = Registry(self._disk)
+        registry.read()
+        if queue not in registry.names - registry.doomed:
+            raise NotRestorable(f"There is no queue {queue}: create it, or name another one.")
 
-def _queue_in(path: str) -> str:
-    parts = path.split("/")
-    if len(parts) < 2:
-        return ""
-    if parts[0] == layout.QUEUES:
-        return parts[1]
-    try:
-        return parse_filed(parts[1]).queue
-    except NotAName:
-        return ""
+    def _require_whole(self, path: str, batch: Batch, members: int) -> None:
+        try:
+            content = self._disk.read(path, batch.stem.length + 1)
+            line = decode(batch.stem, content, len(content))
+            for index in indexes(members):
+                body(line, content, index)
+        except OSError as error:
+            raise NotRestorable(f"{path} can't be read: {error.strerror}.") from error
+        except Damaged as error:
+            raise NotRestorable(f"{path} is not whole, and stays in quarantine: {error}.") from error
 
-
-def _check_whole(disk: Disk, path: str, item: Item) -> set[str]:
-    """The ids of what lies at `path`; raises `NotRestorable` if it isn't, whole, what its name says."""
-    kind = disk.facts(path).kind
-    try:
-        if not isinstance(item, Batch):
-            if kind is not Kind.FILE or not item.is_tagged:
-                raise Damaged("it is not a message's file")
-            read_message(disk, path, item)
-            return {item.id}
-        if kind is not Kind.FOLDER:
-            raise Damaged("it is not a batch's folder")
-        ids = {item.id}
-        for found in disk.scan(path):
-            entry = parse_entry(found.name)
-            read_message(disk, f"{path}/{found.name}", entry)
-            ids.add(entry.id)
-    except (Damaged, Forbidden, Gone, NotAName) as error:
-        raise NotRestorable(f"{path} is not whole, and stays in quarantine: {error}.") from error
-    return ids
+    def _require_nowhere(self, batch: Batch, members: int) -> None:
+        """Raise `NotRestorable` if another file has a message with one of these ids in a queue."""
+        for index in indexes(members):
+            id = batch.stem.message_id(index)
+            for other in self._batches_with(id):
+                if other is batch or other.stem.message_id(index_of(id)) != id:
+                    continue
+                entry = other.holder(index_of(id) if other.stem.count else 0)
+                if entry is not None and entry.name.state in COUNTED:
+                    raise NotRestorable(f"The message is in a queue already: {entry.name.path}.")

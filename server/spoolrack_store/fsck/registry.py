@@ -1,23 +1,19 @@
-"""What `config/` says, for a check: which queues there are, and what is wrong with their settings.
-
-Reads only. `catalog` reads the same files to serve them; this one to complain of them.
-"""
+"""What `config/` says, for an inspection: which queues there are, and what is wrong with their
+settings. Reads only."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from ..files import layout
 from ..files.disk import Disk, Kind
 from ..model.errors import DamagedSettings
 from ..model.names import QUEUE_NAME
 from ..model.settings import Record, decode
-from .findings import Leftover, Problem, Remedy
+from .findings import Leftover, Notes, Problem, Remedy
 
-SETTINGS_FILE: Final = re.compile(
-    rf"(?P<queue>{QUEUE_NAME.pattern})\.(?P<version>[1-9][0-9]{{0,14}})\.json"
-)
+CONFIG: Final = "config"
+_SETTINGS_FILE: Final = re.compile(rf"(?P<queue>{QUEUE_NAME})\.(?P<version>[1-9][0-9]{{0,14}})\.json")
 
 
 class Registry:
@@ -27,61 +23,62 @@ class Registry:
         """Queues with settings or a tombstone."""
         self.doomed: set[str] = set()
         """Those with a tombstone."""
-        self.letters: dict[str, str] = {}
-        """The dead-letter queue of each that has one."""
         self.versions: dict[str, int] = {}
         """The highest version of each queue, damaged or not."""
-        self.leftovers: dict[str, Leftover] = {}
+        self.problems: list[Problem] = []
+        self.leftovers: list[Leftover] = []
 
-    def read(self) -> dict[str, Problem]:
-        """Read `config/`, again if it was read before; answers with what is wrong, by path."""
-        self.names.clear()
-        self.doomed.clear()
-        self.letters.clear()
-        self.leftovers.clear()
-        problems: dict[str, Problem] = {}
+    def read(self) -> None:
+        """Read `config/`; a second time afresh."""
+        self.names, self.doomed, self.versions = set(), set(), {}
+        self.problems, self.leftovers = [], []
         newest: dict[str, tuple[int, Record]] = {}
         try:
-            listed = self._disk.scan(layout.CONFIG)
+            listed = self._disk.scan(CONFIG)
         except OSError:
-            return {}  # Its absence was complained of.
+            return  # Its absence is noted where the root is looked at.
         for found in listed:
-            path = f"{layout.CONFIG}/{found.name}"
-            match = SETTINGS_FILE.fullmatch(found.name)
+            path = f"{CONFIG}/{found.name}"
+            match = _SETTINGS_FILE.fullmatch(found.name)
             if match is None or found.kind is not Kind.FILE:
-                problems[path] = Problem(path=path, why="not a settings file")
+                self.problems.append(Problem(path=path, why="not a settings file"))
                 continue
             queue, version = match["queue"], int(match["version"])
             self.versions[queue] = max(version, self.versions.get(queue, 0))
             try:
                 content = self._disk.read(path)
                 if not content:
-                    # It is being written, or a crash came before it was: nobody was promised anything.
+                    # It is being written, or was when the power failed: no answer rests on it.
                     why = f"empty: these settings of the queue {queue} were never written"
-                    self.leftovers[path] = Leftover(path=path, why=why)
+                    self.leftovers.append(Leftover(path=path, why=why))
                     continue
                 record = decode(content, found.name)
             except FileNotFoundError:
-                continue  # A newer version has taken its place: the folder is listed again if need be.
+                continue  # A newer version has taken its place.
             except OSError as error:
                 why = f"it can't be read: {error.strerror}"
-                problems[path] = Problem(path=path, why=why, remedy=Remedy.HAND)
+                self.problems.append(Problem(path=path, why=why, remedy=Remedy.HAND))
                 self.names.add(queue)
                 continue
             except DamagedSettings as error:
-                problems[path] = Problem(path=path, why=str(error))
+                self.problems.append(Problem(path=path, why=str(error)))
                 continue
             if queue not in newest or newest[queue][0] < version:
-                newest[queue] = (version, record)
+                newest[queue] = version, record
         for queue, (version, record) in newest.items():
-            self._take(queue, version, record)
-        return problems
+            self.names.add(queue)
+            if record.settings is None:
+                self.doomed.add(queue)
+                path = settings_path(queue, version)
+                self.leftovers.append(Leftover(path=path, why=f"the queue {queue} is being deleted"))
 
-    def _take(self, queue: str, version: int, record: Record) -> None:
-        self.names.add(queue)
-        path = layout.config(queue, version)
-        if record.settings is None:
-            self.doomed.add(queue)
-            self.leftovers[path] = Leftover(path=path, why=f"the queue {queue} is being deleted")
-        elif record.settings.dead_letter_queue:
-            self.letters[queue] = record.settings.dead_letter_queue
+    def tell(self, notes: Notes) -> None:
+        """Note what is wrong."""
+        for problem in self.problems:
+            notes.problem(problem)
+        for leftover in self.leftovers:
+            notes.leave(leftover.path, leftover.why)
+
+
+def settings_path(queue: str, version: int) -> str:
+    return f"{CONFIG}/{queue}.{version}.json"

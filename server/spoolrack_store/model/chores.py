@@ -25,3 +25,5 @@ class Chores:
 
 
 ALL_CHORES: Final = Chores()
+ONLY_REAPS: Final = Chores(adopts=False, brings_back=False)
+"""Of a process that is a reaper, beside servers that don't unlink."""

@@ -1,9 +1,10 @@
-"""A message file's bytes: the body from offset 0, then the trailer, where there is one.
+"""What is in a file: the bodies back to back, and behind them one line of JSON about the messages.
 
-    content = body [ LF json LF ]
+    content = *body [ LF json LF ]
 
-The trailer is one line of JSON, so that `cat` shows the body and `tail -n 1` the attributes. The name
-says how long it is (`,m`); nothing in the body is escaped or searched. Pure.
+The line has columns, each with a value for each message: `sizes` and `crcs` (CRC-32, zlib's) always,
+and `attributes`, `binary_attributes` (base64) and `keys` by the message's index as text, where a
+message has any. A lone message without attributes has no line: its name says its size and CRC. Pure.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from .errors import AttributesTooLarge, InvalidMessage, MessageTooLarge
-from .names import Entry
+from .members import indexes
+from .names import Stem
 from .settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE
 
 Attributes = Mapping[str, str | bytes]
@@ -24,18 +27,33 @@ MAX_ATTRIBUTE_NAME = 256
 """Bytes of UTF-8 of an attribute's name."""
 
 
-class NotTheContent(ValueError):
-    """The bytes are not those that the name speaks of; `torn` says that some are only missing."""
+class Damaged(ValueError):
+    """The bytes are not what the name says; `is_torn` says that some are only missing."""
 
-    def __init__(self, why: str, *, torn: bool = False) -> None:
+    def __init__(self, why: str, *, is_torn: bool = False) -> None:
         super().__init__(why)
-        self.torn = torn
+        self.is_torn = is_torn
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
-    body: bytes
-    attributes: Attributes = field(default_factory=dict)
+@dataclass(slots=True)
+class Line:
+    """What a file says of its messages, by index."""
+
+    sizes: Sequence[int]
+    crcs: Sequence[int]
+    attributes: Mapping[int, Attributes] = field(default_factory=dict)
+    keys: Mapping[int, str] = field(default_factory=dict)
+    """Deduplication keys."""
+    deaths: Sequence[Mapping[str, object]] = ()
+    """Of a dead letter, how it came to be one each time, the oldest first: see `model.deaths`."""
+    starts: Sequence[int] = ()
+    """Where each body begins; the end of the last one follows."""
+
+    def __post_init__(self) -> None:
+        self.starts = [0, *accumulate(self.sizes)]
+
+    def bytes_of(self, members: int) -> int:
+        return sum(self.sizes[index] for index in indexes(members))
 
 
 def check(queue: str, body: bytes, attributes: Attributes, max_message_size: int) -> None:
@@ -60,61 +78,103 @@ def check(queue: str, body: bytes, attributes: Attributes, max_message_size: int
         raise AttributesTooLarge(size=size, limit=MAX_ATTRIBUTES_SIZE)
 
 
-def trailer_of(attributes: Attributes) -> bytes:
-    if not attributes:
+def line_of(
+    bodies: Sequence[bytes], attributes: Mapping[int, Attributes], keys: Mapping[int, str]
+) -> Line:
+    return Line([len(body) for body in bodies], [zlib.crc32(body) for body in bodies], attributes, keys)
+
+
+def encode(line: Line) -> bytes:
+    """Return the line as it stands behind the bodies; nothing for a lone message that needs none."""
+    if len(line.sizes) == 1 and not line.attributes and not line.deaths:
         return b""
-    text = {name: value for name, value in attributes.items() if isinstance(value, str)}
-    binary = {
-        name: base64.b64encode(value).decode()
-        for name, value in attributes.items()
-        if not isinstance(value, str)
-    }
-    parts: dict[str, object] = {}
+    parts: dict[str, object] = {"sizes": line.sizes, "crcs": line.crcs}
+    text: dict[int, dict[str, str]] = {}
+    binary: dict[int, dict[str, str]] = {}
+    for index, attributes in line.attributes.items():
+        for name, value in attributes.items():
+            if isinstance(value, str):
+                text.setdefault(index, {})[name] = value
+            else:
+                binary.setdefault(index, {})[name] = base64.b64encode(value).decode()
     if text:
         parts["attributes"] = text
     if binary:
         parts["binary_attributes"] = binary
+    if line.keys and len(line.sizes) > 1:
+        parts["keys"] = line.keys
+    if line.deaths:
+        parts["deaths"] = line.deaths
     return b"\n" + json.dumps(parts, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
-def checksum(body: bytes, trailer: bytes) -> int:
-    return zlib.crc32(trailer, zlib.crc32(body))
+def checksum(line: Line, encoded: bytes) -> int:
+    """Return the CRC-32 that a name has: of the line, or of the body where there is none."""
+    return zlib.crc32(encoded) if encoded else line.crcs[0]
 
 
-def parse(entry: Entry, raw: bytes) -> Content:
-    """The message in `raw`; raises `NotTheContent` if size or checksum differ from the name's."""
-    check_sums(entry, len(raw), zlib.crc32(raw))
-    if not entry.trailer:
-        return Content(raw)
-    return Content(raw[: entry.size], attributes_in(raw[entry.size or 0 :]))
+def decode(stem: Stem, tail: bytes, length: int) -> Line:
+    """Return what `tail`, the last bytes of a file of `length` bytes, says of the messages.
 
-
-def check_sums(entry: Entry, length: int, crc: int) -> None:
-    """Raise `NotTheContent` if a file of this length and checksum isn't what its name says."""
-    if length != entry.length:
-        raise NotTheContent(
-            f"it has {length} bytes instead of {entry.length}", torn=length < entry.length
-        )
-    if crc != entry.crc:
-        raise NotTheContent("its checksum differs")
-
-
-def attributes_in(trailer: bytes) -> Attributes:
-    """What a trailer says; raises `NotTheContent` if it can't be read."""
+    Raise `Damaged` if the file isn't as long as its name says, or the line is another one. The bodies'
+    own checksums are for the reader of a body.
+    """
+    if length != stem.length:
+        raise Damaged(f"it has {length} bytes instead of {stem.length}", is_torn=length < stem.length)
+    if not stem.line:
+        if stem.count:
+            raise Damaged("a batch has no line of its messages")
+        return Line([stem.size], [stem.crc], keys={0: stem.key} if stem.key else {})
+    encoded = tail[len(tail) - stem.line :]
+    if zlib.crc32(encoded) != stem.crc:
+        raise Damaged("the checksum of its line differs")
     try:
-        return _attributes_in(trailer.decode()) if trailer else {}
-    except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise NotTheContent(f"its trailer can't be read: {error}") from error
+        line = _decoded(json.loads(encoded))
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        # The checksum says that these bytes were written, not that a store wrote them.
+        raise Damaged(f"its line can't be read: {error}") from error
+    if (
+        len(line.sizes) != (stem.count or 1)
+        or len(line.crcs) != len(line.sizes)
+        or sum(line.sizes) != stem.size
+    ):
+        raise Damaged("its line is about other messages")
+    if stem.key:
+        line.keys = {0: stem.key}
+    return line
 
 
-def _attributes_in(trailer: str) -> Attributes:
-    # The checksum says that these are the bytes that were written, not that it was us who wrote them.
-    parts = json.loads(trailer)
-    attributes: dict[str, str | bytes] = {}
-    for name, text in parts.get("attributes", {}).items():
-        (name + text).encode()  # a half of a surrogate pair has no UTF-8
-        attributes[name] = text
-    for name, coded in parts.get("binary_attributes", {}).items():
-        name.encode()
-        attributes[name] = base64.b64decode(coded, validate=True)
-    return attributes
+def body(line: Line, content: bytes, index: int) -> bytes:
+    """Return the body with this index; raise `Damaged` if it isn't the one that was sent."""
+    found = content[line.starts[index] : line.starts[index + 1]]
+    if len(found) != line.sizes[index] or zlib.crc32(found) != line.crcs[index]:
+        raise Damaged("its checksum differs")
+    return found
+
+
+def _decoded(parts: Mapping[str, object]) -> Line:
+    attributes: dict[int, dict[str, str | bytes]] = {}
+    for index, named in _mapping(parts.get("attributes", {})).items():
+        for name, text in _mapping(named).items():
+            (name + str(text)).encode()  # a half of a surrogate pair has no UTF-8
+            attributes.setdefault(int(index), {})[name] = str(text)
+    for index, named in _mapping(parts.get("binary_attributes", {})).items():
+        for name, coded in _mapping(named).items():
+            attributes.setdefault(int(index), {})[name] = base64.b64decode(str(coded), validate=True)
+    keys = {int(index): str(key) for index, key in _mapping(parts.get("keys", {})).items()}
+    deaths = parts.get("deaths", [])
+    if not isinstance(deaths, list):
+        raise TypeError("not a list of deaths")
+    return Line(_numbers(parts["sizes"]), _numbers(parts["crcs"]), attributes, keys, deaths)
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise TypeError("not an object")
+    return value
+
+
+def _numbers(value: object) -> list[int]:
+    if not isinstance(value, list) or not all(type(each) is int and each >= 0 for each in value):
+        raise TypeError("not a list of numbers")
+    return value

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from .clock import Millis, stopwatch
 from .errors import StoreError
-from .operations import Delete, Purge, Receive, Request, Send, Sent
+from .operations import Delete, Outcome, Purge, Receive, Request
 from .reservations import Reservation, Reserve
 
 SECONDS: Final = (
@@ -78,26 +78,27 @@ class Statistics:
             counts[what] = counts.get(what, 0) + messages
 
     def commit(
-        self, requests: Sequence[Request[Any]], outcomes: Sequence[object], began: float
+        self, requests: Sequence[Request[Any]], outcomes: Sequence[Outcome], began: float
     ) -> None:
-        """A commit that began then has come to its end."""
-        if requests:
-            self.commits.observe(self.watch() - began)
-            self.requests.observe(len(requests))
-            for request, outcome in zip(requests, outcomes, strict=True):
-                self._note(request, outcome)
+        """Count a commit that began then and is answered now.
 
-    def _note(self, request: Request[Any], outcome: object) -> None:
-        if isinstance(outcome, StoreError):
+        One addition for each request, none for a message. What isn't counted here is counted where a
+        file moves: `send`, `requeue`, `expire`, `bury`, `publish`, `commit` and `redrive`.
+        """
+        if not requests:
             return
-        if isinstance(request, Send) and isinstance(outcome, list):
-            stored = sum(isinstance(each, Sent) and not each.is_duplicate for each in outcome)
-            self.count(request.queue, "send", stored)
-        elif isinstance(request, Receive) and isinstance(outcome, list):
-            self.count(request.queue, "receive", len(outcome))
-        elif isinstance(request, Delete) and isinstance(outcome, list):
+        self.commits.observe(self.watch() - began)
+        self.requests.observe(len(requests))
+        for request, outcome in zip(requests, outcomes, strict=True):
+            if not isinstance(outcome, StoreError):
+                self._answered(request, outcome)
+
+    def _answered(self, request: Request[Any], outcome: Outcome) -> None:
+        if isinstance(request, Receive):
+            self.count(request.queue, "receive", sum(len(each.ids) for each in outcome))
+        elif isinstance(request, Delete):
             self.count(request.queue, "delete", outcome.count(None))
-        elif isinstance(request, Purge) and isinstance(outcome, int):
+        elif isinstance(request, Purge):
             self.count(request.queue, "purge", outcome)
         elif isinstance(request, Reserve) and isinstance(outcome, Reservation) and outcome.is_new:
             self.count(request.queue, "reserve", outcome.messages)

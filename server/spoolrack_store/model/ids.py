@@ -93,6 +93,30 @@ class IdMaker:
             self._millis, self._fraction = millis, fraction
 
 
+class FileIds:
+    """Makes ids that strictly rise, each above all messages of the file before. Not thread-safe."""
+
+    def __init__(self, clock: Clock, random: random.Random) -> None:
+        self._maker = IdMaker(clock, random)
+        self._last = ""
+
+    def make(self) -> str:
+        id = _batch_of(self._maker.make())
+        while id <= self._last:
+            id = _batch_of(self._maker.make())
+        self._last = id
+        return id
+
+    def rise_above(self, id: str) -> None:
+        """Make only ids above `id`, if its time is plausible: see `IdMaker.rise_above`."""
+        self._maker.rise_above(id[:-3] + "fff")
+
+
+def _batch_of(id: str) -> str:
+    """Return the id of the batch that a message with this `id` would be in: its last 12 bits are 0."""
+    return id[:-3] + "000"
+
+
 def _format(millis: int, fraction: int) -> str:
     high = fraction >> _LOW_BITS
     low = (_VARIANT << _LOW_BITS) | (fraction & _LOW_MASK)

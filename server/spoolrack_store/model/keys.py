@@ -26,7 +26,7 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
 _PAIRS: Final = [high + low for high in _DIGITS for low in _DIGITS]
 _KEY: Final = re.compile(r"[0-7][0-9a-v]{25}(?![A-Za-z0-9_.-])")
 _LINE: Final = re.compile(
-    rf"^(\+?)({QUEUE_NAME.pattern}):({UUID.pattern}),k([0-7][0-9a-v]{{25}})\n".encode(), re.MULTILINE
+    rf"^(\+?)({QUEUE_NAME}):({UUID.pattern}),k([0-7][0-9a-v]{{25}})\n".encode(), re.MULTILINE
 )
 _TIME_AT: Final = 80
 """Where in an id's number its time begins."""

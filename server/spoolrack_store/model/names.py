@@ -1,53 +1,62 @@
-"""The grammar of file names: the one module that formats and parses them.
+"""The grammar of names: the one module that formats and parses paths of messages.
 
-A name carries everything about a message that changes, and what is needed to know a whole file from
-a torn one; the file carries what never changes. This module is pure: it knows text, not folders. What
-it doesn't recognise raises `NotAName`, and the caller decides what becomes of the file.
+    stem  = id [",n" count] ",s" size ",c" crc [",m" line] [",d" deaths] [",k" [key]]
+    name  = stem [",v" version] ["," members] [",r" receives] [",f" first] [",t" redriven]
+            [",o" owner]
+    path  = "new/" queue ":" name ["@" due ["~" token]]
+          / "queues/" queue "/" name
+          / "delay/" queue ":" name "@" due ["~" token]
+          / "remove/" queue ":" name
+          / "quarantine/" queue ":" name
 
-    entry = id [",s" size] [",c" crc32] [",m" trailer] [",r" receives] [",f" first-receive-ms]
-               [",g" group-hash] [",k" dedup-hash] [",o" owner]
-    batch = id ",n" count [",r" receives] [",f" first-receive-ms] [",o" owner]
-    filed = queue ":" (entry | batch) ["@" due ["~" token]]
-
-Tags that are not known here follow the known ones, and are kept as they are. Every value has one
-spelling: what parses is formatted to the same text again, because a name is the source of a rename.
+All hard links of one file share its stem, which never changes; what follows says what this name lists
+and what became of it. A file without `,n` holds one message, whose id it bears. With `,n` the id's low
+12 bits are 0, and the message with index i has the id plus i. Every value has one spelling, because a
+name is the source of a rename. Pure.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field
 from random import Random
-from typing import TypeVar
+from typing import Final
 
 from .clock import Millis
-from .ids import UUID
+from .members import MOST, NotMembers, all_of, from_text, to_text
+from .transitions import State
 
-QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
+MAX_BYTES: Final = 255
+"""The longest name that file systems allow."""
+MAX_RECEIVES: Final = 999_999_999
+"""The count of receives stops here, so that a name keeps its room."""
+MAX_DEATHS: Final = 999
+ID_LENGTH: Final = 36
+INDEX_DIGITS: Final = 3
+"""Hexadecimal digits of an id that are a message's index."""
+
+_ID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+QUEUE_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}"
 """What a queue may be called: never a leading dot, a slash, or a separator of ours."""
-
-ID_LENGTH = 36
-
-MAX_NAME_BYTES = 239
-"""The longest name we make; file systems allow 255 bytes."""
-
-MAX_RECEIVES = 999_999_999
-"""Where the count of receives stops, so that a name never grows past its room."""
-
-TOKEN_LENGTH = 13
-_TOKEN_DIGITS = "0123456789abcdefghijklmnopqrstuv"
-_FIRST_OF_A_SET = "g"
+_QUEUE_NAME: Final = re.compile(QUEUE_NAME)
+_OWNER: Final = re.compile(r"[a-z0-9]{1,16}")
+_TOKEN_DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
+_TOKEN: Final = re.compile(rf"[{_TOKEN_DIGITS}]{{13}}")
+_FIRST_OF_A_SET: Final = "g"
 """A digit of 16: the bit above the 64 random ones."""
-_TOKEN = re.compile(rf"[{_TOKEN_DIGITS}]{{{TOKEN_LENGTH}}}")
-_OWNER = re.compile(r"[a-z0-9]{1,16}")
-_DUE = re.compile(r"[0-9]{13}")
-_SIZE = re.compile(r"0|[1-9][0-9]{0,14}")
-_COUNT = re.compile(r"[1-9][0-9]{0,8}")
-_MOMENT = re.compile(r"0|[1-9][0-9]{0,12}")
-_CRC = re.compile(r"[0-9a-f]{8}")
-_COUNTED = re.compile(r",n[0-9]")
-_WORD = re.compile(r"[A-Za-z0-9_.-]*")
+_NAME: Final = re.compile(
+    rf"(?P<stem>(?P<id>{_ID})(?:,n(?P<count>[1-9][0-9]{{0,3}}))?,s(?P<size>0|[1-9][0-9]{{0,14}})"
+    r",c(?P<crc>[0-9a-f]{8})(?:,m(?P<line>[1-9][0-9]{0,14}))?(?:,d(?P<deaths>[1-9][0-9]{0,2}))?"
+    r"(?P<keyed>,k(?P<key>[0-7][0-9a-v]{25})?)?)"
+    r"(?:,v(?P<version>[1-9][0-9]{0,8}))?(?:,(?P<members>[ib][0-9a-v.-]+))?"
+    r"(?:,r(?P<receives>[1-9][0-9]{0,8}))?(?:,f(?P<first>0|[1-9][0-9]{0,12}))?"
+    r"(?:,t(?P<redriven>[0-9]{13}))?(?:,o(?P<owner>[a-z0-9]{1,16}))?"
+    r"(?:@(?P<due>[0-9]{13})(?:~(?P<token>[0-9a-v]{13}))?)?"
+)
+_PATH: Final = re.compile(
+    rf"(?P<folder>new|delay|remove|quarantine)/(?P<queue>{QUEUE_NAME}):(?P<name>.+)"
+)
+_READY: Final = re.compile(rf"queues/(?P<queue>{QUEUE_NAME})/(?P<name>.+)")
 
 
 class NotAName(ValueError):
@@ -55,144 +64,201 @@ class NotAName(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One message's file. A file without tags was put there by hand and waits to be adopted."""
+class Stem:
+    """What all names of one file share."""
 
     id: str
-    size: int | None = None
-    """Bytes of the body."""
-    crc: int | None = None
-    """CRC-32 (zlib's) of the whole file, body and trailer."""
-    trailer: int = 0
-    """Bytes of the trailer that follows the body."""
-    receives: int = 0
-    first_receive: Millis | None = None
-    group: str | None = None
-    dedup: str | None = None
-    owner: str | None = None
-    unknown: tuple[str, ...] = ()
-    """Tags of a later version, kept as they are."""
+    count: int = 0
+    """Messages that it was written with; 0 for a lone message."""
+    size: int
+    """Bytes of the bodies together."""
+    crc: int
+    """CRC-32 (zlib's) of the line; of the whole file where there is no line."""
+    line: int = 0
+    """Bytes of the line with its two line feeds; 0 where there is none."""
+    deaths: int = 0
+    """How often the message became a dead letter: of two files of one message the higher counts."""
+    key: str | None = None
+    """The deduplication key of a lone message; of a batch "" if its line has keys."""
+    text: str = field(init=False, compare=False)
 
-    def __str__(self) -> str:
+    def __post_init__(self) -> None:
         parts = [self.id]
-        if self.size is not None:
-            parts.append(f"s{self.size}")
-        if self.crc is not None:
-            parts.append(f"c{self.crc:08x}")
-        if self.trailer:
-            parts.append(f"m{self.trailer}")
-        if self.receives:
-            parts.append(f"r{self.receives}")
-        if self.first_receive is not None:
-            parts.append(f"f{self.first_receive}")
-        if self.group is not None:
-            parts.append(f"g{self.group}")
-        if self.dedup is not None:
-            parts.append(f"k{self.dedup}")
-        if self.owner is not None:
-            parts.append(f"o{self.owner}")
-        parts.extend(self.unknown)
-        return ",".join(parts)
+        if self.count:
+            parts.append(f"n{self.count}")
+        parts += f"s{self.size}", f"c{self.crc:08x}"
+        if self.line:
+            parts.append(f"m{self.line}")
+        if self.deaths:
+            parts.append(f"d{self.deaths}")
+        if self.key is not None:
+            parts.append(f"k{self.key}")
+        object.__setattr__(self, "text", ",".join(parts))
+
+    @property
+    def full(self) -> int:
+        """The mask of all its messages."""
+        return all_of(self.count or 1)
 
     @property
     def length(self) -> int:
         """Bytes of the whole file."""
-        return (self.size or 0) + self.trailer
+        return self.size + self.line
+
+    def message_id(self, index: int) -> str:
+        return f"{self.id[:-INDEX_DIGITS]}{index:03x}" if self.count else self.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Name:
+    """One hard link: where it is and what it lists."""
+
+    stem: Stem
+    state: State
+    queue: str
+    version: int = 1
+    members: int
+    receives: int = 0
+    first: Millis | None = None
+    """Unix time of the first receive."""
+    redriven: Millis | None = None
+    """Of a message that was a dead letter: the Unix time at which a redrive brought it to its queue."""
+    owner: str = ""
+    """In `new/` only: the process that writes the file."""
+    due: Millis | None = None
+    token: str = ""
+    path: str = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", self._format())
+
+    def _format(self) -> str:
+        stem = self.stem
+        text = stem.text
+        if self.version != 1:
+            text += f",v{self.version}"
+        if self.members != stem.full:
+            text += "," + to_text(self.members)
+        if self.receives:
+            text += f",r{self.receives}"
+        if self.first is not None:
+            text += f",f{self.first}"
+        if self.redriven is not None:
+            text += f",t{self.redriven:013d}"
+        if self.owner:
+            text += f",o{self.owner}"
+        if self.due is not None:
+            text += f"@{self.due:013d}~{self.token}" if self.token else f"@{self.due:013d}"
+        match self.state:
+            case State.READY:
+                return f"queues/{self.queue}/{text}"
+            case State.SENT:
+                return f"new/{self.queue}:{text}"
+            case State.REMOVED:
+                return f"remove/{self.queue}:{text}"
+            case State.QUARANTINED:
+                return f"quarantine/{self.queue}:{text}"
+            case _:
+                return f"delay/{self.queue}:{text}"
 
     @property
-    def is_tagged(self) -> bool:
-        return self.size is not None and self.crc is not None
+    def bytes(self) -> int:
+        """Bytes of the last component, which a file system limits."""
+        return (
+            len(self.path)
+            - self.path.index("/")
+            - 1
+            - (len(self.queue) + 1 if self.state is State.READY else 0)
+        )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """A folder of entries that were sent together and move together while they can."""
-
-    id: str
-    count: int
-    """How many entries it was written with. It is whole in `new/` only with all of them."""
-    receives: int = 0
-    first_receive: Millis | None = None
-    owner: str | None = None
-    unknown: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        parts = [self.id, f"n{self.count}"]
-        if self.receives:
-            parts.append(f"r{self.receives}")
-        if self.first_receive is not None:
-            parts.append(f"f{self.first_receive}")
-        if self.owner is not None:
-            parts.append(f"o{self.owner}")
-        parts.extend(self.unknown)
-        return ",".join(parts)
+def members_room(name: Name) -> int:
+    """Return how many characters the tag of members may have in `name`, which lists all."""
+    return MAX_BYTES - len(",") - name.bytes
 
 
-Item = Entry | Batch
-"""What lies in a queue's folder: a message, or a folder of messages."""
-
-# What is left for an item before its first receive: the longest queue name, the separators, a due, a
-# token, and the two tags that a receive adds, are already counted.
-_ITEM_ROOM = MAX_NAME_BYTES - (80 + 1) - (1 + 13) - (1 + TOKEN_LENGTH) - len(",r") - 9 - len(",f") - 13
+def batch_of(id: str) -> str:
+    """Return the id of the batch that a message with this `id` would be in."""
+    return id[:-INDEX_DIGITS] + "0" * INDEX_DIGITS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filed:
-    """An item in a folder that all queues share, with its queue and perhaps when it is due."""
-
-    queue: str
-    item: Item
-    due: Millis | None = None
-    token: str | None = None
-    """Present in a lease, absent in a delay."""
-
-    def __str__(self) -> str:
-        text = f"{self.queue}:{self.item}"
-        if self.due is not None:
-            text += f"@{self.due:013d}"
-            if self.token is not None:
-                text += f"~{self.token}"
-        return text
+def index_of(id: str) -> int:
+    """Return the index that a message with this `id` would have in its batch."""
+    return int(id[-INDEX_DIGITS:], 16)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """What a consumer shows to prove that a lease is its own."""
+def parse(path: str) -> Name:
+    """Return the name at `path`; raise `NotAName` for anything that isn't spelled as ours are."""
+    place = _READY.fullmatch(path) or _PATH.fullmatch(path)
+    if place is None:
+        raise NotAName(path)
+    match = _NAME.fullmatch(place["name"])
+    if match is None:
+        raise NotAName(path)
+    group = match.groupdict()
+    count = int(group["count"] or 0)
+    if count > MOST or (count and index_of(group["id"])):
+        raise NotAName(path)
+    stem = Stem(
+        id=group["id"],
+        count=count,
+        size=int(group["size"]),
+        crc=int(group["crc"], 16),
+        line=int(group["line"] or 0),
+        deaths=int(group["deaths"] or 0),
+        key=(group["key"] or "") if group["keyed"] else None,
+    )
+    try:
+        members = stem.full if group["members"] is None else from_text(group["members"])
+    except NotMembers as error:
+        raise NotAName(path) from error
+    name = Name(
+        stem=stem,
+        state=_state_of(place.groupdict().get("folder"), group["token"]),
+        queue=place["queue"],
+        version=int(group["version"] or 1),
+        members=members,
+        receives=int(group["receives"] or 0),
+        first=None if group["first"] is None else Millis(int(group["first"])),
+        redriven=None if group["redriven"] is None else Millis(int(group["redriven"])),
+        owner=group["owner"] or "",
+        due=None if group["due"] is None else Millis(int(group["due"])),
+        token=group["token"] or "",
+    )
+    if name.path != path or members & ~stem.full or not _is_complete(name):
+        raise NotAName(path)
+    return name
 
-    queue: str
-    id: str
-    token: str
-    batch: str | None = None
-    """The id of the batch that was leased whole, if one was."""
 
-    def __str__(self) -> str:
-        place = self.id if self.batch is None else f"{self.batch}/{self.id}"
-        return f"{self.queue}:{place}~{self.token}"
-
-
-def name_of_new(id: str, size: int, crc: int, trailer: int, key: str = "") -> str:
-    """The name of an entry that was never leased: what `Entry` would say, in a quarter of the time."""
-    name = f"{id},s{size},c{crc:08x},m{trailer}" if trailer else f"{id},s{size},c{crc:08x}"
-    return f"{name},k{key}" if key else name
+def _state_of(folder: str | None, token: str | None) -> State:
+    match folder:
+        case "new":
+            return State.SENT
+        case "remove":
+            return State.REMOVED
+        case "quarantine":
+            return State.QUARANTINED
+        case "delay":
+            return State.LEASED if token else State.DELAYED
+        case _:
+            return State.READY
 
 
-def is_as_sent(name: str) -> bool:
-    """Whether the entry's `name` knows of no lease."""
-    return ",r" not in name and ",f" not in name
-
-
-def is_of_batch(name: str) -> bool:
-    """Whether what has this name, alone or filed under its queue, must be a folder."""
-    return _COUNTED.search(name) is not None
-
-
-def id_of(name: str) -> str:
-    """The id at the beginning of an entry's or a batch's name."""
-    return name[:ID_LENGTH]
+def _is_complete(name: Name) -> bool:
+    """Whether the tags are those of its state, and a lone file's key is one."""
+    if name.stem.key is not None and bool(name.stem.key) == bool(name.stem.count):
+        return False
+    match name.state:
+        case State.SENT:
+            return bool(name.owner)
+        case State.LEASED | State.DELAYED:
+            return name.due is not None and not name.owner
+        case _:
+            return name.due is None and not name.owner
 
 
 def is_queue_name(text: str) -> bool:
-    return QUEUE_NAME.fullmatch(text) is not None
+    return _QUEUE_NAME.fullmatch(text) is not None
 
 
 def is_owner(text: str) -> bool:
@@ -204,12 +270,12 @@ def is_token(text: str) -> bool:
 
 
 def make_token(random: Random) -> str:
-    """64 random bits: no two leases share one, not even in the same millisecond."""
+    """Return 64 random bits: no two leases share a token, not even in the same millisecond."""
     return _token(random.getrandbits(64))
 
 
 def make_set_token(random: Random) -> str:
-    """The same for the leases of a reserved set, which share it, and are known as a set's by it."""
+    """Return the token that all leases of a reserved set share, and by which they are known as its."""
     return _token(random.getrandbits(64) | 1 << 64)
 
 
@@ -220,169 +286,3 @@ def is_set_token(token: str) -> bool:
 
 def _token(bits: int) -> str:
     return "".join(_TOKEN_DIGITS[(bits >> shift) & 31] for shift in range(60, -1, -5))
-
-
-@lru_cache(maxsize=8_192)  # Each step of a message's way parses its name again.
-def parse_item(text: str) -> Item:
-    """The item that `text` names; raises `NotAName` also where a lease would make the name too long."""
-    match = _ITEM.fullmatch(text)
-    if match is None:
-        raise NotAName(text)
-    id, size, crc, trailer, count, receives, first, group, dedup, owner, others = match.groups()
-    if len(text) > _ITEM_ROOM:
-        grown = sum(len(",r") + len(value) for value in (receives, first) if value is not None)
-        if len(text) - grown > _ITEM_ROOM:
-            # It could not be leased: the file system would refuse the name, again and again.
-            raise NotAName(text)
-    received = int(receives) if receives is not None else 0
-    first_receive = Millis(int(first)) if first is not None else None
-    unknown = tuple(others[1:].split(",")) if others else ()
-    if count is not None:
-        if not (size is None and crc is None and trailer is None and group is None and dedup is None):
-            raise NotAName(text)
-        return Batch(
-            id=id,
-            count=int(count),
-            receives=received,
-            first_receive=first_receive,
-            owner=owner,
-            unknown=unknown,
-        )
-    return Entry(
-        id=id,
-        size=int(size) if size is not None else None,
-        crc=int(crc, 16) if crc is not None else None,
-        trailer=int(trailer) if trailer is not None else 0,
-        receives=received,
-        first_receive=first_receive,
-        group=group,
-        dedup=dedup,
-        owner=owner,
-        unknown=unknown,
-    )
-
-
-def length_of(text: str) -> int:
-    """The bytes of the file whose entry's name is `text`, which is known to be one."""
-    match = _LENGTH.match(text, ID_LENGTH)
-    if match is None:
-        raise NotAName(text)
-    size, trailer = match.groups()
-    return (int(size) if size is not None else 0) + (int(trailer) if trailer is not None else 0)
-
-
-def length_of_plain(text: str) -> int | None:
-    """The bytes of the file of the entry `text`, if that is a name as sends and leases make them.
-
-    None: it may be a name or none, ask `parse_item`, which takes five times as long.
-    """
-    match = _PLAIN.fullmatch(text)
-    if match is None:
-        return None
-    size, trailer = match.groups()
-    return int(size) if trailer is None else int(size) + int(trailer)
-
-
-def parse_entry(text: str) -> Entry:
-    item = parse_item(text)
-    if not isinstance(item, Entry):
-        raise NotAName(text)
-    return item
-
-
-def parse_filed(text: str) -> Filed:
-    queue, colon, rest = text.partition(":")
-    if not colon or not is_queue_name(queue):
-        raise NotAName(text)
-    item, at, deadline = rest.partition("@")
-    if not at:
-        return Filed(queue=queue, item=parse_item(item))
-    due, tilde, token = deadline.partition("~")
-    if not _DUE.fullmatch(due) or (tilde and not _TOKEN.fullmatch(token)):
-        raise NotAName(text)
-    return Filed(
-        queue=queue, item=parse_item(item), due=Millis(int(due)), token=token if tilde else None
-    )
-
-
-def parse_receipt(text: str) -> Receipt:
-    match = _RECEIPT.fullmatch(text)
-    if match is None:
-        raise NotAName(text)
-    return Receipt(queue=match["queue"], id=match["id"], token=match["token"], batch=match["batch"])
-
-
-def leases_of(entry: Entry, batch: Batch | None) -> tuple[int, Millis | None]:
-    """How often `entry` was leased, and first when: alone, and with the `batch` that it lies in."""
-    if batch is None:
-        return entry.receives, entry.first_receive
-    first = batch.first_receive if entry.first_receive is None else entry.first_receive
-    return min(entry.receives + batch.receives, MAX_RECEIVES), first
-
-
-def moved_out(entry: Entry, batch: Batch) -> Entry:
-    """The name of `entry` outside its `batch`, with the leases that it went through inside."""
-    receives, first_receive = leases_of(entry, batch)
-    return replace(entry, receives=receives, first_receive=first_receive)
-
-
-AnyItem = TypeVar("AnyItem", Entry, Batch)
-
-
-def leased(item: AnyItem, now: Millis) -> AnyItem:
-    """The name of `item` after one lease more, begun at `now`."""
-    first = item.first_receive if item.first_receive is not None else now
-    return replace(item, receives=min(item.receives + 1, MAX_RECEIVES), first_receive=first)
-
-
-def unleased(item: AnyItem) -> AnyItem:
-    """The name of `item` as if its last lease had never been: nobody saw it."""
-    receives = max(0, item.receives - 1)
-    return replace(item, receives=receives, first_receive=item.first_receive if receives else None)
-
-
-def forgotten(item: AnyItem) -> AnyItem:
-    """The name of `item` as if it had never been leased: what arrives in another queue."""
-    return replace(item, receives=0, first_receive=None)
-
-
-def unsent(item: Item) -> Item:
-    """The name, in `remove/`, of what was never sent: its deduplication keys don't count."""
-    if isinstance(item, Entry):
-        return replace(item, dedup=None)
-    return replace(item, unknown=(*item.unknown, _UNSENT))
-
-
-def is_unsent(item: Item) -> bool:
-    return isinstance(item, Batch) and _UNSENT in item.unknown
-
-
-_UNSENT = "u"
-"""The tag of a batch in `remove/` that was never sent as a whole: no key in it counts."""
-_TAGS = {
-    "s": _SIZE,
-    "c": _CRC,
-    "m": _COUNT,
-    "n": _COUNT,
-    "r": _COUNT,
-    "f": _MOMENT,
-    "g": _WORD,
-    "k": _WORD,
-    "o": _OWNER,
-}
-"""What is known, in the order in which it stands."""
-_ITEM = re.compile(
-    f"({UUID.pattern})"
-    + "".join(f"(?:,{letter}({value.pattern}))?" for letter, value in _TAGS.items())
-    + f"((?:,(?![{''.join(_TAGS)}])[A-Za-z]{_WORD.pattern})*)"
-)
-_PLAIN = re.compile(
-    rf"{UUID.pattern},s({_SIZE.pattern}),c{_CRC.pattern}(?:,m({_COUNT.pattern}))?"
-    rf"(?:,r{_COUNT.pattern})?(?:,f(?:{_MOMENT.pattern}))?(?:,k[0-9a-v]{{26}})?"
-)
-"""Always short enough: before its leases the longest takes 102 of the `_ITEM_ROOM` bytes."""
-_LENGTH = re.compile(rf"(?:,s({_SIZE.pattern}))?(?:,c{_CRC.pattern})?(?:,m({_COUNT.pattern}))?")
-_RECEIPT = re.compile(
-    rf"(?P<queue>{QUEUE_NAME.pattern}):(?:(?P<batch>{UUID.pattern})/)?(?P<id>{UUID.pattern})"
-    rf"~(?P<token>{_TOKEN.pattern})"
-)

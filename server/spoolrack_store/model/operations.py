@@ -1,30 +1,29 @@
-"""The requests that the store takes, and what each is answered with. Values, no behaviour.
+"""The requests that the store takes for messages, and their answers, by column: a frame of a stream is
+one request. Values only.
 
-A request is given to `store.Store.submit`, which answers with a future of the type that the request
-is generic in. Where a request names many messages, the answer holds a result for each, in order: the
-value, or the `StoreError` that befell this one alone.
+A column has a value for each message, in the order of the request; what few messages have is a mapping
+by position. Where a request names many messages, each has its own result: a value, or the `StoreError`
+of this message alone. Stages, reservations and redrives have modules of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
+from typing import Any, BinaryIO, Generic, TypeVar
 
 from .clock import Millis
 from .content import Attributes
+from .credits import Credits
 from .deaths import Death
 from .errors import StoreError
 from .overview import Traffic
 from .settings import QueueSettings
 from .transitions import State
 
-if TYPE_CHECKING:
-    from .credits import Credits
+DEFAULT_RECEIVE_BYTES = 4 * 1024 * 1024
 
 Answer = TypeVar("Answer", covariant=True)
-
-DEFAULT_RECEIVE_BYTES = 4 * 1024 * 1024
 
 
 class Request(Generic[Answer]):
@@ -33,56 +32,8 @@ class Request(Generic[Answer]):
     __slots__ = ()
 
 
-# What callers hand in.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
-    """A message to be sent."""
-
-    body: bytes
-    attributes: Attributes = field(default_factory=dict)
-    delay: Millis | None = None
-    """Hidden for so long; None takes the queue's delivery delay."""
-    deduplication_id: str = ""
-    """Within the queue's window a second message with the same is answered with the first one's id."""
-
-
-@dataclass(frozen=True, slots=True)
-class ByReceipt:
-    """Names a message by the lease that one holds on it."""
-
-    receipt: str
-
-
-@dataclass(frozen=True, slots=True)
-class ById:
-    """Names a message by its id, in any state, whoever holds a lease on it."""
-
-    id: str
-
-
-Target = ByReceipt | ById
-
-
-@dataclass(frozen=True, slots=True)
-class VisibilityChange:
-    receipt: str
-    visibility: Millis
-    """The lease ends so long after now; zero releases it."""
-    is_put_off: bool = False
-    """Whether the lease gives its credit back at once, though the message stays hidden."""
-
-
-# What comes back.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    id: str
-    sent_at: Millis
-    is_duplicate: bool = False
-    """Whether it was sent before, with the same deduplication id: this is the first one's id."""
+Outcome = Any
+"""The answer of a request, or its `StoreError`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,14 +57,142 @@ class Message:
     """How it came to be a dead letter; only where it is looked at."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class Stored:
+    """What became of the messages of a send."""
+
+    results: list[str | StoreError]
+    """The id of each, or why it wasn't stored."""
+    sent_at: Millis
+    """Unix time; of a duplicate its id's time counts."""
+    duplicates: set[int] = field(default_factory=set)
+    """The positions of those that were sent before, with the same deduplication id: the results are the
+    first ones' ids."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Send(Request[Stored]):
+    """Send messages. All valid ones of one delay commit together; each invalid one fails alone."""
+
+    queue: str
+    bodies: Sequence[bytes]
+    attributes: Mapping[int, Attributes] = field(default_factory=dict)
+    """By position, of the messages that have any."""
+    deduplication_ids: Mapping[int, str] = field(default_factory=dict)
+    """By position. Within the queue's window a second message with the same is answered with the first
+    one's id."""
+    delays: Mapping[int, Millis] = field(default_factory=dict)
+    """By position, of those that are not to be hidden for the queue's delivery delay."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Delivery:
+    """Messages of one file that a receive has leased: one column for each of their properties."""
+
+    queue: str
+    sent_at: Millis
+    receives: int
+    first: Millis | None
+    """Unix time of the first receive."""
+    due: Millis
+    """Unix time at which the lease ends."""
+    ids: list[str]
+    receipts: list[str]
+    bodies: list[bytes]
+    attributes: dict[int, Attributes]
+    """By position, of the messages that have any."""
+
+    def messages(self) -> Iterator[Message]:
+        """Yield them row by row."""
+        columns = zip(self.ids, self.receipts, self.bodies, strict=True)
+        for position, (id, receipt, body) in enumerate(columns):
+            yield Message(
+                queue=self.queue,
+                id=id,
+                state=State.LEASED,
+                body=body,
+                attributes=self.attributes.get(position, {}),
+                size=len(body),
+                sent_at=self.sent_at,
+                receives=self.receives,
+                first_receive=self.first,
+                due=self.due,
+                receipt=receipt,
+            )
+
+
+def messages_of(deliveries: Iterable[Delivery]) -> list[Message]:
+    """Return all messages of an answer, row by row."""
+    return [message for delivery in deliveries for message in delivery.messages()]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenMessage:
-    """A message whose body isn't in memory. Whoever has it closes the file."""
+    """A message whose body isn't in memory. The caller closes the file."""
 
     message: Message
     """With an empty body."""
     file: BinaryIO
-    """The body is its first `message.size` bytes. It stays readable whatever becomes of the message."""
+    """It stands at `offset`, and stays readable whatever becomes of the message."""
+    offset: int
+    """The body is `message.size` bytes of the file from here on."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Receive(Request[list[Delivery]]):
+    """Lease up to `max_messages` messages, in order; at least one, and else no more than `max_bytes` of
+    bodies. Without any, wait up to `wait` for the first."""
+
+    queue: str
+    max_messages: int = 1
+    max_bytes: int = DEFAULT_RECEIVE_BYTES
+    visibility: Millis | None = None
+    """None takes the queue's visibility timeout."""
+    wait: Millis | None = Millis(0)
+    """None waits for ever."""
+    credits: Credits | None = None
+    """Take no more than these allow, and charge them until the lease ends."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Delete(Request[list[StoreError | None]]):
+    """Delete messages by their receipts, and then by their ids in any state.
+
+    The result is None for each that is deleted; by receipt, also for one that was already gone.
+    """
+
+    queue: str
+    receipts: Sequence[str] = ()
+    ids: Sequence[str] = ()
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ChangeVisibility(Request[list[Millis | StoreError]]):
+    """Let leases end so long after now; zero releases them.
+
+    The result is each one's new end, in Unix time, or 0.
+    """
+
+    queue: str
+    receipts: Sequence[str]
+    visibility: Millis
+    is_put_off: bool = False
+    """Whether the leases give their credits back at once, though the messages stay hidden."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class GiveBack(Request[None]):
+    """Undo leases that no consumer has seen: ready again at once, and the receive isn't counted."""
+
+    queue: str
+    receipts: Sequence[str]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Purge(Request[int]):
+    """Delete all messages of a queue; answers how many."""
+
+    queue: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +227,6 @@ class Queue:
     traffic: Traffic = field(default_factory=Traffic, compare=False)
 
 
-# Requests.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateQueue(Request[Queue]):
     """Create a queue, or find it there with equal settings; `QueueExists` if they differ."""
@@ -171,61 +247,3 @@ class DeleteQueue(Request[None]):
     """Delete a queue with all its messages. The answer comes once that can't be undone."""
 
     name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Purge(Request[int]):
-    """Delete all messages of a queue, leased and delayed ones too; answers how many."""
-
-    queue: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Send(Request[list[Sent | StoreError]]):
-    """Send messages. All valid ones commit together; each invalid one fails alone.
-
-    Messages with different delays are separate in this: each delay's messages commit together.
-    """
-
-    queue: str
-    messages: Sequence[Outgoing]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receive(Request[list[Message]]):
-    """Lease up to `max_messages` messages, in order; waits up to `wait` for the first."""
-
-    queue: str
-    max_messages: int = 1
-    max_bytes: int = DEFAULT_RECEIVE_BYTES
-    """No more than this in bodies and attributes, but always at least one message."""
-    visibility: Millis | None = None
-    """None takes the queue's visibility timeout."""
-    wait: Millis | None = Millis(0)
-    """None waits for ever."""
-    credits: Credits | None = None
-    """Take no more than these allow, and charge them until the lease ends."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delete(Request[list[StoreError | None]]):
-    """Delete messages. By receipt, one that is already gone is a success, so a retry is safe."""
-
-    queue: str
-    targets: Sequence[Target]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeVisibility(Request[list[Millis | StoreError | None]]):
-    """Extend or release leases; each answers with the Unix time at which it now ends."""
-
-    queue: str
-    changes: Sequence[VisibilityChange]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GiveBack(Request[None]):
-    """Undo leases that no consumer ever saw: ready again at once, and the receive isn't counted."""
-
-    queue: str
-    receipts: Sequence[str]

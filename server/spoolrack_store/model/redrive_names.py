@@ -108,6 +108,6 @@ def parse_redrive(text: str) -> RedriveName:
 _COUNT = "0|[1-9][0-9]{0,14}"
 _NAME = re.compile(
     rf"(?P<id>{UUID.pattern}),m(?P<moved>{_COUNT}),f(?P<failed>{_COUNT})"
-    rf"(?:,w(?P<why>{'|'.join(why.value for why in Stays)})(?:\.(?P<queue>{QUEUE_NAME.pattern}))?)?"
+    rf"(?:,w(?P<why>{'|'.join(why.value for why in Stays)})(?:\.(?P<queue>{QUEUE_NAME}))?)?"
     r"(?P<x>,x)?(?:,o(?P<owner>[a-z0-9]{1,16}))?(?:@(?P<ended>[0-9]{13}))?"
 )

@@ -1,12 +1,10 @@
-"""The grammar of the names in `staged/` and `published/`: the one module that formats and parses them.
+"""The grammar of the names of stages and publications: the one module that formats and parses them.
 
-Pure, like `names`, which has the grammar of all other names. What it doesn't recognise raises
-`NotAName`.
+    stage        name "@" due ["~dropped"]
+    publication  writer "." epoch
 
-    staged/     stage "@" due ["~dropped"]              a stage; dropped: on its way to `remove/`
-    in a stage  chunk ["+" delay] ":" queue ":" batch   a chunk: one batch folder
-    published/  writer "." epoch                        the manifest of a publication
-                writer "." epoch "." stage "@" due      a stage that is claimed for it
+Where they lie, and the grammar of a chunk's name, is in `engine.stages`. Pure; what isn't spelled so
+raises `NotAName`.
 """
 
 from __future__ import annotations
@@ -15,9 +13,8 @@ import re
 from dataclasses import dataclass
 
 from .clock import Millis
-from .names import Batch, NotAName, is_queue_name, parse_item
-from .settings import MAX_DELAY
-from .staging import MAX_CHUNK, MAX_EPOCH
+from .names import NotAName
+from .staging import MAX_EPOCH
 
 _STAGE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WRITER = re.compile(r"[A-Za-z0-9_-]{1,80}")
@@ -41,22 +38,6 @@ class StageFolder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
-    """A batch folder in a stage."""
-
-    number: int
-    queue: str
-    batch: Batch
-    """With an owner until its content is durable."""
-    delay: Millis | None = None
-    """None: the queue's own, as it is when the stage is published."""
-
-    def __str__(self) -> str:
-        delay = "" if self.delay is None else f"+{self.delay}"
-        return f"{self.number}{delay}:{self.queue}:{self.batch}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
     """What one writer publishes under one number."""
 
@@ -65,17 +46,6 @@ class Publication:
 
     def __str__(self) -> str:
         return f"{self.writer}.{self.epoch}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """A stage that a publication has taken."""
-
-    by: Publication
-    folder: StageFolder
-
-    def __str__(self) -> str:
-        return f"{self.by}.{self.folder}"
 
 
 def is_stage_name(text: str) -> bool:
@@ -94,35 +64,11 @@ def parse_stage_folder(text: str) -> StageFolder:
     return StageFolder(stage=stage, due=Millis(int(due)), is_dropped=bare != text)
 
 
-def parse_chunk(text: str) -> Chunk:
-    head, _, rest = text.partition(":")
-    queue, _, item = rest.partition(":")
-    number, plus, delay = head.partition("+")
-    batch = parse_item(item)
-    if not isinstance(batch, Batch) or not is_queue_name(queue):
-        raise NotAName(text)
-    if plus and _parsed(delay, text) > MAX_DELAY:
-        raise NotAName(text)
-    chunk = _parsed(number, text)
-    if chunk > MAX_CHUNK:
-        raise NotAName(text)
-    return Chunk(
-        number=chunk, queue=queue, batch=batch, delay=Millis(_parsed(delay, text)) if plus else None
-    )
-
-
-def parse_published(text: str) -> Publication | Claim:
-    writer, _, rest = text.partition(".")
-    epoch, dot, folder = rest.partition(".")
+def parse_published(text: str) -> Publication:
+    writer, _, epoch = text.partition(".")
     if not is_writer_name(writer) or _parsed(epoch, text) > MAX_EPOCH:
         raise NotAName(text)
-    by = Publication(writer=writer, epoch=int(epoch))
-    if not dot:
-        return by
-    claimed = parse_stage_folder(folder)
-    if claimed.is_dropped:
-        raise NotAName(text)
-    return Claim(by=by, folder=claimed)
+    return Publication(writer=writer, epoch=int(epoch))
 
 
 def _parsed(digits: str, text: str) -> int:

@@ -7,10 +7,11 @@ commit point, in one queue or several.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .clock import Millis
-from .operations import Outgoing, Request
+from .content import Attributes
+from .operations import Request
 
 DEFAULT_TIME_TO_LIVE = Millis(24 * 60 * 60 * 1_000)
 MAX_TIME_TO_LIVE = Millis(14 * 24 * 60 * 60 * 1_000)
@@ -51,15 +52,17 @@ class StageInfo:
     expires_at: Millis
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Stage(Request[Staged]):
     """Store one chunk of a stage, whole or not at all; one that is there already is answered."""
 
     stage: str
     chunk: int
     queue: str
-    messages: Sequence[Outgoing]
-    """All with the same delay, which counts from the publication, and none with a deduplication id."""
+    bodies: Sequence[bytes]
+    attributes: Mapping[int, Attributes] = field(default_factory=dict)
+    delay: Millis | None = None
+    """Counts from the publication."""
     time_to_live: Millis = DEFAULT_TIME_TO_LIVE
     """Counted from the stage's first chunk."""
 

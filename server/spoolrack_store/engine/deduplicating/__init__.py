@@ -1,1 +1,0 @@
-"""Which deduplication ids are taken."""

@@ -1,0 +1,330 @@
+"""Deduplication keys: which ids of senders are taken, and by which message.
+
+A key is a hash of the sender's id, salted by the queue (`model.keys`). A lone message's key is in its
+name, a batch's keys are in its line, so a key is durable with its message. Keys are looked up and taken
+under the lock. A keyed file that another process writes into `new/` is told in `CHANGES`. Before the
+names of a keyed file are unlinked, its keys are durable in a segment: a sealed file in `keys/`, written
+once, which is unlinked when all of its keys are free.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+
+from ..files.syncer import explained
+from ..model.batch import Batch, Entry
+from ..model.clock import Clock
+from ..model.content import Damaged, Line, body, decode
+from ..model.errors import DiskError, StoreError, TooManyDeduplicationIds
+from ..model.ids import FileIds
+from ..model.keys import MAX_KEYS, first_number_of, id_number, id_text
+from ..model.members import indexes
+from ..model.names import Name, NotAName, Stem, parse
+from ..model.sealed import NotWhole, seal, unseal
+from ..model.transitions import State
+from .catalog import Catalog, QueueRecord
+from .moves import Moves
+from .part import Part
+from .reader import Reader
+
+log = logging.getLogger(__name__)
+
+FOLDER = "keys"
+Taken = dict[str, int]
+"""Keys, and the numbers of the messages that took them, about in the order of time."""
+
+
+class Deduplication(Part):
+    """Not thread-safe."""
+
+    folders = (FOLDER, "new")
+
+    def __init__(
+        self, moves: Moves, catalog: Catalog, reader: Reader, ids: FileIds, clock: Clock
+    ) -> None:
+        self._moves = moves
+        self._catalog = catalog
+        self._reader = reader
+        self._ids = ids
+        self._clock = clock
+        self._queues: dict[str, Taken] = {}
+        """Keys by the queue that their messages were sent to."""
+        self._found: Taken = {}
+        """Keys of which the queue isn't known. Salts tell queues apart."""
+        self._unsynced: dict[str, tuple[int, Batch]] = {}
+        """Keys that this process took, and the commits that make their messages durable."""
+        self._heard: dict[str, None] = {}
+        """Paths that other processes have changed, not looked at yet."""
+        self._kept: dict[Batch, int] = {}
+        """Files whose keys are in a segment, and the commits that make it durable."""
+        self._segments: dict[str, int] = {}
+        """The number of the last message in each segment; 0 of one that is torn."""
+        self._trouble: StoreError | None = None
+
+    @property
+    def count(self) -> int:
+        """How many keys are in memory."""
+        return len(self._found) + sum(map(len, self._queues.values()))
+
+    # Sends.
+
+    def find(self, record: QueueRecord, key: str, coming: int) -> str | None:
+        """Return the id of the message that took `key` within the queue's window, or None.
+
+        `coming` is how many keys this commit is about to take in the queue. Raise
+        `TooManyDeduplicationIds`, or the `StoreError` that keeps other keys from being known.
+        """
+        if self._trouble is not None:
+            raise self._trouble
+        since = self._since(record)
+        taken = self._queues.get(record.name, {})
+        number = max(taken.get(key, 0), self._found.get(key, 0))
+        if number >= since:
+            self._make_durable(key)
+            return id_text(number)
+        if len(taken) + coming >= MAX_KEYS:
+            _forget_before(taken, since)
+            if len(taken) + coming >= MAX_KEYS:
+                raise TooManyDeduplicationIds(
+                    queue=record.name, held=len(taken) + coming, limit=MAX_KEYS
+                )
+        return None
+
+    def take(self, entry: Entry, keys: Iterable[tuple[int, str]]) -> None:
+        """Take the keys of a file that this commit has written; by the messages' indexes."""
+        batch = entry.batch
+        for index, key in keys:
+            self._learn(entry.name.queue, key, id_number(batch.stem.message_id(index)))
+            self._unsynced[key] = self._moves.commit, batch
+        self._moves.index.keyed.pop(batch, None)
+
+    def _make_durable(self, key: str) -> None:
+        """Let this commit's sync cover the first message, if an earlier one's isn't complete."""
+        commit, batch = self._unsynced.get(key, (0, None))
+        if batch is None or commit <= self._moves.synced:
+            return
+        for entry in batch.entries:
+            folder = entry.name.path.rpartition("/")[0]
+            self._moves.syncer.lone_file_written(entry.name.path)
+            self._moves.syncer.folder_changed(folder)
+
+    # What is found on disk.
+
+    def recover(self) -> None:
+        self._segments.clear()
+        for folder in self.folders:
+            try:
+                found = self._moves.disk.scan(folder)
+            except OSError as error:
+                raise explained(error) from error
+            self._heard.update((f"{folder}/{each.name}", None) for each in found)
+        for path in self._heard:
+            if path.startswith(f"{FOLDER}/"):
+                # The process that wrote it may not have synced it.
+                self._moves.syncer.lone_file_written(path)
+        self._moves.syncer.folder_changed(FOLDER)
+
+    def heard(self, path: str) -> None:
+        self._heard[path] = None
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._heard or self._moves.index.keyed)
+
+    def go_on(self) -> None:
+        """Take in the keys of what other processes, or a start, have brought."""
+        self._trouble = None
+        heard, self._heard = self._heard, {}
+        for path in heard:
+            try:
+                if path.startswith(f"{FOLDER}/"):
+                    self._take_in_segment(path)
+                else:
+                    self._take_in_new(path)
+            except StoreError as error:
+                self._trouble = error
+                self._heard[path] = None
+        keyed = self._moves.index.keyed
+        for batch in list(keyed):
+            try:
+                self._take_in_batch(batch)
+            except StoreError as error:
+                self._trouble = error
+            else:
+                del keyed[batch]
+
+    def _take_in_segment(self, path: str) -> None:
+        content = self._read(path)
+        if content is None:
+            self._segments.pop(path, None)
+            return
+        try:
+            keys = unseal(content)
+            numbers = {key: id_number(str(id)) for key, id in keys.items()}
+        except (NotWhole, ValueError):
+            log.warning("%s is torn: the names of its messages were not unlinked", path)
+            self._segments[path] = 0
+            return
+        self._segments[path] = max(numbers.values(), default=0)
+        for key, number in sorted(numbers.items(), key=lambda item: item[1]):
+            if number > max((taken.get(key, 0) for taken in self._queues.values()), default=0):
+                self._learn("", key, number)
+            known = self._moves.index.batch(id_text(number))
+            if known is not None:
+                self._kept.setdefault(known[0], self._moves.commit)
+
+    def _take_in_new(self, path: str) -> None:
+        """Take the keys of a file in `new/`, if it is whole: its process may have died."""
+        try:
+            name = parse(path)
+        except NotAName:
+            return
+        if name.stem.key is None or name.stem.text in self._moves.index.batches:
+            return
+        line = self._whole(name.stem, path)
+        if line is not None:
+            self._take_in(name, line)
+
+    def _take_in_batch(self, batch: Batch) -> None:
+        entries = [entry for entry in batch.entries if entry.name.state is not State.QUARANTINED]
+        if not entries:
+            return
+        name = entries[0].name
+        if all(entry.name.state is State.SENT for entry in batch.entries):
+            line = self._whole(batch.stem, name.path) if batch.was_sent else None
+        else:
+            line = self._line(entries[0])
+        if line is not None:
+            self._take_in(name, line)
+
+    def _take_in(self, name: Name, line: Line) -> None:
+        # The first two versions are in the queue that the message was sent to.
+        queue = name.queue if name.version <= 2 else ""
+        for index, key in line.keys.items():
+            self._learn(queue, key, id_number(name.stem.message_id(index)))
+
+    def _learn(self, queue: str, key: str, number: int) -> None:
+        taken = self._queues.setdefault(queue, {}) if queue else self._found
+        if taken.get(key, 0) < number:
+            taken.pop(key, None)
+            taken[key] = number
+
+    def _line(self, entry: Entry) -> Line | None:
+        """Return what the file says of its messages; of a lone one its name says the key."""
+        stem = entry.batch.stem
+        if stem.key:
+            return Line([stem.size], [stem.crc], keys={0: stem.key})
+        try:
+            return self._reader.line(entry)
+        except Damaged as error:
+            log.error("the deduplication keys of %s are lost: %s", entry.name.path, error)
+            return None
+
+    def _whole(self, stem: Stem, path: str) -> Line | None:
+        content = self._read(path)
+        if content is None:
+            return None
+        try:
+            line = decode(stem, content, len(content))
+            for index in indexes(stem.full):
+                body(line, content, index)
+        except Damaged:
+            return None
+        return line
+
+    def _read(self, path: str) -> bytes | None:
+        try:
+            return self._moves.disk.read(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise explained(error) from error
+
+    # Segments.
+
+    def may_unlink(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """Yield those of the reapable `entries` whose keys are free, or durable in a segment; write
+        the segment of the others."""
+        segment: dict[str, str] = {}
+        batches: dict[Batch, None] = {}
+        for entry in entries:
+            batch = entry.batch
+            if batch.stem.key is None:
+                yield entry
+                continue
+            if batch in batches:
+                continue
+            commit = self._kept.get(batch)
+            if commit is not None:
+                if commit <= self._moves.synced:
+                    yield entry
+                continue
+            try:
+                keys = self._taken_by(entry)
+            except DiskError as error:
+                log.warning("%s stays for now: %s", entry.name.path, error)
+                continue
+            if keys:
+                segment |= keys
+                batches[batch] = None
+            else:
+                yield entry
+        if segment:
+            self._keep(segment, batches)
+
+    def _taken_by(self, entry: Entry) -> dict[str, str]:
+        line, stem = self._line(entry), entry.batch.stem
+        since = self._oldest()
+        ids = {key: stem.message_id(index) for index, key in line.keys.items()} if line else {}
+        return {key: id for key, id in ids.items() if id_number(id) >= since}
+
+    def _keep(self, segment: dict[str, str], batches: Iterable[Batch]) -> None:
+        path = f"{FOLDER}/{self._ids.make()}"
+        try:
+            self._moves.create_file(path, seal(segment))
+        except StoreError as error:
+            log.warning("deleted messages stay, as their keys can't be written: %s", error)
+            return
+        self._segments[path] = max(map(id_number, segment.values()))
+        self._kept.update(dict.fromkeys(batches, self._moves.commit))
+
+    # Time.
+
+    def tick(self) -> None:
+        """Forget the keys that are free, and unlink the segments that hold no others."""
+        for queue, taken in list(self._queues.items()):
+            record = self._catalog.records.get(queue)
+            if record is None:
+                del self._queues[queue]
+            else:
+                _forget_before(taken, self._since(record))
+        oldest = self._oldest()
+        _forget_before(self._found, oldest)
+        synced = self._moves.synced
+        self._unsynced = {key: each for key, each in self._unsynced.items() if each[0] > synced}
+        self._kept = {batch: commit for batch, commit in self._kept.items() if batch.entries}
+        for path, last in list(self._segments.items()):
+            if last < oldest:
+                try:
+                    self._moves.unlink_file(path)
+                except StoreError as error:
+                    log.warning("%s stays for now: %s", path, error)
+                else:
+                    del self._segments[path]
+
+    def _since(self, record: QueueRecord) -> int:
+        """Return the number of the first id whose key counts."""
+        return first_number_of(self._clock.wall() - record.settings.deduplication_window + 1)
+
+    def _oldest(self) -> int:
+        """Return the number of the first id whose key counts in any queue."""
+        return min(map(self._since, self._catalog.records.values()), default=1 << 128)
+
+
+def _forget_before(taken: Taken, since: int) -> None:
+    while taken:
+        key = next(iter(taken))
+        if taken[key] >= since:
+            return
+        del taken[key]

@@ -1,0 +1,375 @@
+"""What is where, in memory: the names of all batches, and for each queue what waits, in order.
+
+The index changes in two ways only: a name appears, or a name disappears. A start takes in a listing so,
+a commit its own moves, and a process that shares its root the moves of others. It never touches the
+disk.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from heapq import heappop, heappush
+from typing import Final
+
+from ..model.batch import Batch, Entry
+from ..model.clock import Millis
+from ..model.content import Line
+from ..model.credits import Credits
+from ..model.members import below, lowest
+from ..model.names import Name, batch_of, index_of
+from ..model.transitions import State
+from .order import SortedNames
+
+COUNTED: Final = (State.READY, State.LEASED, State.DELAYED)
+"""The states whose messages a queue counts as its own."""
+_WAITS: Final = (State.LEASED, State.DELAYED)
+
+
+class QueueIndex:
+    """The messages of one queue."""
+
+    __slots__ = ("by_first", "bytes", "counts", "entered", "entries", "left", "listed", "order")
+
+    def __init__(self) -> None:
+        self.order = SortedNames()
+        """Of each ready entry the id of the first message that it holds."""
+        self.by_first: dict[str, Entry] = {}
+        self.counts = dict.fromkeys(COUNTED, 0)
+        self.bytes = 0
+        """Of all messages that are counted."""
+        self.entries: dict[Entry, None] = {}
+        """All that hold a message here, in the three states."""
+        self.entered = 0
+        """Messages that this process has brought into the queue."""
+        self.left = 0
+        """Messages that it has deleted, let expire or moved away."""
+        self.listed: dict[State, _InOrder] = {}
+        """Those that are leased, and those that are delayed, in order, once they were listed."""
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def head(self) -> Entry | None:
+        """Return the entry that holds the oldest ready message."""
+        first = self.order.first()
+        return None if first is None else self.by_first[first]
+
+    def since(self, id: str, states: Collection[State]) -> Iterator[tuple[str, Entry]]:
+        """Yield the entries in `states` whose first message isn't below `id`, in order, each with the
+        id of its first message. The index must not change meanwhile."""
+        ready = ((first, self.by_first[first]) for first in self.order.since(id))
+        found: list[Iterator[tuple[str, Entry]]] = [ready] if State.READY in states else []
+        found += [self._in_order_of(state).since(id) for state in _WAITS if state in states]
+        return heapq.merge(*found, key=_first_of)
+
+    def _in_order_of(self, state: State) -> _InOrder:
+        """Return what is leased, or what is delayed, in order: it costs one pass the first time."""
+        if state not in self.listed:
+            self.listed[state] = _InOrder(each for each in self.entries if each.name.state is state)
+        return self.listed[state]
+
+    def in_order(self, but: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
+        """Yield ready messages in order, as runs of one entry: the entry, and the mask of the run.
+
+        `but` are messages that are passed over; it may grow while this runs, the index must not change.
+        """
+        firsts = self.order.since("")
+        entry, following = None, next(firsts, None)
+        split: list[tuple[str, Entry, int]] = []
+        while following is not None or split:
+            if split and (following is None or split[0][0] < following):
+                _, entry, members = heappop(split)
+            else:
+                assert following is not None
+                entry = self.by_first[following]
+                members = entry.held
+                following = next(firsts, None)
+            ahead = min(
+                (each for each in (following, split[0][0] if split else None) if each), default=None
+            )
+            stem = entry.batch.stem
+            # Only what has an id between two messages of one file divides it: a part of it that came
+            # back.
+            if ahead is not None and stem.count and batch_of(ahead) == stem.id:
+                run = below(members, index_of(ahead))
+                if run != members:
+                    rest = members & ~run
+                    heappush(split, (stem.message_id(lowest(rest)), entry, rest))
+                    members = run
+            members &= ~but.get(entry, 0)
+            if members:
+                yield entry, members
+
+
+class _InOrder:
+    """Entries in the order of the first message that each of them holds."""
+
+    __slots__ = ("_by_first", "_order")
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._by_first = {entry.first_id: entry for entry in entries}
+        self._order = SortedNames(self._by_first)
+
+    def change(self, before: str, first: str, entry: Entry) -> None:
+        if before:
+            self._order.remove(before)
+            del self._by_first[before]
+        if first:
+            self._order.add(first)
+            self._by_first[first] = entry
+
+    def since(self, id: str) -> Iterator[tuple[str, Entry]]:
+        return ((first, self._by_first[first]) for first in self._order.since(id))
+
+
+class Index:
+    """All queues. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self.batches: dict[str, Batch] = {}
+        """By the texts of their stems."""
+        self._by_id: dict[str, Batch] = {}
+        """By the id of the file, and for a batch an "n", as its first message has the same id."""
+        self._doubles: dict[str, list[Batch]] = {}
+        """Files of one message: a dead letter, and what it was copied from."""
+        self.superseded: dict[tuple[Batch, int], int] = {}
+        """Messages that are in a dead letter's own file now, to be deleted where they were, and the
+        commit that published that file and must be durable before. They stay until that is durable."""
+        self.queues: dict[str, QueueIndex] = {}
+        self.keyed: dict[Batch, None] = {}
+        """New batches with deduplication keys, which are not taken in yet."""
+        self.loose: dict[Batch, None] = {}
+        """Batches that have a name outside `remove/` which may be unlinked after a sync."""
+        self.over: dict[Batch, None] = {}
+        """Batches whose names in `remove/` the reaper may have after a sync."""
+        self._due: list[tuple[int, int, Entry]] = []
+        self._pushed = 0
+
+    def queue(self, name: str) -> QueueIndex:
+        found = self.queues.get(name)
+        if found is None:
+            found = self.queues[name] = QueueIndex()
+        return found
+
+    def batch(self, id: str) -> tuple[Batch, int] | None:
+        """Return the file that has the message `id`, and the message's index in it."""
+        lone = self._by_id.get(id)
+        batch = self._by_id.get(batch_of(id) + "n")
+        index = index_of(id)
+        if batch is None or index >= batch.stem.count:
+            return None if lone is None else (lone, 0)
+        # The copy of a dead letter counts once it has left `new/`.
+        return (batch, index) if lone is None or not _counts(lone)[0] else (lone, 0)
+
+    def holder(self, id: str) -> tuple[Entry, int] | None:
+        """Return the entry that holds the message `id`, and the message's index; None if it is not
+        there."""
+        found = self.batch(id)
+        if found is None:
+            return None
+        batch, index = found
+        entry = batch.holder(index)
+        return None if entry is None else (entry, index)
+
+    def appear(self, name: Name, commit: int, *, due: int = 0) -> Entry:
+        """Take in a name; `due` is the monotonic time at which its lease or delay ends."""
+        batch = self.batches.get(name.stem.text)
+        is_new = batch is None
+        if batch is None:
+            batch = self.batches[name.stem.text] = Batch(name.stem)
+        entry, losers = batch.add(name, commit)
+        if is_new:
+            self._register(batch)
+            if name.stem.key is not None:
+                self.keyed[batch] = None
+        if name.stem.deaths or name.stem.id in self._doubles:
+            self._supersede(batch, commit)
+        entry.due = due
+        for loser in losers:
+            if loser.charged:
+                _pass_on(loser, entry)
+            self._count(loser, loser.held)
+            if not loser.held:
+                self.loose[batch] = None
+        self._count(entry, entry.held)
+        if name.state in _WAITS:
+            self._pushed += 1
+            heappush(self._due, (due, self._pushed, entry))
+        elif name.state is State.REMOVED:
+            if batch.is_over:
+                self.over[batch] = None
+        elif not entry.held:
+            self.loose[batch] = None
+        return entry
+
+    def disappear(self, entry: Entry, commit: int) -> None:
+        """Forget a name that is there no more. What it held and no other name lists is gone."""
+        batch = entry.batch
+        held = entry.held
+        batch.drop(entry, commit)
+        entry.held = 0
+        if entry.charged:
+            _pass_on(entry, None)
+        self._count(entry, 0)
+        if held:
+            self._fall_back(batch, held, commit)
+        if not batch.entries:
+            self.loose.pop(batch, None)
+            self.over.pop(batch, None)
+            del self.batches[batch.stem.text]
+            self._unregister(batch)
+        elif batch.is_over:
+            self.loose.pop(batch, None)
+            self.over[batch] = None
+        elif not batch.is_loose:
+            self.loose.pop(batch, None)
+
+    def _fall_back(self, batch: Batch, members: int, commit: int) -> None:
+        """Let the names that are left hold what the highest one held: it was removed by hand."""
+        for other in reversed(batch.entries):
+            back = members & other.name.members
+            if not back:
+                continue
+            members &= ~back
+            other.held |= back
+            other.taken = commit
+            self._count(other, other.held)
+            if other.name.state in _WAITS:
+                self._pushed += 1
+                heappush(self._due, (other.due, self._pushed, other))
+
+    def entry_at(self, name: Name) -> Entry | None:
+        """Return the entry with the path of `name`."""
+        batch = self.batches.get(name.stem.text)
+        return None if batch is None else batch.entry_at(name.path)
+
+    def _register(self, batch: Batch) -> None:
+        key = _key_of(batch)
+        there = self._by_id.setdefault(key, batch)
+        if there is not batch:
+            self._doubles.setdefault(key, [there]).append(batch)
+
+    def _unregister(self, batch: Batch) -> None:
+        key = _key_of(batch)
+        doubles = self._doubles.get(key)
+        if doubles is None:
+            del self._by_id[key]
+            return
+        doubles.remove(batch)
+        self._by_id[key] = max(doubles, key=_counts)
+        if len(doubles) == 1:
+            del self._doubles[key]
+
+    def _supersede(self, batch: Batch, commit: int) -> None:
+        """Let the file count that has the later death of a message, once it has left `new/`."""
+        stem = batch.stem
+        doubles = self._doubles.get(stem.id, [batch])
+        counts = self._by_id[stem.id] = max(doubles, key=_counts)
+        if not _counts(counts)[0] or not counts.stem.deaths:
+            return
+        # A copy in `new/` that has one death more is the message's next file, not an older one.
+        found = [
+            (double, 0)
+            for double in doubles
+            if double is not counts and double.stem.deaths <= counts.stem.deaths
+        ]
+        source, index = self._by_id.get(batch_of(stem.id) + "n"), index_of(stem.id)
+        if source is not None and index < source.stem.count:
+            found.append((source, index))
+        for each in found:
+            self.superseded.setdefault(each, commit)
+
+    def next_due(self) -> Millis | None:
+        """Return the monotonic time at which the next lease or delay ends."""
+        while self._due:
+            due, _, entry = self._due[0]
+            if entry.held:
+                return Millis(due)
+            heappop(self._due)
+        return None
+
+    def take_due(self, now: Millis, most: int) -> list[Entry]:
+        """Return up to `most` entries whose lease or delay is over; the caller moves them."""
+        taken: list[Entry] = []
+        while len(taken) < most and (due := self.next_due()) is not None and due <= now:
+            taken.append(heappop(self._due)[2])
+        return taken
+
+    def put_back_due(self, entry: Entry, due: Millis) -> None:
+        """Look at an entry again at `due`: the disk refused to move it."""
+        self._pushed += 1
+        heappush(self._due, (due, self._pushed, entry))
+
+    def learn(self, batch: Batch, line: Line) -> None:
+        """Take in what a file says of its messages: from now on bytes are exact."""
+        counted = [(entry, entry.counted) for entry in batch.entries if entry.counted]
+        for entry, held in counted:
+            self.queues[entry.name.queue].bytes -= batch.bytes_of(held)
+        batch.line = line
+        for entry, held in counted:
+            self.queues[entry.name.queue].bytes += batch.bytes_of(held)
+
+    def _count(self, entry: Entry, held: int) -> None:
+        """Make the queue's figures and order be as if the entry held `held`."""
+        name = entry.name
+        if name.state not in COUNTED:
+            return
+        queue = self.queue(name.queue)
+        stem = entry.batch.stem
+        was = entry.counted
+        queue.counts[name.state] += held.bit_count() - was.bit_count()
+        queue.bytes += entry.batch.bytes_of(held) - entry.batch.bytes_of(was)
+        entry.counted = held
+        if held and not was:
+            queue.entries[entry] = None
+        elif was and not held:
+            del queue.entries[entry]
+        is_ready = name.state is State.READY
+        if not is_ready and (not queue.listed or name.state not in queue.listed):
+            return
+        first = stem.message_id(lowest(held)) if held else ""
+        before = stem.message_id(lowest(was)) if was else ""
+        if first == before:
+            return
+        if not is_ready:
+            queue.listed[name.state].change(before, first, entry)
+            return
+        if before:
+            queue.order.remove(before)
+            del queue.by_first[before]
+        if first:
+            queue.order.add(first)
+            queue.by_first[first] = entry
+
+
+def _first_of(found: tuple[str, Entry]) -> str:
+    return found[0]
+
+
+def _pass_on(loser: Entry, winner: Entry | None) -> None:
+    """Let the charges of messages follow them: a lease that was extended goes on, any other is over."""
+    kept: list[tuple[int, Credits]] = []
+    goes_on = winner is not None and winner.name.token == loser.name.token
+    for members, credits in loser.charged:
+        lost = members & ~loser.held
+        if lost and goes_on:
+            assert winner is not None
+            winner.charged.append((lost, credits))
+        elif lost:
+            credits.give_back(lost.bit_count())
+        if members & loser.held:
+            kept.append((members & loser.held, credits))
+    loser.charged = kept
+
+
+def _key_of(batch: Batch) -> str:
+    return batch.stem.id + "n" if batch.stem.count else batch.stem.id
+
+
+def _counts(batch: Batch) -> tuple[bool, int, str]:
+    """Rank files of one message: which of them counts. One in quarantine is damaged."""
+    counting = (*COUNTED, State.REMOVED)
+    is_out = any(entry.name.state in counting for entry in batch.entries)
+    return is_out, batch.stem.deaths, batch.stem.text

@@ -1,0 +1,456 @@
+"""The four things that a store does to names: make, link, rename, unlink.
+
+A move changes the disk first, and then the index, by the same two calls with which a start takes in a
+listing. A move that the disk refuses has changed neither. What a move has dirtied is synced by the
+commit it belongs to.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from ..files.changes import Change, Changes, Kind
+from ..files.disk import NO_ROOM, Disk
+from ..files.layout import COPY, FORMAT
+from ..files.reserve import Reserve
+from ..files.syncer import Commit, Syncer, SyncFailed, explained
+from ..model.batch import Entry, may_rename
+from ..model.clock import Clock, Millis
+from ..model.errors import DiskError, StoreError
+from ..model.figures import Statistics
+from ..model.members import pieces
+from ..model.names import MAX_BYTES, Name, Stem, members_room
+from ..model.transitions import State
+from .index import COUNTED, Index
+
+log = logging.getLogger(__name__)
+
+_OVER: Final = (State.REMOVED, State.QUARANTINED)
+
+RETRY: Final = Millis(1_000)
+"""After so long what the disk refused is tried again."""
+
+
+class NameVanished(DiskError):
+    """The file {detail} was moved away or removed by hand: what its name held is where the other names
+    of its batch say, if there are any."""
+
+
+class Moves:
+    """All names of one root. Not thread-safe."""
+
+    def __init__(self, disk: Disk, clock: Clock, owner: str) -> None:
+        self.disk = disk
+        self.changes: Changes | None = None
+        """Where moves are told to other processes; None: there never are any."""
+        self.clock = clock
+        self.owner = owner
+        self.index = Index()
+        self.syncer = Syncer(disk)
+        self.commit = 1
+        """The number of the commit under way."""
+        self.synced = 0
+        """The last commit whose sync is complete."""
+        self.reserve = Reserve(disk)
+        """Room on a full disk, for moves: deletes make room, and a delete needs a receive."""
+        self.foreign: dict[str, str] = {}
+        """Paths of what was found in the folders and is none of ours, and why."""
+        self.quarantined = 0
+        """Messages and foreign files that were put into quarantine."""
+        self.may_make: Callable[[str], bool] = lambda folder: True
+        """Whether a folder that is gone is to be made again: a queue's only if there is that queue."""
+        self.refused_at: Millis | None = None
+        """The monotonic time at which the disk refused something last."""
+        self.unlinked = 0
+        """Messages that were unlinked from `remove/`."""
+
+    @property
+    def statistics(self) -> Statistics:
+        """What was done since the start."""
+        return self.syncer.statistics
+
+    # Commits.
+
+    def begin_sync(self) -> tuple[int, Commit]:
+        """End the commit under way, and return its number and what to sync for it."""
+        number, self.commit = self.commit, self.commit + 1
+        return number, self.syncer.begin()
+
+    def end_sync(self, number: int) -> None:
+        self.synced = max(self.synced, number)
+
+    # Moves.
+
+    def make(
+        self, stem: Stem, queue: str, parts: Sequence[bytes], *, delay: Millis, alone: bool
+    ) -> Entry:
+        """Write a file into `new/`; raise `DiskFull` or `DiskError`, and then it isn't there."""
+        wall, due = self.clock.wall(), self.clock.monotonic() + delay
+        name = Name(
+            stem=stem,
+            state=State.SENT,
+            queue=queue,
+            members=stem.full,
+            owner=self.owner,
+            due=Millis(wall + delay) if delay else None,
+        )
+        if stem.key is not None:
+            # Other processes must know its keys before it is published.
+            self._intend(Kind.FILE, "", name.path, 0)
+        try:
+            self._attempt(lambda: self.disk.create(name.path, parts, sync=False), name.path)
+        except OSError as error:
+            if stem.key is not None:
+                self._give_up()
+            raise explained(error) from error
+        if alone or not self.disk.can_sync_all:
+            self.syncer.lone_file_written(name.path)
+        else:
+            self.syncer.file_written()
+        self.syncer.folder_changed("new")
+        return self.index.appear(name, self.commit, due=due)
+
+    def move(
+        self,
+        entry: Entry,
+        members: int,
+        state: State,
+        *,
+        queue: str | None = None,
+        receives: int | None = None,
+        first: Millis | None = None,
+        until: tuple[Millis, int] | None = None,
+        token: str = "",
+        redriven: Millis | None = None,
+    ) -> list[Entry]:
+        """Move `members` of what an entry holds; return their new entries, one unless the list is too
+        long for a name.
+
+        `until` is when the lease or delay ends, in Unix time and in monotonic. With `redriven`, the
+        Unix time of a redrive, the receives begin anew. Raise `DiskFull` or `DiskError`; then
+        nothing has moved, or, of a long list, only what the index says.
+        """
+        old, batch = entry.name, entry.batch
+        count = old.receives if receives is None else receives
+        if redriven is None:
+            redriven = old.redriven
+        else:
+            count = 0
+        made: list[Entry] = []
+        for piece in self._pieces(entry, members, state, queue or old.queue, until, token):
+            name = Name(
+                stem=batch.stem,
+                state=state,
+                queue=queue or old.queue,
+                version=batch.top + 1,
+                members=piece,
+                receives=count,
+                first=(old.first if first is None else first) if count else None,
+                redriven=redriven if batch.stem.deaths else None,
+                owner=old.owner if state is State.SENT else "",
+                due=None if until is None else until[0],
+                token=token,
+            )
+            made.append(self._make_name(entry, name, 0 if until is None else until[1]))
+            self._note_traffic(old, name, piece.bit_count())
+            if state is State.QUARANTINED:
+                self.quarantined += piece.bit_count()
+        return made
+
+    def delete(self, entry: Entry, members: int, *, is_purge: bool = False) -> None:
+        """Move `members` to `remove/`, by a longer list of a name that is there already, if there is
+        one. What a purge deletes doesn't count as having left its queue."""
+        self._delete(entry, members)
+        if entry.name.state in COUNTED and not is_purge:
+            self.index.queue(entry.name.queue).left += members.bit_count()
+
+    def _delete(self, entry: Entry, members: int) -> None:
+        batch = entry.batch
+        whole = may_rename(entry, members, self.synced)
+        other = None if whole else batch.extendable(entry.name.queue)
+        if other is None:
+            self.move(entry, members, State.REMOVED)
+            return
+        gone = members | other.held
+        name = Name(
+            stem=batch.stem,
+            state=State.REMOVED,
+            queue=other.name.queue,
+            version=batch.top + 1,
+            members=other.name.members | members,
+            receives=other.name.receives,
+            first=other.name.first,
+        )
+        if name.bytes > MAX_BYTES:
+            self.move(entry, members, State.REMOVED)
+            return
+        try:
+            self._make_name(other, name, 0, is_rename=True)
+        except NameVanished:
+            # `rm remove/*`: what was deleted by that name must stay deleted, too.
+            for each in list(batch.entries):
+                if each.name.state not in _OVER and each.held & gone:
+                    self.move(each, each.held & gone, State.REMOVED)
+
+    def unlink(self, entry: Entry) -> None:
+        """Unlink a name that the rules let go; one that is gone already is a success."""
+        path = entry.name.path
+        self._change(Kind.UNLINK, path, "", 0, lambda: self._unlink(path), urgent=True)
+        if entry.name.state is State.REMOVED:
+            self.unlinked += entry.held.bit_count()
+        self.index.disappear(entry, self.commit)
+
+    def take_over(self, source: str, name: Name, due: int) -> Entry:
+        """Rename a file that is no message's yet, whose content is durable, to a message's name."""
+        self._change(
+            Kind.RENAME, source, name.path, due, lambda: self.disk.rename_new(source, name.path)
+        )
+        self.index.queue(name.queue).entered += name.members.bit_count()
+        return self.index.appear(name, self.commit, due=due)
+
+    # Files that hold no messages. Other processes hear of them: see `sharing`.
+
+    def create_file(
+        self, path: str, content: bytes, *, urgent: bool = False, sync: bool = False
+    ) -> None:
+        """Write a file that isn't there yet; it is durable with the commit, and may be torn until
+        then.
+
+        What is `urgent` may use the reserve of a full disk. With `sync` the content is durable at once.
+        It has to be if the next commit may rename the file: a sync that has begun would look for it in
+        vain.
+        """
+        self._change(
+            Kind.FILE,
+            "",
+            path,
+            0,
+            lambda: self.disk.create(path, [content], sync=sync),
+            urgent=urgent,
+        )
+        self.syncer.lone_file_written(path)
+
+    def rename_file(self, source: str, target: str) -> None:
+        """Rename a file to a name that isn't there yet."""
+        self._change(
+            Kind.FILE, source, target, 0, lambda: self.disk.rename_new(source, target), urgent=True
+        )
+        self.syncer.file_moved(source, target)
+
+    def unlink_file(self, path: str) -> None:
+        """Unlink a file; one that is gone already is a success."""
+        self._change(Kind.FILE, path, "", 0, lambda: self._unlink(path), urgent=True)
+
+    def _make_name(self, entry: Entry, name: Name, due: int, *, is_rename: bool | None = None) -> Entry:
+        """Link or rename `entry` to `name`, whose version is above all."""
+        if is_rename is None:
+            is_rename = may_rename(entry, name.members, self.synced)
+        source = entry.name.path
+        try:
+            self._change(
+                Kind.RENAME if is_rename else Kind.LINK,
+                source,
+                name.path,
+                due,
+                lambda: self._rename_or_link(source, name.path, is_rename=is_rename),
+                urgent=True,
+            )
+        except DiskError as error:
+            cause = error.__cause__
+            if isinstance(cause, FileNotFoundError):
+                self.require_there(entry)
+            raise
+        if is_rename:
+            self.syncer.file_moved(source, name.path)
+        made = self.index.appear(name, self.commit, due=due)
+        if is_rename:
+            self.index.disappear(entry, self.commit)
+        return made
+
+    def _note_traffic(self, old: Name, new: Name, count: int) -> None:
+        """Count messages that enter a queue, or change it; those that end are counted by `delete`."""
+        if old.state in COUNTED:
+            if new.queue != old.queue:
+                self.index.queue(old.queue).left += count
+                self.index.queue(new.queue).entered += count
+        elif new.state in COUNTED:
+            self.index.queue(new.queue).entered += count
+
+    def is_there(self, path: str) -> bool:
+        """Return whether anything is at `path`; raise `DiskError` if that can't be told."""
+        try:
+            self.disk.facts(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise explained(error) from error
+        return True
+
+    def require_there(self, entry: Entry) -> None:
+        """Raise `NameVanished` if a name was removed by hand, and take that in."""
+        path = entry.name.path
+        if self.is_there(path):
+            return
+        log.error("%s was moved away or removed by hand", path)
+        self._intend(Kind.UNLINK, path, "", 0)
+        self.syncer.folder_changed(_folder_of(path))
+        self.index.disappear(entry, self.commit)
+        raise NameVanished(detail=path)
+
+    def _rename_or_link(self, source: str, target: str, *, is_rename: bool | None) -> None:
+        if is_rename:
+            self.disk.rename_new(source, target)
+            return
+        try:
+            self.disk.link(source, target)
+        except OSError as error:
+            if error.errno != errno.EMLINK:
+                raise
+            self._copy(source, target)
+
+    def _copy(self, source: str, target: str) -> None:
+        """Give a file that can have no more links a copy under the new name. Raise `SyncFailed`.
+
+        What has left `new/` is never looked at for being torn, so the content is durable first.
+        """
+        copy = f"new/{target.replace('/', '-')[-200:]}{COPY}"
+        content = self.disk.read(source)
+        self.disk.create(copy, [content], sync=False)
+        try:
+            self.disk.sync_file(copy)
+        except OSError as error:
+            raise SyncFailed(str(error)) from error
+        try:
+            self.disk.rename_new(copy, target)
+        except OSError:
+            self.disk.unlink(copy)
+            raise
+        self.syncer.folder_changed("new")
+
+    def _unlink(self, path: str) -> None:
+        with suppress(FileNotFoundError):  # A person was faster, and what was wanted is so.
+            self.disk.unlink(path)
+
+    def _change(
+        self,
+        kind: Kind,
+        source: str,
+        target: str,
+        due: int,
+        change: Callable[[], None],
+        *,
+        urgent: bool = False,
+    ) -> None:
+        """Make a change that other processes hear of; raise `DiskFull` or `DiskError`, and then it was
+        not made."""
+        self._intend(kind, source, target, due)
+        try:
+            self._attempt(change, target, urgent=urgent)
+        except OSError as error:
+            self._give_up()
+            raise explained(error) from error
+        except Exception:
+            self._give_up()
+            raise
+        for path in filter(None, (source, target)):
+            if path is target or kind is not Kind.LINK:
+                self.syncer.folder_changed(_folder_of(path))
+
+    def _attempt(self, change: Callable[[], None], target: str, *, urgent: bool = False) -> None:
+        """Make a change; if it is `urgent`, with the reserve of a full disk. A folder that a person
+        took away is made again. Raise `OSError`, or `SyncFailed`."""
+        has_made = False
+        while True:
+            try:
+                change()
+                return
+            except OSError as error:
+                if urgent and error.errno in NO_ROOM and self.reserve.give():
+                    continue
+                if error.errno == errno.ENOENT and not has_made and self._make_folder_of(target):
+                    has_made = True
+                    continue
+                self.refused_at = self.clock.monotonic()
+                if error.errno == errno.EIO:
+                    self.syncer.doubt()
+                raise
+
+    def _make_folder_of(self, path: str) -> bool:
+        """Make the folder of `path` again, if it is gone."""
+        folder = _folder_of(path)
+        if not folder or not self.may_make(folder):
+            return False
+        try:
+            self.disk.facts(folder)
+            return False
+        except FileNotFoundError:
+            pass
+        self._require_root()
+        self._attempt(lambda: self.disk.make_folder(folder), folder)
+        log.error("the folder %s was removed by hand, and is made again", folder)
+        try:
+            # Durable first: a power cut must not keep what moves into it, and not the folder.
+            self.disk.sync_folder(_folder_of(folder) or ".")
+        except OSError as error:
+            raise SyncFailed(str(error)) from error
+        return True
+
+    def _require_root(self) -> None:
+        """Raise `SyncFailed` if the root itself is gone: what is made then is in no root."""
+        try:
+            self.disk.facts(FORMAT)
+        except FileNotFoundError as error:
+            raise SyncFailed(f"the root is lost: {error}") from error
+
+    def _intend(self, kind: Kind, source: str, target: str, due: int) -> None:
+        if self.changes is not None:
+            self.changes.intend(Change(kind, source, target, due))
+
+    def _give_up(self) -> None:
+        if self.changes is not None:
+            self.changes.give_up()
+
+    def _pieces(
+        self,
+        entry: Entry,
+        members: int,
+        state: State,
+        queue: str,
+        until: tuple[Millis, int] | None,
+        token: str,
+    ) -> Iterable[int]:
+        """Divide a list that is too long for a name."""
+        runs_are_few = (
+            members == entry.batch.stem.full or members & (members + (members & -members)) == 0
+        )
+        if runs_are_few:
+            return (members,)
+        longest = Name(
+            stem=entry.batch.stem,
+            state=state,
+            queue=queue,
+            version=10**8,
+            members=entry.batch.stem.full,
+            receives=10**8,
+            first=Millis(10**12),
+            due=None if until is None else until[0],
+            token=token,
+        )
+        return pieces(members, members_room(longest))
+
+
+def unlink_all(moves: Moves, entries: Iterable[Entry]) -> None:
+    """Unlink names that the rules let go, as far as the disk allows it."""
+    for entry in entries:
+        try:
+            moves.unlink(entry)
+        except StoreError as error:
+            log.warning("%s can't be unlinked for now: %s", entry.name.path, error)
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]

@@ -1,0 +1,299 @@
+"""What there is to see of queues and messages, without changing anything. No sync is waited for.
+
+Where messages are is looked up while no commit changes the index. Their files are read afterwards, so
+that a commit waits for no body. A message that has moved meanwhile is looked up again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import BinaryIO, Final, TypeVar
+from zlib import crc32
+
+from ..files.changes import Poisoned
+from ..files.disk import Disk
+from ..files.holder import look_at
+from ..files.syncer import explained
+from ..model.batch import Entry
+from ..model.clock import Millis
+from ..model.content import Damaged, Line, decode
+from ..model.content import body as body_in
+from ..model.errors import (
+    DiskError,
+    InvalidRequest,
+    MessageDamaged,
+    MessageNotFound,
+    RootInUse,
+    StoreFailed,
+)
+from ..model.ids import is_id, sent_at
+from ..model.members import indexes
+from ..model.names import Name, batch_of, is_set_token
+from ..model.operations import Message, OpenMessage
+from ..model.transitions import State
+from .engine import Engine
+from .index import COUNTED
+from .letters import deaths_of
+
+log = logging.getLogger(__name__)
+
+Found = TypeVar("Found")
+
+_PAGE_BYTES: Final = 4 * 1024 * 1024
+_PIECE: Final = 1024 * 1024
+_LOOKS: Final = 5
+"""A message that moves while it is looked at is looked up so often."""
+_TRY_EVERY: Final = 0.005
+"""Seconds between two tries of a lock that another process holds."""
+_FRESH_TRIES: Final = 200
+"""For a second a question waits for the lock. Then it is answered from what is known."""
+_EXACT_TRIES: Final = 6_000
+"""For half a minute a read that must be exact waits."""
+_ID_LENGTH: Final = 36
+_NEVER: Final = threading.Event()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """Where a message is at one moment."""
+
+    name: Name
+    id: str
+    index: int
+    due: Millis | None
+    line: Line | None
+    content: bytes | None
+    """What is in memory of its file."""
+
+
+class Questions:
+    """Thread-safe."""
+
+    def __init__(self, engine: Engine, disk: Disk, changing: threading.RLock) -> None:
+        """`changing` is held while commits change the index."""
+        self._engine = engine
+        self._disk = disk
+        self._changing = changing
+
+    def up_to_date(self, answer: Callable[[], Found]) -> Found:
+        """Return what `answer` finds in the index, with what this process has answered, and what others
+        did before.
+
+        If another process holds the lock for a second, what this one knows already is the answer.
+        """
+        for _ in range(_FRESH_TRIES):
+            with self._changing:
+                if self._engine.has_exact_index:
+                    return answer()
+                try:
+                    found = self._engine.with_exact_index(lambda: (answer(),))
+                except Poisoned:
+                    break  # The next commit says so. What is known may still be looked at.
+            if found is not None:
+                return found[0]
+            # In true time: it is another process that this waits for.
+            _NEVER.wait(_TRY_EVERY)
+        with self._changing:
+            return answer()
+
+    def exact(self, answer: Callable[[], Found]) -> Found:
+        """Return what `answer` finds while no other process changes anything.
+
+        Raise `RootInUse` if another process holds the lock for half a minute, and `StoreFailed`.
+        """
+        for _ in range(_EXACT_TRIES):
+            with self._changing:
+                try:
+                    found = self._engine.with_exact_index(lambda: (answer(),))
+                except Poisoned as error:
+                    detail = "a sync of another process that has the root open failed"
+                    raise StoreFailed(detail=detail) from error
+            if found is not None:
+                return found[0]
+            _NEVER.wait(_TRY_EVERY)
+        holder = look_at(*self._engine.sharing.holder)
+        raise RootInUse(root="the root", holder=f", {holder}, which holds the lock")
+
+    def message(self, queue: str, id: str) -> Message:
+        """Return a message; raise `MessageNotFound`, `MessageDamaged`, `DiskError`."""
+        return self._look_up(queue, id, self._shown)
+
+    def open_message(self, queue: str, id: str) -> OpenMessage:
+        """Return the same with the body as an open file, which was read and checked in pieces."""
+        return self._look_up(queue, id, self._opened)
+
+    def messages(
+        self, queue: str, states: frozenset[State], after: str, limit: int, most: int | None
+    ) -> list[Message]:
+        """Return up to `limit` messages above the id `after`, in order, with `most` bytes of each body.
+
+        Fewer if their bodies get too many bytes; none only if there are no more.
+        """
+        found: list[Message] = []
+        bytes_left = _PAGE_BYTES
+        while not found:
+            sights = self.up_to_date(partial(self._sights, queue, states or COUNTED, after, limit))
+            if not sights:
+                break
+            for sight in sights:
+                after = sight.id
+                message = self._listed(sight, most)
+                if message is not None:
+                    found.append(message)
+                    bytes_left -= len(message.body)
+                if bytes_left <= 0:
+                    break
+        return found
+
+    # Where messages are: while the index doesn't change.
+
+    def _find(self, queue: str, id: str) -> _Sight:
+        self._engine.catalog.require(queue)
+        if not is_id(id):
+            raise InvalidRequest(what="id", value=id, rule="must be a UUID in lower case")
+        found = self._engine.index.holder(id)
+        if found is None or found[0].name.queue != queue or found[0].name.state not in COUNTED:
+            raise MessageNotFound(queue=queue, id=id)
+        return self._sight(*found)
+
+    def _sights(self, queue: str, states: Collection[State], after: str, limit: int) -> list[_Sight]:
+        self._engine.catalog.require(queue)
+        index, superseded = self._engine.index.queue(queue), self._engine.index.superseded
+        # The file that has `after` may have messages above it, too.
+        start = min(after, batch_of(after[:_ID_LENGTH]))
+        found: list[_Sight] = []
+        for _, together in groupby(index.since(start, states), lambda each: batch_of(each[0])):
+            for id, entry, place in sorted(_messages_of(together), key=itemgetter(0)):
+                if len(found) >= limit:
+                    return found
+                if id > after and (entry.batch, place) not in superseded:
+                    found.append(self._sight(entry, place))
+        return found
+
+    def _sight(self, entry: Entry, index: int) -> _Sight:
+        name, batch = entry.name, entry.batch
+        due = name.due
+        if name.token and is_set_token(name.token):
+            due = self._engine.reservations.due_of(name.token)
+        content = self._engine.reader.kept(batch)
+        return _Sight(name, batch.stem.message_id(index), index, due, batch.line, content)
+
+    # What they are: commits go on.
+
+    def _look_up(self, queue: str, id: str, look: Callable[[_Sight], Found]) -> Found:
+        for _ in range(_LOOKS):
+            sight = self.up_to_date(partial(self._find, queue, id))
+            try:
+                return look(sight)
+            except FileNotFoundError:
+                continue  # It has moved.
+            except Damaged as error:
+                raise MessageDamaged(queue=queue, id=id, why=str(error)) from error
+        raise MessageNotFound(queue=queue, id=id)
+
+    def _listed(self, sight: _Sight, most: int | None) -> Message | None:
+        """Return a message of a list; None if it is gone, or can't be read."""
+        try:
+            try:
+                return self._shown(sight, most)
+            except FileNotFoundError:
+                return self._look_up(sight.name.queue, sight.id, partial(self._shown, most=most))
+        except MessageNotFound:
+            return None
+        except (Damaged, MessageDamaged, DiskError) as error:
+            log.warning("a list passes over message %s: %s", sight.id, error)
+            return None
+
+    def _shown(self, sight: _Sight, most: int | None = None) -> Message:
+        line, stem = sight.line, sight.name.stem
+        if line is not None and most == 0:
+            return _message(sight, line, b"")
+        if line is not None and sight.content is not None:
+            return _message(sight, line, body_in(line, sight.content, sight.index)[:most])
+        if not stem.line and most == 0:
+            return _message(sight, Line([stem.size], [stem.crc]), b"")
+        with closing(_opened(self._disk, sight)) as file:
+            line = _line_of(file, sight)
+            body = b"" if most == 0 else b"".join(_body_of(file, line, sight.index))
+            return _message(sight, line, body[:most])
+
+    def _opened(self, sight: _Sight) -> OpenMessage:
+        file = _opened(self._disk, sight)
+        try:
+            line = _line_of(file, sight)
+            for _ in _body_of(file, line, sight.index):
+                pass  # It is checked, and not kept in memory.
+            start = line.starts[sight.index]
+            file.seek(start)
+            return OpenMessage(message=_message(sight, line, b""), file=file, offset=start)
+        except BaseException:
+            file.close()
+            raise
+
+
+def _messages_of(entries: Iterator[tuple[str, Entry]]) -> Iterator[tuple[str, Entry, int]]:
+    for _, entry in entries:
+        for index in indexes(entry.held):
+            yield entry.batch.stem.message_id(index), entry, index
+
+
+def _opened(disk: Disk, sight: _Sight) -> BinaryIO:
+    try:
+        return disk.open(sight.name.path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise explained(error) from error
+
+
+def _line_of(file: BinaryIO, sight: _Sight) -> Line:
+    """Return what an open file says of its messages; raise `Damaged`, or `DiskError`."""
+    if sight.line is not None:
+        return sight.line
+    stem = sight.name.stem
+    try:
+        length = file.seek(0, 2)
+        file.seek(stem.size)
+        return decode(stem, file.read(stem.line), length)
+    except OSError as error:
+        raise explained(error) from error
+
+
+def _body_of(file: BinaryIO, line: Line, index: int) -> Iterator[bytes]:
+    """Yield a body in pieces; raise `Damaged` at the end if it isn't what was sent, or `DiskError`."""
+    left, crc = line.sizes[index], 0
+    try:
+        file.seek(line.starts[index])
+        while left and (piece := file.read(min(left, _PIECE))):
+            left -= len(piece)
+            crc = crc32(piece, crc)
+            yield piece
+    except OSError as error:
+        raise explained(error) from error
+    if left or crc != line.crcs[index]:
+        raise Damaged("its checksum differs")
+
+
+def _message(sight: _Sight, line: Line, body: bytes) -> Message:
+    name = sight.name
+    return Message(
+        queue=name.queue,
+        id=sight.id,
+        state=name.state,
+        body=body,
+        attributes=line.attributes.get(sight.index, {}),
+        size=line.sizes[sight.index],
+        sent_at=sent_at(sight.id),
+        receives=name.receives,
+        first_receive=name.first,
+        due=sight.due,
+        receipt=None,
+        deaths=deaths_of(name, line) if name.stem.deaths else (),
+    )

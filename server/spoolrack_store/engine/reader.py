@@ -1,0 +1,124 @@
+"""Reads message files, and keeps in memory what was read or written last.
+
+A file is read once for all its messages: its length and its line are checked then, each body when it is
+asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from typing import Final
+
+from ..files.disk import OUT_OF_HANDLES, Disk
+from ..files.syncer import explained
+from ..model.batch import Batch, Entry
+from ..model.clock import Clock, Millis
+from ..model.content import Attributes, Damaged, Line, body, decode
+from ..model.errors import DiskError
+from .index import Index
+from .moves import RETRY
+
+log = logging.getLogger(__name__)
+
+CACHE_BYTES: Final = 16 * 1024 * 1024
+
+
+class Reader:
+    """Not thread-safe."""
+
+    def __init__(self, disk: Disk, index: Index, clock: Clock, cache_bytes: int = CACHE_BYTES) -> None:
+        self._disk = disk
+        self._index = index
+        self._clock = clock
+        self.refused: dict[Batch, Millis] = {}
+        """Files that the disk refused to read, and the monotonic time at which they are tried again."""
+        self._last: tuple[Batch, bytes] | None = None
+        """A file too large for the cache that was read for the next `message`."""
+        self._cache: OrderedDict[Batch, bytes] = OrderedDict()
+        """The content of files, bodies first, the longest unused one first."""
+        self._cached = 0
+        self._cache_bytes = cache_bytes
+
+    def keep(self, batch: Batch, line: Line, content: bytes) -> None:
+        """Remember a file that was just written or read; `content` may end with the bodies."""
+        batch.line = line
+        if len(content) <= self._cache_bytes and batch not in self._cache:
+            self._cache[batch] = content
+            self._cached += len(content)
+            while self._cached > self._cache_bytes:
+                _, dropped = self._cache.popitem(last=False)
+                self._cached -= len(dropped)
+
+    def kept(self, batch: Batch) -> bytes | None:
+        """Return what is in memory of a file: its bodies first."""
+        return self._cache.get(batch)
+
+    def forget(self, batch: Batch) -> None:
+        """Drop a file's content: all its messages are gone."""
+        self.refused.pop(batch, None)
+        content = self._cache.pop(batch, None)
+        if content is not None:
+            self._cached -= len(content)
+
+    def try_again(self, now: Millis) -> None:
+        """Let the files be read again whose time has come."""
+        if self.refused:
+            self.refused = {batch: due for batch, due in self.refused.items() if due > now}
+
+    def is_readable(self, entry: Entry) -> bool:
+        """Return whether an entry's file can be read, so that its messages can be delivered; raise
+        `DiskError` if no file can be opened now.
+
+        A file that the disk refuses is tried again after a while. A damaged one counts as readable.
+        """
+        batch = entry.batch
+        if batch in self._cache:
+            return True
+        now = self._clock.monotonic()
+        if self.refused.get(batch, now) > now:
+            return False
+        try:
+            self._last = batch, self._read(entry)
+        except Damaged:
+            pass
+        except DiskError as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) and cause.errno in OUT_OF_HANDLES:
+                raise
+            log.error("%s can't be read, its messages have to wait: %s", entry.name.path, error)
+            self.refused[batch] = Millis(now + RETRY)
+            return False
+        self.refused.pop(batch, None)
+        return True
+
+    def line(self, entry: Entry) -> Line:
+        """Return what the entry's file says of its messages; raise `Damaged`, or `DiskError`."""
+        batch = entry.batch
+        if batch.line is None:
+            self._read(entry)
+        assert batch.line is not None
+        return batch.line
+
+    def message(self, entry: Entry, index: int) -> tuple[bytes, Attributes]:
+        """Return a message's body and attributes; raise `Damaged`, or `DiskError`."""
+        line = self.line(entry)
+        content = self._cache.get(entry.batch)
+        if content is None:
+            if self._last is None or self._last[0] is not entry.batch:
+                self._last = entry.batch, self._read(entry)
+            content = self._last[1]
+        return body(line, content, index), line.attributes.get(index, {})
+
+    def _read(self, entry: Entry) -> bytes:
+        stem = entry.batch.stem
+        try:
+            content = self._disk.read(entry.name.path)
+        except FileNotFoundError as error:
+            raise Damaged("it is not there any more") from error
+        except OSError as error:
+            raise explained(error) from error
+        line = decode(stem, content, len(content))
+        self._index.learn(entry.batch, line)
+        self.keep(entry.batch, line, content)
+        return content

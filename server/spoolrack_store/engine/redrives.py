@@ -1,0 +1,601 @@
+"""Redrives: dead letters go back to the queues that they came from, or to another one.
+
+    redrives/<id>,m<moved>,f<failed>[,w<why>][,x][,o<owner>][@<ended>]
+
+A record's content says what is to be done and is written once; its name says how far that has come,
+and counts only what is durable (`model.redrive_order`, `model.redrive_names`). A message moves by one
+link or rename, which keeps its file and the history in it, and notes the time.
+
+A redrive looks at all messages of the queue in one pass. If some of them had to wait, a later pass
+looks at all again. A pass is in memory only: any process may go on with any redrive, and moves nothing
+twice, because what was moved is in the queue no longer. `owner` is the process that moved messages
+last: the others stand by as long as they hear of it. Each of them ends the redrive only after a pass of
+its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ..files.syncer import explained
+from ..model.batch import Entry
+from ..model.clock import SECOND, Millis
+from ..model.content import Damaged
+from ..model.errors import InvalidQueueName, InvalidRequest, RedriveNotFound, RedriveRunning, StoreError
+from ..model.ids import FileIds, is_id, sent_at
+from ..model.members import indexes, lowest
+from ..model.names import NotAName, is_queue_name
+from ..model.redrive_names import Failure, RedriveName, Stays, parse_redrive
+from ..model.redrive_order import RedriveOrder, decode, encode
+from ..model.redriving import (
+    MAX_RATE,
+    MAX_SELECTED,
+    REDRIVE_MEMORY,
+    CancelRedrive,
+    Redrive,
+    StartRedrive,
+)
+from ..model.sealed import NotWhole
+from ..model.transitions import State
+from .catalog import Catalog, QueueRecord
+from .letters import Letters, history_of
+from .moves import Moves
+from .part import Part
+from .reader import Reader
+from .sender import Sender
+
+log = logging.getLogger(__name__)
+
+FOLDER: Final = "redrives"
+AT_ONCE: Final = 100
+"""Messages that one commit looks at, of all redrives together."""
+PORTION: Final = Millis(100)
+"""What a rate allows in so much time is moved together."""
+RETRY: Final = Millis(SECOND)
+"""What waits for room, or was refused by the disk, is looked at again after so long."""
+MOST_WAITING: Final = 1_000
+"""A pass ends when so many messages wait for room."""
+STAND_BY: Final = Millis(2 * SECOND)
+"""After so long without news of a redrive another process goes on with it."""
+
+
+class Pace:
+    """A token bucket: so many messages a second, never more than a portion, or one, at once."""
+
+    def __init__(self, rate: int, now: Millis) -> None:
+        """A `rate` of 0 has no bound."""
+        self._rate = rate
+        self._most = max(SECOND, min(rate * PORTION, AT_ONCE * SECOND))
+        self._allowed = 0
+        """In thousandths of a message."""
+        self._since = now
+
+    def allowed(self, now: Millis, most: int) -> int:
+        """Return how many messages may be moved now, up to `most`."""
+        if not self._rate:
+            return most
+        passed = max(0, now - self._since)
+        self._since = now
+        self._allowed = min(self._most, self._allowed + passed * self._rate)
+        return min(most, self._allowed // SECOND)
+
+    def moved(self, count: int) -> None:
+        if self._rate:
+            self._allowed -= count * SECOND
+
+    def next(self, now: Millis) -> Millis:
+        """Return when so many are allowed that it is worth a commit."""
+        if not self._rate:
+            return now
+        return Millis(self._since + max(0, -(-(self._most - self._allowed) // self._rate)))
+
+
+@dataclass(slots=True, eq=False)
+class _Drive:
+    """A redrive, and this process's pass through its queue."""
+
+    name: RedriveName
+    order: RedriveOrder
+    since: int
+    """The last commit that must be durable before it goes on at first, and before it ends."""
+    due: Millis
+    """Monotonic: when it goes on."""
+    pace: Pace
+    after: str = ""
+    """The pass has looked at all up to this id."""
+    at: int = 0
+    """Of a selection by ids the place of the next one."""
+    failed: int = 0
+    """Messages of this pass that stay."""
+    failure: Failure | None = None
+    waiting: int = 0
+    """Messages of this pass that wait for room."""
+    is_through: bool = False
+    unsynced: list[tuple[int, int]] = field(default_factory=list)
+    """How many messages each commit has moved that isn't synced yet."""
+
+    @property
+    def path(self) -> str:
+        return f"{FOLDER}/{self.name}"
+
+    @property
+    def goes_on(self) -> bool:
+        return self.name.ended is None
+
+    def begin_pass(self) -> None:
+        self.after, self.at, self.failed, self.waiting, self.failure = "", 0, 0, 0, None
+
+
+class _Room:
+    """What room the queues have, less what one commit takes of it."""
+
+    def __init__(self, moves: Moves, sender: Sender) -> None:
+        self._moves = moves
+        self._sender = sender
+        self._taken: dict[str, tuple[int, int]] = {}
+
+    def take(self, record: QueueRecord, entry: Entry, members: int) -> int:
+        """Take the room for the first of `members`; return those that it is enough for."""
+        settings, queue = record.settings, self._moves.index.queue(record.name)
+        if not settings.max_messages and not settings.max_bytes:
+            return members
+        if record.name not in self._taken:
+            self._taken[record.name] = self._sender.written(record.name)
+        count, bytes = self._taken[record.name]
+        fitting = 0
+        for index in indexes(members):
+            size = entry.batch.bytes_of(1 << index)
+            is_full = settings.max_messages and queue.total + count + 1 > settings.max_messages
+            if is_full or (settings.max_bytes and queue.bytes + bytes + size > settings.max_bytes):
+                break
+            count, bytes, fitting = count + 1, bytes + size, fitting | 1 << index
+        self._taken[record.name] = count, bytes
+        return fitting
+
+
+class Redrives(Part):
+    """All redrives of a root. Not thread-safe."""
+
+    folders = (FOLDER,)
+
+    def __init__(
+        self,
+        moves: Moves,
+        catalog: Catalog,
+        reader: Reader,
+        letters: Letters,
+        sender: Sender,
+        ids: FileIds,
+    ) -> None:
+        self._moves = moves
+        self._clock = moves.clock
+        self._catalog = catalog
+        self._reader = reader
+        self._letters = letters
+        self._sender = sender
+        self._ids = ids
+        self._all: dict[str, _Drive] = {}
+        """By id."""
+        self._active: dict[str, _Drive] = {}
+        """Those that go on, or have to say what they moved; the first has waited longest for a turn."""
+
+    # The records.
+
+    def recover(self) -> None:
+        latest: dict[str, RedriveName] = {}
+        for text in self._texts():
+            try:
+                name = parse_redrive(text)
+            except NotAName as error:
+                self._put_aside(text, str(error))
+                continue
+            other = latest.setdefault(name.id, name)
+            if other is not name:
+                # A power cut has kept the name that a rename had replaced.
+                older, latest[name.id] = sorted((other, name), key=_age)
+                self._moves.unlink_file(f"{FOLDER}/{older}")
+        self._moves.syncer.folder_changed(FOLDER)
+        for id in self._all.keys() - latest.keys():
+            self._drop(id)
+        for name in latest.values():
+            self._ids.rise_above(name.id)
+            self._take_in(name, self._clock.monotonic())
+
+    def heard(self, path: str) -> None:
+        id = path.rpartition("/")[2].partition(",")[0]
+        for text in self._texts():
+            if text.startswith(f"{id},"):
+                self._take_in(parse_redrive(text), Millis(self._clock.monotonic() + STAND_BY))
+                return
+        self._drop(id)
+
+    def _texts(self) -> list[str]:
+        try:
+            return sorted(each.name for each in self._moves.disk.scan(FOLDER))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise explained(error) from error
+
+    def _take_in(self, name: RedriveName, due: Millis) -> None:
+        """Know a redrive by the name that it has now."""
+        now, commit = self._clock.monotonic(), self._moves.commit
+        drive = self._all.get(name.id)
+        if drive is not None:
+            if drive.name != name:
+                drive.name, drive.due, drive.since = name, due, commit
+                drive.pace = Pace(drive.order.rate, now)
+        else:
+            try:
+                order = decode(self._moves.disk.read(f"{FOLDER}/{name}"))
+            except NotWhole as error:
+                self._put_aside(str(name), str(error))
+                return
+            except OSError as error:
+                log.error("the redrive %s can't be read, and doesn't go on: %s", name, error)
+                return
+            # Another process that died may not have synced it.
+            self._moves.syncer.lone_file_written(f"{FOLDER}/{name}")
+            drive = _Drive(name, order, commit, due, Pace(order.rate, now))
+        self._keep(drive)
+
+    def _keep(self, drive: _Drive) -> None:
+        """Know a redrive, behind all others that have work."""
+        id = drive.name.id
+        self._all[id] = drive
+        self._active.pop(id, None)
+        if drive.goes_on or drive.unsynced:
+            self._active[id] = drive
+
+    def _put_aside(self, text: str, why: str) -> None:
+        log.error("redrives/%a is no redrive and goes to quarantine: %s", text, why)
+        try:
+            self._moves.rename_file(f"{FOLDER}/{text}", f"quarantine/{FOLDER}:{text}")
+        except StoreError as error:
+            log.warning("redrives/%a can't be put aside: %s", text, error)
+
+    def _drop(self, id: str) -> None:
+        self._all.pop(id, None)
+        self._active.pop(id, None)
+
+    def _rename(self, drive: _Drive, name: RedriveName) -> None:
+        if name != drive.name:
+            self._moves.rename_file(drive.path, f"{FOLDER}/{name}")
+            drive.name = name
+
+    # The requests.
+
+    def start(self, request: StartRedrive) -> Redrive:
+        ids = _checked(request)
+        record = self._catalog.require(request.queue)
+        if request.destination:
+            self._catalog.require_open(request.destination)
+        for drive in self._active.values():
+            if drive.goes_on and drive.order.queue == record.name:
+                raise RedriveRunning(queue=record.name, redrive=drive.name.id)
+        order = RedriveOrder(
+            queue=record.name,
+            queue_created_at=record.created_at,
+            destination=request.destination,
+            source_queue=request.source_queue,
+            ids=ids,
+            rate=request.rate,
+            started_at=self._clock.wall(),
+        )
+        name, now = RedriveName(id=self._ids.make()), self._clock.monotonic()
+        self._moves.create_file(f"{FOLDER}/{name}", encode(order), sync=True)
+        pace = Pace(order.rate, now)
+        drive = _Drive(name, order, self._moves.commit, pace.next(now), pace)
+        self._keep(drive)
+        return self._shown(drive)
+
+    def cancel(self, request: CancelRedrive) -> Redrive:
+        drive = self._found(request.id)
+        if drive.goes_on:
+            self._end(drive, is_cancelled=True)
+            self._keep(drive)
+        return self._shown(drive)
+
+    @property
+    def running(self) -> int:
+        """How many redrives go on."""
+        return len(self._active)
+
+    def find(self, id: str) -> Redrive:
+        """Return a redrive; raise `RedriveNotFound` or `InvalidRequest`."""
+        return self._shown(self._found(id))
+
+    def listed(self, queue: str, after: str, limit: int) -> list[Redrive]:
+        """Return up to `limit` redrives above the id `after`, in order; if there is a `queue`, of this
+        one only."""
+        ids = sorted(id for id, drive in self._all.items() if queue in ("", drive.order.queue))
+        return [self._shown(self._all[id]) for id in ids if id > after][:limit]
+
+    def _found(self, id: str) -> _Drive:
+        if not is_id(id):
+            raise InvalidRequest(what="id", value=id, rule="must be a UUID in lower case")
+        drive = self._all.get(id)
+        if drive is None:
+            raise RedriveNotFound(redrive=id)
+        return drive
+
+    def _shown(self, drive: _Drive) -> Redrive:
+        name, order = drive.name, drive.order
+        failed = max(name.failed, drive.failed) if drive.goes_on else name.failed
+        failure = drive.failure or name.failure
+        remaining = 0
+        if drive.goes_on:
+            ready = self._moves.index.queue(order.queue).counts[State.READY]
+            remaining = max(0, ready - drive.failed)
+            if order.ids:
+                remaining = min(remaining, len(order.ids) - drive.at + drive.waiting)
+            elif drive.is_through:
+                remaining = 0
+        return Redrive(
+            id=name.id,
+            queue=order.queue,
+            destination=order.destination,
+            source_queue=order.source_queue,
+            rate=order.rate,
+            state=name.state,
+            moved=name.moved + sum(count for _, count in drive.unsynced),
+            failed=failed,
+            last_failure="" if failure is None else failure.text,
+            remaining=remaining,
+            started_at=order.started_at,
+            ended_at=name.ended,
+        )
+
+    # The work.
+
+    @property
+    def has_work(self) -> bool:
+        if not self._active:
+            return False
+        now, synced = self._clock.monotonic(), self._moves.synced
+        return any(_is_due(drive, now, synced) for drive in self._active.values())
+
+    @property
+    def waits_for_sync(self) -> bool:
+        synced = self._moves.synced
+        return any(drive.unsynced or drive.since > synced for drive in self._active.values())
+
+    def next_due(self) -> Millis | None:
+        return min(
+            (drive.due for drive in self._active.values() if drive.goes_on and not drive.is_through),
+            default=None,
+        )
+
+    def go_on(self) -> None:
+        """Do a bounded part of what is due."""
+        now, left = self._clock.monotonic(), AT_ONCE
+        for id, drive in list(self._active.items()):
+            if not _is_due(drive, now, self._moves.synced):
+                continue
+            try:
+                self._count_synced(drive)
+                if drive.goes_on and drive.due <= now and left > 0:
+                    left -= self._go_on(drive, now, left)
+            except StoreError as error:
+                log.warning("the redrive %s has to wait: %s", id, error)
+                drive.due = Millis(now + RETRY)
+            self._keep(drive)
+
+    def tick(self) -> None:
+        """Forget what ended long ago."""
+        for id, drive in list(self._all.items()):
+            ended = drive.name.ended
+            if ended is not None and ended + REDRIVE_MEMORY <= self._clock.wall():
+                try:
+                    self._moves.unlink_file(drive.path)
+                    self._drop(id)
+                except StoreError as error:
+                    log.warning("the redrive %s, which ended long ago, stays for now: %s", id, error)
+
+    def _count_synced(self, drive: _Drive) -> None:
+        """Count what is durably moved in the name."""
+        synced = [each for each in drive.unsynced if each[0] <= self._moves.synced]
+        moved = drive.name.moved + sum(count for _, count in synced)
+        self._rename(drive, replace(drive.name, moved=moved))
+        drive.unsynced = drive.unsynced[len(synced) :]
+
+    def _go_on(self, drive: _Drive, now: Millis, most: int) -> int:
+        """Do a part of a pass; return how many messages it looked at."""
+        record = self._catalog.records.get(drive.order.queue)
+        if record is None or record.created_at != drive.order.queue_created_at:
+            drive.is_through = True  # What was in the queue was deleted with it.
+        if drive.is_through:
+            if drive.since <= self._moves.synced and not drive.unsynced:
+                self._end(drive, is_cancelled=False)
+            return 0
+        allowed = drive.pace.allowed(now, most)
+        looked, picks, is_through = self._pick(drive, most, allowed)
+        moved = 0
+        at = max(self._clock.wall(), drive.order.started_at)
+        try:
+            for (entry, destination), members in picks.items():
+                self._moves.move(entry, members, State.READY, queue=destination, redriven=at)
+                moved += members.bit_count()
+                self._moves.statistics.count(destination, "redrive", members.bit_count())
+        except StoreError:
+            drive.begin_pass()
+            raise
+        finally:
+            if moved:
+                drive.pace.moved(moved)
+                drive.since = self._moves.commit
+                drive.unsynced.append((self._moves.commit, moved))
+        if moved:
+            self._rename(drive, replace(drive.name, owner=self._moves.owner))
+        drive.due = now if is_through else drive.pace.next(now)
+        if drive.waiting >= MOST_WAITING or (is_through and drive.waiting):
+            drive.begin_pass()
+            drive.due = Millis(now + RETRY)
+        else:
+            drive.is_through = is_through
+        return looked
+
+    def _end(self, drive: _Drive, *, is_cancelled: bool) -> None:
+        self._rename(
+            drive,
+            replace(
+                drive.name,
+                failed=max(drive.name.failed, drive.failed) if is_cancelled else drive.failed,
+                failure=drive.failure,
+                owner=None,
+                is_cancelled=is_cancelled,
+                ended=self._clock.wall(),
+            ),
+        )
+
+    def _pick(
+        self, drive: _Drive, most: int, allowed: int
+    ) -> tuple[int, Mapping[tuple[Entry, str], int], bool]:
+        """Look at up to `most` messages; return how many, where up to `allowed` of them go, and
+        whether these were the last."""
+        room = _Room(self._moves, self._sender)
+        leaving = self._letters.not_to_be_leased()
+        picks: dict[tuple[Entry, str], int] = {}
+        looked = 0
+        for entry, members, at, after in self._candidates(drive):
+            if looked >= most:
+                return looked, picks, False
+            members &= ~leaving.get(entry, 0)
+            # What waits for another commit is the rest of this entry, too.
+            now = _first(members, most - looked)
+            verdict = self._judge(drive.order, entry) if now else None
+            if isinstance(verdict, QueueRecord):
+                if not allowed:
+                    return looked, picks, False
+                now = _first(now, allowed)
+                fitting = room.take(verdict, entry, now)
+                drive.waiting += (now & ~fitting).bit_count()
+                allowed -= fitting.bit_count()
+                if fitting:
+                    key = entry, verdict.name
+                    picks[key] = picks.get(key, 0) | fitting
+                if now != members and now == fitting:
+                    return looked + now.bit_count(), picks, False
+            elif verdict is not None:
+                now = members
+                drive.failed += now.bit_count()
+                drive.failure = verdict
+            looked += max(1, now.bit_count())
+            drive.at, drive.after = at, after
+        return looked, picks, True
+
+    def _candidates(self, drive: _Drive) -> Iterator[tuple[Entry, int, int, str]]:
+        """Yield what the pass hasn't looked at: the entry, its messages, and where the pass is then."""
+        order, index = drive.order, self._moves.index
+        if order.ids:
+            for at in range(drive.at, len(order.ids)):
+                found = index.holder(order.ids[at])
+                if found is not None:
+                    entry, place = found
+                    is_here = entry.name.state is State.READY and entry.name.queue == order.queue
+                    yield entry, 1 << place if is_here else 0, at + 1, ""
+            return
+        queue = index.queue(order.queue)
+        for first in queue.order.since(drive.after):
+            if first != drive.after:
+                entry = queue.by_first[first]
+                yield entry, entry.held, 0, first
+
+    def _judge(self, order: RedriveOrder, entry: Entry) -> QueueRecord | Failure | None:
+        """Return where the messages of an entry go, or why they stay; None if they aren't selected.
+
+        Of a file with several messages none has a history. Raise `DiskError`.
+        """
+        stem = entry.batch.stem
+        source, since, wall = "", sent_at(stem.id), self._clock.wall()
+        if stem.deaths:
+            try:
+                history = history_of(entry.name, self._reader.line(entry))
+                source, since = _last_of(history, since)
+                latest = max(wall, order.started_at)
+                if any(
+                    order.started_at <= _number(death, "redriven_at_ms") <= latest
+                    for death in history[:-1]
+                ):
+                    return None  # This redrive has moved it before, whatever the clock did since.
+            except Damaged as why:
+                log.warning("the history of message %s can't be read: %s", stem.id, why)
+        if order.source_queue and source != order.source_queue:
+            return None
+        # What is said to be of a later time than now, was written by a clock that was wrong.
+        if order.started_at < since <= wall:
+            return None
+        destination = order.destination or source
+        if not destination:
+            return Failure(Stays.DAMAGED_HISTORY if stem.deaths else Stays.NO_HISTORY)
+        record = self._catalog.records.get(destination)
+        if record is None or destination == order.queue:
+            return Failure(Stays.NO_QUEUE, destination)
+        if record.settings.retention and sent_at(stem.id) + record.settings.retention <= wall:
+            return Failure(Stays.TOO_OLD, destination)
+        return record
+
+
+def _is_due(drive: _Drive, now: Millis, synced: int) -> bool:
+    if drive.unsynced and drive.unsynced[0][0] <= synced:
+        return True
+    if not drive.goes_on or drive.due > now:
+        return False
+    # It begins when its record is durable, and ends when all that was moved is.
+    return drive.since <= synced or (bool(drive.unsynced) and not drive.is_through)
+
+
+def _first(members: int, most: int) -> int:
+    """Return the first of `members`, up to `most`."""
+    if members.bit_count() <= most:
+        return members
+    found = 0
+    for _ in range(most):
+        bit = 1 << lowest(members)
+        found, members = found | bit, members & ~bit
+    return found
+
+
+def _last_of(history: object, sent: Millis) -> tuple[str, Millis]:
+    """Return the queue of the last death and its Unix time; "" and `sent` where that can't be told."""
+    last = history[-1] if isinstance(history, list) and history else None
+    if not isinstance(last, dict):
+        return "", sent
+    source = last.get("source_queue")
+    died = _number(last, "buried_at_ms")
+    return source if isinstance(source, str) and is_queue_name(source) else "", Millis(died or sent)
+
+
+def _number(death: object, word: str) -> int:
+    value = death.get(word) if isinstance(death, dict) else None
+    return value if isinstance(value, int) else 0
+
+
+def _age(name: RedriveName) -> tuple[bool, int, int]:
+    """Rank the names of one redrive: the later one has more of this."""
+    return name.ended is not None, name.moved, name.failed
+
+
+def _checked(request: StartRedrive) -> tuple[str, ...]:
+    """Return the ids that are selected, each once, if all that is asked is valid."""
+    if request.source_queue and not is_queue_name(request.source_queue):
+        raise InvalidQueueName(name=request.source_queue)
+    if request.destination and request.destination == request.queue:
+        raise InvalidRequest(
+            what="destination", value=request.destination, rule="must not be the queue itself"
+        )
+    if not 0 <= request.rate <= MAX_RATE:
+        raise InvalidRequest(
+            what="rate", value=request.rate, rule=f"must be from 0 to {MAX_RATE} messages a second"
+        )
+    if len(request.ids) > MAX_SELECTED:
+        raise InvalidRequest(
+            what="ids", value=len(request.ids), rule=f"must be no more than {MAX_SELECTED}"
+        )
+    for id in request.ids:
+        if not is_id(id):
+            raise InvalidRequest(what="id", value=id, rule="must be a UUID in lower case")
+    return tuple(dict.fromkeys(request.ids))

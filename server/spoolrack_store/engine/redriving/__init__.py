@@ -1,1 +1,0 @@
-"""Redrives: dead letters go back to where they came from, in the background."""

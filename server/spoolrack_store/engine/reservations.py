@@ -1,0 +1,849 @@
+"""Reservations: sets of leases under a name, which their reader may read again until it commits them.
+
+    reserved/<stream>.<seq>@<due>[~read]     a set's record: its hold ends then
+    reserved/<stream>.<seq>@<ended>~lost     the same, once the hold is over
+    reserved/<stream>.<seq>                  a marker: the stream is committed up to this number
+
+A set is a record, written once, and lease names in `delay/` that share its token. One commit makes
+both, the record first. The hold ends when the record's name says. The due in a lease's name doesn't
+count, so that a confirmation is one rename. The leases of a set are brought back, deleted and undone
+here only: `leaser` passes over them, and no consumer has a receipt of them.
+
+- A record of which a message is not gone, and not under the token, was never answered, unless it is
+  lost: it is undone. So are leases whose token no record has.
+- A record is durably `~lost` before a message of the set is ready again. It stays until its leases
+  are durably gone: without it they would be undone, and a lost lease counts as a receive.
+- A marker names the sets that it commits, and is durable before the first of their messages is deleted.
+  Their records go when that is durable; an older marker goes when a newer one is.
+
+The token is random: a set that is made again under its number has another one. What several processes
+could finish any of them finishes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from heapq import heappop, heappush
+from random import Random
+from typing import Final
+
+from ..files.disk import Disk
+from ..files.syncer import SyncFailed, explained
+from ..model.batch import Batch, Entry
+from ..model.clock import MINUTE, Clock, Millis, span_text
+from ..model.content import Damaged
+from ..model.errors import (
+    DiskError,
+    InvalidRequest,
+    ReservationCommitted,
+    ReservationLost,
+    ReservationNotFound,
+    ReservationUnread,
+    StoreError,
+)
+from ..model.holds import HoldName, Marker, is_stream, parse_hold
+from ..model.ids import sent_at
+from ..model.members import indexes
+from ..model.names import MAX_RECEIVES, NotAName, index_of, is_set_token, make_set_token
+from ..model.operations import Message
+from ..model.reservations import (
+    MAX_RESERVED_MESSAGES,
+    MAX_SEQ,
+    MEMORY,
+    MIN_HOLD,
+    CommitReservations,
+    Committed,
+    Confirm,
+    MarkRead,
+    PutAside,
+    Release,
+    Reservation,
+    Reserve,
+    Unreserve,
+)
+from ..model.sealed import NotWhole
+from ..model.set_records import SetRecord
+from ..model.settings import MAX_VISIBILITY
+from ..model.transitions import State
+from .catalog import Catalog, QueueRecord
+from .leaser import Leaser
+from .letters import Letters
+from .moves import RETRY, Moves
+from .part import Part, Turn
+from .reader import Reader
+
+log = logging.getLogger(__name__)
+
+FOLDER: Final = "reserved"
+PAGE_MESSAGES: Final = 1_000
+PAGE_BYTES: Final = 4 * 1024 * 1024
+_GONE: Final = (State.REMOVED, State.QUARANTINED)
+
+Key = tuple[str, int]
+"""A stream and a number in it."""
+
+
+@dataclass(slots=True, eq=False)
+class HeldSet:
+    """A set that was reserved, held or lost."""
+
+    name: HoldName
+    record: SetRecord
+    ends: Millis
+    """When the hold is over, monotonic."""
+    changed: int
+    """The commit that made, lost or found it: durable before it is finished."""
+    is_told: bool = True
+    """Whether a caller was told of it that has not made it."""
+    is_forgotten: bool = False
+    """Whether it is lost, and its record goes with its last lease."""
+
+    @property
+    def key(self) -> Key:
+        return self.name.stream, self.name.seq
+
+    @property
+    def path(self) -> str:
+        return f"{FOLDER}/{self.name}"
+
+    @property
+    def due(self) -> Millis:
+        assert self.name.due is not None
+        return self.name.due
+
+    def is_over(self, now: Millis) -> bool:
+        """Whether the hold is over at the monotonic time `now`, noted or not."""
+        return self.name.is_lost or self.ends <= now
+
+
+@dataclass(slots=True, kw_only=True)
+class Page:
+    """Messages of a set, read."""
+
+    messages: list[Message] = field(default_factory=list)
+    following: int
+    """The place at which the next page begins."""
+    damaged: list[PutAside] = field(default_factory=list)
+    """What can't be read: to be requested before the page is shown, so that a commit of the set doesn't
+    delete it."""
+
+
+class Reservations(Part):
+    """Not thread-safe."""
+
+    folders = (FOLDER,)
+
+    def __init__(
+        self,
+        moves: Moves,
+        catalog: Catalog,
+        reader: Reader,
+        letters: Letters,
+        leaser: Leaser,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self._moves = moves
+        self._catalog = catalog
+        self._reader = reader
+        self._letters = letters
+        self._leaser = leaser
+        self._clock = clock
+        self._random = random
+        self.sets: dict[Key, HeldSet] = {}
+        self.markers: dict[str, dict[int, tuple[Marker, int]]] = {}
+        """By stream and number, each with the commit that made or found it; the greatest counts."""
+        self._reads: dict[Key, int] = {}
+        self._doubted: dict[Key, None] = {}
+        """Sets that others have made or changed: all of their leases may not be there."""
+        self._busy: dict[HeldSet, None] = {}
+        """Sets that are lost or committed, and not done with."""
+        self._void: dict[HeldSet, None] = {}
+        """Sets that are to be undone."""
+        self._useless: list[str] = []
+        """Files that don't count."""
+        self._unread: dict[str, None] = {}
+        """Files that can't be read for now."""
+        self._may_have_unnamed = False
+        """Whether there may be leases of no set."""
+        self._has_news = False
+        """Whether something is doubted, useless, unread or unnamed."""
+        self._old_markers: dict[str, None] = {}
+        """Streams that have more than one marker."""
+        self._ends: list[tuple[int, int, HeldSet]] = []
+        """When holds end, the next one first."""
+        self._pushed = 0
+        self._retry_at = self._next_forget = Millis(0)
+        self.turns = (
+            Turn(Unreserve, self._unreserve),
+            Turn(PutAside, self._put_aside),
+            Turn(MarkRead, self._mark_read),
+            Turn(Release, self._release),
+            Turn(Confirm, self._confirm),
+            Turn(CommitReservations, self._commit),
+        )
+        """But for `reserve`, which comes after the receives."""
+
+    # The requests.
+
+    def reserve(self, request: Reserve) -> Reservation | None:
+        """Lease what is ready under a name, or find it there; None if nothing is ready."""
+        key = request.stream, request.seq
+        _check_name(*key)
+        _check("max_messages", request.max_messages, 1, MAX_RESERVED_MESSAGES)
+        _check("max_bytes", request.max_bytes, 1, None)
+        if request.hold is not None:
+            _check_hold(request.hold)
+        self._refuse_committed(*key)
+        for void in [void for void in self._void if void.key == key]:
+            self._undo(void)
+        if key in self.sets:
+            held = self._find(*key)
+            held.is_told = True
+            return self._shown(held)
+        return self._make(self._catalog.require(request.queue), request)
+
+    def _make(self, queue: QueueRecord, request: Reserve) -> Reservation | None:
+        doomed = self._letters.not_to_be_leased()
+        runs = self._leaser.pick(queue, request.max_messages, request.max_bytes, doomed)
+        if not runs:
+            return None
+        hold = request.hold
+        if hold is None:
+            hold = max(MIN_HOLD, queue.settings.visibility_timeout)
+        wall, ends = self._clock.wall(), Millis(self._clock.monotonic() + hold)
+        held = HeldSet(
+            HoldName(stream=request.stream, seq=request.seq, due=Millis(wall + hold)),
+            SetRecord(
+                queue=queue.name,
+                token=make_set_token(self._random),
+                hold=hold,
+                made_at=wall,
+                size=sum(entry.batch.bytes_of(members) for entry, members in runs),
+                files=_files_of(runs),
+            ),
+            ends,
+            self._moves.commit,
+            is_told=False,
+        )
+        # The record comes first: a process that finds this one dead finds by it what to undo.
+        self._moves.create_file(held.path, held.record.encode())
+        self.sets[held.key] = held
+        self._ends_at(held, ends)
+        together: dict[Entry, int] = {}
+        for entry, members in runs:
+            together[entry] = together.get(entry, 0) | members
+        try:
+            for entry, members in together.items():
+                self._moves.move(
+                    entry,
+                    members,
+                    State.LEASED,
+                    receives=min(entry.name.receives + 1, MAX_RECEIVES),
+                    first=wall if entry.name.first is None else entry.name.first,
+                    until=(held.due, ends),
+                    token=held.record.token,
+                )
+        except StoreError:
+            self._attempt(partial(self._undo, held))
+            raise
+        return self._shown(held, is_new=True)
+
+    def _confirm(self, request: Confirm) -> Reservation:
+        _check_name(request.stream, request.seq)
+        if request.hold is not None:
+            _check_hold(request.hold)
+        held = self._find(request.stream, request.seq)
+        _check_allowed(held, request.allowed)
+        hold = held.record.hold if request.hold is None else request.hold
+        self._rename(held, replace(held.name, due=Millis(self._clock.wall() + hold)))
+        self._ends_at(held, Millis(self._clock.monotonic() + hold))
+        return self._shown(held)
+
+    def _release(self, request: Release) -> None:
+        _check_name(request.stream, request.seq)
+        self._refuse_committed(request.stream, request.seq)
+        held = self._require(request.stream, request.seq)
+        _check_allowed(held, request.allowed)
+        if not held.name.is_lost:
+            self._lose(held)
+
+    def _commit(self, request: CommitReservations) -> Committed:
+        stream, up_to = request.stream, request.up_to
+        _check_name(stream, up_to)
+        self._require_known()
+        before = self.committed(stream)
+        mine = sorted(
+            (held for key, held in self.sets.items() if key[0] == stream and key[1] <= up_to),
+            key=lambda held: held.key,
+        )
+        if request.allowed is not None:
+            # A caller that is bounded can't end a stream far ahead of its own sets, either.
+            if up_to > before and (stream, up_to) not in self.sets:
+                raise ReservationNotFound(stream=stream, seq=up_to)
+            for held in mine:
+                _check_allowed(held, request.allowed)
+        now = self._clock.monotonic()
+        lost = [held for held in mine if held.is_over(now) and not self._is_doomed(held)]
+        done = [held for held in mine if not held.is_over(now) or self._is_doomed(held)]
+        if up_to > before:
+            for held in done:
+                if request.only_read and not held.name.is_read:
+                    raise ReservationUnread(stream=stream, seq=held.name.seq)
+            for held in lost:
+                if not held.name.is_lost:
+                    self._lose(held)
+            marker = Marker(sets=tuple(held.name.seq for held in done), made_at=self._clock.wall())
+            name = HoldName(stream=stream, seq=up_to)
+            self._moves.create_file(f"{FOLDER}/{name}", marker.encode())
+            self._mark(stream, up_to, marker)
+            self._busy.update(dict.fromkeys(done))
+            for held in lost:
+                if held.name.seq <= before:
+                    self._forget(held)
+                    held.changed = self._moves.commit  # The marker must be durable before.
+            lost = [held for held in lost if held.name.seq > before]
+        # Else what was told before is told again: that answer may not have been heard.
+        count = sum(entry.held.bit_count() for held in done for entry in self._leases(held))
+        return Committed(messages=count, lost=[held.name.seq for held in lost])
+
+    def _mark_read(self, request: MarkRead) -> None:
+        _check_name(request.stream, request.seq)
+        held = self._find(request.stream, request.seq)
+        _check_allowed(held, request.allowed)
+        self._rename(held, replace(held.name, is_read=True))
+
+    def _unreserve(self, request: Unreserve) -> None:
+        held = self.sets.get((request.stream, request.seq))
+        changes = self._moves.changes
+        # What other processes have told isn't known; a caller that asks for the set again finds it.
+        if held is None or held.is_told or (changes is not None and changes.is_shared):
+            return
+        if not held.is_over(self._clock.monotonic()) and not self._is_doomed(held):
+            self._undo(held)
+
+    def _put_aside(self, request: PutAside) -> None:
+        held = self.sets.get((request.stream, request.seq))
+        if held is None:
+            return
+        for batch in self._batches(held):
+            index = index_of(request.id) if batch.stem.count else 0
+            entry = batch.holder(index)
+            if (
+                batch.stem.message_id(index) != request.id
+                or entry is None
+                or entry.name.token != held.record.token
+            ):
+                continue
+            try:
+                self._reader.message(entry, index)  # It may only have moved.
+            except Damaged:
+                log.error("message %s goes to quarantine: %s", request.id, request.why)
+                self._moves.move(entry, 1 << index, State.QUARANTINED)
+
+    # Questions. Where other processes are, they are asked while the index is exact.
+
+    def committed(self, stream: str) -> int:
+        """Return up to where the stream is committed; -1 if nothing is."""
+        return max(self.markers.get(stream, ()), default=-1)
+
+    def shown(self, queue: str, stream: str, after: Key, limit: int) -> list[Reservation]:
+        """Return up to `limit` sets above `after`, by stream and number, that aren't committed."""
+        keys = sorted(
+            key
+            for key, held in self.sets.items()
+            if key > after
+            and key[1] > self.committed(key[0])
+            and (not stream or key[0] == stream)
+            and (not queue or held.record.queue == queue)
+        )
+        return [self._shown(self.sets[key]) for key in keys[:limit]]
+
+    def count(self) -> tuple[int, int]:
+        """Return how many sets are held, and how many are lost."""
+        now = self._clock.monotonic()
+        over = [
+            held.is_over(now)
+            for held in self.sets.values()
+            if held.name.seq > self.committed(held.key[0])
+        ]
+        return len(over) - sum(over), sum(over)
+
+    def due_of(self, token: str) -> Millis | None:
+        """Return the Unix time at which leases with this token of a set end, which their names don't
+        say."""
+        for held in self.sets.values():
+            if held.record.token == token:
+                return held.due
+        return None
+
+    def begin_reading(
+        self, stream: str, seq: int, begin: int, end: int, allowed: Callable[[str], bool] | None = None
+    ) -> int:
+        """Return the place before which a read ends; an `end` of 0 is the set's.
+
+        Raise what a read of the set must be told.
+        """
+        check_places(begin, end)
+        _check_name(stream, seq)
+        held = self._find(stream, seq)
+        _check_allowed(held, allowed)
+        if not begin:
+            self._reads[held.key] = self._reads.get(held.key, 0) + 1
+        held.is_told = True
+        return min(end or held.record.messages, held.record.messages)
+
+    def page(self, stream: str, seq: int, begin: int, end: int) -> Page:
+        """Read messages at the places from `begin` to before `end`, in order, as many as a page holds;
+        without those deleted. Raise `DiskError`, or what a read must be told."""
+        held = self._find(stream, seq)
+        token, due = held.record.token, held.due
+        page, room, place = Page(following=begin), PAGE_BYTES, 0
+        end = min(end, begin + PAGE_MESSAGES)
+        for text, members in held.record.files:
+            if place >= end or room <= 0:
+                break
+            count = members.bit_count()
+            if place + count <= begin:
+                place += count
+                continue
+            batch = self._moves.index.batches.get(text)
+            for at, index in enumerate(indexes(members), place):
+                if at < begin:
+                    continue
+                if at >= end or room <= 0:
+                    break
+                page.following = at + 1
+                entry = None if batch is None else batch.holder(index)
+                if entry is None or entry.name.token != token:
+                    continue
+                id = entry.batch.stem.message_id(index)
+                try:
+                    body, attributes = self._reader.message(entry, index)
+                except Damaged as why:
+                    page.damaged.append(PutAside(stream=stream, seq=seq, id=id, why=str(why)))
+                    continue
+                room -= len(body)
+                page.messages.append(
+                    Message(
+                        queue=entry.name.queue,
+                        id=id,
+                        state=State.LEASED,
+                        body=body,
+                        attributes=attributes,
+                        size=len(body),
+                        sent_at=sent_at(id),
+                        receives=entry.name.receives,
+                        first_receive=entry.name.first,
+                        due=due,
+                        receipt=None,
+                    )
+                )
+            place += count
+        return page
+
+    # What goes on between requests.
+
+    @property
+    def has_work(self) -> bool:
+        is_unfinished = bool(self._has_news or self._busy or self._void or self._old_markers)
+        if not is_unfinished and not self._ends:
+            return False
+        now = self._clock.monotonic()
+        if now < self._retry_at:
+            return False
+        next_end = self._next_end()
+        return is_unfinished or (next_end is not None and next_end <= now)
+
+    def next_due(self) -> Millis | None:
+        if self._retry_at > self._clock.monotonic():
+            return self._retry_at
+        return self._next_end()
+
+    def _next_end(self) -> Millis | None:
+        """Return the monotonic time at which the next hold is over that isn't noted as over."""
+        while self._ends:
+            ends, _, held = self._ends[0]
+            if held.ends == ends and not held.name.is_lost and self.sets.get(held.key) is held:
+                return Millis(ends)
+            heappop(self._ends)
+        return None
+
+    def _ends_at(self, held: HeldSet, ends: Millis) -> None:
+        held.ends = ends
+        self._pushed += 1
+        heappush(self._ends, (ends, self._pushed, held))
+
+    def go_on(self) -> None:
+        self._attempt(self._take_in_news)
+        self._attempt(self._end_holds)
+        for held in [*self._void, *self._busy]:
+            self._attempt(partial(self._finish, held))
+        for stream in list(self._old_markers):
+            self._attempt(partial(self._unlink_old_markers, stream))
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except StoreError as error:
+            log.warning("reservations have to wait: %s", error)
+            self._retry_at = Millis(self._clock.monotonic() + RETRY)
+
+    def _take_in_news(self) -> None:
+        """Undo what was never answered; find out what is to be finished."""
+        if not self._has_news:
+            return
+        for path in list(self._unread):
+            del self._unread[path]
+            self._read(path)
+        self._require_known()
+        while self._useless:
+            self._moves.unlink_file(self._useless[-1])
+            self._useless.pop()
+        for key in list(self._doubted):
+            held = self.sets.get(key)
+            if held is None:
+                self._reads.pop(key, None)
+            elif not held.name.is_lost and self._has_slipped(held):
+                self._give_up(held)
+            del self._doubted[key]
+        if self._may_have_unnamed:
+            self._undo_unnamed()
+        for held in list(self.sets.values()):
+            if held.name.is_lost or self._is_doomed(held):
+                self._busy[held] = None
+            elif held.name.seq <= self.committed(held.name.stream):
+                self._lose(held)  # It was lost before that commit, by a clock that was ahead.
+        self._has_news = False
+
+    def _end_holds(self) -> None:
+        now = self._clock.monotonic()
+        while (ends := self._next_end()) is not None and ends <= now:
+            held = self._ends[0][2]
+            if not self._is_doomed(held):
+                self._lose(held)
+            heappop(self._ends)
+
+    def _finish(self, held: HeldSet) -> None:
+        """Bring the messages of a lost set back, and delete those of a committed one, once that is
+        durable."""
+        if held in self._void:
+            self._undo(held)
+            return
+        is_doomed = self._is_doomed(held)
+        since = held.changed
+        if is_doomed:
+            since = self.markers[held.name.stream][self.committed(held.name.stream)][1]
+        if since > self._moves.synced:
+            return
+        leases = self._leases(held)
+        for entry in leases:
+            if is_doomed:
+                count = entry.held.bit_count()
+                self._moves.delete(entry, entry.held)
+                self._moves.statistics.count(held.record.queue, "commit", count)
+            else:
+                self._leaser.bring_back(entry, entry.held)
+        if not is_doomed and leases:
+            return  # What dies is there for some commits.
+        if not is_doomed and not held.is_forgotten:
+            del self._busy[held]
+            return
+        if all(batch.changed <= self._moves.synced for batch in self._batches(held)):
+            self._moves.unlink_file(held.path)
+            del self.sets[held.key], self._busy[held]
+            self._reads.pop(held.key, None)
+
+    def _unlink_old_markers(self, stream: str) -> None:
+        markers = self.markers.get(stream, {})
+        if len(markers) > 1:
+            newest = max(markers)
+            if markers[newest][1] > self._moves.synced:
+                return
+            for seq in [seq for seq in markers if seq != newest]:
+                self._drop_marker(stream, seq)
+        del self._old_markers[stream]
+
+    def tick(self) -> None:
+        """Forget what is long over."""
+        now = self._clock.monotonic()
+        if now < self._next_forget:
+            return
+        self._next_forget = Millis(now + MINUTE)
+        before = self._clock.wall() - MEMORY
+        streams = set()
+        for held in self.sets.values():
+            streams.add(held.name.stream)
+            if held.name.is_lost and held.due < before and not held.is_forgotten:
+                self._forget(held)
+        try:
+            for stream in self.markers.keys() - streams:
+                for seq, (marker, _) in list(self.markers[stream].items()):
+                    if marker.made_at < before:
+                        self._drop_marker(stream, seq)
+        except StoreError as error:
+            log.warning("old markers stay for now: %s", error)
+
+    # What is there.
+
+    def recover(self) -> None:
+        self.sets.clear()
+        self.markers.clear()
+        for waiting in (self._doubted, self._busy, self._void, self._unread):
+            waiting.clear()
+        self._useless.clear()
+        try:
+            names = [each.name for each in self._moves.disk.scan(FOLDER)]
+        except OSError as error:
+            raise explained(error) from error
+        # In the order of their names: of two records of a set the one that ends first is kept.
+        for name in sorted(names):
+            self._read(f"{FOLDER}/{name}")
+            self._moves.syncer.lone_file_written(f"{FOLDER}/{name}")
+        self._moves.syncer.folder_changed(FOLDER)
+        self._may_have_unnamed = self._has_news = True
+
+    def heard(self, path: str) -> None:
+        try:
+            name = parse_hold(path.removeprefix(f"{FOLDER}/"))
+        except NotAName:
+            return
+        held = self.sets.get((name.stream, name.seq))
+        if name.due is None:
+            self._forget_marker(name.stream, name.seq)
+        elif held is not None and held.name == name:
+            del self.sets[held.key]
+            self._busy.pop(held, None)
+        for void in [void for void in self._void if void.path == path]:
+            del self._void[void]
+        self._read(path)
+
+    def _read(self, path: str) -> None:
+        """Take in a file that may be there; `_take_in_news` follows."""
+        self._has_news = True
+        try:
+            name = parse_hold(path.removeprefix(f"{FOLDER}/"))
+            content = self._moves.disk.read(path)
+            self._doubted[name.stream, name.seq] = None
+            if name.due is None:
+                self._mark(name.stream, name.seq, Marker.decode(content))
+            else:
+                self._keep(name, SetRecord.decode(content))
+        except NotAName:
+            log.warning("%a is none of ours", path)
+        except FileNotFoundError:
+            self._doubted[name.stream, name.seq] = None
+        except NotWhole as error:
+            log.info("%s was never written whole: %s", path, error)
+            self._useless.append(path)
+        except OSError as error:
+            log.error("%s can't be read, so reservations have to wait: %s", path, error)
+            self._unread[path] = None
+
+    def _keep(self, name: HoldName, record: SetRecord) -> None:
+        assert name.due is not None
+        left = min(name.due - self._clock.wall(), MAX_VISIBILITY)
+        found = HeldSet(name, record, Millis(self._clock.monotonic() + left), self._moves.commit)
+        self._ends_at(found, found.ends)
+        there = self.sets.get(found.key)
+        if there is None:
+            self.sets[found.key] = found
+        elif there.record.token != record.token:
+            # The older one was undone, and that isn't durable: none of them was answered.
+            self._void[found] = None
+        elif name.is_lost:
+            self._useless.append(there.path)
+            self.sets[found.key] = found
+        else:
+            self._useless.append(found.path)
+
+    def _batches(self, held: HeldSet) -> list[Batch]:
+        """Return the files of which the set has messages, but for those that are gone."""
+        batches = self._moves.index.batches
+        return [batches[text] for text in dict(held.record.files) if text in batches]
+
+    def _leases(self, held: HeldSet) -> list[Entry]:
+        """Return the leases of a set."""
+        return [
+            entry
+            for batch in self._batches(held)
+            for entry in batch.entries
+            if entry.held and entry.name.token == held.record.token
+        ]
+
+    def _has_slipped(self, held: HeldSet) -> bool:
+        """Whether a message of the set is there, and not under its lease."""
+        batches = self._moves.index.batches
+        return any(
+            entry.held & members
+            and entry.name.token != held.record.token
+            and entry.name.state not in _GONE
+            for text, members in held.record.files
+            if text in batches
+            for entry in batches[text].entries
+        )
+
+    def _is_doomed(self, held: HeldSet) -> bool:
+        """Whether a commit names it."""
+        stream, seq = held.key
+        newest = self.committed(stream)
+        return seq <= newest and seq in self.markers[stream][newest][0].sets
+
+    # What is changed. A `StoreError` means that nothing has, or that it is tried again.
+
+    def _lose(self, held: HeldSet) -> None:
+        """Note that the hold is over."""
+        ended = min(held.due, self._clock.wall())
+        self._rename(held, replace(held.name, due=ended, is_lost=True, is_read=False))
+        held.changed = self._moves.commit
+        self._busy[held] = None
+
+    def _rename(self, held: HeldSet, name: HoldName) -> None:
+        if name != held.name:
+            disk = self._moves.disk
+            if held.changed > self._moves.synced and not disk.can_sync_all:
+                # The commit that wrote it syncs it under its old name.
+                _sync_file(disk, held.path)
+            self._moves.rename_file(held.path, f"{FOLDER}/{name}")
+            held.name = name
+
+    def _forget(self, held: HeldSet) -> None:
+        """Let a lost set's record go, once its leases have."""
+        held.is_forgotten = True
+        self._busy[held] = None
+
+    def _give_up(self, held: HeldSet) -> None:
+        """Let a set be undone: it was never answered."""
+        if self.sets.get(held.key) is held:
+            del self.sets[held.key]
+        self._busy.pop(held, None)
+        self._void[held] = None
+
+    def _undo(self, held: HeldSet) -> None:
+        """Make the set's messages ready again, as if they had not been leased."""
+        self._give_up(held)
+        for entry in self._leases(held):
+            self._unlease(entry)
+        self._moves.unlink_file(held.path)
+        del self._void[held]
+
+    def _undo_unnamed(self) -> None:
+        """Undo leases whose token no record has: a power cut has taken it before it was answered."""
+        tokens = {held.record.token for held in self.sets.values()}
+        for queue in self._moves.index.queues.values():
+            for entry in list(queue.entries):
+                token = entry.name.token
+                if token and is_set_token(token) and token not in tokens:
+                    self._unlease(entry)
+        self._may_have_unnamed = False
+
+    def _unlease(self, entry: Entry) -> None:
+        self._moves.move(entry, entry.held, State.READY, receives=entry.name.receives - 1)
+
+    def _mark(self, stream: str, seq: int, marker: Marker) -> None:
+        markers = self.markers.setdefault(stream, {})
+        markers[seq] = marker, self._moves.commit
+        if len(markers) > 1:
+            self._old_markers[stream] = None
+
+    def _drop_marker(self, stream: str, seq: int) -> None:
+        self._moves.unlink_file(f"{FOLDER}/{HoldName(stream=stream, seq=seq)}")
+        self._forget_marker(stream, seq)
+
+    def _forget_marker(self, stream: str, seq: int) -> None:
+        markers = self.markers.get(stream, {})
+        markers.pop(seq, None)
+        if not markers:
+            self.markers.pop(stream, None)
+
+    # What the requests need.
+
+    def _shown(self, held: HeldSet, *, is_new: bool = False) -> Reservation:
+        return Reservation(
+            queue=held.record.queue,
+            stream=held.name.stream,
+            seq=held.name.seq,
+            messages=held.record.messages,
+            bytes=held.record.size,
+            expires_at=held.due,
+            is_lost=held.is_over(self._clock.monotonic()),
+            reads=self._reads.get(held.key, 0),
+            is_new=is_new,
+        )
+
+    def _require(self, stream: str, seq: int) -> HeldSet:
+        self._require_known()
+        held = self.sets.get((stream, seq))
+        if held is None:
+            raise ReservationNotFound(stream=stream, seq=seq)
+        return held
+
+    def _find(self, stream: str, seq: int) -> HeldSet:
+        """Return the set, as long as its hold lasts; raise what a caller must be told otherwise."""
+        self._refuse_committed(stream, seq)
+        held = self._require(stream, seq)
+        if held.is_over(self._clock.monotonic()):
+            raise ReservationLost(stream=stream, seq=seq)
+        return held
+
+    def _refuse_committed(self, stream: str, seq: int) -> None:
+        self._require_known()
+        committed = self.committed(stream)
+        if seq <= committed:
+            raise ReservationCommitted(stream=stream, seq=seq, committed=committed)
+
+    def _require_known(self) -> None:
+        if self._unread:
+            raise DiskError(detail=f"{next(iter(self._unread))} can't be read")
+
+
+def _sync_file(disk: Disk, path: str) -> None:
+    try:
+        disk.sync_file(path)
+    except OSError as error:
+        raise SyncFailed(str(error)) from error
+
+
+def _files_of(runs: Sequence[tuple[Entry, int]]) -> tuple[tuple[str, int], ...]:
+    """Return runs as files and members, in the order of the messages."""
+    files: list[tuple[str, int]] = []
+    for entry, members in runs:
+        text = entry.batch.stem.text
+        if files and files[-1][0] == text:
+            files[-1] = text, files[-1][1] | members
+        else:
+            files.append((text, members))
+    return tuple(files)
+
+
+def check_places(begin: int, end: int) -> None:
+    """Raise `InvalidRequest` for places that no set has."""
+    _check("begin", begin, 0, MAX_RESERVED_MESSAGES)
+    _check("end", end, 0, MAX_RESERVED_MESSAGES)
+
+
+def _check_name(stream: str, seq: int) -> None:
+    if not is_stream(stream):
+        rule = "must be 1 to 80 letters, digits, '_' and '-'"
+        raise InvalidRequest(what="stream", value=stream, rule=rule)
+    _check("seq", seq, 0, MAX_SEQ)
+
+
+def _check_hold(hold: Millis) -> None:
+    if not MIN_HOLD <= hold <= MAX_VISIBILITY:
+        rule = f"must be from {span_text(MIN_HOLD)} to {span_text(MAX_VISIBILITY)}"
+        raise InvalidRequest(what="hold", value=span_text(hold), rule=rule)
+
+
+def _check_allowed(held: HeldSet, allowed: Callable[[str], bool] | None) -> None:
+    if allowed is not None and not allowed(held.record.queue):
+        raise ReservationNotFound(stream=held.name.stream, seq=held.name.seq)
+
+
+def _check(what: str, value: int, least: int, most: int | None) -> None:
+    if value < least or (most is not None and value > most):
+        rule = f"must be at least {least}" if most is None else f"must be from {least} to {most}"
+        raise InvalidRequest(what=what, value=value, rule=rule)

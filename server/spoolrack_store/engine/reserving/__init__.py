@@ -1,1 +1,0 @@
-"""Sets of leases under a name."""

@@ -1,0 +1,695 @@
+"""Stages: chunks of messages that are stored and not seen, and the record by which a stage ends.
+
+    staged/    stage "@" due ":" chunk ["+" delay] ":" queue ":" stem     a chunk: one message file
+               stage "@" due "~dropped"                                   the stage is dropped
+    published/ writer "." epoch                                           stages are published
+
+A chunk is written once, where its stage is. `stage@due` names one life of a stage: no two have the same
+while a record names one of them. A stage ends by one record, which is created once: a manifest
+(`model.manifest`) publishes all stages that it lists, an empty `~dropped` drops one. From then on its
+stages can't be staged to, published, or dropped. Once the record is durable, each chunk is renamed to a
+message's name, or unlinked. A record goes when it is durable that its chunks are gone; a manifest is
+also the memory of its writer's epoch, and stays until a later one is durable, or its memory is over.
+
+Each step is decided by what is there, so any process, or the next start, goes on with it. A file that a
+death or a power cut has torn is told by its size, its name's checksum, or its seal: a torn chunk was
+never stored, a torn manifest has published nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..files.disk import Kind
+from ..files.syncer import SyncFailed, explained
+from ..model import content as contents
+from ..model import manifest as manifests
+from ..model.clock import Clock, Millis, span_text
+from ..model.content import Damaged, body, checksum, decode, encode, line_of
+from ..model.errors import (
+    EpochDiffers,
+    InvalidMessage,
+    InvalidRequest,
+    QueueFull,
+    StageNotFound,
+    StoreError,
+)
+from ..model.ids import FileIds
+from ..model.manifest import Manifest
+from ..model.members import MOST, indexes
+from ..model.names import MAX_BYTES, Name, NotAName, Stem, parse
+from ..model.sealed import NotWhole
+from ..model.settings import MAX_DELAY
+from ..model.stage_names import (
+    Publication,
+    StageFolder,
+    is_stage_name,
+    is_writer_name,
+    parse_published,
+    parse_stage_folder,
+)
+from ..model.staging import (
+    MAX_CHUNK,
+    MAX_EPOCH,
+    MAX_MEMORY,
+    MAX_STAGES,
+    MAX_TIME_TO_LIVE,
+    MIN_MEMORY,
+    MIN_TIME_TO_LIVE,
+    Abort,
+    Publish,
+    Published,
+    Stage,
+    Staged,
+    StageInfo,
+)
+from ..model.transitions import State
+from .catalog import Catalog, QueueRecord
+from .moves import RETRY, Moves
+from .part import Part
+
+log = logging.getLogger(__name__)
+
+STAGED: Final = "staged"
+PUBLISHED: Final = "published"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chunk:
+    """One message file in a stage."""
+
+    life: StageFolder
+    number: int
+    queue: str
+    delay: Millis | None
+    """None: the queue's own, as it is when the stage is published."""
+    stem: Stem
+    commit: int = field(compare=False, default=0)
+    """What makes it durable."""
+
+    @property
+    def path(self) -> str:
+        delay = "" if self.delay is None else f"+{self.delay}"
+        return f"{STAGED}/{self.life}:{self.number}{delay}:{self.queue}:{self.stem.text}"
+
+    @property
+    def messages(self) -> int:
+        return self.stem.count or 1
+
+
+@dataclass(slots=True, eq=False)
+class _Stage:
+    """A stage that has chunks."""
+
+    life: StageFolder
+    ends: Millis
+    """Monotonic: a step of the clock must not drop it."""
+    chunks: dict[int, _Chunk] = field(default_factory=dict)
+
+    @property
+    def messages(self) -> int:
+        return sum(chunk.messages for chunk in self.chunks.values())
+
+    @property
+    def first(self) -> str:
+        """The lowest id in it."""
+        return min(chunk.stem.id for chunk in self.chunks.values())
+
+    def is_within(self, allowed: Callable[[str], bool] | None) -> bool:
+        return allowed is None or all(allowed(chunk.queue) for chunk in self.chunks.values())
+
+
+@dataclass(slots=True, eq=False)
+class _End:
+    """A record by which stages end."""
+
+    path: str
+    lives: Sequence[str]
+    commit: int
+    """What makes it durable."""
+    by: Publication | None = None
+    manifest: Manifest | None = None
+    """None: the stage is dropped."""
+    gone: int = 0
+    """The commit by which all its chunks have left `staged/`; 0: not yet."""
+
+
+class Stages(Part):
+    """Not thread-safe."""
+
+    folders = (STAGED, PUBLISHED)
+
+    def __init__(self, moves: Moves, catalog: Catalog, ids: FileIds, clock: Clock) -> None:
+        self._moves = moves
+        self._catalog = catalog
+        self._ids = ids
+        self._clock = clock
+        self._stages: dict[str, _Stage] = {}
+        """By life, those that have ended, too."""
+        self._open: dict[str, _Stage] = {}
+        """By name, those that have not ended."""
+        self._ends: dict[str, _End] = {}
+        """All records, by path."""
+        self._ended: dict[str, _End] = {}
+        """By life: as long as a power cut may bring the record back, no stage begins this life."""
+        self._unlinked: dict[str, int] = {}
+        """The lives whose record is unlinked, and the commit that makes it durable."""
+        self._writers: dict[str, list[_End]] = {}
+        """The manifests of each writer, the latest epoch last."""
+        self._unfinished: dict[str, _End] = {}
+        """The records with which something is to be done."""
+
+    # Requests.
+
+    def stage(self, request: Stage) -> Staged:
+        """Store a chunk, or find it there; the answer holds once the commit is synced."""
+        _check_chunk(request)
+        stage = self._open.get(request.stage)
+        there = None if stage is None else stage.chunks.get(request.chunk)
+        if there is None:
+            life = self._new_life(request) if stage is None else stage.life
+            stage, there = self._write(life, request)
+            is_repeated = False
+        else:
+            is_repeated = True
+        assert stage is not None
+        return Staged(messages=there.messages, is_repeated=is_repeated, expires_at=stage.life.due)
+
+    def publish(self, request: Publish) -> Published:
+        """Make all of the stages appear, or none; the answer holds once the commit is synced."""
+        _check_publication(request)
+        last = self._last_of(request.writer)
+        if last is not None and last.by is not None and request.epoch <= last.by.epoch:
+            known = "" if last.manifest is None else last.manifest.digest
+            if request.epoch == last.by.epoch and known and request.digest not in ("", known):
+                raise EpochDiffers(writer=request.writer, epoch=request.epoch)
+            return Published(messages=0, is_already=True, last_epoch=last.by.epoch)
+        stages: list[_Stage] = []
+        for name in dict.fromkeys(request.stages):
+            stage = self._open.get(name)
+            if stage is None or not stage.is_within(request.allowed):
+                raise StageNotFound(stage=name)
+            stages.append(stage)
+        chunks = [chunk for stage in stages for chunk in stage.chunks.values()]
+        records = {chunk.queue: self._catalog.require(chunk.queue) for chunk in chunks}
+        for record in records.values():
+            self._require_room(record, chunks)
+        self._make_durable(chunks)
+        manifest = Manifest(
+            stages={str(stage.life): stage.first for stage in stages},
+            queues={queue: (record.created_at, 0) for queue, record in records.items()},
+            messages=sum(chunk.messages for chunk in chunks),
+            digest=request.digest,
+            published_at=self._clock.wall(),
+            memory=request.memory,
+        )
+        by = Publication(writer=request.writer, epoch=request.epoch)
+        path = f"{PUBLISHED}/{by}"
+        self._moves.create_file(path, manifests.encode(manifest))
+        self._take_in_end(_End(path, list(manifest.stages), self._moves.commit, by, manifest))
+        return Published(messages=manifest.messages, is_already=False, last_epoch=request.epoch)
+
+    def abort(self, request: Abort) -> int:
+        """Drop a stage; return how many messages it had."""
+        if not is_stage_name(request.stage):
+            raise _invalid("stage", request.stage, _NAME_RULE)
+        stage = self._open.get(request.stage)
+        if stage is None or not stage.is_within(request.allowed):
+            return 0
+        messages = stage.messages
+        self._drop(stage)
+        return messages
+
+    def listed(self, after: str, limit: int) -> list[StageInfo]:
+        """Return up to `limit` stages whose names stand above `after`, in order."""
+        infos: list[StageInfo] = []
+        for name in sorted(name for name in self._open if name > after)[:limit]:
+            stage = self._open[name]
+            messages: dict[str, int] = {}
+            for _, chunk in sorted(stage.chunks.items()):
+                messages[chunk.queue] = messages.get(chunk.queue, 0) + chunk.messages
+            infos.append(
+                StageInfo(
+                    name=name,
+                    chunks=len(stage.chunks),
+                    messages=messages,
+                    expires_at=stage.life.due,
+                )
+            )
+        return infos
+
+    @property
+    def count(self) -> int:
+        """How many stages there are."""
+        return len(self._open)
+
+    # What a request changes.
+
+    def _new_life(self, request: Stage) -> StageFolder:
+        due = self._clock.wall() + request.time_to_live
+        while True:
+            life = StageFolder(stage=request.stage, due=Millis(due))
+            if str(life) not in self._stages and str(life) not in self._ended:
+                return life
+            due += 1
+
+    def _write(self, life: StageFolder, request: Stage) -> tuple[_Stage, _Chunk]:
+        record = self._catalog.require(request.queue)
+        _check_messages(record, request)
+        line = line_of(request.bodies, request.attributes, {})
+        encoded = encode(line)
+        count = len(request.bodies)
+        stem = Stem(
+            id=self._ids.make(),
+            count=0 if count == 1 else count,
+            size=line.starts[-1],
+            crc=checksum(line, encoded),
+            line=len(encoded),
+        )
+        chunk = _Chunk(
+            life=life,
+            number=request.chunk,
+            queue=request.queue,
+            delay=request.delay,
+            stem=stem,
+            commit=self._moves.commit,
+        )
+        if len(chunk.path) - len(f"{STAGED}/") > MAX_BYTES:
+            rule = (
+                "must be shorter: a file is named by it, the queue, the delay and the size of the chunk"
+            )
+            raise _invalid("stage", request.stage, rule)
+        self._moves.create_file(chunk.path, b"".join([*request.bodies, encoded]))
+        return self._take_in_chunk(chunk), chunk
+
+    def _require_room(self, record: QueueRecord, chunks: Sequence[_Chunk]) -> None:
+        settings, queue = record.settings, self._moves.index.queue(record.name)
+        if not settings.max_messages and not settings.max_bytes:
+            return
+        held, held_bytes = queue.total, queue.bytes
+        for chunk in self._published():
+            if chunk.queue == record.name:
+                held, held_bytes = held + chunk.messages, held_bytes + chunk.stem.size
+        more = [chunk for chunk in chunks if chunk.queue == record.name]
+        if settings.max_messages and held + sum(c.messages for c in more) > settings.max_messages:
+            raise QueueFull(queue=record.name, held=held, limit=settings.max_messages, unit="messages")
+        if settings.max_bytes and held_bytes + sum(c.stem.size for c in more) > settings.max_bytes:
+            raise QueueFull(queue=record.name, held=held_bytes, limit=settings.max_bytes, unit="bytes")
+
+    def _published(self) -> Iterator[_Chunk]:
+        """Yield what is on its way to its queue."""
+        for end in self._unfinished.values():
+            if end.manifest is not None:
+                yield from self._chunks_of(end)
+
+    def _make_durable(self, chunks: Sequence[_Chunk]) -> None:
+        """Sync chunks that may not be durable: a power cut must not keep a manifest without them."""
+        fresh = [chunk for chunk in chunks if chunk.commit > self._moves.synced]
+        if not fresh:
+            return
+        disk = self._moves.disk
+        try:
+            if disk.can_sync_all:
+                disk.sync_all()
+                return
+            for chunk in fresh:
+                disk.sync_file(chunk.path)
+            disk.sync_folder(STAGED)
+        except OSError as error:
+            raise SyncFailed(str(error)) from error
+
+    def _drop(self, stage: _Stage) -> None:
+        path = f"{STAGED}/{StageFolder(stage=stage.life.stage, due=stage.life.due, is_dropped=True)}"
+        self._moves.create_file(path, b"")
+        self._take_in_end(_End(path, [str(stage.life)], self._moves.commit))
+
+    # What is there.
+
+    def _take_in_chunk(self, chunk: _Chunk) -> _Stage:
+        life = str(chunk.life)
+        stage = self._stages.get(life)
+        if stage is None:
+            left = max(0, min(chunk.life.due - self._clock.wall(), MAX_TIME_TO_LIVE))
+            ends = Millis(self._clock.monotonic() + left)
+            stage = self._stages[life] = _Stage(chunk.life, ends)
+        stage.chunks[chunk.number] = chunk
+        if life not in self._ended:
+            self._open.setdefault(chunk.life.stage, stage)
+        self._ids.rise_above(chunk.stem.message_id(chunk.messages - 1))
+        return stage
+
+    def _leave_chunk(self, chunk: _Chunk) -> None:
+        """A chunk is not in `staged/` any more."""
+        life = str(chunk.life)
+        stage = self._stages.get(life)
+        if stage is None or stage.chunks.get(chunk.number) != chunk:
+            return
+        del stage.chunks[chunk.number]
+        if not stage.chunks:
+            del self._stages[life]
+            if self._open.get(chunk.life.stage) is stage:
+                del self._open[chunk.life.stage]
+
+    def _take_in_end(self, end: _End) -> None:
+        self._ends[end.path] = self._unfinished[end.path] = end
+        for life in end.lives:
+            self._ended[life] = end
+            stage = self._stages.get(life)
+            if stage is not None and self._open.get(stage.life.stage) is stage:
+                del self._open[stage.life.stage]
+        if end.by is not None:
+            ends = self._writers.setdefault(end.by.writer, [])
+            ends.append(end)
+            ends.sort(key=_epoch)
+            self._unfinished.update((each.path, each) for each in ends)
+
+    def _leave_end(self, end: _End) -> None:
+        """A record is there no more."""
+        del self._ends[end.path]
+        self._unfinished.pop(end.path, None)
+        self._unlinked.update(dict.fromkeys(end.lives, self._moves.commit))
+        if end.by is not None:
+            self._writers[end.by.writer].remove(end)
+            if not self._writers[end.by.writer]:
+                del self._writers[end.by.writer]
+
+    def _last_of(self, writer: str) -> _End | None:
+        ends = self._writers.get(writer)
+        return ends[-1] if ends else None
+
+    def _chunks_of(self, end: _End) -> list[_Chunk]:
+        return [
+            chunk
+            for life in end.lives
+            if life in self._stages
+            for chunk in self._stages[life].chunks.values()
+        ]
+
+    def recover(self) -> None:
+        staged, published = self._listed(STAGED), self._listed(PUBLISHED)
+        for path in self._ends.keys() - set(staged) - set(published):
+            self._leave_end(self._ends[path])
+        for stage in list(self._stages.values()):
+            for chunk in list(stage.chunks.values()):
+                if chunk.path not in staged:
+                    self._leave_chunk(chunk)
+        for path in published:
+            self._look_for_manifest(path)
+        # What has ended must be known before what is in it.
+        for path in sorted(staged, key=lambda path: not path.endswith("~dropped")):
+            self._look_in_stage(path, is_start=True)
+        self._drop_doubles()
+        for end in self._ends.values():
+            for chunk in self._chunks_of(end):
+                if end.manifest is not None and chunk.stem.text in self._moves.index.batches:
+                    # Some of it was moved on, and a power cut has undone only its rename.
+                    self._finish_chunk(chunk, end.manifest)
+        for folder in self.folders:
+            self._moves.syncer.folder_changed(folder)
+
+    def heard(self, path: str) -> None:
+        if path.startswith(f"{PUBLISHED}/"):
+            self._look_for_manifest(path)
+        else:
+            self._look_in_stage(path, is_start=False)
+
+    def _listed(self, folder: str) -> dict[str, None]:
+        try:
+            found = self._moves.disk.scan(folder)
+        except OSError as error:
+            raise explained(error) from error
+        return {f"{folder}/{each.name}": None for each in found if each.kind is Kind.FILE}
+
+    def _look_for_manifest(self, path: str) -> None:
+        try:
+            by = parse_published(path.partition("/")[2])
+        except NotAName:
+            by = None
+        if not isinstance(by, Publication):
+            log.warning("%a is none of ours", path)
+            return
+        try:
+            content = self._moves.disk.read(path)
+        except FileNotFoundError:
+            if path in self._ends:
+                self._leave_end(self._ends[path])
+            return
+        except OSError as error:
+            raise explained(error) from error
+        if path in self._ends:
+            return
+        try:
+            manifest = manifests.decode(content)
+        except NotWhole as error:
+            # The process that wrote it has died, or the power failed, before it was durable.
+            log.warning("%s has published nothing: %s", path, error)
+            self._moves.unlink_file(path)
+            return
+        self._moves.syncer.lone_file_written(path)
+        self._take_in_end(_End(path, list(manifest.stages), self._moves.commit, by, manifest))
+
+    def _look_in_stage(self, path: str, *, is_start: bool) -> None:
+        text = path.partition("/")[2]
+        try:
+            if text.endswith("~dropped"):
+                self._look_for_drop(path, parse_stage_folder(text))
+            else:
+                self._look_for_chunk(_parse_chunk(text, self._moves.commit), is_start=is_start)
+        except NotAName:
+            log.warning("%a is none of ours", path)
+
+    def _look_for_drop(self, path: str, dropped: StageFolder) -> None:
+        is_there = self._size_of(path) is not None
+        if is_there and path not in self._ends:
+            life = str(StageFolder(stage=dropped.stage, due=dropped.due))
+            self._take_in_end(_End(path, [life], self._moves.commit))
+        elif not is_there and path in self._ends:
+            self._leave_end(self._ends[path])
+
+    def _look_for_chunk(self, chunk: _Chunk, *, is_start: bool) -> None:
+        size = self._size_of(chunk.path)
+        if size is None:
+            self._leave_chunk(chunk)
+            return
+        life = str(chunk.life)
+        there = self._stages[life].chunks.get(chunk.number) if life in self._stages else None
+        if there == chunk:
+            return
+        is_ended = life in self._ended
+        # A torn one of the same number may be back, whose unlinking wasn't durable.
+        if there is not None or (not is_ended and self._is_torn(chunk, size, is_start=is_start)):
+            log.info("%s was never written whole", chunk.path)
+            self._moves.unlink_file(chunk.path)
+            return
+        if not is_ended:
+            self._moves.syncer.lone_file_written(chunk.path)
+        self._take_in_chunk(chunk)
+
+    def _is_torn(self, chunk: _Chunk, size: int, *, is_start: bool) -> bool:
+        """Whether a part of the file was never written: after a death some of its end may be missing,
+        after a power cut its bytes may be any."""
+        return size != chunk.stem.length or (is_start and self._is_damaged(chunk))
+
+    def _is_damaged(self, chunk: _Chunk) -> bool:
+        try:
+            content = self._moves.disk.read(chunk.path)
+        except OSError as error:
+            raise explained(error) from error
+        try:
+            line = decode(chunk.stem, content, len(content))
+            for index in indexes(chunk.stem.full):
+                body(line, content, index)
+        except Damaged:
+            return True
+        return False
+
+    def _size_of(self, path: str) -> int | None:
+        try:
+            return self._moves.disk.facts(path).size
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise explained(error) from error
+
+    def _drop_doubles(self) -> None:
+        """Of two stages of one name keep the older: a power cut has undone its end, and so nothing of
+        the younger was acknowledged."""
+        open = [stage for life, stage in self._stages.items() if life not in self._ended]
+        for stage in sorted(open, key=lambda stage: stage.first, reverse=True):
+            self._open[stage.life.stage] = stage
+        for stage in open:
+            if self._open[stage.life.stage] is not stage:
+                for chunk in list(stage.chunks.values()):
+                    self._moves.unlink_file(chunk.path)
+                    self._leave_chunk(chunk)
+
+    # What waits for a sync, or for a time.
+
+    @property
+    def has_work(self) -> bool:
+        if self._unfinished or self._unlinked:
+            return True
+        due = self.next_due()
+        return due is not None and due <= self._clock.monotonic()
+
+    def go_on(self) -> None:
+        self._drop_expired()
+        for life, commit in list(self._unlinked.items()):
+            if commit <= self._moves.synced:
+                del self._unlinked[life], self._ended[life]
+        for end in list(self._unfinished.values()):
+            if end.commit > self._moves.synced:
+                continue
+            try:
+                self._finish(end)
+            except StoreError as error:
+                log.warning("what %s says has to wait: %s", end.path, error)
+
+    def _finish(self, end: _End) -> None:
+        """Do what a durable record says, as far as it isn't done."""
+        for chunk in self._chunks_of(end):
+            self._finish_chunk(chunk, end.manifest)
+        if not end.gone:
+            end.gone = self._moves.commit
+        if end.gone > self._moves.synced:
+            return
+        last = None if end.by is None else self._last_of(end.by.writer)
+        if end.manifest is None or last is None or end.manifest.forget_at <= self._clock.wall():
+            is_over = True
+        elif last is end:
+            del self._unfinished[end.path]
+            return
+        else:
+            is_over = last.commit <= self._moves.synced
+        if is_over:
+            self._moves.unlink_file(end.path)
+            self._leave_end(end)
+
+    def _finish_chunk(self, chunk: _Chunk, manifest: Manifest | None) -> None:
+        if manifest is None or not self._deliver(chunk, manifest):
+            self._moves.unlink_file(chunk.path)
+        self._leave_chunk(chunk)
+
+    def _deliver(self, chunk: _Chunk, manifest: Manifest) -> bool:
+        """Move a chunk to its queue; False if that isn't the one any more to which it was published."""
+        record = self._catalog.records.get(chunk.queue)
+        made_at, _ = manifest.queues.get(chunk.queue, (None, 0))
+        if record is None or record.created_at != made_at:
+            log.info("%s is deleted: its queue has been", chunk.path)
+            return False
+        delay = record.settings.delivery_delay if chunk.delay is None else chunk.delay
+        due = Millis(manifest.published_at + delay)
+        left = max(0, min(due - self._clock.wall(), delay))
+        name = Name(
+            stem=chunk.stem,
+            state=State.DELAYED if delay else State.READY,
+            queue=chunk.queue,
+            members=chunk.stem.full,
+            due=due if delay else None,
+        )
+        self._moves.take_over(chunk.path, name, self._clock.monotonic() + left if delay else 0)
+        self._moves.statistics.count(chunk.queue, "publish", chunk.messages)
+        return True
+
+    def tick(self) -> None:
+        """Forget old epochs."""
+        wall = self._clock.wall()
+        for end in self._ends.values():
+            if end.manifest is not None and end.manifest.forget_at <= wall:
+                self._unfinished[end.path] = end
+
+    def _drop_expired(self) -> None:
+        """Drop the stages that were not published in time."""
+        now = self._clock.monotonic()
+        for stage in list(self._open.values()):
+            if stage.ends <= now:
+                log.info("the stage %s has expired", stage.life.stage)
+                try:
+                    self._drop(stage)
+                except StoreError as error:
+                    log.warning("the stage %s stays for now: %s", stage.life.stage, error)
+                    stage.ends = Millis(now + RETRY)
+
+    def next_due(self) -> Millis | None:
+        return min((stage.ends for stage in self._open.values()), default=None)
+
+
+def _epoch(end: _End) -> int:
+    return -1 if end.by is None else end.by.epoch
+
+
+def _parse_chunk(text: str, commit: int) -> _Chunk:
+    """Return the chunk whose file has this name; raise `NotAName`."""
+    life, _, rest = text.partition(":")
+    head, _, rest = rest.partition(":")
+    queue, _, stem = rest.partition(":")
+    number, plus, delay = head.partition("+")
+    if not number.isdecimal() or (plus and not delay.isdecimal()):
+        raise NotAName(text)
+    chunk = _Chunk(
+        life=parse_stage_folder(life),
+        number=int(number),
+        queue=queue,
+        delay=Millis(int(delay)) if plus else None,
+        stem=parse(f"queues/{queue}/{stem}").stem,
+        commit=commit,
+    )
+    if chunk.path != f"{STAGED}/{text}":
+        raise NotAName(text)
+    return chunk
+
+
+_NAME_RULE: Final = "must be 1 to 64 letters, digits, '_' and '-'"
+
+
+def _invalid(what: str, value: object, rule: str) -> InvalidRequest:
+    return InvalidRequest(what=what, value=value, rule=rule)
+
+
+def _check_chunk(request: Stage) -> None:
+    if not is_stage_name(request.stage):
+        raise _invalid("stage", request.stage, _NAME_RULE)
+    if not 0 <= request.chunk <= MAX_CHUNK:
+        raise _invalid("chunk", request.chunk, f"must be from 0 to {MAX_CHUNK}")
+    if not MIN_TIME_TO_LIVE <= request.time_to_live <= MAX_TIME_TO_LIVE:
+        rule = f"must be from {span_text(MIN_TIME_TO_LIVE)} to {span_text(MAX_TIME_TO_LIVE)}"
+        raise _invalid("time_to_live", span_text(request.time_to_live), rule)
+
+
+def _check_messages(record: QueueRecord, request: Stage) -> None:
+    if not request.bodies:
+        raise _invalid("messages", [], "must be at least one")
+    if len(request.bodies) > MOST:
+        raise _invalid("the number of messages", len(request.bodies), f"must be {MOST} at most")
+    delay = request.delay
+    if delay is not None and not 0 <= delay <= MAX_DELAY:
+        raise InvalidMessage(
+            why=f"its delay of {span_text(delay)} is not from 0 s to {span_text(MAX_DELAY)}"
+        )
+    for at, sent in enumerate(request.bodies):
+        try:
+            attributes = request.attributes.get(at, {})
+            contents.check(record.name, sent, attributes, record.settings.max_message_size)
+        except StoreError as error:
+            why = str(error) if len(request.bodies) == 1 else f"number {at}: {error}"
+            raise InvalidMessage(why=why) from error
+
+
+def _check_publication(request: Publish) -> None:
+    if not is_writer_name(request.writer):
+        raise _invalid("writer", request.writer, "must be 1 to 80 letters, digits, '_' and '-'")
+    if not 0 <= request.epoch <= MAX_EPOCH:
+        raise _invalid("epoch", request.epoch, f"must be from 0 to {MAX_EPOCH}")
+    if not MIN_MEMORY <= request.memory <= MAX_MEMORY:
+        rule = f"must be from {span_text(MIN_MEMORY)} to {span_text(MAX_MEMORY)}"
+        raise _invalid("memory", span_text(request.memory), rule)
+    if request.digest and not is_stage_name(request.digest):
+        raise _invalid("digest", request.digest, _NAME_RULE)
+    if len(request.stages) > MAX_STAGES:
+        raise _invalid("stages", f"{len(request.stages)} stages", f"must be at most {MAX_STAGES}")
+    for stage in request.stages:
+        if not is_stage_name(stage):
+            raise _invalid("stages", stage, _NAME_RULE)

@@ -1,1 +1,0 @@
-"""Stages, and their publication at one commit point."""

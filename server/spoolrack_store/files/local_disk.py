@@ -1,0 +1,441 @@
+"""The file system under a folder of this machine.
+
+Only this module, with `calls` and `watcher`, asks the operating system for files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import logging
+import mmap
+import os
+import select
+import socket
+import stat
+import struct
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+from ..model.clock import Millis
+from .calls import calls_for, find_syncfs
+from .changes import LOCK, Memory
+from .disk import Facts, Found, Kind, Lock, NotSynced, Space
+from .mounts import is_written_by_other_hosts
+
+log = logging.getLogger(__name__)
+
+FOLDER_MODE: Final = 0o700
+_BLOCK: Final = 512
+"""Bytes in what stat(2) counts as a block, whatever the file system does."""
+GROUP_FOLDER_MODE: Final = 0o2770
+_FILE_MODE: Final = 0o600
+_GROUP_FILE_MODE: Final = 0o660
+_DEFAULT_ACL: Final = struct.pack(
+    "<I" + "HHI" * 3, 2, *(0x01, 7, 0xFFFF_FFFF), *(0x04, 7, 0xFFFF_FFFF), *(0x20, 0, 0xFFFF_FFFF)
+)
+"""Version 2: the user and the group may do all, others nothing."""
+_NOREPLACE: Final = 1
+_IN_ATTRIB: Final = 0x4
+_EVENTS: Final = 4_096
+"""Bytes. Equal events that follow each other are one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a process runs."""
+
+    pid: int
+    host: str
+    boot: str
+    """Another host, and the same one after a restart, has another. Containers of a host share it."""
+
+
+def this_place() -> Place:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return Place(os.getpid(), socket.gethostname(), boot)
+
+
+class MappedMemory:
+    """The bytes of a file that all processes of the host share."""
+
+    def __init__(self, file: int, size: int) -> None:
+        self._bytes = mmap.mmap(file, size)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self._bytes[offset : offset + length]
+
+    def write(self, offset: int, content: bytes) -> None:
+        self._bytes[offset : offset + len(content)] = content
+
+
+class _LockFile:
+    """`LOCK`, open as long as the disk is: to take and to release it is one system call each."""
+
+    def __init__(self, file: int, flock: Callable[[int, int], int]) -> None:
+        self._file: int | None = file
+        self._flock = flock
+        self._is_held = False
+        self._close = weakref.finalize(self, os.close, file)
+        self._close.atexit = False  # A thread may still commit: the system closes it then.
+        _held.add(self)
+
+    def take(self, how: int = fcntl.LOCK_EX) -> bool:
+        """Take the lock; return False if another process, or another user of this file, holds it."""
+        if self._is_held or self._file is None:
+            return False
+        while self._flock(self._file, how | fcntl.LOCK_NB):
+            code = ctypes.get_errno()
+            if code == errno.EWOULDBLOCK:
+                return False
+            if code != errno.EINTR:
+                raise OSError(code, os.strerror(code), LOCK)
+        self._is_held = True
+        return True
+
+    def release(self) -> None:
+        if self._is_held and self._file is not None:
+            self._flock(self._file, fcntl.LOCK_UN)
+        self._is_held = False
+
+    def leave_to_parent(self) -> None:
+        """Close it in a child of fork, which shares the lock with its parent: an unlock would take it
+        from the parent, and a descriptor that stays open would hold it after the parent's death."""
+        self._file = None
+        self._close()
+
+
+class _FileLock:
+    def __init__(self, file: int) -> None:
+        self._file: int | None = file
+        _held.add(self)
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def leave_to_parent(self) -> None:
+        """Close it in a child of fork, which shares the lock with its parent."""
+        self.release()
+
+
+_held: Final[weakref.WeakSet[_FileLock | _LockFile]] = weakref.WeakSet()
+
+
+def _leave_locks_to_parent() -> None:
+    """A lock says that its process lives. A child of fork shares it, and would hold it on after the
+    parent's death."""
+    for lock in list(_held):
+        lock.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_locks_to_parent)
+
+
+class Ear:
+    """Hears when a file is touched (inotify(7)). `wait` is for one thread, the rest is thread-safe."""
+
+    def __init__(self, path: str) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._kernel = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._kernel < 0:
+            raise _failure(path, "")
+        self._close = weakref.finalize(self, os.close, self._kernel)
+        self._close.atexit = False
+        if libc.inotify_add_watch(self._kernel, os.fsencode(path), _IN_ATTRIB) < 0:
+            raise _failure(path, "")
+        self._woken = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._close_woken = weakref.finalize(self, os.close, self._woken)
+        self._close_woken.atexit = False
+        self._poll = select.poll()
+        for descriptor in (self._kernel, self._woken):
+            self._poll.register(descriptor, select.POLLIN)
+
+    def wait(self, span: Millis) -> None:
+        """Return when the file was touched since the last call, `wake` called, or `span` is over."""
+        self._poll.poll(span)
+        for descriptor in (self._kernel, self._woken):
+            with contextlib.suppress(BlockingIOError):
+                os.read(descriptor, _EVENTS)
+
+    def wake(self) -> None:
+        """End the `wait` that is under way, or else the next one."""
+        os.eventfd_write(self._woken, 1)
+
+    def close(self) -> None:
+        """Hear nothing more; no thread is in another call."""
+        self._close()
+        self._close_woken()
+
+
+def is_for_group(mode: int) -> bool:
+    """Whether a folder of this mode says that its group may use all that is in it.
+
+    The set-group-ID bit is part of that, because a careless umask never sets it.
+    """
+    return mode & GROUP_FOLDER_MODE == GROUP_FOLDER_MODE
+
+
+def ignore_umask_in(folder: str) -> None:
+    """Let all that is made in `folder` be its group's from birth, where the system can (acl(5)).
+
+    A mode that is given afterwards comes too late for who looks in between, or if we die in between.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # There is no such thing, or it is not our folder.
+            os.setxattr(folder, "system.posix_acl_default", _DEFAULT_ACL)
+
+
+class LocalDisk:
+    """The file system under a folder of this machine.
+
+    What it makes is its user's alone, unless the mode of the root's own folder says that the group may
+    use it: there every process learns it, whoever started first.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        """`root` must exist. It may be renamed while we work, and removed only to our harm."""
+        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # Not when a store closes: somebody may still be reading.
+        self._close = weakref.finalize(self, os.close, self._root)
+        # Nor at the interpreter's end, before whoever has us open has ended: the system does it then.
+        self._close.atexit = False
+        self._for_group = is_for_group(os.fstat(self._root).st_mode)
+        self._calls = calls_for(is_local=not is_written_by_other_hosts(root))
+        self._syncfs = find_syncfs()
+        self.can_sync_all = self._syncfs is not None
+        # PyDLL keeps the interpreter's lock: these calls are answered from memory.
+        libc = ctypes.PyDLL(None, use_errno=True)
+        folder, text = ctypes.c_int, ctypes.c_char_p
+        self._renameat2 = libc.renameat2
+        self._renameat2.argtypes = [folder, text, folder, text, ctypes.c_uint]
+        self._linkat = libc.linkat
+        self._linkat.argtypes = [folder, text, folder, text, ctypes.c_int]
+        self._flock = libc.flock
+        self._flock.argtypes = [ctypes.c_int, ctypes.c_int]
+        self._lock_file: _LockFile | None = None
+
+    def close(self) -> None:
+        """Use it no more. Happens by itself when nobody refers to it."""
+        self._close()
+
+    def make_folder(self, path: str) -> None:
+        mode = 0o770 if self._for_group else FOLDER_MODE
+        self._calls.make_folder(self._root, path, mode)
+        if self._for_group:
+            # The umask may have taken from the mode, and it is the whole process's.
+            os.chmod(path, GROUP_FOLDER_MODE, dir_fd=self._root)
+
+    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+        mode = _GROUP_FILE_MODE if self._for_group else _FILE_MODE
+        file = self._calls.open(self._root, path, _CREATE_FLAGS, mode)
+        try:
+            try:
+                if self._for_group:
+                    os.fchmod(file, mode)
+                for part in parts:
+                    self._calls.write_all(file, part)
+                if sync:
+                    _sync_new(file, path)
+            finally:
+                self._calls.close(file)
+        except BaseException:
+            os.unlink(path, dir_fd=self._root)
+            raise
+
+    def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
+        file, size = self._open_file(path)
+        try:
+            if afresh:
+                os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            wanted = size if limit is None else min(limit, size)
+            content = self._calls.read(file, wanted)
+            while len(content) < wanted:
+                more = self._calls.read(file, wanted - len(content))
+                if not more:
+                    break
+                content += more
+            return content
+        finally:
+            self._calls.close(file)
+
+    def open(self, path: str) -> BinaryIO:
+        # Unbuffered: whoever hands the file to the kernel moves its offset behind our back.
+        return cast(BinaryIO, FileIO(self._open_file(path)[0]))
+
+    def _open_file(self, path: str) -> tuple[int, int]:
+        """A regular file's descriptor and size."""
+        # A pipe that somebody put here must not hold us up: hence O_NONBLOCK.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = self._calls.open(self._root, path, flags)
+        try:
+            mode, size = self._calls.mode_and_size(file)
+            if not stat.S_ISREG(mode):
+                raise OSError(errno.EINVAL, "not a regular file", path)
+        except BaseException:
+            os.close(file)
+            raise
+        return file, size
+
+    def scan(self, path: str) -> list[Found]:
+        folder = os.open(path, _FOLDER_FLAGS, dir_fd=self._root)
+        try:
+            with os.scandir(folder) as entries:
+                return [Found(entry.name, _kind_of(entry)) for entry in entries]
+        finally:
+            os.close(folder)
+
+    def facts(self, path: str) -> Facts:
+        found = os.stat(path, dir_fd=self._root, follow_symlinks=False)
+        if stat.S_ISREG(found.st_mode):
+            kind = Kind.FILE
+        elif stat.S_ISDIR(found.st_mode):
+            kind = Kind.FOLDER
+        else:
+            kind = Kind.OTHER
+        return Facts(kind=kind, size=found.st_size, links=found.st_nlink, changed_ns=found.st_ctime_ns)
+
+    def rename(self, source: str, target: str) -> None:
+        self._calls.rename(self._root, source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path, dir_fd=self._root)
+
+    def remove_folder(self, path: str) -> None:
+        os.rmdir(path, dir_fd=self._root)
+
+    def sync_file(self, path: str) -> None:
+        self._sync(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def sync_folder(self, path: str) -> None:
+        self._sync(path, _FOLDER_FLAGS)
+
+    def _sync(self, path: str, flags: int) -> None:
+        opened = os.open(path, flags, dir_fd=self._root)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+    def sync_all(self) -> None:
+        if self._syncfs is None:
+            raise OSError(errno.ENOSYS, "this system's syncfs doesn't report errors")
+        # The root's own descriptor: if the root was removed, a new one couldn't be opened, and what
+        # lies under it is no longer anybody's queue.
+        self.facts("FORMAT")
+        if self._syncfs(self._root) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), "syncfs")
+
+    def space(self) -> Space:
+        found = os.fstatvfs(self._root)
+        return Space(
+            bytes=found.f_bavail * found.f_frsize,
+            files=found.f_favail,
+            unlimited=found.f_files == 0,
+            all_bytes=found.f_blocks * found.f_frsize,
+            all_files=found.f_files,
+        )
+
+    def set_aside(self, path: str, size: int) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(
+            path, flags, _GROUP_FILE_MODE if self._for_group else _FILE_MODE, dir_fd=self._root
+        )
+        try:
+            facts = os.fstat(file)
+            if size < facts.st_size:
+                os.ftruncate(file, size)
+            elif facts.st_blocks * _BLOCK < size:
+                # Also where the size is right: a copy of the root may have holes.
+                os.posix_fallocate(file, 0, size)
+        finally:
+            os.close(file)
+
+    def lock(self, path: str) -> Lock | None:
+        if path == LOCK:
+            if self._lock_file is None:
+                flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+                self._lock_file = _LockFile(os.open(path, flags, dir_fd=self._root), self._flock)
+            return self._lock_file if self._lock_file.take() else None
+        file = self._calls.open(self._root, path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if not self._calls.lock(file):
+                self._calls.close(file)
+                return None
+        except BaseException:
+            os.close(file)
+            raise
+        return _FileLock(file)
+
+    def link(self, source: str, target: str) -> None:
+        if self._linkat(self._root, source.encode(), self._root, target.encode(), 0):
+            raise _failure(source, target)
+
+    def rename_new(self, source: str, target: str) -> None:
+        if self._renameat2(self._root, source.encode(), self._root, target.encode(), _NOREPLACE):
+            raise _failure(source, target)
+
+    def touch(self, path: str) -> None:
+        with contextlib.suppress(OSError):  # It has ended, or is another user's: it looks by itself.
+            os.utime(path, dir_fd=self._root)
+
+    def watch(self, path: str) -> Ear | None:
+        """Return what hears when another process touches the file; None if this can't be heard."""
+        try:
+            return Ear(f"/proc/self/fd/{self._root}/{path}")
+        except OSError as error:
+            log.warning(
+                "changes of other processes are looked for every 20 ms, as %s can't be watched (%s): "
+                "raise fs.inotify.max_user_instances and fs.inotify.max_user_watches",
+                path,
+                error.strerror,
+            )
+            return None
+
+    def share_lock(self) -> Lock | None:
+        """Return `LOCK`, shared with others that only look; None while a process commits. It needs no
+        permission to write."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = _LockFile(os.open(LOCK, flags, dir_fd=self._root), self._flock)
+        return file if file.take(fcntl.LOCK_SH) else None
+
+    def map(self, path: str, size: int) -> Memory:
+        """Return the bytes of a file of this size as memory."""
+        file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._root)
+        try:
+            return MappedMemory(file, size)
+        finally:
+            os.close(file)
+
+
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def _sync_new(file: int, path: str) -> None:
+    try:
+        os.fsync(file)
+    except OSError as error:
+        raise NotSynced(error.errno, error.strerror, path) from error
+
+
+def _kind_of(entry: os.DirEntry[str]) -> Kind:
+    if entry.is_file(follow_symlinks=False):
+        return Kind.FILE
+    if entry.is_dir(follow_symlinks=False):
+        return Kind.FOLDER
+    return Kind.OTHER
+
+
+def _failure(source: str, target: str) -> OSError:
+    code = ctypes.get_errno()
+    return OSError(code, os.strerror(code), source, None, target)

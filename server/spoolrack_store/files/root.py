@@ -1,0 +1,263 @@
+"""Opens a folder as a root of format 2, or makes one of it, and makes this process one of its owners.
+
+Each process has a file in `owners/`, which it locks for as long as it lives. `LOCK` is held while a
+process becomes an owner and the files of the dead are unlinked, so that a file which isn't locked is a
+dead process's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from ..model.errors import RootInUse, RootUnusable, UnknownFormat
+from ..model.names import is_owner, make_token
+from . import layout
+from .changes import LOCK, PATH, SIZE, Memory
+from .disk import Disk, Kind, Lock
+from .layout import COPY, FOLDERS, FORMAT_CONTENT, RESERVE
+from .layout import owner as owner_file
+from .local_disk import FOLDER_MODE, GROUP_FOLDER_MODE, LocalDisk, Place, ignore_umask_in, is_for_group
+
+log = logging.getLogger(__name__)
+
+_FILES: Final = frozenset({"FORMAT", LOCK, PATH, RESERVE})
+_ALSO_ALLOWED: Final = frozenset({"lost+found"})
+_FIRST: Final = b"spoolrack 1\n"
+_OWNER_LENGTH: Final = 8
+
+
+@dataclass(slots=True)
+class Root:
+    """A root that this process has open. It is left when the process ends, however that ends."""
+
+    disk: LocalDisk
+    memory: Memory
+    owner: str
+    _lock: Lock
+
+    def is_living(self, owner: str) -> bool:
+        """Whether the process that has the root open as `owner` lives."""
+        return is_living(self.disk, owner)
+
+    def close(self) -> None:
+        """Leave the root to others."""
+        try:
+            self.disk.unlink(owner_file(self.owner))
+        except OSError as error:
+            # The next process that opens the root unlinks the files of the dead.
+            log.warning("%s stays behind: %s", owner_file(self.owner), error)
+        self._lock.release()
+
+
+def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> None:
+    """Make the folder itself, if it isn't there; raises `RootUnusable`.
+
+    With `group_access` its mode says that processes of its group may use it. That can be said only
+    before anything is in it: what others have made there is theirs alone. A folder that anybody may
+    write into is refused; what an ACL says to single users counts as its group.
+    """
+    path = Path(root)
+    try:
+        path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        if group_access and not is_for_group(path.stat().st_mode):
+            if any(found.name not in _ALSO_ALLOWED for found in path.iterdir()):
+                raise RootUnusable(
+                    root=os.fspath(root),
+                    why="it is its owner's alone: with nobody using it, give it to the group "
+                    f"(chmod -R g+rwX, then chmod g+s on all folders: find {path} -type d)",
+                )
+            path.chmod(GROUP_FOLDER_MODE)
+        if path.stat().st_mode & stat.S_IWOTH:
+            # The sticky bit doesn't help: who can make a file in it can send, and put aside what comes.
+            raise RootUnusable(
+                root=os.fspath(root),
+                why=f"anybody on this machine may write into it: chmod o-w {path}",
+            )
+        if is_for_group(path.stat().st_mode):
+            ignore_umask_in(os.fspath(root))
+    except FileExistsError as error:
+        raise RootUnusable(root=os.fspath(root), why="it is no folder") from error
+    except OSError as error:
+        raise RootUnusable(root=os.fspath(root), why=error.strerror or str(error)) from error
+
+
+def owners_of(disk: Disk) -> list[str]:
+    """All owners that have a file, the dead ones too."""
+    return [
+        found.name
+        for found in disk.scan(layout.OWNERS)
+        # Anything else was never an owner's, and is no reason not to start.
+        if found.kind is Kind.FILE and is_owner(found.name)
+    ]
+
+
+def is_living(disk: Disk, owner: str) -> bool:
+    """Whether the process that writes as `owner` lives.
+
+    Only behind the gate can the answer "no" be relied on: a process that starts makes its file first,
+    and locks it then.
+    """
+    try:
+        lock = disk.lock(layout.owner(owner))
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        return True  # Another user's, who hasn't given it to the group, or is just about to.
+    if lock is None:
+        return True
+    lock.release()
+    return False
+
+
+def is_root(path: str | os.PathLike[str]) -> bool:
+    """Return whether a folder is a root, of whatever format."""
+    return Path(path, "FORMAT").exists()
+
+
+def open_root(disk: LocalDisk, root: str, random: Random, place: Place) -> Root:
+    """Make the folder under `disk` a root, if it is empty, and become an owner.
+
+    `root` is what errors call it. Raise `RootUnusable` or `UnknownFormat`, and `RootInUse` if another
+    process holds `LOCK` just now.
+    """
+    try:
+        _require_ours(disk, root)
+        for folder in FOLDERS:
+            with suppress(FileExistsError):
+                disk.make_folder(folder)
+        with suppress(FileExistsError):
+            disk.create(LOCK, [], sync=False)
+        gate = disk.lock(LOCK)
+        if gate is None:
+            raise RootInUse(root=root, holder=holder(disk))
+        try:
+            _write_format(disk, root)
+            lock, owner = _become_owner(disk, root, random, place)
+            disk.set_aside(PATH, SIZE)
+            return Root(disk, disk.map(PATH, SIZE), owner, lock)
+        finally:
+            gate.release()
+    except OSError as error:
+        raise RootUnusable(root=root, why=str(error)) from error
+
+
+def _require_ours(disk: LocalDisk, root: str) -> None:
+    """Raise `RootUnusable` or `UnknownFormat` for what is neither empty nor a root of this format."""
+    kinds = {found.name: found.kind for found in disk.scan(".")}
+    if "FORMAT" in kinds:
+        found = disk.read("FORMAT", 100)
+        if found == _FIRST:
+            raise RootUnusable(
+                root=root,
+                why="it has format 1, and this version has format 2: export its queues with the "
+                "version that wrote it (spoolrack export), and import them here into an empty folder "
+                "(spoolrack import)",
+            )
+        # A first start that was killed may have left the beginning.
+        if not FORMAT_CONTENT.startswith(found):
+            known = FORMAT_CONTENT.decode().strip()
+            raise UnknownFormat(root=root, found=found.decode(errors="replace").strip(), known=known)
+        foreign: set[str] = set()
+    else:
+        foreign = kinds.keys() - set(FOLDERS) - _FILES - _ALSO_ALLOWED
+    if foreign:
+        names = ", ".join(sorted(map(ascii, foreign))[:3])
+        raise RootUnusable(root=root, why=f"it holds other things ({names}): choose an empty folder")
+    for folder in FOLDERS:
+        if kinds.get(folder, Kind.FOLDER) is not Kind.FOLDER:
+            raise RootUnusable(root=root, why=f"{folder} in it is not a folder")
+    missing = [folder for folder in FOLDERS if folder not in kinds]
+    if "FORMAT" in kinds and missing:
+        log.warning(
+            "%s had no folder %s, which is made anew: what lay there is lost, and only a backup has it",
+            root,
+            ", ".join(missing),
+        )
+
+
+def _write_format(disk: LocalDisk, root: str) -> None:
+    """Write FORMAT last: a root that has it has all its folders, on a file system with hard links."""
+    try:
+        if disk.read("FORMAT", 100) == FORMAT_CONTENT:
+            return
+        disk.unlink("FORMAT")
+    except FileNotFoundError:
+        pass
+    _require_links(disk, root, "start")
+    disk.sync_folder(".")
+    disk.create("FORMAT", [FORMAT_CONTENT], sync=True)
+    disk.sync_folder(".")
+
+
+def _become_owner(disk: LocalDisk, root: str, random: Random, place: Place) -> tuple[Lock, str]:
+    for other in owners_of(disk):
+        told = disk.read(owner_file(other), 200).decode(errors="replace").strip()
+        is_elsewhere = bool(told) and not told.endswith(f"boot {place.boot}")
+        if not is_living(disk, other):
+            if is_elsewhere:
+                log.warning(
+                    "%s was open in a process of another host, or before this host was started (%s): "
+                    "only processes of one host may share a root",
+                    root,
+                    told,
+                )
+            disk.unlink(owner_file(other))
+        elif is_elsewhere:
+            raise RootInUse(root=root, holder=f" ({told}), which runs on another host")
+    owner = make_token(random)[:_OWNER_LENGTH]
+    path = owner_file(owner)
+    about = f"pid {place.pid} on {place.host} boot {place.boot}\n"
+    disk.create(path, [about.encode()], sync=False)
+    lock = disk.lock(path)
+    if lock is None:
+        raise RootInUse(root=root, holder="")
+    return lock, owner
+
+
+def holder(disk: Disk) -> str:
+    """Return what the processes say of themselves that have the root open."""
+    told = []
+    for owner in owners_of(disk):
+        with suppress(FileNotFoundError):
+            told.append(disk.read(owner_file(owner), 200).decode(errors="replace").strip())
+    return f" ({'; '.join(told)})" if told else ""
+
+
+def _require_links(disk: Disk, root: str, owner: str) -> None:
+    """Try a link and a rename in `new/`; raise `RootUnusable` if the file system hasn't both.
+
+    A process that dies here leaves files that the next start unlinks.
+    """
+    first, second = f"new/{owner}-1{COPY}", f"new/{owner}-2{COPY}"
+    try:
+        disk.create(first, [b""], sync=False)
+        try:
+            disk.link(first, second)
+        except OSError as error:
+            raise RootUnusable(
+                root=root,
+                why=f"its file system has no hard links ({error.strerror}); use one that has, such as "
+                "ext4, XFS, Btrfs or tmpfs",
+            ) from error
+        try:
+            disk.rename_new(first, second)
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise RootUnusable(
+                root=root,
+                why="its file system can't rename without replacing what is there "
+                f"({error.strerror}); use one that can, such as ext4, XFS, Btrfs or tmpfs",
+            ) from error
+        raise RootUnusable(root=root, why="its file system replaces files that a rename must not")
+    finally:
+        for path in (first, second):
+            with suppress(FileNotFoundError):
+                disk.unlink(path)

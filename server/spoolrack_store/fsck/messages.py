@@ -1,0 +1,345 @@
+"""Inspects message files: their names, by the rules of `batch`, and their contents. Reads only.
+
+A batch is judged once two listings in a row show the same names of it, and a problem counts if another
+listing shows them still. Names are never made twice, so a batch that changed in between differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ..engine.index import COUNTED
+from ..files.disk import Disk
+from ..model.batch import Batch, Entry
+from ..model.clock import DAY, SECOND, Clock, Millis, span_text
+from ..model.content import Damaged, body, decode
+from ..model.ids import sent_at
+from ..model.members import indexes, runs
+from ..model.names import Name, batch_of, index_of, is_set_token, parse
+from ..model.settings import MAX_DELAY, MAX_VISIBILITY
+from ..model.transitions import State
+from .findings import Aside, Notes, Problem, Progress, Remedy, Tally
+from .listing import Lister, Paths
+
+ROUNDS: Final = 6
+"""Listings at most, before what still changes is told as unchecked."""
+_WHOLE: Final = "whole: it can be restored"
+_SLACK: Final = Millis(60 * SECOND)
+"""A clock may have been set back by so much, and no lease is called too long."""
+
+
+@dataclass(slots=True)
+class _Verdict:
+    """What one look at a batch has shown."""
+
+    batch: Batch
+    problems: list[Problem]
+    leftovers: list[tuple[str, str]]
+    damaged: int = 0
+    """The messages whose bytes aren't what was sent."""
+
+
+class MessageInspector:
+    """Looks at all message files of one root, once."""
+
+    def __init__(
+        self,
+        notes: Notes,
+        clock: Clock,
+        owners: frozenset[str],
+        progress: Progress | None,
+    ) -> None:
+        """`owners` have a file in `owners/`."""
+        self._notes = notes
+        self._disk: Disk = notes.disk
+        self._clock = clock
+        self._owners = owners
+        self._progress = progress
+        self._lister = Lister(notes)
+        self._verdicts: dict[str, _Verdict] = {}
+        """By the text of a stem."""
+        self._asides: dict[str, str] = {}
+        """Of each name in quarantine, what is wrong with its messages."""
+        self.queues: dict[str, str] = {}
+        """Queues that have messages, and one path of each."""
+
+    @property
+    def folders(self) -> set[str]:
+        """The queues that have a folder."""
+        return self._lister.queues
+
+    def run(self) -> None:
+        before: Paths = {}
+        now: Paths = {}
+        for round in range(ROUNDS):
+            now = self._lister.list()
+            self._drop_changed(now)
+            pending = now.keys() - self._verdicts.keys()
+            if round and not pending:
+                break
+            for text in sorted(pending) if round else ():
+                if before.get(text) == now[text]:
+                    self._judge(text, now[text], len(now))
+            before = now
+        self._tell_doubles()
+        if any(verdict.problems for verdict in self._verdicts.values()):
+            now = self._lister.list()
+            self._drop_changed(now)
+        self._unite(now)
+
+    def _drop_changed(self, now: Paths) -> None:
+        """Forget the verdict on a batch with a problem that has other names by now."""
+        for text, verdict in list(self._verdicts.items()):
+            known = {entry.name.path for entry in verdict.batch.entries}
+            if verdict.problems and known != set(now.get(text, ())):
+                del self._verdicts[text]
+
+    def _unite(self, now: Paths) -> None:
+        report = self._notes.report
+        for text in now.keys() - self._verdicts.keys():
+            report.unchecked += parse(now[text][0]).stem.count or 1
+        for verdict in self._verdicts.values():
+            for problem in verdict.problems:
+                self._notes.problem(problem)
+            for path, why in verdict.leftovers:
+                self._notes.leave(path, why)
+            self._count(verdict)
+
+    def _count(self, verdict: _Verdict) -> None:
+        batch, report = verdict.batch, self._notes.report
+        report.checked += batch.stem.count or 1
+        for entry in batch.entries:
+            name, whole = entry.name, entry.held & ~verdict.damaged
+            if name.state is State.QUARANTINED:
+                if entry.held:
+                    report.aside.append(self._aside(entry))
+                continue
+            if name.state in COUNTED and entry.held:
+                self.queues.setdefault(name.queue, name.path)
+            if whole:
+                tally = report.queues.setdefault(name.queue, Tally())
+                tally.add(name.state, whole.bit_count(), batch.bytes_of(whole))
+
+    def tell_leases_without_set(self) -> None:
+        """Note leases of sets that have no record; the records are read by now."""
+        for verdict in self._verdicts.values():
+            for entry in verdict.batch.entries:
+                token = entry.name.token
+                if entry.held and token and is_set_token(token) and token not in self._notes.set_tokens:
+                    why = "leased for a reservation that was never made: the next start makes it ready"
+                    self._notes.leave(entry.name.path, why)
+
+    def _aside(self, entry: Entry) -> Aside:
+        name, held = entry.name, entry.held
+        is_lone = held.bit_count() == 1
+        return Aside(
+            id=name.stem.message_id(next(indexes(held))) if is_lone else name.stem.id,
+            name=name.path.partition("/")[2],
+            path=name.path,
+            source="",
+            why=self._asides[name.path] if self._notes.deep else "",
+        )
+
+    # One batch.
+
+    def _judge(self, text: str, paths: list[str], total: int) -> None:
+        names = [parse(path) for path in paths]
+        batch = Batch(names[0].stem)
+        for name in names:
+            batch.add(name, 0)
+        verdict = _Verdict(batch, [], [])
+        try:
+            if all(name.state is State.SENT for name in names):
+                self._judge_sent(verdict)
+            else:
+                self._judge_published(verdict)
+        except FileNotFoundError:
+            return  # It has moved on: another round finds it.
+        self._judge_times(verdict)
+        self._verdicts[text] = verdict
+        if self._progress is not None:
+            self._progress(len(self._verdicts), max(total, len(self._verdicts)))
+
+    def _judge_sent(self, verdict: _Verdict) -> None:
+        """All names are in `new/`: it was sent if it is whole."""
+        batch = verdict.batch
+        why = ""
+        if batch.stem.deaths:
+            why = "a copy of a message that was to become a dead letter: the message is where it was"
+        elif not batch.was_sent:
+            why = f"it was never sent: {_worded(batch, batch.unlisted)} not listed"
+        else:
+            (_, verdict.damaged, found), *_ = self._damages(batch, batch.entries[:1])
+            why = f"it was never sent: {found}" if verdict.damaged else ""
+        if why:
+            verdict.damaged = batch.stem.full
+        for entry in batch.entries:
+            if why:
+                verdict.leftovers.append((entry.name.path, why))
+            elif entry.name.owner not in self._owners:
+                gone = "left by a process that is gone: the next one publishes it"
+                verdict.leftovers.append((entry.name.path, gone))
+
+    def _judge_published(self, verdict: _Verdict) -> None:
+        batch = verdict.batch
+        if batch.unlisted and not batch.is_over:
+            verdict.problems.append(
+                Problem(
+                    path=batch.entries[-1].name.path,
+                    why=f"{_worded(batch, batch.unlisted)} listed by no name of this file: it was "
+                    "deleted and a name in remove/ was unlinked too early, or a name was lost",
+                    members=batch.unlisted,
+                )
+            )
+        read = [e for e in batch.entries if e.held and e.name.state is not State.REMOVED]
+        for entry, damaged, why in self._damages(batch, read):
+            if entry.name.state is State.QUARANTINED:
+                self._asides[entry.name.path] = why if damaged & entry.held else _WHOLE
+            elif damaged & entry.held:
+                verdict.damaged |= damaged & entry.held
+                of_all = damaged & entry.held == batch.stem.full
+                verdict.problems.append(
+                    Problem(
+                        path=entry.name.path,
+                        why=why if of_all else f"{_worded(batch, damaged & entry.held)} damaged: {why}",
+                        members=damaged & entry.held,
+                    )
+                )
+
+    def _judge_times(self, verdict: _Verdict) -> None:
+        now = self._clock.wall()
+        for entry in verdict.batch.entries:
+            name = entry.name
+            if not entry.held or name.state not in COUNTED:
+                continue
+            if is_set_token(name.token or "0"):
+                continue  # The set's record says when its leases end.
+            longest = MAX_VISIBILITY if name.state is State.LEASED else MAX_DELAY
+            if name.due is not None and name.due > now + longest + _SLACK:
+                word = "leased" if name.state is State.LEASED else "delayed"
+                verdict.problems.append(
+                    Problem(
+                        path=name.path,
+                        why=f"{word} for {span_text(name.due - now)} from now, longer than may be: a "
+                        "clock was wrong",
+                        remedy=Remedy.READY,
+                        members=entry.held,
+                    )
+                )
+            sent = sent_at(name.stem.id)
+            if sent > now + DAY:
+                verdict.problems.append(
+                    Problem(
+                        path=name.path,
+                        why=f"its id says that it was sent {span_text(sent - now)} from now: all that "
+                        "is sent until then overtakes it; look at the clock, or delete it",
+                        remedy=Remedy.HAND,
+                        members=entry.held,
+                    )
+                )
+
+    # Contents.
+
+    def _damages(self, batch: Batch, entries: list[Entry]) -> Iterator[tuple[Entry, int, str]]:
+        """Yield for each entry which messages of its file are damaged, and why.
+
+        All names are links of one file, which is read once; unless a copy of the root, or a file system
+        that allows no more links, has made files of them.
+        """
+        of_all: tuple[int, str] | None = None
+        for entry in entries:
+            if self._disk.facts(entry.name.path).links < len(batch.entries):
+                yield entry, *self._damage(batch, entry.name)
+                continue
+            if of_all is None:
+                of_all = self._damage(batch, entry.name)
+            yield entry, *of_all
+
+    def _damage(self, batch: Batch, name: Name) -> tuple[int, str]:
+        """Return which messages of the file at a name are damaged, and why."""
+        stem = name.stem
+        try:
+            size = self._disk.facts(name.path).size
+            if size != stem.length:
+                # Not read: whatever it is, it may be larger than memory.
+                return stem.full, f"it has {size} bytes instead of {stem.length}"
+            if not self._notes.deep:
+                return 0, ""
+            content = self._disk.read(name.path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            self._notes.by_hand(name.path, f"it can't be read: {error.strerror}")
+            return 0, ""
+        self._notes.report.bytes += len(content)
+        try:
+            line = decode(stem, content, len(content))
+        except Damaged as error:
+            return stem.full, str(error)
+        batch.line = line
+        damaged, why = 0, ""
+        for index in indexes(stem.full):
+            try:
+                body(line, content, index)
+            except Damaged as error:
+                damaged, why = damaged | 1 << index, str(error)
+        return damaged, why
+
+    # Two files of one message.
+
+    def _tell_doubles(self) -> None:
+        """Note files that have messages of the same ids: what became a dead letter is no problem."""
+        of_key: dict[tuple[str, bool], list[_Verdict]] = {}
+        for verdict in self._verdicts.values():
+            stem = verdict.batch.stem
+            if any(entry.held and entry.name.state in COUNTED for entry in verdict.batch.entries):
+                of_key.setdefault((stem.id, bool(stem.count)), []).append(verdict)
+        suspects: dict[str, list[_Verdict]] = {}
+        for (id, is_batch), verdicts in of_key.items():
+            beside = [] if is_batch else of_key.get((batch_of(id), True), [])
+            if len(verdicts) + len(beside) > 1:
+                ids = map(verdicts[0].batch.stem.message_id, range(verdicts[0].batch.stem.count or 1))
+                suspects |= {id: [*verdicts, *beside] for id in ids}
+        for id, verdicts in sorted(suspects.items()):
+            there = [verdict for verdict in verdicts if _counted_holder(verdict.batch, id)]
+            if len(there) > 1:
+                self._tell_double(id, sorted(there, key=_counts))
+
+    def _tell_double(self, id: str, verdicts: list[_Verdict]) -> None:
+        *others, true = verdicts
+        first = true.batch.entries[0].name.path
+        for other in others:
+            entry = _counted_holder(other.batch, id)
+            assert entry is not None
+            if true.batch.stem.deaths:
+                why = f"message {id} became a dead letter, at {first}: the next start deletes it here"
+                other.leftovers.append((entry.name.path, why))
+            else:
+                other.problems.append(
+                    Problem(
+                        path=entry.name.path,
+                        why=f"message {id} is in another file, too: {first}",
+                        members=1 << (index_of(id) if other.batch.stem.count else 0),
+                    )
+                )
+
+
+def _counted_holder(batch: Batch, id: str) -> Entry | None:
+    """Return the entry that holds the message `id`, if it is in a queue."""
+    entry = batch.holder(index_of(id) if batch.stem.count else 0)
+    return entry if entry is not None and entry.name.state in COUNTED else None
+
+
+def _counts(verdict: _Verdict) -> tuple[bool, int, str]:
+    """Rank files of one message as a start does; what is damaged never counts."""
+    return not verdict.damaged, verdict.batch.stem.deaths, verdict.batch.stem.text
+
+
+def _worded(batch: Batch, members: int) -> str:
+    """Return members of a batch in words, with the verb that they go with."""
+    if not batch.stem.count:
+        return "its message is"
+    text = ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs(members))
+    return f"its message {text} is" if members.bit_count() == 1 else f"its messages {text} are"

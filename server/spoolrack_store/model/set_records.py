@@ -1,0 +1,80 @@
+"""What the record of a reserved set says: which messages it has, by files and members. Pure.
+
+A record is sealed, as `model.sealed` says: one that a power cut has torn counts as missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .clock import Millis
+from .members import NotMembers, from_text, to_text
+from .names import is_queue_name, is_set_token, is_token
+from .sealed import NotWhole, seal, unseal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetRecord:
+    """What a set was made of. It never changes."""
+
+    queue: str
+    token: str
+    """Of all its leases, and of no others."""
+    hold: Millis
+    """As it was first asked for."""
+    made_at: Millis
+    """Unix time."""
+    size: int
+    """Bytes of the bodies."""
+    files: tuple[tuple[str, int], ...]
+    """In the order of the messages: the text of a file's stem, and a mask of members. A file is there
+    twice if a message of another one has an id between."""
+    messages: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "messages", sum(members.bit_count() for _, members in self.files))
+
+    def encode(self) -> bytes:
+        return seal(
+            {
+                "queue": self.queue,
+                "token": self.token,
+                "hold": self.hold,
+                "made_at": self.made_at,
+                "messages": self.messages,
+                "bytes": self.size,
+                "files": [(text, to_text(members)) for text, members in self.files],
+            }
+        )
+
+    @classmethod
+    def decode(cls, content: bytes) -> SetRecord:
+        """Return the record in `content`; raise `NotWhole`."""
+        values = unseal(content)
+        queue, token, files = values.get("queue"), values.get("token"), values.get("files")
+        if not isinstance(queue, str) or not is_queue_name(queue):
+            raise NotWhole("it names no queue")
+        if not isinstance(token, str) or not is_token(token) or not is_set_token(token):
+            raise NotWhole("it has no token")
+        try:
+            if not isinstance(files, list):
+                raise TypeError("not a list")
+            found = tuple((str(text), from_text(str(members))) for text, members in files)
+        except (NotMembers, TypeError, ValueError) as error:
+            raise NotWhole("it doesn't say which messages it holds") from error
+        return cls(
+            queue=queue,
+            token=token,
+            hold=Millis(_number(values, "hold")),
+            made_at=Millis(_number(values, "made_at")),
+            size=_number(values, "bytes"),
+            files=found,
+        )
+
+
+def _number(values: Mapping[str, object], name: str) -> int:
+    value = values.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise NotWhole(f"its {name} is {value!r}")
+    return value

@@ -1,9 +1,0 @@
-"""Inspects a root of format 2, and mends it if asked to, without a server."""
-
-from __future__ import annotations
-
-from .commands import check, repair, restore
-from .findings import NotRestorable, Progress
-from .leases import receipts_of
-
-__all__ = ["NotRestorable", "Progress", "check", "receipts_of", "repair", "restore"]

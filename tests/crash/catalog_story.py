@@ -1,0 +1,273 @@
+"""Random histories of queues that are created, changed and deleted by one to three processes.
+
+Each message's body is the salt of the queue that it was sent to, so that a message of a deleted queue
+is known for what it is in a queue of the same name.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+from cuts import Bytes, Cut, Keep
+from engine_story import Broken, Clock
+from linked_disk import Died, LinkedDisk, Memory, made, reap
+from power_disk import Model
+from spoolrack_store.engine.engine import Engine, Work
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.names import parse
+from spoolrack_store.model.operations import (
+    CreateQueue,
+    DeleteQueue,
+    Receive,
+    Send,
+    Stored,
+    UpdateQueue,
+)
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.transitions import State
+
+NAMES = ("a", "b")
+Known = tuple[QueueSettings, str] | None
+"""A queue's settings and its salt; None: there is none."""
+
+
+class CatalogStory:
+    """One history, made from a seed."""
+
+    def __init__(
+        self, seed: int, model: Model, *, processes: int = 1, can_sync_all: bool = True
+    ) -> None:
+        self.random = Random(seed)
+        self.reaping = Random(seed)
+        self.clock = Clock()
+        self.disk = made((), can_sync_all=can_sync_all, model=model)
+        self.processes = processes
+        self.told: list[str] = []
+        self.at = 0
+        self.may: dict[str, list[tuple[int, Known]]] = {name: [(0, None)] for name in NAMES}
+        self.sent: dict[str, tuple[str, str]] = {}
+        """Messages that were answered, with their queues and salts."""
+        self.engines: dict[str, Engine] = {}
+        self.flying: dict[str, list[tuple[int, Work, list[Any]]]] = {}
+        self.crashes = self.deleted = 0
+        self._start()
+
+    def run(self, steps: int) -> None:
+        try:
+            for _ in range(steps):
+                self._step()
+            self._power_cut(Cut(Keep.ALL))
+            self._end()
+        except Exception as error:
+            raise Broken("\n".join([*self.told[-30:], repr(error)])) from error
+
+    def _step(self) -> None:
+        chance = self.random.random()
+        if self.random.random() < 0.2:
+            self.clock.now += self.random.choice((1, 700, 40_000))
+        owner = self.random.choice(list(self.engines))
+        if chance < 0.06:
+            self._die(owner)
+        elif chance < 0.12:
+            self._power_cut(Cut(Keep.SOME, (self.random.getrandbits(30),), self._contents()))
+        elif chance < 0.2 and len(self.engines) < self.processes:
+            self._start()
+        elif self.flying[owner] and (chance > 0.55 or len(self.flying[owner]) > 1):
+            self._sync(owner)
+        else:
+            self._commit(owner, self._requests())
+
+    def _contents(self) -> tuple[Bytes, ...]:
+        return tuple(self.random.choice(list(Bytes)) for _ in range(3))
+
+    def _requests(self) -> list[Any]:
+        requests = [self._request() for _ in range(self.random.randint(0, 3))]
+        # The salt of a queue is known once it is made: nothing is sent in the same commit.
+        made = {each.name for each in requests if isinstance(each, CreateQueue)}
+        changes = {each.name: each for each in requests if hasattr(each, "name")}
+        return [
+            each
+            for each in requests
+            # A queue has one change a commit, so that its states between the commits are all there are.
+            if (changes[each.name] is each if hasattr(each, "name") else each.queue not in made)
+        ]
+
+    def _request(self) -> Any:
+        name = self.random.choice(NAMES)
+        settings = QueueSettings(max_messages=self.random.choice((0, 50)))
+        match self.random.choice("cudsssr"):
+            case "c":
+                return CreateQueue(name=name, settings=settings)
+            case "u":
+                return UpdateQueue(
+                    name=name, changes={"retention": Millis(self.random.choice((0, 10**9)))}
+                )
+            case "d":
+                return DeleteQueue(name=name)
+            case "s":
+                known = self.may[name][-1][1]
+                body = (known[1] if known else "none").encode()
+                delay = self.random.choice((None, Millis(500)))
+                count = self.random.choice((1, 3))
+                return Send(
+                    queue=name, bodies=[body] * count, attributes={}, delays={0: delay} if delay else {}
+                )
+            case _:
+                return Receive(queue=name, max_messages=3, max_bytes=1_000, visibility=Millis(600))
+
+    def _commit(self, owner: str, requests: list[Any]) -> None:
+        self.at += 1
+        self.told.append(f"{owner} commit {self.at}: {requests}")
+        engine = self.engines[owner]
+        work = engine.apply(requests, tick=self.random.random() < 0.3)
+        assert work is not None
+        self._take(engine, requests, work.outcomes)
+        self._check(engine)
+        self.flying[owner].append((self.at, work, requests))
+
+    def _take(self, engine: Engine, requests: list[Any], outcomes: list[Any]) -> None:
+        for name in NAMES:
+            self._learn(name, self._known(engine, name))
+        for request, outcome in zip(requests, outcomes, strict=True):
+            if isinstance(request, DeleteQueue) and not isinstance(outcome, StoreError):
+                self.deleted += 1
+            if isinstance(request, Receive) and not isinstance(outcome, StoreError):
+                known = self.may[request.queue][-1][1]
+                for delivery in outcome:
+                    for body in delivery.bodies:
+                        if known is None or bytes(body) != known[1].encode():
+                            raise Broken(f"{body!r} was received from {request.queue}, {known}")
+
+    def _learn(self, name: str, known: Known) -> None:
+        if known != self.may[name][-1][1]:
+            self.may[name].append((self.at, known))
+
+    def _known(self, engine: Engine, name: str) -> Known:
+        record = engine.catalog.records.get(name)
+        return None if record is None else (record.settings, record.salt)
+
+    def _check(self, engine: Engine) -> None:
+        """All processes know the same queues."""
+        for other in self.engines.values():
+            if other is not engine:
+                work = other.apply([])
+                assert work is not None
+                self.flying[other.moves.owner].append((self.at, work, []))
+                for name in NAMES:
+                    if self._known(other, name) != self._known(engine, name):
+                        raise Broken(f"{other.moves.owner} knows another {name}")
+
+    def _sync(self, owner: str) -> None:
+        at, work, requests = self.flying[owner].pop(0)
+        if work.commit is not None:
+            work.commit.sync()
+        self.told.append(f"{owner} has synced {at}")
+        assert self.engines[owner].finish(work) is not None
+        reap(self.engines[owner], self.reaping.choice((0, 1_000)))
+        for name, history in self.may.items() if work.commit is not None else ():
+            last = max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
+            self.may[name] = history[last:]
+        for request, outcome in zip(requests, work.outcomes, strict=True):
+            if isinstance(request, Send) and isinstance(outcome, Stored):
+                for id in outcome.results:
+                    if isinstance(id, str):
+                        self.sent[id] = request.queue, bytes(request.bodies[0]).decode()
+
+    def _die(self, owner: str) -> None:
+        self.crashes += 1
+        requests = self._requests()
+        self.at += 1
+        self.told.append(f"{owner} dies in commit {self.at}: {requests}")
+        self.disk.steps_left = self.random.randint(0, 12)
+        with suppress(Died):
+            self.engines[owner].apply(requests, tick=self.random.random() < 0.3)
+        self.disk.steps_left = None
+        del self.engines[owner], self.flying[owner]
+        self.disk.free_locks()
+        if not self.engines:
+            self._start()
+        survivor = next(iter(self.engines.values()))
+        work = survivor.apply([], tick=True)
+        assert work is not None
+        for name in NAMES:
+            self._learn(name, self._known(survivor, name))
+        self.flying[survivor.moves.owner].append((self.at, work, []))
+        self._all_there(survivor)
+
+    def _power_cut(self, cut: Cut) -> None:
+        self.crashes += 1
+        self.told.append(f"cut {cut}")
+        found = self.disk.cut(cut)
+        assert isinstance(found, LinkedDisk)
+        found.changes = self.disk.changes
+        found.forget_changes(self.random)
+        self.disk = found
+        self.engines.clear()
+        self.flying.clear()
+        self._start()
+        (engine,) = self.engines.values()
+        for name in NAMES:
+            now = self._known(engine, name)
+            if now not in [known for _, known in self.may[name]]:
+                raise Broken(f"{name} is found as {now}, promised {self.may[name]}")
+            self.may[name] = [(self.at, now)]
+        self._all_there(engine)
+
+    def _all_there(self, engine: Engine) -> None:
+        """What was answered is there as long as its queue is; what is there belongs to its queue."""
+        for id, (queue, salt) in self.sent.items():
+            known = self._known(engine, queue)
+            if known is not None and known[1] == salt:
+                holder = engine.index.holder(id)
+                if holder is None:
+                    # Another living process has it in `new/`.
+                    if not any(id[:30] in each.name for each in self.disk.scan("new")):
+                        raise Broken(f"{id} is lost, and its queue {queue} is there")
+                elif holder[0].name.state is State.REMOVED:
+                    raise Broken(f"{id} is deleted, and its queue {queue} is not")
+        for name in engine.index.queues:
+            known = self._known(engine, name)
+            for entry in engine.index.queues[name].entries:
+                body = self.disk.read(entry.name.path)
+                if known is not None and not body.startswith(known[1].encode()):
+                    raise Broken(f"{entry} is in the queue {known}, and is {body!r}")
+
+    def _start(self) -> None:
+        owner = f"p{self.random.getrandbits(30)}"
+        engine = Engine(
+            self.disk,
+            Memory(self.disk),
+            clock=self.clock,
+            random=Random(self.random.getrandbits(30)),
+            owner=owner,
+            is_living=lambda owner: owner in self.engines,
+        )
+        self.at += 1
+        self.told.append(f"{owner} starts at {self.at}")
+        assert engine.open()
+        if engine.catalog.reset:
+            raise Broken(f"the settings of {engine.catalog.reset} are lost")
+        self.engines[owner], self.flying[owner] = engine, []
+
+    def _end(self) -> None:
+        """All that was deleted comes to its end, and each name is free again."""
+        (engine,) = self.engines.values()
+        there = {name for name in NAMES if self._known(engine, name) is not None}
+        asked = [DeleteQueue(name=name) for name in there]
+        for _ in range(12):
+            work = engine.apply(asked)
+            assert work is not None
+            asked = []
+            if work.commit is not None:
+                work.commit.sync()
+            engine.finish(work)
+            self.clock.now += 1_000
+        if self.disk.scan("config") or self.disk.scan("queues"):
+            raise Broken(f"left are {self.disk.scan('config')}, {self.disk.scan('queues')}")
+        for folder in ("new", "delay"):
+            for each in self.disk.scan(folder):
+                parse(f"{folder}/{each.name}")
+                raise Broken(f"left is {folder}/{each.name}")

@@ -1,0 +1,666 @@
+"""Random histories of one engine on a disk that loses power, and the promises that they are held to.
+
+A commit's requests are done, synced and answered, or the story is cut: the power fails before the sync,
+or the process dies between two changes of names. The next engine must find each message as one of the
+states that were promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, ClassVar, Final
+
+from cuts import Bytes, Cut, Keep
+from linked_disk import Died, LinkedDisk, Memory, made, reap
+from power_disk import Model
+from spoolrack_store.engine.engine import Engine, Work
+from spoolrack_store.model.batch import resolve
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.content import body, decode
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.members import indexes
+from spoolrack_store.model.names import index_of, parse
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    Delete,
+    Delivery,
+    Purge,
+    Receive,
+    Request,
+    Send,
+    Stored,
+)
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.transitions import State
+
+SETTINGS: Final = {
+    "q": QueueSettings(),
+    "r": QueueSettings(max_receives=2, dead_letter_queue="s"),
+    "s": QueueSettings(),
+}
+QUEUES: Final = tuple(SETTINGS)
+DEAD: Final = "s"
+HOLD: Final = Millis(10_000)
+DELAY: Final = Millis(5_000)
+ABSENT: Final = ("absent",)
+GONE: Final = ("gone",)
+Seen = tuple[object, ...]
+
+
+class Clock:
+    """Time that a story moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000_000
+
+    def wall(self) -> Millis:
+        return Millis(self.now)
+
+    def monotonic(self) -> Millis:
+        return Millis(self.now - 1_600_000_000_000)
+
+    def wait(self, condition: object, until: object) -> None:
+        raise AssertionError("an engine never waits")
+
+
+class Broken(AssertionError):
+    """A promise is broken."""
+
+
+class Story:
+    """One history, made from a seed."""
+
+    settings: ClassVar = SETTINGS
+    disk_kind: type[LinkedDisk] = LinkedDisk
+    may_lack = False
+    """Whether a receive may get less than there is: the disk has refused something."""
+
+    def __init__(
+        self,
+        seed: int,
+        model: Model,
+        *,
+        can_sync_all: bool = True,
+        processes: int = 1,
+        cache_bytes: int = 0,
+        plot: tuple[float, float] = (0.06, 0.06),
+    ) -> None:
+        """`plot` is how probable it is that a step is a death in a commit, and that it is a power
+        cut."""
+        self.random = Random(seed)
+        self.reaping = Random(seed)
+        self.looks = Random(seed + 1)
+        """When a question is asked between two commits."""
+        self.clock = Clock()
+        self.disk = made(QUEUES, can_sync_all=can_sync_all, model=model, kind=self.disk_kind)
+        self.processes = processes
+        self.cache_bytes = cache_bytes
+        self.plot = plot
+        self.told: list[str] = []
+        self.at = 0
+        """The number of the commit that was begun last, of any process."""
+        self.may: dict[str, list[tuple[int, Seen]]] = {}
+        """Of each message what it became, and by which commit, from the last that is durable on."""
+        self.sender: dict[str, str] = {}
+        """Of each message the process that syncs it first."""
+        self.queue_of: dict[str, str] = {}
+        self.bodies: dict[str, bytes] = {}
+        self.receipts: dict[str, str] = {}
+        self.unanswered: dict[str, int] = {}
+        """Which commit leased what, if it isn't synced."""
+        self.later: dict[str, tuple[int, str]] = {}
+        """Receipts that are not told yet, and the commits that tell them."""
+        self.crashes = self.replayed = self.buried = 0
+        self.engines: dict[str, Engine] = {}
+        self.flying: dict[str, list[tuple[int, Work]]] = {}
+        """Of each process the commits that it has begun and not synced."""
+        self._start()
+
+    def run(self, steps: int) -> None:
+        try:
+            for _ in range(steps):
+                self._step()
+            self._power_cut(Cut(Keep.ALL))
+        except Exception as error:
+            raise Broken("\n".join([*self.told[-400:], repr(error)])) from error
+
+    def now(self, id: str) -> Seen:
+        return self.may[id][-1][1]
+
+    # The steps of a story.
+
+    def _step(self) -> None:
+        chance = self.random.random()
+        if self.random.random() < 0.2:
+            self.clock.now += self.random.choice((1, 700, DELAY, HOLD))
+        owner = self.random.choice(list(self.engines))
+        if self.looks.random() < 0.1:
+            self._look(self.looks.choice(list(self.engines)))
+            if owner not in self.engines:
+                return
+        flying = self.flying[owner]
+        if chance < self.plot[0]:
+            self._die(owner)
+        elif chance < sum(self.plot):
+            self._power_cut(self._cut())
+        elif chance < sum(self.plot) + 0.04 and len(self.engines) > 1:
+            self.told.append(f"{owner} is killed")
+            self._bury(owner, {})
+        elif len(self.engines) < self.processes and chance < sum(self.plot) + 0.14:
+            self._start()
+        elif flying and (chance > 0.6 or len(flying) > 1):
+            self._sync(owner)
+        else:
+            self._commit(owner)
+
+    def _look(self, owner: str) -> None:
+        """A question is asked: what is sent and durable is published before it is answered."""
+        self.told.append(f"{owner} looks")
+        if self.looks.random() < 0.1:
+            self.disk.steps_left = self.looks.randint(0, 6)
+        try:
+            assert self.engines[owner].with_exact_index(lambda: True), "nobody holds the lock"
+            self._check(self.engines[owner])
+            has_died = False
+        except Died:
+            has_died = True
+        self.disk.steps_left = None
+        if has_died:
+            self.told.append(f"{owner} dies as it looks")
+            self._bury(owner, {})
+
+    def _sync(self, owner: str) -> None:
+        at, work = self.flying[owner].pop(0)
+        self.told.append(f"{owner} has synced commit {at}")
+        if work.commit is not None:
+            work.commit.sync()
+        if self.random.random() < 0.1:
+            self.disk.steps_left = self.random.randint(0, 4)
+        try:
+            assert self.engines[owner].finish(work) is not None, "nobody holds the lock"
+            has_died = False
+        except Died:
+            has_died = True
+            self.told.append(f"{owner} dies before it answers")
+        self.disk.steps_left = None
+        reap(self.engines[owner], self.reaping.randrange(4))
+        for id, history in self.may.items() if work.commit is not None else ():
+            if history[0][1] == ABSENT and self.sender[id] != owner:
+                continue  # Nobody else knows of it.
+            last = max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
+            if last:
+                self.may[id] = history[last:]
+        self.unanswered = {id: when for id, when in self.unanswered.items() if when > at}
+        for id, (when, receipt) in list(self.later.items()):
+            if when == at:
+                del self.later[id]
+                if self.now(id)[0] == "leased" and not has_died:
+                    self.receipts[id] = receipt
+        if has_died:
+            self._bury(owner, {})
+
+    def _commit(self, owner: str) -> None:
+        requests = [self._request() for _ in range(self.random.randint(0, 3))]
+        tick = self.random.random() < 0.3
+        self.at += 1
+        words = [_worded(each) for each in requests]
+        self.told.append(f"{self.clock.now} {owner}, commit {self.at}{' with a tick' * tick}: {words}")
+        self._bring_back()
+        engine = self.engines[owner]
+        work = engine.apply(requests, tick=tick)
+        assert work is not None, "nobody holds the lock"
+        if work.commit is None and any(
+            outcome and not isinstance(outcome, StoreError) for outcome in work.outcomes
+        ):
+            raise Broken(f"answers that wait for no sync: {work.outcomes}")
+        self._check(engine)
+        self._take(engine, requests, work.outcomes)
+        self._look_for_dead_letters(engine)
+        self.replayed += engine.sharing.replayed
+        self.flying[owner].append((self.at, work))
+
+    def _look_for_dead_letters(self, engine: Engine) -> None:
+        """Messages that are dying come to the dead-letter queue, at some commit of some process."""
+        for id in self.may:
+            if self.now(id)[0] != "dying":
+                continue
+            found = engine.index.holder(id)
+            if found is not None and found[0].name.queue == DEAD:
+                self._is_dead_letter(id)
+
+    def _purge_what_has_just_come(self, engine: Engine) -> None:
+        """A dead letter that the purging commit itself has published is purged, too."""
+        for id in self.may:
+            if self.now(id)[0] == "dying":
+                found = engine.index.holder(id)
+                if found is None or found[0].name.state is State.REMOVED or found[0].name.queue == DEAD:
+                    self._is_dead_letter(id)
+
+    def _is_dead_letter(self, id: str) -> None:
+        self.buried += 1
+        self.queue_of[id] = DEAD
+        self._become(id, ("ready", 0))
+
+    def _die(self, owner: str) -> None:
+        """A process dies in a commit, or just before it ends."""
+        requests = [self._request() for _ in range(self.random.randint(0, 3))]
+        self.at += 1
+        self.disk.steps_left = self.random.randint(0, 12)
+        words = [_worded(each) for each in requests]
+        self.told.append(f"{self.clock.now} {owner} dies in commit {self.at}: {words}")
+        self._bring_back()
+        try:
+            work = self.engines[owner].apply(requests, tick=self.random.random() < 0.3)
+        except Died:
+            work = None
+        self.disk.steps_left = None
+        maybe: dict[str, list[Seen]] = {}
+        if work is None:
+            maybe = self._forgive(requests)
+        else:
+            self._take(self.engines[owner], requests, work.outcomes)
+        self._bury(owner, maybe)
+
+    def _bury(self, owner: str, maybe: dict[str, list[Seen]]) -> None:
+        """A process is gone, and its locks with it; it may have done what `maybe` says."""
+        self.crashes += 1
+        self.dead = owner
+        del self.engines[owner], self.flying[owner]
+        self.disk.free_locks()
+        if not self.engines:
+            self._start()
+        survivor = self.engines[self.random.choice(list(self.engines))]
+        self.at += 1
+        self._bring_back()
+        work = survivor.apply([], tick=True)
+        assert work is not None
+        self._check(survivor)
+        self.flying[survivor.moves.owner].append((self.at, work))
+        self._adopt(maybe)
+        for id, sender in self.sender.items():
+            if sender == owner and id in self.may:
+                # The survivor takes over what was in `new/`.
+                self.sender[id] = survivor.moves.owner
+                if self.may[id][0][1] == ABSENT:
+                    self.may[id] = [(self.at, state) for _, state in self.may[id]]
+
+    def _power_cut(self, cut: Cut) -> None:
+        self.told.append(f"cut {cut}")
+        self.crashes += 1
+        found = self.disk.cut(cut)
+        assert isinstance(found, LinkedDisk)
+        found.changes = self.disk.changes
+        found.forget_changes(self.random)
+        self.disk = found
+        self.engines.clear()
+        self.flying.clear()
+        self._start()
+        (engine,) = self.engines.values()
+        self.at += 1
+        self._bring_back()
+        work = engine.apply([])
+        assert work is not None
+        if work.commit is not None:
+            work.commit.sync()
+        engine.finish(work)
+        self._adopt(None)
+        self.unanswered.clear()
+        self.later.clear()
+        self._check_counts(engine)
+
+    def _start(self) -> None:
+        owner = f"p{self.random.getrandbits(30)}"
+        engine = Engine(
+            self.disk,
+            Memory(self.disk),
+            clock=self.clock,
+            random=Random(self.random.getrandbits(30)),
+            owner=owner,
+            is_living=lambda owner: owner in self.engines,
+            cache_bytes=self.cache_bytes,
+        )
+        for queue, settings in self.settings.items():
+            engine.catalog.add(queue, settings, salt=queue)
+        self.at += 1
+        self.told.append(f"{owner} starts, commit {self.at}")
+        assert engine.open(), "nobody holds the lock"
+        self.engines[owner], self.flying[owner] = engine, []
+
+    def _cut(self) -> Cut:
+        contents = tuple(self.random.choice(list(Bytes)) for _ in range(3))
+        return Cut(Keep.SOME, (self.random.getrandbits(30),), contents)
+
+    # What is there.
+
+    def _check(self, engine: Engine) -> None:
+        """A process that has just committed knows exactly what is there."""
+        mine = engine.moves.owner
+        known = {entry.name.path for batch in engine.index.batches.values() for entry in batch.entries}
+        there = {path for path in self._paths() if not path.startswith("new/") or f",o{mine}" in path}
+        known = {path for path in known if not path.startswith("new/") or f",o{mine}" in path}
+        # What may be unlinked at any time, each process forgets by itself.
+        for batch in resolve(map(parse, known | there)).values():
+            if batch.is_over:
+                over = {entry.name.path for entry in batch.entries if entry.name.state is State.REMOVED}
+                known -= over
+                there -= over
+        if known != there:
+            raise Broken(
+                f"{mine} doesn't know of {sorted(there - known)}, and believes {sorted(known - there)}"
+            )
+
+    def _paths(self) -> list[str]:
+        folders = ("new", "delay", "remove", "quarantine", *(f"queues/{queue}" for queue in QUEUES))
+        return [f"{folder}/{each.name}" for folder in folders for each in self.disk.scan(folder)]
+
+    def _found(self) -> dict[str, tuple[Seen, str]]:
+        """What a start would take each message to be, and in which queue; nothing of what isn't
+        whole."""
+        found: dict[str, tuple[Seen, str]] = {}
+        # The copy of a dead letter counts once it has left new/.
+        batches = resolve(map(parse, self._paths())).values()
+        for batch in sorted(batches, key=lambda batch: batch.stem.deaths):
+            is_sent_only = all(entry.name.state is State.SENT for entry in batch.entries)
+            if not batch.was_sent or (batch.stem.deaths and is_sent_only):
+                continue
+            for entry in batch.entries:
+                name = entry.name
+                for index in indexes(entry.held):
+                    seen: Seen = ("ready", name.receives)
+                    if name.state is State.REMOVED:
+                        seen = GONE
+                    elif name.due is not None:
+                        seen = ("leased" if name.token else "delayed", name.receives, name.due)
+                    elif name.state is State.QUARANTINED:
+                        seen = ("quarantined",)
+                    found[batch.stem.message_id(index)] = seen, name.queue
+        return found
+
+    def _adopt(self, maybe: dict[str, list[Seen]] | None) -> None:
+        """Hold what is found after a crash against what was promised, and go on from there.
+
+        After a death (`maybe`) all is as it was, but for what the dead may have done; after a power cut
+        (None) each message may be whatever it was since it was last durable.
+        """
+        found = self._found()
+        files: dict[str, set[bool]] = {}
+        for id in [*self.may, *(found.keys() - self.may.keys())]:
+            if id not in self.may:
+                # Of a commit that died in its midst: it may be there, with all of its file.
+                now = found[id][0]
+                # A power cut may undo a lease of what that commit had sent, and not the send.
+                sent: Seen = ("ready", 0) if now[0] == "leased" else now
+                self.may[id] = [(self.at, ABSENT), (self.at, sent), (self.at, now)]
+                self.queue_of[id], self.sender[id] = found[id][1], self.dead
+                self._read(id)
+                files.setdefault(id[:-3], set()).add(True)
+                continue
+            history = [state for _, state in self.may[id]]
+            promised = history if maybe is None else [history[-1], *maybe.get(id, ())]
+            promised = [*promised, *(self._by_now(id, state) for state in promised)]
+            now = found[id][0] if id in found else GONE if GONE in promised else ABSENT
+            if id in found and found[id][1] == DEAD and self.queue_of[id] != DEAD and now != GONE:
+                if not any(state[0] == "dying" for state in promised):
+                    raise Broken(f"{id} is a dead letter, promised {promised}")
+                self.queue_of[id] = DEAD
+                self.may[id].append((self.at, now))
+                history.append(now)
+            elif now[0] in ("leased", "ready") and ("dying", now[1]) in promised:
+                now = "dying", now[1]
+                self.queue_of[id] = found[id][1]
+            elif now not in promised:
+                raise Broken(f"{id} is found {now}, promised {promised}")
+            if history[0] == ABSENT:
+                files.setdefault(id[:-3], set()).add(now != ABSENT)
+            if now == ABSENT:
+                for kept in (self.may, self.queue_of, self.bodies, self.receipts, self.later):
+                    kept.pop(id, None)  # type: ignore[attr-defined]
+                continue
+            if maybe is None:
+                self.may[id] = [(self.at, now)]
+            elif now != history[-1]:
+                self.may[id].append((self.at, now))
+                self.receipts.pop(id, None)
+            if now[0] != "leased" or (maybe is None and id in self.unanswered):
+                self.receipts.pop(id, None)
+        torn = [id for id, there in files.items() if len(there) > 1]
+        if torn:
+            raise Broken(f"of a send that was never answered a part is there: {torn}")
+
+    def _read(self, id: str) -> None:
+        for path in self._paths():
+            name = parse(path)
+            if name.stem.message_id(index_of(id) if name.stem.count else 0) == id:
+                content = self.disk.read(path)
+                line = decode(name.stem, content, len(content))
+                self.bodies[id] = body(line, content, index_of(id) if name.stem.count else 0)
+                return
+
+    def _check_counts(self, engine: Engine) -> None:
+        for queue in QUEUES:
+            counts = engine.index.queue(queue).counts
+            words = [self.now(id)[0] for id in self.may if self.queue_of[id] == queue]
+            # What is dying is leased or ready until it is a dead letter.
+            here = sum(words.count(word) for word in ("ready", "leased", "dying", "held"))
+            found = counts[State.READY] + counts[State.LEASED], counts[State.DELAYED]
+            if found != (here, words.count("delayed")):
+                raise Broken(f"{queue} counts {counts}, and has {sorted(map(str, words))}")
+
+    # What is asked.
+
+    def _request(self) -> Request[Any]:
+        chance = self.random
+        queue = chance.choice(QUEUES)
+        mine = [id for id in self.receipts if self.queue_of[id] == queue]
+        chosen = [self.receipts[id] for id in chance.sample(mine, min(len(mine), chance.randint(1, 4)))]
+        match chance.choice("ssrrrrdddcciP" if chance.random() < 0.2 else "ssrrrrdddcci"):
+            case "s":
+                count = chance.choice((1, 1, 2, 3, 7))
+                bodies = [chance.randbytes(chance.randint(0, 20)) for _ in range(count)]
+                attributes = {0: {"a": "b", "c": b"\xff"}} if chance.random() < 0.3 else {}
+                share = chance.choice((0.0, 0.0, 0.0, 0.5, 1.0))
+                delays = {place: DELAY for place in range(len(bodies)) if chance.random() < share}
+                return Send(queue=queue, bodies=bodies, attributes=attributes, delays=delays)
+            case "r":
+                return Receive(
+                    queue=queue,
+                    max_messages=chance.choice((1, 2, 5)),
+                    max_bytes=chance.choice((10, 1_000_000)),
+                    visibility=chance.choice((None, HOLD)),
+                )
+            case "d":
+                return Delete(queue=queue, receipts=chosen)
+            case "c":
+                return ChangeVisibility(
+                    queue=queue, receipts=chosen, visibility=chance.choice((Millis(0), HOLD))
+                )
+            case "i":
+                there = [id for id in self.may if self.queue_of[id] == queue and self.now(id) != GONE]
+                return Delete(queue=queue, ids=chance.sample(there, min(len(there), 2)))
+            case _:
+                return Purge(queue=queue)
+
+    # What is promised.
+
+    def _bring_back(self) -> None:
+        """What is due comes back at the beginning of a commit."""
+        sent = self._sent_only()
+        for id in self.may:
+            now = self._by_now(id, self.now(id))
+            if now != self.now(id) and id not in sent:
+                self._become(id, now)
+                self.receipts.pop(id, None)
+
+    def _by_now(self, id: str, state: Seen) -> Seen:
+        """What has become of a message in this state, as time went on."""
+        is_due = state[0] in ("leased", "delayed") and int(str(state[2])) <= self.clock.now
+        return self._back(id, state) if is_due else state
+
+    def _back(self, id: str, state: Seen) -> Seen:
+        """What becomes of a message whose lease or delay ends."""
+        limit = SETTINGS[self.queue_of[id]].max_receives
+        return ("dying", state[1]) if limit and int(str(state[1])) >= limit else ("ready", state[1])
+
+    def _become(self, id: str, now: Seen) -> None:
+        self.may[id].append((self.at, now))
+
+    def _take(self, engine: Engine, requests: list[Request[Any]], outcomes: Sequence[object]) -> None:
+        """Take in the answers of a commit in the order in which the engine does its work."""
+        order = (Send, Delete, ChangeVisibility, Purge, Receive)
+        pairs = sorted(
+            zip(requests, outcomes, strict=True), key=lambda pair: order.index(type(pair[0]))
+        )
+        for request, outcome in pairs:
+            match request:
+                case Send():
+                    assert isinstance(outcome, Stored)
+                    self._check_keys(request, outcome)
+                    for place, id in enumerate(outcome.results):
+                        assert isinstance(id, str), id
+                        if place in outcome.duplicates:
+                            continue
+                        self._sent(engine.moves.owner, id, request, place)
+                case Delete():
+                    assert isinstance(outcome, list)
+                    for named, result in zip((*request.receipts, *request.ids), outcome, strict=True):
+                        id = named.partition(":")[2][:36] if ":" in named else named
+                        if result is None:
+                            self._become(id, GONE)
+                            self.receipts.pop(id, None)
+                        elif self.now(id)[0] == "leased" and self.receipts.get(id) == named:
+                            raise Broken(f"a delete of {id} was refused: {result!r}")
+                case ChangeVisibility():
+                    assert isinstance(outcome, list)
+                    for named, result in zip(request.receipts, outcome, strict=True):
+                        self._changed(named, request.visibility, result)
+                case Purge():
+                    sent = self._sent_only()
+                    self._look_for_dead_letters(engine)
+                    if request.queue == DEAD:
+                        self._purge_what_has_just_come(engine)
+                    for id, queue in self.queue_of.items():
+                        if queue == request.queue and id not in sent:
+                            self._become(id, GONE)
+                            self.receipts.pop(id, None)
+                case Receive():
+                    assert isinstance(outcome, list)
+                    self._received(engine, request, outcome)
+
+    def _check_keys(self, request: Send, stored: Stored) -> None:
+        """Hold the answer to the deduplication ids: stories that have any."""
+
+    def _sent(self, sender: str, id: str, request: Send, place: int) -> None:
+        delay, body = request.delays.get(place), request.bodies[place]
+        now: Seen = ("ready", 0) if delay is None else ("delayed", 0, self.clock.now + delay)
+        self.may[id] = [(self.at, ABSENT)]
+        self.queue_of[id], self.bodies[id] = request.queue, body
+        self.sender[id] = sender
+        self._become(id, now)
+
+    def _changed(self, receipt: str, visibility: Millis, result: object) -> None:
+        id = receipt.partition(":")[2][:36]
+        now = self.now(id)
+        if not isinstance(result, int):
+            if now[0] == "leased":
+                raise Broken(f"a change of {id} was refused: {result!r}")
+        elif visibility:
+            self._become(id, ("leased", now[1], result))
+        else:
+            self._become(id, self._back(id, now))
+            self.receipts.pop(id, None)
+
+    def _received(self, engine: Engine, request: Receive, deliveries: list[Delivery]) -> None:
+        got: list[str] = []
+        sent = self._sent_only()
+        for delivery in deliveries:
+            rows = zip(delivery.ids, delivery.receipts, delivery.bodies, strict=True)
+            for id, receipt, got_body in rows:
+                now = self._by_now(id, self.now(id)) if id in self.may else None
+                if now is not None and now[0] == "dying" and request.queue == DEAD:
+                    self._is_dead_letter(id)
+                    now = self.now(id)
+                if now is None or now[0] != "ready":
+                    raise Broken(f"{id} was received, and is {now}")
+                if self.bodies[id] != got_body:
+                    raise Broken(f"{id} has another body")
+                got.append(id)
+                self._become(id, ("leased", delivery.receives, delivery.due))
+                if delivery.receives != int(str(now[1])) + 1:
+                    raise Broken(f"{id} is received for the {delivery.receives}th time after {now[1]}")
+                if id in sent:
+                    # Leased as it was sent: nobody has the receipt before the commit is finished.
+                    self.receipts.pop(id, None)
+                    self.later[id] = self.at, receipt
+                else:
+                    self.receipts[id] = receipt
+                self.unanswered[id] = self.at
+        left = [
+            id
+            for id, queue in self.queue_of.items()
+            if queue == request.queue and self.now(id)[0] == "ready" and id not in sent
+        ]
+        if got != sorted(got) or (got and left and max(got) > min(left) and not self.may_lack):
+            raise Broken(f"out of order: {got}, left {sorted(left)[:3]}")
+        if len(got) > request.max_messages or (not got and left and not self.may_lack):
+            raise Broken(f"{len(got)} of {request.max_messages} received, {len(left)} left")
+
+    def _sent_only(self) -> set[str]:
+        """What is in `new/` still, for whichever process to publish."""
+        found: set[str] = set()
+        for batch in resolve(map(parse, self._paths())).values():
+            for entry in batch.entries:
+                if entry.name.state is State.SENT and not batch.stem.deaths:
+                    found.update(map(batch.stem.message_id, indexes(entry.held)))
+        return found
+
+    def _forgive(self, requests: list[Request[Any]]) -> dict[str, list[Seen]]:
+        """Return what a commit may have done that died in its midst."""
+        maybe: dict[str, list[Seen]] = {id: [] for id in self.may}
+        for request in requests:
+            match request:
+                case Delete():
+                    for named in (*request.receipts, *request.ids):
+                        maybe[named.partition(":")[2][:36] if ":" in named else named].append(GONE)
+                case ChangeVisibility():
+                    for named in request.receipts:
+                        id = named.partition(":")[2][:36]
+                        receives = self.now(id)[1] if self.now(id)[0] == "leased" else 0
+                        end = self.clock.now + request.visibility
+                        changed = (
+                            ("leased", receives, end) if request.visibility else ("ready", receives)
+                        )
+                        maybe[id].append(changed)
+                case Purge():
+                    for id, queue in self.queue_of.items():
+                        if queue == request.queue:
+                            maybe[id].append(GONE)
+                case _:
+                    pass
+        for request in requests:
+            if isinstance(request, Receive):
+                end = self.clock.now + (request.visibility or QueueSettings().visibility_timeout)
+                for id, queue in self.queue_of.items():
+                    for state in [self._by_now(id, self.now(id)), *maybe[id]]:
+                        if queue == request.queue and state[0] == "ready":
+                            maybe[id].append(("leased", int(str(state[1])) + 1, end))
+        return maybe
+
+
+def _worded(request: Request[Any]) -> str:
+    match request:
+        case Send():
+            return f"send {request.queue} {len(request.bodies)}" + (
+                f" delayed {sorted(request.delays)}" if request.delays else ""
+            )
+        case Receive():
+            most = f"{request.max_messages} {request.max_bytes}"
+            return f"receive {request.queue} {most} {request.visibility}"
+        case Delete():
+            return f"delete {request.queue} {[*request.receipts, *request.ids]}"
+        case ChangeVisibility():
+            return f"change {request.queue} {request.visibility} {list(request.receipts)}"
+        case Purge():
+            return f"purge {request.queue}"
+        case _:
+            return repr(request)

@@ -1,0 +1,119 @@
+"""Stories whose sends have deduplication ids, and what the answers are held to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+from cuts import Cut
+from engine_story import ABSENT, GONE, SETTINGS, Broken, Seen, Story
+from power_disk import Model
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.content import decode
+from spoolrack_store.model.ids import sent_at
+from spoolrack_store.model.keys import key_of, key_text
+from spoolrack_store.model.names import index_of, parse
+from spoolrack_store.model.operations import Request, Send, Stored
+
+IDS: Final = ("a", "b", "c", "d", "e")
+WINDOWS: Final = {"q": Millis(20_000), "r": Millis(6_000), "s": Millis(60_000)}
+
+
+class KeyedStory(Story):
+    """A story in which most sends have deduplication ids, of which there are few."""
+
+    settings: ClassVar = {
+        queue: replace(each, deduplication_window=WINDOWS[queue]) for queue, each in SETTINGS.items()
+    }
+
+    def __init__(self, seed: int, model: Model, **rest: Any) -> None:
+        self.keys: dict[str, str] = {}
+        """Of each keyed message its key."""
+        self.doubtful: set[str] = set()
+        """Messages that were deleted before they were durable: a cut took one or both."""
+        self.repeated: list[tuple[int, str]] = []
+        """Commits that answer with the id of a message that was there."""
+        self.repetitions = self.again = 0
+        super().__init__(seed, model, **rest)
+
+    def _request(self) -> Request[Any]:
+        request = super()._request()
+        if isinstance(request, Send) and self.random.random() < 0.8:
+            request.deduplication_ids = {
+                position: self.random.choice(IDS)
+                for position in range(len(request.bodies))
+                if self.random.random() < 0.7
+            }
+        return request
+
+    def _check_keys(self, request: Send, stored: Stored) -> None:
+        since = self.clock.now - WINDOWS[request.queue] + 1
+        for position, deduplication_id in request.deduplication_ids.items():
+            key = key_text(key_of(deduplication_id, request.queue))
+            id = stored.results[position]
+            assert isinstance(id, str)
+            before = {each for each in self.may if self.keys.get(each) == key}
+            before |= {
+                each
+                for at, each in enumerate(stored.results[:position])
+                if request.deduplication_ids.get(at) == deduplication_id and isinstance(each, str)
+            }
+            inside = {each for each in before if sent_at(each) >= since}
+            # Of two requests of one commit the first is not in `may` yet if it is answered later.
+            if position in stored.duplicates:
+                if id not in inside:
+                    raise Broken(f"{deduplication_id} is answered with {id}, taken are {inside}")
+                self.repetitions += 1
+                self.repeated.append((self.at, id))
+            elif inside - self.doubtful:
+                raise Broken(f"{deduplication_id} is stored as {id} beside {inside}")
+            else:
+                self.again += bool(before)
+                self.keys[id] = key
+
+    def _sync(self, owner: str) -> None:
+        at = self.flying[owner][0][0]
+        super()._sync(owner)
+        answered = [id for when, id in self.repeated if when == at]
+        self.repeated = [each for each in self.repeated if each[0] != at]
+        if owner in self.engines:
+            for id in answered:
+                history = self.may.get(id, [])
+                if history and history[0][1] == ABSENT:
+                    self.may[id] = history[1:]
+
+    def _adopt(self, maybe: dict[str, list[Seen]] | None) -> None:
+        unsure = [id for id, history in self.may.items() if history[0][1] == ABSENT]
+        super()._adopt(maybe)
+        if maybe is None:
+            self.doubtful.update(id for id in unsure if id in self.may and self.now(id) == GONE)
+
+    def _power_cut(self, cut: Cut) -> None:
+        self.repeated.clear()
+        super()._power_cut(cut)
+
+    def _read(self, id: str) -> None:
+        super()._read(id)
+        for path in self._paths():
+            name = parse(path)
+            index = index_of(id) if name.stem.count else 0
+            if name.stem.message_id(index) == id and not name.stem.deaths:
+                content = self.disk.read(path)
+                key = decode(name.stem, content, len(content)).keys.get(index)
+                if key is not None:
+                    self.keys[id] = key
+                return
+
+
+def tell(seeds: Sequence[int], model: Model, **rest: Any) -> tuple[int, int, int]:
+    """Run stories; return how many repetitions were answered, how many ids were stored again after
+    their window, and how many crashes there were."""
+    repetitions = again = crashes = 0
+    for seed in seeds:
+        story = KeyedStory(seed, model, **rest)
+        story.run(120)
+        repetitions += story.repetitions
+        again += story.again
+        crashes += story.crashes
+    return repetitions, again, crashes

@@ -1,0 +1,123 @@
+"""The disk that loses power, with hard links; processes on it die between any two steps."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from random import Random
+
+from memory_disk import File, MemoryLock, fails
+from power_disk import Model, PowerDisk
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.engine.reaper import unlink
+from spoolrack_store.files.changes import LOCK, SIZE
+from spoolrack_store.files.root import FOLDERS
+
+
+class Died(BaseException):
+    """The process is gone: it does nothing more."""
+
+
+class LinkedDisk(PowerDisk):
+    """Not thread-safe. One process at a time works on it."""
+
+    def __init__(self, *, can_sync_all: bool = True, model: Model = Model.ANY_SUBSET) -> None:
+        super().__init__(can_sync_all=can_sync_all, model=model)
+        self.steps_left: int | None = None
+        """So many more steps, and then the process at work dies; None: it lives."""
+        self.changes = bytearray(SIZE)
+        """What is in `CHANGES`, which no disk keeps."""
+
+    def step(self) -> None:
+        if self.steps_left is not None:
+            if self.steps_left <= 0:
+                raise Died
+            self.steps_left -= 1
+
+    def link(self, source: str, target: str) -> None:
+        self.step()
+        node = self.node(source)
+        into, name = self._parent(target)
+        if name in into.entries:
+            raise fails(errno.EEXIST, target)
+        assert isinstance(node, File)
+        into.entries[name] = node
+        node.links += 1
+        self._change(node, None, (into, name))
+
+    def touch(self, path: str) -> None:
+        """Nobody listens."""
+
+    def rename_new(self, source: str, target: str) -> None:
+        self.step()
+        into, name = self._parent(target)
+        if name in into.entries:
+            raise fails(errno.EEXIST, target)
+        self.rename(source, target)
+
+    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+        if self.steps_left == 0 and not path.startswith("new/"):
+            super().create(path, [b"".join(parts)[:-1]], sync=False)  # It dies as it writes.
+        self.step()
+        super().create(path, parts, sync=sync)
+
+    def unlink(self, path: str) -> None:
+        self.step()
+        super().unlink(path)
+
+    def lock(self, path: str) -> MemoryLock | None:
+        self.step()
+        return super().lock(path)
+
+    # CHANGES, as one process sees it.
+
+    def read_changes(self, offset: int, length: int) -> bytes:
+        return bytes(self.changes[offset : offset + length])
+
+    def write_changes(self, offset: int, content: bytes) -> None:
+        self.step()
+        self.changes[offset : offset + len(content)] = content
+
+    def forget_changes(self, random: Random) -> None:
+        """The power was cut: whatever the kernel had written by chance is there."""
+        match random.randrange(3):
+            case 0:
+                self.changes = bytearray(SIZE)
+            case 1:
+                self.changes[:64] = random.randbytes(64)
+            case _:
+                pass
+
+
+class Memory:
+    """`CHANGES` for the engines on a disk."""
+
+    def __init__(self, disk: LinkedDisk) -> None:
+        self._disk = disk
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self._disk.read_changes(offset, length)
+
+    def write(self, offset: int, content: bytes) -> None:
+        self._disk.write_changes(offset, content)
+
+
+def reap(engine: Engine, most: int = 1_000) -> None:
+    """Unlink up to `most` of the names that the engine has given away."""
+    removed = engine.reaper.removed
+    for _ in range(min(len(removed), most)):
+        unlink(engine.moves.disk, removed.popleft())
+
+
+def made(
+    queues: Sequence[str], *, can_sync_all: bool, model: Model, kind: type[LinkedDisk] = LinkedDisk
+) -> LinkedDisk:
+    """Return a disk with an empty root, all of it durable."""
+    disk = kind(can_sync_all=can_sync_all, model=model)
+    for folder in (*FOLDERS, *(f"queues/{queue}" for queue in queues)):
+        disk.make_folder(folder)
+    for path in ("FORMAT", LOCK):
+        disk.create(path, [b"spoolrack 2\n"], sync=True)
+    disk._take_as_durable(disk.root)
+    disk._changes.clear()
+    return disk

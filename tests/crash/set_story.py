@@ -1,0 +1,528 @@
+"""Random histories with reserved sets, and the promises that they are held to.
+
+A set that was answered is whole until it is lost or committed. A commit deletes all messages of each of
+its sets, once its marker is durable, and none of a lost one. The messages of a lost set come back, once
+the loss is durable. Nothing that was committed comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cuts import Cut
+from engine_story import ABSENT, DEAD, GONE, HOLD, QUEUES, SETTINGS, Broken, Seen, Story
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.engine.reservations import HeldSet
+from spoolrack_store.model.batch import resolve
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import ReservationCommitted, ReservationLost, ReservationNotFound
+from spoolrack_store.model.members import indexes
+from spoolrack_store.model.names import parse
+from spoolrack_store.model.operations import Request
+from spoolrack_store.model.reservations import (
+    CommitReservations,
+    Committed,
+    Confirm,
+    MarkRead,
+    Release,
+    Reservation,
+    Reserve,
+    Unreserve,
+)
+
+STREAMS: Final = ("a", "b")
+LOST: Final = ("lost",)
+DONE: Final = ("done",)
+SHORT: Final = Millis(3_000)
+OF_SETS: Final = (Unreserve, MarkRead, Release, Confirm, CommitReservations, Reserve)
+"""In the order in which the engine does them; `Reserve` comes after all others."""
+
+Key = tuple[str, int]
+
+
+@dataclass
+class Fate:
+    """What became of a set, and by which commit, from the last state that is durable on."""
+
+    key: Key
+    ids: list[str]
+    may: list[tuple[int, Seen]]
+
+    @property
+    def now(self) -> Seen:
+        return self.may[-1][1]
+
+    @property
+    def durable(self) -> Seen:
+        return self.may[0][1]
+
+    @property
+    def is_held(self) -> bool:
+        return self.now[0] == "held"
+
+
+class SetStory(Story):
+    """A story with sets of any queue."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self.sets: dict[str, Fate] = {}
+        """By their tokens."""
+        self.marked: dict[str, list[tuple[int, int]]] = {stream: [(0, -1)] for stream in STREAMS}
+        """Of each stream up to where it is committed, and by which commit."""
+        self.maybe_sets: dict[str, list[Seen]] = {}
+        self.maybe_marked: dict[str, list[int]] = {}
+        """What a process may have done that died."""
+        self.last: Engine | None = None
+        self.is_lenient = self.is_restarted = self.is_cut = False
+        self.made = self.lost = self.done = 0
+        super().__init__(*arguments, **named)
+
+    def run(self, steps: int) -> None:
+        super().run(steps)
+        try:
+            self._finish_all()
+        except Exception as error:
+            raise Broken("\n".join([*self.told[-40:], repr(error)])) from error
+
+    def _finish_all(self) -> None:
+        """All that was begun is finished, if no crash comes between."""
+        self.told.append("no more requests")
+        (owner,) = self.engines
+        engine = self.engines[owner]
+        for _ in range(10):
+            self.at += 1
+            self._bring_back()
+            work = engine.apply([])
+            assert work is not None
+            self._check(engine)
+            self._take(engine, [], [])
+            self._look_for_dead_letters(engine)
+            self.flying[owner].append((self.at, work))
+            while self.flying[owner]:
+                self._sync(owner)
+        found = self._found()
+        for token, fate in self.sets.items():
+            for id in fate.ids:
+                seen = found[id][0] if id in found else GONE
+                if fate.now == DONE and seen != GONE:
+                    raise Broken(f"{fate.key} is committed, and {id} is {seen}")
+                if fate.now == LOST and seen[0] == "held" and seen[2] == token:
+                    raise Broken(f"{fate.key} is lost, and {id} is {seen}")
+        if any(len(markers) > 1 for markers in engine.reservations.markers.values()):
+            raise Broken(f"old markers stay: {engine.reservations.markers}")
+
+    # Time, and what processes do by themselves.
+
+    def _bring_back(self) -> None:
+        for fate in self.sets.values():
+            if self._is_over(fate.now):
+                fate.may.append((self.at, LOST))
+                self.lost += 1
+        super()._bring_back()
+
+    def _is_over(self, state: Seen) -> bool:
+        return state[0] == "held" and int(str(state[1])) <= self.clock.now
+
+    def _by_now(self, id: str, state: Seen) -> Seen:
+        if state[0] == "held" and self.is_lenient and self.sets[str(state[2])].durable == LOST:
+            return self._back(id, state)
+        return super()._by_now(id, state)
+
+    def _sync(self, owner: str) -> None:
+        at, work = self.flying[owner][0]
+        super()._sync(owner)
+        if work.commit is None:
+            return
+        histories: list[list[Any]] = [fate.may for fate in self.sets.values()]
+        for history in [*histories, *self.marked.values()]:
+            del history[
+                : max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
+            ]
+
+    def _start(self) -> None:
+        super()._start()
+        if self.is_cut:
+            return
+        # It has made durable what it found.
+        histories: list[list[Any]] = [fate.may for fate in self.sets.values()]
+        for history in [*histories, *self.marked.values()]:
+            del history[:-1]
+
+    def _power_cut(self, cut: Cut) -> None:
+        self.is_cut = True
+        super()._power_cut(cut)
+        self.is_cut = False
+
+    def _bury(self, owner: str, maybe: dict[str, list[Seen]]) -> None:
+        self.is_restarted = len(self.engines) == 1
+        super()._bury(owner, maybe)
+
+    def _left(self, engine: Engine, *, gone: bool) -> None:
+        """See which messages have left their sets; with `gone` those that were deleted."""
+        for id in self.may:
+            now = self.now(id)
+            if now[0] != "held":
+                continue
+            fate, holder = self.sets[str(now[2])], engine.index.holder(id)
+            name = None if holder is None else holder[0].name
+            if name is not None and name.queue == DEAD != self.queue_of[id]:
+                allowed, state = LOST, self._back(id, now)
+            elif name is None or name.path.startswith(("remove/", "quarantine/")):
+                if not gone:
+                    continue
+                allowed, state = DONE, GONE
+            elif name.token != now[2]:
+                allowed, state = LOST, self._back(id, now)
+            else:
+                continue
+            if fate.durable != allowed:
+                raise Broken(f"{id} of {fate.key} is {name}, and the set durably {fate.durable}")
+            self._become(id, state)
+
+    # What is there.
+
+    def _check(self, engine: Engine) -> None:
+        super()._check(engine)
+        self.last, mine = engine, engine.reservations
+        known = {held.path for held in [*mine.sets.values(), *mine._void]}
+        for stream, markers in mine.markers.items():
+            known |= {f"reserved/{stream}.{seq}" for seq in markers}
+        there = {f"reserved/{each.name}" for each in self.disk.scan("reserved")}
+        if known != there:
+            raise Broken(f"there is {sorted(there)}, known is {sorted(known)}")
+
+    def _found(self) -> dict[str, tuple[Seen, str]]:
+        found = super()._found()
+        for batch in resolve(map(parse, self._paths())).values():
+            for entry in batch.entries:
+                if not entry.name.token or entry.name.token < "g":
+                    continue
+                for id in map(batch.stem.message_id, indexes(entry.held)):
+                    # What dies is leased until its own file counts.
+                    dying = "dying", entry.name.receives
+                    may_die = SETTINGS[entry.name.queue].max_receives > 0
+                    is_dying = may_die and any(state == dying for _, state in self.may.get(id, ()))
+                    if found[id][0][0] == "leased" and not is_dying:
+                        seen: Seen = ("held", entry.name.receives, entry.name.token)
+                        found[id] = seen, found[id][1]
+        return found
+
+    def _found_set(self, engine: Engine, token: str, fate: Fate, found: dict[str, Any]) -> Seen:
+        mine = engine.reservations
+        held = mine.sets.get(fate.key)
+        if held is not None and held.record.token == token:
+            if mine._is_doomed(held):
+                return DONE
+            return LOST if held.name.is_lost else ("held", held.due, held.name.is_read)
+        if fate.now == ABSENT or fate.key[1] > mine.committed(fate.key[0]) or held is not None:
+            return ABSENT
+        if fate.now == LOST or any(id in found and found[id][0] != GONE for id in fate.ids):
+            return LOST if any(state == LOST for _, state in fate.may) else ABSENT
+        return DONE
+
+    def _adopt(self, maybe: dict[str, list[Seen]] | None) -> None:
+        is_cut = maybe is None
+        is_durable = is_cut or self.is_restarted
+        (engine, *others) = self.engines.values()
+        if others or not is_cut:
+            assert self.last is not None
+            engine = self.last
+        if maybe is not None:
+            maybe = {id: list(maybe.get(id, ())) for id in self.may}
+        self._adopt_markers(engine, is_cut)
+        found = super()._found()
+        for held in engine.reservations.sets.values():
+            if held.record.token not in self.sets:
+                self._adopt_new(held, maybe)
+        states = {
+            token: self._adopt_set(engine, token, fate, is_cut, found)
+            for token, fate in self.sets.items()
+        }
+        for id in self.may:
+            for _, state in list(self.may[id]):
+                if state[0] != "held":
+                    continue
+                became: list[Seen] = []
+                token = str(state[2])
+                if states[token] == ABSENT:
+                    became = [("ready", int(str(state[1])) - 1)]
+                elif states[token] == LOST and (is_durable or self.sets[token].durable == LOST):
+                    became = [self._back(id, state)]
+                elif states[token] == DONE and (is_durable or self.sets[token].durable == DONE):
+                    became = [GONE]
+                if is_cut:
+                    self.may[id][-1:-1] = [(self.at, each) for each in became]
+                elif state == self.now(id):
+                    assert maybe is not None
+                    maybe[id] += became
+        self.is_lenient = True
+        super()._adopt(maybe)
+        self.is_lenient = False
+        self.maybe_sets, self.maybe_marked = {}, {}
+        for token, state in states.items():
+            fate = self.sets[token]
+            if state[0] in ("held", "done"):
+                for id in fate.ids:
+                    if id in self.may and self.now(id) != GONE and self.now(id)[2:] != (token,):
+                        raise Broken(f"{fate.key} is {state}, and {id} is {self.now(id)}")
+            elif state == ABSENT:
+                for id in fate.ids:
+                    if id in self.may and self.now(id)[2:] == (token,):
+                        raise Broken(f"{fate.key} is not there, and holds {id}")
+
+    def _adopt_markers(self, engine: Engine, is_cut: bool) -> None:
+        for stream, history in self.marked.items():
+            now = engine.reservations.committed(stream)
+            promised = [up_to for _, up_to in history]
+            if not is_cut:
+                promised = [promised[-1], *self.maybe_marked.get(stream, ())]
+            if now not in promised:
+                raise Broken(f"{stream} is committed up to {now}, promised {promised}")
+            if is_cut:
+                history[:] = [(self.at, now)]
+            elif now != history[-1][1]:
+                history.append((self.at, now))
+
+    def _adopt_new(self, held: HeldSet, maybe: dict[str, list[Seen]] | None) -> None:
+        """A process has reserved a set, and died before it could say so."""
+        if maybe is None:
+            raise Broken(f"{held.key} was never reserved")
+        token, ids = held.record.token, _ids_of(held)
+        self.sets[token] = Fate(held.key, ids, [(self.at, ABSENT)])
+        self.maybe_sets[token] = [("held", held.due, False)]
+        for id in ids:
+            for state in [self.now(id), *maybe[id]]:
+                if state[0] in ("ready", "leased", "delayed", "held"):
+                    maybe[id].append(("held", int(str(state[1])) + 1, token))
+
+    def _adopt_set(
+        self, engine: Engine, token: str, fate: Fate, is_cut: bool, found: dict[str, Any]
+    ) -> Seen:
+        now = self._found_set(engine, token, fate, found)
+        promised = [state for _, state in fate.may]
+        if not is_cut:
+            promised = [promised[-1], *self.maybe_sets.get(token, ())]
+        promised += [LOST for state in promised if self._is_over(state)]
+        if now not in promised:
+            raise Broken(f"{fate.key} is found {now}, promised {promised}")
+        if is_cut:
+            fate.may = [(self.at, now)]
+        elif now != fate.now:
+            # A power cut may yet undo the last of what the dead did to it, and not the first.
+            fate.may += [(self.at, each) for each in (*self.maybe_sets.get(token, ()), now)]
+        return now
+
+    # What is asked.
+
+    def _request(self) -> Request[Any]:
+        chance = self.random
+        if chance.random() < 0.55:
+            return super()._request()
+        stream = chance.choice(STREAMS)
+        known = sorted({fate.key for fate in self.sets.values() if fate.key[0] == stream})
+        fresh = max([self.marked[stream][-1][1], *(seq for _, seq in known)]) + 1
+        there = [fate.key[1] for fate in self.sets.values() if fate.key[0] == stream and fate.is_held]
+        seq = chance.choice(there) if there and chance.random() < 0.9 else chance.randint(0, fresh)
+        match chance.choice("RRRRccmmurCC"):
+            case "R":
+                return Reserve(
+                    queue=chance.choice(QUEUES),
+                    stream=stream,
+                    seq=fresh if chance.random() < 0.8 else seq,
+                    max_messages=chance.choice((1, 3, 1_000)),
+                    max_bytes=chance.choice((10, 1_000_000)),
+                    hold=chance.choice((SHORT, HOLD)),
+                )
+            case "c":
+                return Confirm(stream=stream, seq=seq, hold=chance.choice((None, SHORT, HOLD)))
+            case "m":
+                return MarkRead(stream=stream, seq=seq)
+            case "u":
+                return Unreserve(stream=stream, seq=seq)
+            case "r":
+                return Release(stream=stream, seq=seq)
+            case _:
+                return CommitReservations(stream=stream, up_to=seq)
+
+    def _take(self, engine: Engine, requests: list[Request[Any]], outcomes: Sequence[object]) -> None:
+        for request in requests:
+            if isinstance(request, Unreserve):
+                self._unreserved(engine, (request.stream, request.seq))
+        self._left(engine, gone=False)
+        pairs = list(zip(requests, outcomes, strict=True))
+        of_sets = [pair for pair in pairs if isinstance(pair[0], OF_SETS)]
+        for request, outcome in sorted(of_sets, key=lambda pair: OF_SETS.index(type(pair[0]))):
+            if not isinstance(request, Reserve | Unreserve):
+                self._take_of_set(request, outcome)
+        rest = [pair for pair in pairs if not isinstance(pair[0], OF_SETS)]
+        super()._take(engine, [request for request, _ in rest], [outcome for _, outcome in rest])
+        for request, outcome in of_sets:
+            if isinstance(request, Reserve):
+                self._reserved(engine, request, outcome)
+        self._left(engine, gone=True)
+
+    def _fate(self, key: Key) -> tuple[str, Fate] | None:
+        """Return the set that there is under this key now, if it isn't committed."""
+        for token, fate in self.sets.items():
+            if fate.key == key and fate.now not in (ABSENT, DONE):
+                return token, fate
+        return None
+
+    def _unreserved(self, engine: Engine, key: Key) -> None:
+        """See whether a set was undone."""
+        known, held = self._fate(key), engine.reservations.sets.get(key)
+        if known is None or (held is not None and held.record.token == known[0]):
+            return
+        token, fate = known
+        self._become_set(fate, ABSENT)
+        for id in fate.ids:
+            if self.now(id)[2:] == (token,):
+                self._become(id, ("ready", int(str(self.now(id)[1])) - 1))
+
+    def _take_of_set(self, request: Any, outcome: object) -> None:
+        if isinstance(request, CommitReservations):
+            self._committed(request, outcome)
+            return
+        key = request.stream, request.seq
+        known = self._fate(key)
+        if key[1] <= self.marked[key[0]][-1][1]:
+            self._expect(key, outcome, ReservationCommitted)
+        elif known is None:
+            self._expect(key, outcome, ReservationNotFound)
+        elif isinstance(request, Release):
+            self._expect(key, outcome, type(None))
+            if known[1].is_held:
+                self.lost += 1
+                self._become_set(known[1], LOST)
+        elif not known[1].is_held:
+            self._expect(key, outcome, ReservationLost)
+        elif isinstance(request, MarkRead):
+            self._expect(key, outcome, type(None))
+            self._become_set(known[1], ("held", known[1].now[1], True))
+        else:
+            self._expect(key, outcome, Reservation)
+            assert isinstance(outcome, Reservation)
+            self._become_set(known[1], ("held", outcome.expires_at, known[1].now[2]))
+
+    def _expect(self, key: Key, outcome: object, wanted: type[Any]) -> None:
+        if not isinstance(outcome, wanted):
+            raise Broken(f"a request of {key} is answered {outcome!r} and not with {wanted.__name__}")
+
+    def _become_set(self, fate: Fate, now: Seen) -> None:
+        fate.may.append((self.at, now))
+
+    def _committed(self, request: CommitReservations, outcome: object) -> None:
+        assert isinstance(outcome, Committed), outcome
+        stream, up_to = request.stream, request.up_to
+        before = self.marked[stream][-1][1]
+        mine = [
+            fate
+            for fate in self.sets.values()
+            if fate.key[0] == stream and before < fate.key[1] <= up_to
+        ]
+        if up_to <= before:
+            return
+        lost = sorted(fate.key[1] for fate in mine if fate.now == LOST)
+        if list(outcome.lost) != lost:
+            raise Broken(f"a commit of {stream} names {outcome.lost} as lost, not {lost}")
+        for fate in mine:
+            if fate.is_held:
+                self.done += 1
+                self._become_set(fate, DONE)
+        self.marked[stream].append((self.at, up_to))
+
+    def _reserved(self, engine: Engine, request: Reserve, outcome: object) -> None:
+        key = request.stream, request.seq
+        known = self._fate(key)
+        if key[1] <= self.marked[key[0]][-1][1]:
+            self._expect(key, outcome, ReservationCommitted)
+        elif known is not None and known[1].now == LOST:
+            self._expect(key, outcome, ReservationLost)
+        elif known is not None:
+            self._expect(key, outcome, Reservation)
+            assert isinstance(outcome, Reservation)
+            if (outcome.expires_at, outcome.messages) != (known[1].now[1], len(known[1].ids)):
+                raise Broken(f"{key} is another set now: {outcome}, was {known[1]}")
+        else:
+            self._is_new(engine, request, outcome)
+
+    def _is_new(self, engine: Engine, request: Reserve, outcome: object) -> None:
+        ready, sent = [], self._sent_only()
+        for id, queue in self.queue_of.items():
+            if queue == request.queue and self.now(id)[0] == "ready" and id not in sent:
+                ready.append(id)
+        if outcome is None:
+            if ready:
+                raise Broken(f"nothing is reserved, {sorted(ready)[:3]} are ready")
+            return
+        assert isinstance(outcome, Reservation), outcome
+        held = engine.reservations.sets[request.stream, request.seq]
+        token, ids = held.record.token, _ids_of(held)
+        left = set(ready) - set(ids)
+        if ids != sorted(ids) or (left and min(left) < max(ids)) or len(ids) > request.max_messages:
+            raise Broken(f"reserved are {ids}, left {sorted(left)[:3]}")
+        self.made += 1
+        self.sets[token] = Fate(held.key, ids, [(self.at, ABSENT)])
+        self._become_set(self.sets[token], ("held", outcome.expires_at, False))
+        for id in ids:
+            now = self._by_now(id, self.now(id))
+            if now[0] == "dying" and request.queue == DEAD:
+                self._is_dead_letter(id)
+                now = self.now(id)
+            if now[0] != "ready":
+                raise Broken(f"{id} is reserved, and was {now}")
+            self._become(id, ("held", int(str(now[1])) + 1, token))
+
+    def _forgive(self, requests: list[Request[Any]]) -> dict[str, list[Seen]]:
+        for request in sorted(
+            (each for each in requests if isinstance(each, OF_SETS)),
+            key=lambda each: OF_SETS.index(type(each)),
+        ):
+            stream = request.stream
+            up_to = request.up_to if isinstance(request, CommitReservations) else None
+            for token, fate in self.sets.items():
+                if not fate.is_held or fate.key[0] != stream:
+                    continue
+                maybe = self.maybe_sets.setdefault(token, [])
+                held = [state for state in [fate.now, *maybe] if state[0] == "held"]
+                if up_to is not None:
+                    maybe += [DONE] if fate.key[1] <= up_to else []
+                    continue
+                if fate.key[1] != request.seq:
+                    continue
+                match request:
+                    case Unreserve():
+                        maybe.append(ABSENT)
+                    case MarkRead():
+                        maybe += [("held", state[1], True) for state in held]
+                    case Release():
+                        maybe.append(LOST)
+                    case Confirm():
+                        token_hold = self._hold_of(token)
+                        end = self.clock.now + (request.hold or token_hold)
+                        maybe += [("held", end, state[2]) for state in held]
+            if up_to is not None and up_to > self.marked[stream][-1][1]:
+                self.maybe_marked.setdefault(stream, []).append(up_to)
+        self.is_lenient = True
+        maybe_messages = super()._forgive([each for each in requests if not isinstance(each, OF_SETS)])
+        self.is_lenient = False
+        return maybe_messages
+
+    def _hold_of(self, token: str) -> Millis:
+        for engine in self.engines.values():
+            for held in engine.reservations.sets.values():
+                if held.record.token == token:
+                    return held.record.hold
+        return Millis(0)
+
+
+def _ids_of(held: HeldSet) -> list[str]:
+    """Return the ids of a set's messages, in its order."""
+    ids = []
+    for text, members in held.record.files:
+        id = text[:36]
+        is_batch = text[36:38] == ",n"
+        ids += [f"{id[:-3]}{index:03x}" if is_batch else id for index in indexes(members)]
+    return ids

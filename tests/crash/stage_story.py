@@ -1,0 +1,397 @@
+"""Stories with stages: what is staged, published, aborted, or expires, and what crashes make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine_story import DELAY, QUEUES, Broken, Seen, Story
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.engine.stages import _parse_chunk
+from spoolrack_store.model import manifest as manifests
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.content import body, decode
+from spoolrack_store.model.errors import StageNotFound
+from spoolrack_store.model.names import Stem
+from spoolrack_store.model.operations import Request
+from spoolrack_store.model.sealed import NotWhole
+from spoolrack_store.model.stage_names import Publication, parse_published
+from spoolrack_store.model.staging import Abort, Publish, Published, Stage, Staged
+
+STAGES = ("a", "b", "c")
+WRITERS = ("v", "w")
+SHORT = Millis(4_000)
+LONG = Millis(600_000)
+STAGED: Seen = ("staged",)
+
+
+@dataclass
+class Chunk:
+    ids: list[str]
+    bodies: list[bytes]
+    queue: str
+    delay: Millis | None
+    at: int
+    """The commit that makes it durable; 0: it is."""
+
+
+@dataclass
+class Life:
+    """A stage from its first chunk to its end."""
+
+    key: str
+    fate: list[tuple[int, str]]
+    """open, published or dropped, and by which commit, from the last that is durable on."""
+    chunks: dict[int, Chunk] = field(default_factory=dict)
+    published_at: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.key.partition("@")[0]
+
+    @property
+    def due(self) -> int:
+        return int(self.key.partition("@")[2])
+
+    @property
+    def now(self) -> str:
+        return self.fate[-1][1]
+
+
+class StageStory(Story):
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self.lives: dict[str, Life] = {}
+        self.epochs: dict[str, list[tuple[int, int]]] = {writer: [(0, -1)] for writer in WRITERS}
+        self.perhaps: list[Request[Any]] = []
+        self.arrived = self.dropped = self.published = self.repeated = 0
+        super().__init__(*arguments, **named)
+
+    # What is asked.
+
+    def _request(self) -> Request[Any]:
+        chance = self.random
+        if chance.random() < 0.55:
+            return super()._request()
+        stage = chance.choice(STAGES)
+        match chance.choice("ssssppa"):
+            case "s":
+                bodies = [
+                    chance.randbytes(chance.randint(0, 20)) for _ in range(chance.choice((1, 2, 3)))
+                ]
+                return Stage(
+                    stage=stage,
+                    chunk=chance.randrange(3),
+                    queue=chance.choice(QUEUES),
+                    bodies=bodies,
+                    delay=chance.choice((None, None, Millis(0), DELAY)),
+                    time_to_live=chance.choice((SHORT, LONG, LONG)),
+                )
+            case "p":
+                writer = chance.choice(WRITERS)
+                epoch = max(0, self.epochs[writer][-1][1] + chance.choice((-1, 0, 1, 1, 1)))
+                there = [life.name for life in self.lives.values() if life.now == "open"]
+                named = chance.sample(there, chance.randint(0, len(there))) if there else [stage]
+                if chance.random() < 0.1:
+                    named.append(stage)
+                return Publish(writer=writer, epoch=epoch, stages=named)
+            case _:
+                return Abort(stage=stage)
+
+    # What is answered.
+
+    def _open(self, name: str) -> Life | None:
+        for life in self.lives.values():
+            if life.name == name and life.now == "open":
+                return life
+        return None
+
+    def _become_of(self, life: Life, fate: str) -> None:
+        life.fate.append((self.at, fate))
+        if fate == "dropped":
+            self.dropped += 1
+        else:
+            self.published += 1
+            life.published_at = self.clock.now
+
+    def _expired(self, life: Life) -> None:
+        if life.due > self.clock.now:
+            raise Broken(f"{life.key} has ended, and nobody ended it")
+        self._become_of(life, "dropped")
+
+    def _lay_down(self, key: str) -> None:
+        """A new stage may have the name of one of which nothing is left."""
+        life = self.lives.pop(key, None)
+        if life is not None:
+            if len(life.fate) > 1:
+                raise Broken(f"{key} is back")
+            life.key += f"#{len(self.lives)}"
+            self.lives[life.key] = life
+
+    def _take(self, engine: Engine, requests: list[Request[Any]], outcomes: Sequence[object]) -> None:
+        self._arrive(engine)
+        mine = (Stage, Publish, Abort)
+        pairs = list(zip(requests, outcomes, strict=True))
+        for kind in mine:
+            for request, outcome in pairs:
+                if isinstance(request, kind):
+                    self._answered(engine, request, outcome)
+        listed = {info.name for info in engine.stages.listed("", 99)}
+        for life in self.lives.values():
+            if life.now == "open" and life.name not in listed:
+                self._expired(life)
+        rest = [(request, outcome) for request, outcome in pairs if not isinstance(request, mine)]
+        super()._take(engine, [request for request, _ in rest], [outcome for _, outcome in rest])
+
+    def _answered(self, engine: Engine, request: Request[Any], outcome: object) -> None:
+        if isinstance(request, Stage):
+            assert isinstance(outcome, Staged), outcome
+            life = self._open(request.stage)
+            key = f"{request.stage}@{outcome.expires_at}"
+            if life is not None and life.key != key:
+                self._expired(life)
+                life = None
+            if life is None:
+                self._lay_down(key)
+                life = self.lives[key] = Life(key, [(self.at, "open")])
+            if outcome.is_repeated != (request.chunk in life.chunks):
+                raise Broken(f"chunk {request.chunk} of {key} is answered {outcome}")
+            self.repeated += outcome.is_repeated
+            if not outcome.is_repeated:
+                self._take_chunk(life, request.chunk, self.at)
+                if life.chunks[request.chunk].bodies != list(request.bodies):
+                    raise Broken(f"chunk {request.chunk} of {key} is another")
+        elif isinstance(request, Publish):
+            self._answered_publication(request, outcome)
+        else:
+            assert isinstance(request, Abort)
+            life = self._open(request.stage)
+            if life is not None and outcome:
+                self._become_of(life, "dropped")
+            elif life is not None:
+                self._expired(life)
+
+    def _answered_publication(self, request: Publish, outcome: object) -> None:
+        epochs = self.epochs[request.writer]
+        lives = [self._open(name) for name in dict.fromkeys(request.stages)]
+        if request.epoch <= epochs[-1][1]:
+            if not isinstance(outcome, Published) or not outcome.is_already:
+                raise Broken(f"{request} is published again: {outcome}")
+        elif isinstance(outcome, StageNotFound):
+            for life in lives:
+                if life is not None and life.due > self.clock.now and None not in lives:
+                    due = [each for each in lives if each and each.due <= self.clock.now]
+                    if not due:
+                        raise Broken(f"{life.key} is not found")
+        else:
+            if not isinstance(outcome, Published) or outcome.is_already or None in lives:
+                raise Broken(f"{request} is answered {outcome}, with {lives}")
+            epochs.append((self.at, request.epoch))
+            for life in lives:
+                assert life is not None
+                self._become_of(life, "published")
+
+    # What is there.
+
+    def _chunks(self) -> dict[tuple[str, int], tuple[str, str, Millis | None, Stem]]:
+        found = {}
+        for each in self.disk.scan("staged"):
+            if not each.name.endswith("~dropped"):
+                chunk = _parse_chunk(each.name, 0)
+                key = str(chunk.life), chunk.number
+                if key in found:
+                    raise Broken(f"two chunks {key}")
+                found[key] = chunk.path, chunk.queue, chunk.delay, chunk.stem
+        return found
+
+    def _take_chunk(self, life: Life, number: int, at: int) -> None:
+        path, queue, delay, stem = self._chunks()[life.key, number]
+        content = self.disk.read(path)
+        line = decode(stem, content, len(content))
+        count = stem.count or 1
+        ids = [stem.message_id(index) for index in range(count)]
+        bodies = [body(line, content, index) for index in range(count)]
+        life.chunks[number] = Chunk(ids, bodies, queue, delay, at)
+
+    def _arrive(self, engine: Engine) -> None:
+        """What is published becomes messages, at some commit of some process."""
+        for life in self.lives.values():
+            if life.now != "published":
+                continue
+            for chunk in life.chunks.values():
+                for id in chunk.ids:
+                    is_new = id not in self.may or self.now(id) == STAGED
+                    if is_new and engine.index.holder(id) is not None:
+                        self._expect(life, chunk)
+                        break
+
+    def _expect(self, life: Life, chunk: Chunk) -> None:
+        now: Seen = ("ready", 0)
+        if chunk.delay:
+            now = ("delayed", 0, life.published_at + chunk.delay)
+        for id, sent in zip(chunk.ids, chunk.bodies, strict=True):
+            if id in self.may and self.now(id) != STAGED:
+                continue
+            self.arrived += 1
+            self.may[id] = [(self.at, STAGED), (self.at, now)]
+            self.queue_of[id], self.bodies[id], self.sender[id] = chunk.queue, sent, ""
+
+    def _found(self) -> dict[str, tuple[Seen, str]]:
+        found = super()._found()
+        for _, queue, _, stem in self._chunks().values():
+            for index in range(stem.count or 1):
+                id = stem.message_id(index)
+                if id not in found and id in self.may:
+                    found[id] = STAGED, queue
+        return found
+
+    def _check(self, engine: Engine) -> None:
+        super()._check(engine)
+        stages = engine.stages
+        known = {chunk.path for stage in stages._stages.values() for chunk in stage.chunks.values()}
+        known |= set(stages._ends)
+        folders = ("staged", "published")
+        there = {f"{folder}/{each.name}" for folder in folders for each in self.disk.scan(folder)}
+        if known != there:
+            raise Broken(f"it misses {sorted(there - known)}, and believes {sorted(known - there)}")
+
+    # Crashes.
+
+    def _sync(self, owner: str) -> None:
+        at, work = self.flying[owner][0]
+        if work.commit is None:
+            super()._sync(owner)
+            return
+        for life in self.lives.values():
+            life.fate = _since(life.fate, at)
+            for chunk in life.chunks.values():
+                if chunk.at <= at:
+                    chunk.at = 0
+        for writer, epochs in self.epochs.items() if work.commit is not None else ():
+            self.epochs[writer] = _since(epochs, at)
+        super()._sync(owner)
+
+    def _forgive(self, requests: list[Request[Any]]) -> dict[str, list[Seen]]:
+        self.perhaps = [each for each in requests if isinstance(each, (Stage, Publish, Abort))]
+        there = self._chunks()
+        for life in self.lives.values():
+            for number, chunk in life.chunks.items():
+                # It has arrived in the commit that died, and may have been leased there.
+                if life.now == "published" and (life.key, number) not in there:
+                    self._expect(life, chunk)
+        return super()._forgive([each for each in requests if each not in self.perhaps])
+
+    def _adopt(self, maybe: dict[str, list[Seen]] | None) -> None:
+        perhaps, self.perhaps = self.perhaps, []
+        fates, epochs = self._recorded()
+        there = self._chunks()
+        for writer, history in self.epochs.items():
+            allowed = {epoch for _, epoch in history} if maybe is None else {history[-1][1]}
+            allowed |= {p.epoch for p in perhaps if isinstance(p, Publish) and p.writer == writer}
+            now = epochs.get(writer, -1)
+            if now not in allowed:
+                raise Broken(f"the epoch of {writer} is {now}, and may be {allowed}")
+            kept = [] if maybe is None else history
+            self.epochs[writer] = [*kept, (self.at, now)] if not kept or kept[-1][1] != now else kept
+        for key in {key for key, _ in there} - self.lives.keys():
+            name = key.partition("@")[0]
+            if not any(isinstance(p, Stage) and p.stage == name for p in perhaps):
+                raise Broken(f"{key} comes from nowhere")
+            self.lives[key] = Life(key, [(self.at, "open")])
+        for life in list(self.lives.values()):
+            self._adopt_life(life, fates, there, perhaps, is_cut=maybe is None)
+        for life in self.lives.values():
+            for number, chunk in life.chunks.items():
+                if life.now == "published":
+                    if not all(id in self.may for id in chunk.ids) and (life.key, number) not in there:
+                        self._expect(life, chunk)
+                    elif (life.key, number) in there and maybe is None:
+                        raise Broken(f"chunk {number} of {life.key} is published, and not delivered")
+                    elif any(id in self.may and self.now(id) == STAGED for id in chunk.ids):
+                        self._expect(life, chunk)
+        super()._adopt(maybe)
+        for life in self.lives.values():
+            for chunk in life.chunks.values():
+                for id in chunk.ids:
+                    if life.now != "published" and id in self.may:
+                        raise Broken(f"{id} of {life.key} is seen, which is {life.now}")
+                    is_staged = any(_has(stem, id) for *_, stem in there.values())
+                    if life.now == "published" and id not in self.may and not is_staged:
+                        raise Broken(f"{id} of {life.key} is lost")
+
+    def _adopt_life(
+        self,
+        life: Life,
+        fates: dict[str, str],
+        there: dict[tuple[str, int], tuple[str, str, Millis | None, Stem]],
+        perhaps: list[Request[Any]],
+        *,
+        is_cut: bool,
+    ) -> None:
+        allowed = {fate for _, fate in life.fate} if is_cut else {life.now}
+        if life.now == "open":
+            for each in perhaps:
+                if isinstance(each, Publish) and life.name in each.stages:
+                    allowed.add("published")
+                if isinstance(each, Abort) and each.stage == life.name:
+                    allowed.add("dropped")
+        if "open" in allowed and life.due <= self.clock.now:
+            allowed.add("dropped")
+        numbers = {number for key, number in there if key == life.key}
+        # No end that may be undone is without its record.
+        is_undone = is_cut and len(life.fate) > 1
+        default = "open" if numbers or life.now == "open" or is_undone else life.now
+        now = fates.get(life.key, default)
+        if now not in allowed:
+            raise Broken(f"{life.key} is {now}, and may be {allowed}")
+        for number in numbers - life.chunks.keys():
+            if not any(isinstance(p, Stage) and p.stage == life.name for p in perhaps):
+                raise Broken(f"chunk {number} of {life.key} comes from nowhere")
+            self._take_chunk(life, number, self.at)
+        if now == "open":
+            life.published_at = 0
+            lost = [n for n, chunk in life.chunks.items() if n not in numbers]
+            is_promised = any(not is_cut or not life.chunks[n].at for n in lost)
+            if is_promised and ("dropped" not in allowed or numbers):
+                raise Broken(f"{life.key} has lost the chunks {lost}")
+            for number in lost:
+                del life.chunks[number]
+            if not numbers:
+                del self.lives[life.key]
+                return
+        if life.now != now and now == "published" and not life.published_at:
+            life.published_at = self.clock.now
+        if is_cut:
+            life.fate = [(self.at, now)]
+            for chunk in life.chunks.values():
+                chunk.at = 0
+        elif life.now != now:
+            life.fate.append((self.at, now))
+
+    def _recorded(self) -> tuple[dict[str, str], dict[str, int]]:
+        """What the records say of stages, and the last epoch of each writer."""
+        fates = {
+            each.name.removesuffix("~dropped"): "dropped"
+            for each in self.disk.scan("staged")
+            if each.name.endswith("~dropped")
+        }
+        epochs: dict[str, int] = {}
+        for each in self.disk.scan("published"):
+            by = parse_published(each.name)
+            assert isinstance(by, Publication)
+            try:
+                manifest = manifests.decode(self.disk.read(f"published/{each.name}"))
+            except NotWhole:
+                continue
+            epochs[by.writer] = max(epochs.get(by.writer, -1), by.epoch)
+            fates.update(dict.fromkeys(manifest.stages, "published"))
+        return fates, epochs
+
+
+def _has(stem: Stem, id: str) -> bool:
+    return id in (stem.message_id(index) for index in range(stem.count or 1))
+
+
+def _since(history: list[tuple[int, Any]], at: int) -> list[tuple[int, Any]]:
+    last = max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
+    return history[last:]

@@ -1,0 +1,86 @@
+"""Each condition of the catalogue is needed: without it, a story of queues ends badly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from catalog_story import CatalogStory
+from engine_story import Broken
+from power_disk import Model
+from spoolrack_store.engine import recovery
+from spoolrack_store.engine.catalog import Catalog, _Tombstone
+from spoolrack_store.model.clock import Millis
+
+MOST_STORIES = 2_000
+
+
+def _buried_at_once(self: Catalog, name: str, tombstone: _Tombstone) -> None:
+    _bury(self, name, tombstone)
+    if tombstone.cleared == self._moves.commit:
+        tombstone.cleared = 0
+        _bury(self, name, tombstone)
+
+
+def _doomed_at_once(self: Catalog, name: str, version: int, made: tuple[Millis, str]) -> None:
+    _doom(self, name, version, made)
+    self._doomed[name].written = 0
+
+
+def _superseded_at_once(self: Catalog) -> None:
+    self._old = dict.fromkeys(self._old, 0)
+    _go_on(self)
+
+
+def _only_its_own(self: Catalog, name: str) -> object:
+    index = self._moves.index
+    return iter(list(index.queues[name].entries) if name in index.queues else [])
+
+
+def _damaged_counts(self: Catalog, path: str, why: str) -> None:
+    pass
+
+
+def _published_anyway(moves: object, catalog: object, entry: object) -> None:
+    recovery.publish(moves, entry)  # type: ignore[arg-type]
+
+
+_bury, _doom, _go_on = Catalog._bury, Catalog._doom, Catalog.go_on
+
+
+def _cleared_at_once(self: Catalog, name: str, tombstone: _Tombstone) -> None:
+    _bury(self, name, tombstone)
+    if tombstone.emptied == self._moves.commit:
+        tombstone.emptied = 0
+        _bury(self, name, tombstone)
+
+
+PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
+    "messages deleted before the tombstone is durable": (Catalog, "_doom", _doomed_at_once),
+    "a folder removed before what left it is durable": (Catalog, "_bury", _cleared_at_once),
+    "a tombstone unlinked before all else is durably gone": (
+        Catalog,
+        "_bury",
+        _buried_at_once,
+    ),
+    "old settings unlinked before newer ones are durable": (Catalog, "go_on", _superseded_at_once),
+    "what is in new/ stays when its queue goes": (Catalog, "_left", _only_its_own),
+    "other processes' settings aren't read": (Catalog, "heard", lambda self, path: None),
+    "torn settings stay where they are": (Catalog, "_put_aside", _damaged_counts),
+    "what has no queue is published": (recovery, "_publish_or_put_aside", _published_anyway),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_each_condition_of_the_catalogue_is_needed(
+    planted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, name, broken = PLANTED[planted]
+    monkeypatch.setattr(owner, name, broken)
+    with pytest.raises(Broken):
+        _tell(MOST_STORIES)
+
+
+def _tell(stories: int) -> None:
+    for seed in range(stories):
+        CatalogStory(seed, Model.ANY_SUBSET, processes=1 + seed % 3, can_sync_all=seed % 3 > 0).run(100)

@@ -1,0 +1,60 @@
+"""Within its window a deduplication id has one message, through power cuts and deaths, alone and beside
+other processes; and each condition of that is needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+from engine_story import Broken
+from keyed_story import tell
+from power_disk import Model
+from spoolrack_store.engine.deduplication import Deduplication
+
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
+FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+
+
+@pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_an_id_has_one_message_in_its_window(model: Model, can_sync_all: bool) -> None:
+    repetitions, again, crashes = tell(range(FIRST, FIRST + SEEDS), model, can_sync_all=can_sync_all)
+    assert min(repetitions, again, crashes) > SEEDS
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_processes_that_share_a_root_share_its_ids(model: Model, processes: int) -> None:
+    repetitions, again, crashes = tell(range(FIRST, FIRST + SEEDS), model, processes=processes)
+    assert min(repetitions, again, crashes) > SEEDS
+
+
+def _unlinked_at_once(self: Deduplication, entries: object) -> object:
+    synced, self._moves.synced = self._moves.synced, self._moves.commit
+    try:
+        found = list(_may_unlink(self, list(entries)))  # type: ignore[call-overload]
+        return [*found, *_may_unlink(self, [e for e in list(entries) if e not in found])]  # type: ignore[call-overload]
+    finally:
+        self._moves.synced = synced
+
+
+_may_unlink = Deduplication.may_unlink
+
+PLANTED: dict[str, tuple[str, Callable[..., object]]] = {
+    "names unlinked without a segment": ("may_unlink", lambda self, entries: entries),
+    "names unlinked before their segment is durable": ("may_unlink", _unlinked_at_once),
+    "segments not read": ("_take_in_segment", lambda self, path: None),
+    "files of other processes in new/ not read": ("_take_in_new", lambda self, path: None),
+    "names not read": ("_take_in_batch", lambda self, batch: None),
+    "keys forgotten too early": ("_oldest", lambda self: 1 << 128),
+    "windows that never end": ("_since", lambda self, record: 1),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_each_condition_of_a_key_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, broken = PLANTED[planted]
+    monkeypatch.setattr(Deduplication, name, broken)
+    with pytest.raises(Broken, match=r"is stored as|is answered with"):
+        tell(range(400), Model.ANY_SUBSET, processes=2)

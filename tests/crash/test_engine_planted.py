@@ -1,0 +1,117 @@
+"""Each condition of the engine and of sharing a root is needed: without it, a story of a crash ends
+badly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from engine_story import Broken, Story
+from power_disk import Model
+from spoolrack_store.engine import recovery, sharing
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.engine.leaser import Leaser
+from spoolrack_store.engine.letters import Letters
+from spoolrack_store.engine.moves import Moves
+from spoolrack_store.engine.sender import Sender
+from spoolrack_store.engine.sharing import Sharing
+from spoolrack_store.files import changes
+from spoolrack_store.files.changes import Change, Changes
+
+MOST_STORIES = 400
+
+
+def _marked_at_once(self: Changes, change: Change) -> None:
+    _intend(self, change)
+    if self.is_shared:
+        self._done = self._head
+        self._write_header()
+
+
+_intend = Changes.intend
+_begin_sync = Moves.begin_sync
+
+
+def _synced_too_early(self: Moves) -> object:
+    number, commit = _begin_sync(self)
+    self.synced = number
+    return number, commit
+
+
+def _published_unsynced(self: Sender) -> None:
+    self._written = [(0, entry) for _, entry in self._written]
+    _publish(self)
+
+
+_publish = Sender.go_on
+
+
+def _deleted_too_early(self: Letters) -> None:
+    synced, self._moves.synced = self._moves.synced, self._moves.commit
+    _delete_superseded(self)
+    self._moves.synced = synced
+
+
+_delete_superseded = Letters._delete_superseded
+
+PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
+    "an answer before its sync": (Engine, "_needs_sync", lambda self, requests, outcomes: False),
+    "an answer that rests on unsynced moves of others": (
+        Sharing,
+        "_built_on_others",
+        lambda self: None,
+    ),
+    "a move in doubt taken for made": (Changes, "in_doubt", lambda self: self.decide(True)),
+    "a move in doubt taken for not made": (Changes, "in_doubt", lambda self: self.decide(False)),
+    "a move marked as made with its record": (Changes, "intend", _marked_at_once),
+    "a process that is alone isn't told of another": (
+        Changes,
+        "is_shared",
+        property(lambda self: False),
+    ),  # type: ignore[dict-item]
+    "a torn file published": (recovery, "_is_whole", lambda moves, batch: True),
+    "a file published before it is durable": (Sender, "go_on", _published_unsynced),
+    "a commit taken for synced when its sync begins": (Moves, "begin_sync", _synced_too_early),
+    "a message deleted before its dead letter is durable": (
+        Letters,
+        "_delete_superseded",
+        _deleted_too_early,
+    ),
+    "a lease answered before other processes can find it": (
+        Leaser,
+        "hand_out",
+        lambda self, leased: None,
+    ),
+    "the dead's sends left in new/": (sharing, "listed_orphans", lambda moves, dead: []),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, broken = PLANTED[planted]
+    monkeypatch.setattr(owner, name, broken)
+    with pytest.raises(Broken):
+        _tell(MOST_STORIES)
+
+
+def _tell(stories: int) -> None:
+    for seed in range(stories):
+        Story(seed, Model.ANY_SUBSET, processes=2).run(120)
+
+
+@pytest.mark.parametrize("ring", [1_600, 2_000])
+def test_a_process_that_others_have_overtaken_lists_the_root(
+    ring: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "RING", ring)
+    relisted: list[int] = []
+    relist = sharing.relist
+
+    def counted(*arguments: object) -> None:
+        relisted.append(1)
+        relist(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sharing, "relist", counted)
+    for seed in range(20):
+        Story(seed, Model.ANY_SUBSET, processes=3).run(120)
+    assert relisted

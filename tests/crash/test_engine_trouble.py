@@ -1,0 +1,84 @@
+"""The engine goes on when the disk refuses calls: each answer is right, nothing is lost, and the index
+is what the folders are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import pytest
+from engine_story import Broken
+from power_disk import Model
+from spoolrack_store.engine import recovery
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.engine.leaser import Leaser
+from spoolrack_store.engine.letters import Letters
+from spoolrack_store.engine.moves import Moves
+from spoolrack_store.engine.sharing import Sharing
+from spoolrack_store.model.batch import Entry
+from troubled_story import TroubledStory
+
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
+FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_what_the_disk_refuses_has_no_effect_and_stops_nothing(model: Model, processes: int) -> None:
+    refused = 0
+    for seed in range(FIRST, FIRST + SEEDS):
+        story = TroubledStory(seed, model, processes=processes, cache_bytes=10_000 * (seed % 2))
+        story.has_hands = seed % 2 == 1
+        story.run(100)
+        refused += story.refused
+    assert refused > SEEDS
+
+
+# Each condition is needed.
+
+
+def _untold(self: Leaser, leased: Sequence[Entry]) -> list[Entry]:
+    _hand_out(self, leased)
+    return []
+
+
+_hand_out = Leaser.hand_out
+
+PLANTED: dict[str, tuple[object, str, object]] = {
+    "a refused move that other processes take for made": (Moves, "_give_up", lambda self: None),
+    "a name listed and replayed taken for two": (
+        recovery,
+        "appear",
+        lambda moves, name: moves.index.appear(
+            name,
+            moves.commit,
+            due=0
+            if name.due is None
+            else moves.clock.monotonic() + max(0, name.due - moves.clock.wall()),
+        ),
+    ),
+    "a lease delivered that was not handed out": (Leaser, "hand_out", _untold),
+    "a move in doubt marked as made, as the lock can't be kept": (
+        Sharing,
+        "_release",
+        lambda self: (self._changes.finish(), _release(self)),
+    ),
+    "a part whose error stops the commit": (Engine, "_guarded", lambda self, step: step()),
+    "a burial that is over and still counts": (Letters, "_is_over", lambda self, burial: None),
+}
+_release = Sharing._release
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_each_condition_is_needed_on_a_disk_that_refuses(
+    planted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, name, broken = PLANTED[planted]
+    monkeypatch.setattr(owner, name, broken)
+    with pytest.raises(Broken):
+        _tell(400)
+
+
+def _tell(stories: int) -> None:
+    for seed in range(stories):
+        TroubledStory(seed, Model.ANY_SUBSET, processes=2).run(120)

@@ -1,0 +1,86 @@
+"""Each condition of a redrive, and of a second death, is needed: without it, a story ends badly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from engine_story import Broken
+from power_disk import Model
+from redrive_story import RedriveStory
+from spoolrack_store.engine.index import Index
+from spoolrack_store.engine.moves import Moves
+from spoolrack_store.engine.redrives import Redrives
+
+MOST_STORIES = 400
+
+
+def _superseded_by_an_older_death(self: Index, batch: object, commit: int) -> None:
+    _supersede(self, batch, commit)  # type: ignore[arg-type]
+    stem = batch.stem  # type: ignore[attr-defined]
+    counts = self._by_id[stem.id]
+    for double in self._doubles.get(stem.id, ()):
+        if double is not counts and counts.stem.deaths:
+            self.superseded.setdefault((double, 0), commit)
+
+
+_supersede = Index._supersede
+
+
+def _created_unsynced(self: Moves, path: str, content: bytes, *, sync: bool = False) -> None:
+    _create_file(self, path, content)
+
+
+_create_file = Moves.create_file
+
+
+def _ended_early(self: Redrives, drive: object, most: int, allowed: int) -> object:
+    looked, picks, _ = _pick(self, drive, 1, allowed)  # type: ignore[arg-type]
+    return looked, picks, True
+
+
+_pick = Redrives._pick
+_candidates = Redrives._candidates
+
+PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
+    "a copy taken for older than the message that dies again": (
+        Index,
+        "_supersede",
+        _superseded_by_an_older_death,
+        True,
+    ),
+    "a record that is renamed before its content is durable": (
+        Moves,
+        "create_file",
+        _created_unsynced,
+        False,
+    ),
+    "a redrive of another process not heard of": (Redrives, "heard", lambda self, path: None, True),
+    "a redrive that no start knows": (Redrives, "recover", lambda self: None, True),
+    "all messages of a file moved, whichever are selected": (
+        Redrives,
+        "_candidates",
+        lambda self, drive: (
+            (entry, entry.held, at + 1, after)
+            for entry, _, at, after in _candidates(self, drive)
+            if entry.name.queue == drive.order.queue
+        ),
+        True,
+    ),
+    "a pass that ends with its first portion": (Redrives, "_pick", _ended_early, True),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_each_condition_of_a_redrive_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, broken, can_sync_all = PLANTED[planted]
+    monkeypatch.setattr(owner, name, broken)
+    with pytest.raises(Broken):
+        _tell(can_sync_all)
+
+
+def _tell(can_sync_all: bool) -> None:
+    processes = 2 if can_sync_all else 1
+    for seed in range(MOST_STORIES):
+        story = RedriveStory(seed, Model.ANY_SUBSET, processes=processes, can_sync_all=can_sync_all)
+        story.run(120)

@@ -1,0 +1,143 @@
+"""Each condition of the reservations is needed: without it, a story of a crash ends badly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from engine_story import Broken
+from power_disk import Model
+from set_story import SetStory
+from spoolrack_store.engine import leaser, reservations, sharing
+from spoolrack_store.engine.reservations import HeldSet, Reservations
+from spoolrack_store.files import changes
+from spoolrack_store.model.batch import Entry
+from spoolrack_store.model.transitions import State
+
+MOST_STORIES = 600
+
+_finish = Reservations._finish
+_unlink_old_markers = Reservations._unlink_old_markers
+
+
+def _as_if_synced(self: Reservations, step: Callable[[], None]) -> None:
+    synced, self._moves.synced = self._moves.synced, self._moves.commit
+    step()
+    self._moves.synced = synced
+
+
+def _back_before_the_loss_is_durable(self: Reservations, held: HeldSet) -> None:
+    if held not in self._void and not self._is_doomed(held):
+        held.changed = 0
+    _finish(self, held)
+
+
+def _deleted_before_the_marker_is_durable(self: Reservations, held: HeldSet) -> None:
+    if held in self._void or not self._is_doomed(held) or not self._leases(held):
+        _finish(self, held)
+        return
+    for entry in self._leases(held):
+        self._moves.delete(entry, entry.held)
+
+
+def _record_unlinked_with_the_deletes(self: Reservations, held: HeldSet) -> None:
+    if held in self._void or not self._is_doomed(held):
+        _finish(self, held)
+        return
+    marked = self.markers[held.name.stream][self.committed(held.name.stream)][1]
+    if marked <= self._moves.synced:
+        _as_if_synced(self, lambda: _finish(self, held))
+
+
+def _markers_unlinked_too_early(self: Reservations, stream: str) -> None:
+    _as_if_synced(self, lambda: _unlink_old_markers(self, stream))
+
+
+def _counted(self: Reservations, entry: Entry) -> None:
+    self._moves.move(entry, entry.held, State.READY)
+
+
+PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
+    "a set's leases that end by the due in their names": (
+        leaser,
+        "is_set_token",
+        lambda token: False,
+        True,
+    ),
+    "messages that come back before the loss is durable": (
+        Reservations,
+        "_finish",
+        _back_before_the_loss_is_durable,
+        True,
+    ),
+    "messages deleted before the marker is durable": (
+        Reservations,
+        "_finish",
+        _deleted_before_the_marker_is_durable,
+        True,
+    ),
+    "a record unlinked with the deletes of its messages": (
+        Reservations,
+        "_finish",
+        _record_unlinked_with_the_deletes,
+        True,
+    ),
+    "an old marker unlinked before the new one is durable": (
+        Reservations,
+        "_unlink_old_markers",
+        _markers_unlinked_too_early,
+        True,
+    ),
+    "a part of a set taken for the set": (Reservations, "_has_slipped", lambda self, held: False, True),
+    "leases without a record that stay": (Reservations, "_undo_unnamed", lambda self: None, True),
+    "an undone set that is counted": (Reservations, "_unlease", _counted, True),
+    "a lost set that is committed with the others": (
+        Reservations,
+        "_is_doomed",
+        lambda self, held: held.name.seq <= self.committed(held.name.stream),
+        True,
+    ),
+    "records of other processes that are not read": (
+        Reservations,
+        "heard",
+        lambda self, path: None,
+        True,
+    ),
+    "a record renamed before it is durable, without syncfs": (
+        reservations,
+        "_sync_file",
+        lambda disk, path: None,
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, broken, can_sync_all = PLANTED[planted]
+    monkeypatch.setattr(owner, name, broken)
+    processes = 2 if can_sync_all else 1
+    with pytest.raises(Broken):
+        _tell(processes, can_sync_all)
+
+
+def _tell(processes: int, can_sync_all: bool) -> None:
+    for seed in range(MOST_STORIES):
+        SetStory(seed, Model.ANY_SUBSET, processes=processes, can_sync_all=can_sync_all).run(120)
+
+
+def test_a_process_that_others_overtook_reads_all_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(changes, "RING", 2_000)
+    relisted: list[int] = []
+    relist = sharing.relist
+
+    def counted(*arguments: object) -> None:
+        relisted.append(1)
+        relist(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sharing, "relist", counted)
+    for seed in range(20):
+        SetStory(seed, Model.ANY_SUBSET, processes=3).run(120)
+    assert relisted

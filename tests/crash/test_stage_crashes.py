@@ -1,0 +1,138 @@
+"""What is staged and published in the new store is all there or not at all, through power cuts, and
+through deaths at any step, alone and beside other processes; and each condition of it is needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+from engine_story import Broken
+from power_disk import Model
+from spoolrack_store.engine.stages import Stages, _End, _Stage
+from spoolrack_store.files import changes
+from spoolrack_store.model.staging import Publish, Published
+from stage_story import StageStory
+
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
+FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+MOST_STORIES = 400
+
+
+def _tell(seeds: int, model: Model, **named: bool | int) -> None:
+    crashes = arrived = dropped = published = repeated = 0
+    for seed in range(FIRST, FIRST + seeds):
+        story = StageStory(seed, model, cache_bytes=10_000 * (seed % 2), **named)
+        story.run(100)
+        crashes += story.crashes
+        arrived += story.arrived
+        dropped += story.dropped
+        published += story.published
+        repeated += story.repeated
+    assert min(crashes, arrived, dropped, published, repeated) >= seeds
+
+
+@pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_a_publication_is_whole_or_nothing(model: Model, can_sync_all: bool) -> None:
+    _tell(SEEDS, model, can_sync_all=can_sync_all)
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_processes_that_share_a_root_share_its_stages(model: Model, processes: int) -> None:
+    _tell(SEEDS, model, processes=processes)
+
+
+def test_a_process_that_others_have_overtaken_reads_the_stages_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(changes, "RING", 2_000)
+    again: list[int] = []
+    recover = Stages.recover
+
+    def counted(self: Stages) -> None:
+        again.append(len(self._stages))
+        recover(self)
+
+    monkeypatch.setattr(Stages, "recover", counted)
+    for seed in range(20):
+        StageStory(seed, Model.ANY_SUBSET, processes=3).run(120)
+    assert any(again)
+
+
+# What is planted.
+
+_finish = Stages._finish
+_publish = Stages.publish
+_leave_end = Stages._leave_end
+
+
+def _not_waiting_for_the_record(self: Stages) -> None:
+    for end in self._unfinished.values():
+        end.commit = 0
+    _go_on(self)
+
+
+_go_on = Stages.go_on
+
+
+def _not_waiting_for_the_moves(self: Stages, end: _End) -> None:
+    if end.gone:
+        end.gone = self._moves.synced
+    _finish(self, end)
+    if end.gone and end.path in self._ends:
+        end.gone = self._moves.synced
+        _finish(self, end)
+
+
+def _taken_at_once(self: Stages, end: _End) -> None:
+    _leave_end(self, end)
+    for life in end.lives:
+        self._unlinked.pop(life, None)
+        self._ended.pop(life, None)
+
+
+def _older_first(self: Stages, request: Publish) -> Published:
+    published = _publish(self, request)
+    for older in self._writers[request.writer][:-1]:
+        if older.gone and older.gone <= self._moves.synced:
+            self._moves.unlink_file(older.path)
+            self._leave_end(older)
+    return published
+
+
+def _unlinked_one_by_one(self: Stages, stage: _Stage) -> None:
+    for chunk in list(stage.chunks.values()):
+        self._moves.unlink_file(chunk.path)
+        self._leave_chunk(chunk)
+
+
+PLANTED: dict[str, tuple[str, Callable[..., object]]] = {
+    "chunks moved before the manifest is durable": ("go_on", _not_waiting_for_the_record),
+    "a record unlinked before its chunks are durably gone": ("_finish", _not_waiting_for_the_moves),
+    "an epoch forgotten before the next is durable": ("publish", _older_first),
+    "a manifest made before its chunks are durable": ("_make_durable", lambda self, chunks: None),
+    "a chunk kept that a power cut has torn": ("_is_damaged", lambda self, chunk: False),
+    "a chunk kept that a death has torn": (
+        "_is_torn",
+        lambda self, chunk, size, is_start: is_start and self._is_damaged(chunk),
+    ),
+    "a stage that begins a life whose record may come back": ("_leave_end", _taken_at_once),
+    "another process's files not heard of": ("heard", lambda self, path: None),
+    "a stage dropped without a record": ("_drop", _unlinked_one_by_one),
+    "the younger of two stages kept": ("_drop_doubles", lambda self: None),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, broken = PLANTED[planted]
+    monkeypatch.setattr(Stages, name, broken)
+    with pytest.raises(Broken):
+        _tell_many()
+
+
+def _tell_many() -> None:
+    for seed in range(MOST_STORIES):
+        StageStory(seed, Model.ANY_SUBSET, processes=2).run(120)

@@ -1,0 +1,320 @@
+"""Random histories on a disk that refuses calls: no room, I/O errors, no handles, no permission.
+
+A commit's n-th call is refused, or all from the n-th on. Each answer is right then: an error has had no
+effect, and anything else holds. What the engine knows is what the disk has, and the next commit goes
+on.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+from engine_story import GONE, Broken, Seen, Story
+from linked_disk import LinkedDisk
+from memory_disk import MemoryLock, fails
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.engine.moves import RETRY
+from spoolrack_store.files.disk import Facts, Found, Space
+from spoolrack_store.model.errors import DiskError, DiskFull, StoreError
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    Delete,
+    Delivery,
+    Purge,
+    Request,
+    Send,
+    Stored,
+)
+
+CODES = (
+    *(errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EACCES, errno.ENOMEM),
+    *(errno.EMLINK, errno.EPERM),
+)
+
+
+class TroubledDisk(LinkedDisk):
+    """Refuses calls: `times` of them, after so many more."""
+
+    code = 0
+    times = 0
+    calls_left = 0
+    refused = 0
+
+    def trouble(self, code: int, skip: int, times: int) -> None:
+        self.code, self.calls_left, self.times, self.refused = code, skip, times, 0
+
+    def heal(self) -> None:
+        self.times = 0
+
+    def _may_fail(self, path: str) -> None:
+        if not self.times:
+            return
+        if self.calls_left:
+            self.calls_left -= 1
+            return
+        self.times -= 1
+        self.refused += 1
+        raise fails(self.code, path)
+
+    def link(self, source: str, target: str) -> None:
+        self._may_fail(target)
+        super().link(source, target)
+
+    def rename_new(self, source: str, target: str) -> None:
+        self._may_fail(target)
+        super().rename_new(source, target)
+
+    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+        self._may_fail(path)
+        super().create(path, parts, sync=sync)
+
+    def unlink(self, path: str) -> None:
+        self._may_fail(path)
+        super().unlink(path)
+
+    def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
+        self._may_fail(path)
+        return super().read(path, limit, afresh=afresh)
+
+    def open(self, path: str) -> BinaryIO:
+        self._may_fail(path)
+        return super().open(path)
+
+    def scan(self, path: str) -> list[Found]:
+        self._may_fail(path)
+        return super().scan(path)
+
+    def facts(self, path: str) -> Facts:
+        self._may_fail(path)
+        return super().facts(path)
+
+    def make_folder(self, path: str) -> None:
+        self._may_fail(path)
+        super().make_folder(path)
+
+    def space(self) -> Space:
+        self._may_fail(".")
+        return super().space()
+
+    def set_aside(self, path: str, size: int) -> None:
+        self._may_fail(path)
+        super().set_aside(path, size)
+
+    def lock(self, path: str) -> MemoryLock | None:
+        self._may_fail(path)
+        return super().lock(path)
+
+
+class TroubledStory(Story):
+    """A third of the commits are troubled."""
+
+    disk_kind = TroubledDisk
+    disk: TroubledDisk  # type: ignore[assignment]
+    refused = 0
+    """Calls that the disk has refused."""
+    has_hands = False
+    """Whether names are moved away by hand, too."""
+    taken: frozenset[str] = frozenset()
+    """The paths of those that were."""
+
+    def _step(self) -> None:
+        if self.has_hands and self.random.random() < 0.06:
+            self._take_away()
+        super()._step()
+
+    def _take_away(self) -> None:
+        """A person moves the only name of a file out of the root."""
+        paths = self._paths()
+        path = self.random.choice([*paths, ""])
+        id = path.rpartition("/")[2].rpartition(":")[2][:36]
+        alone = sum(id[:-3] in other for other in paths) == 1
+        if not alone or not path.startswith(("queues/", "delay/")):
+            return
+        self.told.append(f"{path} is moved away")
+        self.disk.unlink(path)
+        self.disk.sync_all()
+        self.taken |= {path}
+        self.may_lack = True
+        for id in [id for id in self.may if self.now(id) != GONE and id not in self._found()]:
+            for kept in (self.may, self.queue_of, self.bodies, self.receipts, self.later):
+                kept.pop(id, None)  # type: ignore[attr-defined]
+
+    def _check(self, engine: Engine) -> None:
+        known = {entry.name.path for batch in engine.index.batches.values() for entry in batch.entries}
+        if not known & self.taken:
+            super()._check(engine)
+
+    def _trouble(self) -> None:
+        chance = self.random
+        code, skip = chance.choice(CODES), chance.randint(0, 12)
+        times = chance.choice((1, 1, 1, 2, 1_000))
+        self.told.append(f"trouble: {errno.errorcode[code]}, {times} calls after {skip}")
+        self.disk.trouble(code, skip, times)
+
+    def _heal(self) -> None:
+        self.refused += self.disk.refused
+        self.disk.refused = 0
+        self.disk.heal()
+
+    def _bury(self, owner: str, maybe: dict[str, list[Seen]]) -> None:
+        self._heal()
+        super()._bury(owner, maybe)
+
+    def _commit(self, owner: str) -> None:
+        if self.random.random() < 0.67:
+            super()._commit(owner)
+            return
+        requests = [self._request() for _ in range(self.random.randint(0, 3))]
+        self.at += 1
+        names = [type(request).__name__ for request in requests]
+        self.told.append(f"{self.clock.now} {owner}, commit {self.at}: {names}")
+        engine = self.engines[owner]
+        self._trouble()
+        try:
+            work = engine.apply(requests, tick=self.random.random() < 0.3)
+        except (DiskError, DiskFull) as error:
+            self.told.append(f"not begun: {error}")
+            work = None
+        self._heal()
+        if work is not None:
+            self.may_lack = True
+            self._check(engine)
+            self._take_troubled(engine, requests, work.outcomes)
+            self._look_for_dead_letters(engine)
+            self.flying[owner].append((self.at, work))
+            self.may_lack = bool(self.taken)
+        self._check_figures(engine)
+        self.clock.now += RETRY + 1  # What was refused is tried again by the next commit.
+
+    def _sync(self, owner: str) -> None:
+        known = dict(self.receipts)
+        _, work = self.flying[owner][0]
+        if self.random.random() < 0.3:
+            self._trouble_finish(owner)
+        super()._sync(owner)
+        self._heal()
+        told = {
+            receipt
+            for outcome in work.outcomes
+            if isinstance(outcome, list)
+            for each in outcome
+            if isinstance(each, Delivery)
+            for receipt in each.receipts
+        }
+        for id, receipt in list(self.receipts.items()):
+            if known.get(id) != receipt and receipt not in told:
+                del self.receipts[id]
+
+    def _trouble_finish(self, owner: str) -> None:
+        code, times = self.random.choice(CODES), self.random.choice((1, 2, 1_000))
+        self.told.append(f"trouble before {owner} answers: {errno.errorcode[code]}, {times} calls")
+        self.disk.trouble(code, self.random.randint(0, 2), times)
+
+    def _take_troubled(
+        self, engine: Engine, requests: Sequence[Request[Any]], outcomes: Sequence[object]
+    ) -> None:
+        """Take in what holds of the answers, and then what came back without being asked for."""
+        held: list[Request[Any]] = []
+        answers: list[object] = []
+        purged: set[str] = set()
+        for request, outcome in zip(requests, outcomes, strict=True):
+            self.told.append(f"  {outcome!r:.300}")
+            if isinstance(outcome, StoreError):
+                if not isinstance(outcome, DiskError | DiskFull):
+                    raise Broken(f"{request} was answered {outcome!r}")
+                if isinstance(request, Purge):
+                    purged.add(request.queue)
+                continue
+            match request:
+                case Send():
+                    stored = [
+                        (place, result)
+                        for place, result in enumerate(outcome.results)
+                        if not isinstance(result, DiskError | DiskFull)
+                    ]
+                    request = Send(
+                        queue=request.queue,
+                        bodies=[request.bodies[place] for place, _ in stored],
+                        delays={
+                            at: request.delays[place]
+                            for at, (place, _) in enumerate(stored)
+                            if place in request.delays
+                        },
+                    )
+                    outcome = Stored(results=[result for _, result in stored], sent_at=outcome.sent_at)
+                case Delete():
+                    named = [*request.receipts, *request.ids]
+                    kept = [
+                        (name, result)
+                        for name, result in zip(named, outcome, strict=True)
+                        if not self._has_failed(name, result)
+                    ]
+                    request = Delete(
+                        queue=request.queue,
+                        receipts=[name for name, _ in kept if ":" in name],
+                        ids=[name for name, _ in kept if ":" not in name],
+                    )
+                    outcome = [result for _, result in kept]
+                case ChangeVisibility():
+                    kept = [
+                        (name, result)
+                        for name, result in zip(request.receipts, outcome, strict=True)
+                        if not self._has_failed(name, result)
+                    ]
+                    request = ChangeVisibility(
+                        queue=request.queue,
+                        receipts=[name for name, _ in kept],
+                        visibility=request.visibility,
+                    )
+                    outcome = [result for _, result in kept]
+                case _:
+                    pass
+            held.append(request)
+            answers.append(outcome)
+        self._take(engine, held, answers)
+        self._see_what_came_back(purged)
+
+    def _has_failed(self, named: str, result: object) -> bool:
+        """Whether a message's own answer is that the disk refused it, or that its lease is over."""
+        if isinstance(result, DiskError | DiskFull):
+            return True
+        id = named.partition(":")[2][:36] if ":" in named else named
+        return isinstance(result, StoreError) and self._by_now(id, self.now(id)) != self.now(id)
+
+    def _see_what_came_back(self, purged: set[str]) -> None:
+        found = self._found()
+        sent = self._sent_only()
+        for id in list(self.may):
+            now = self.now(id)
+            there = found[id][0] if id in found else GONE
+            if id in sent and (there[0], now[0]) != ("leased", "ready"):
+                continue
+            states = [now, self._by_now(id, now)]
+            if there == GONE and self.queue_of[id] in purged:
+                states.append(GONE)
+            if there in states:
+                if there != now:
+                    self._become(id, there)
+                if there[0] != "leased":
+                    self.receipts.pop(id, None)
+            elif there[0] == "leased" and ("ready", int(str(there[1])) - 1) in states:
+                self._become(id, there)  # Leased, and then its file couldn't be read.
+                self.receipts.pop(id, None)
+            elif any(state[0] == "dying" for state in states):
+                if now[0] != "dying":
+                    self._become(id, states[1])
+                    self.receipts.pop(id, None)
+            else:
+                raise Broken(f"{id} is {there}, and should be one of {states}")
+
+    def _check_figures(self, engine: Engine) -> None:
+        for queue, index in engine.index.queues.items():
+            held = dict.fromkeys(index.counts, 0)
+            for batch in engine.index.batches.values():
+                for entry in batch.entries:
+                    if entry.name.queue == queue and entry.name.state in held:
+                        held[entry.name.state] += entry.held.bit_count()
+            if held != index.counts:
+                raise Broken(f"{queue} counts {index.counts}, and holds {held}")

@@ -1,0 +1,109 @@
+"""A store with its thread on a real folder, and a clock that stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from spoolrack_store.files.local_disk import LocalDisk
+from spoolrack_store.model.chores import ALL_CHORES, Chores
+from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.operations import CreateQueue, Delete, Delivery, Receive, Request, Send
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
+from spoolrack_store.testing import ManualClock
+
+Answer = TypeVar("Answer")
+GIVE_UP = 60.0
+"""Seconds after which a store that doesn't answer fails a test. A good one never comes near."""
+
+
+class FailingDisk(LocalDisk):
+    """A disk whose syncs fail when a test says so."""
+
+    fails = False
+    syncs = 0
+    before_sync: Callable[[], None] | None = None
+
+    def sync_file(self, path: str) -> None:
+        self._told()
+        super().sync_file(path)
+
+    def sync_folder(self, path: str) -> None:
+        self._told()
+        super().sync_folder(path)
+
+    def sync_all(self) -> None:
+        self._told()
+        super().sync_all()
+
+    def _told(self) -> None:
+        self.syncs += 1
+        if self.before_sync is not None:
+            self.before_sync()
+        if self.fails:
+            raise OSError(5, "Input/output error")
+
+
+@dataclass
+class FrontRig:
+    path: Path
+    disk: FailingDisk
+    clock: Clock
+    store: Store
+
+    def ask(self, request: Request[Answer]) -> Answer:
+        return self.store.submit(request).result(GIVE_UP)
+
+    def send(self, *bodies: bytes, queue: str = "q") -> list[str]:
+        results = self.ask(Send(queue=queue, bodies=bodies)).results
+        ids = [result for result in results if isinstance(result, str)]
+        assert len(ids) == len(bodies), results
+        return ids
+
+    def receive(self, most: int = 1, *, queue: str = "q") -> list[Delivery]:
+        return self.ask(Receive(queue=queue, max_messages=most))
+
+    def wait_for(self, most: int = 1, *, wait: int | None = None) -> Future[list[Delivery]]:
+        """Return a receive that waits, by now, if there was nothing for it."""
+        span = None if wait is None else Millis(wait)
+        future = self.store.submit(Receive(queue="q", max_messages=most, wait=span))
+        self.in_turn()
+        return future
+
+    def delete(self, *deliveries: Delivery) -> None:
+        receipts = receipts_of(deliveries)
+        assert self.ask(Delete(queue="q", receipts=receipts)) == [None] * len(receipts)
+
+    def in_turn(self) -> None:
+        """Return when all that was submitted before has had its commit."""
+        for _ in range(2):
+            self.ask(Send(queue="in-turn", bodies=[]))
+
+
+def bodies_of(deliveries: list[Delivery]) -> list[bytes]:
+    return [body for delivery in deliveries for body in delivery.bodies]
+
+
+def receipts_of(deliveries: tuple[Delivery, ...] | list[Delivery]) -> list[str]:
+    return [receipt for delivery in deliveries for receipt in delivery.receipts]
+
+
+@contextmanager
+def opened(path: Path, clock: Clock | None = None, chores: Chores = ALL_CHORES) -> Iterator[FrontRig]:
+    path.mkdir(exist_ok=True)
+    disk = FailingDisk(path)
+    clock = clock if clock is not None else ManualClock()
+    store = Store.open(path, clock=clock, disk=disk, chores=chores)
+    try:
+        rig = FrontRig(path, disk, clock, store)
+        for name in ("q", "in-turn"):
+            rig.ask(CreateQueue(name=name, settings=QueueSettings()))
+        rig.ask(CreateQueue(name="relaxed", settings=QueueSettings(relaxed_leases=True)))
+        yield rig
+    finally:
+        store.close()

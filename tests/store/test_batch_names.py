@@ -1,0 +1,110 @@
+"""A name has one spelling, and says what a second implementation reads from it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.members import MOST, all_of, from_text, indexes, pieces, to_text
+from spoolrack_store.model.names import MAX_BYTES, Name, NotAName, Stem, parse
+from spoolrack_store.model.transitions import State
+
+ID = "018bcfe5-6800-7194-90e5-78aa96119000"
+masks = st.integers(1, all_of(MOST))
+
+
+@given(masks)
+def test_a_list_of_members_reads_as_it_was_written(mask: int) -> None:
+    assert from_text(to_text(mask)) == mask
+    assert sum(1 << index for index in indexes(mask)) == mask
+
+
+@given(masks, st.integers(8, 120))
+def test_a_list_that_is_too_long_is_divided_and_nothing_is_lost(mask: int, room: int) -> None:
+    parts = pieces(mask, room)
+    assert all(len(to_text(part)) <= room for part in parts)
+    assert sum(parts) == mask
+
+
+@pytest.mark.parametrize(
+    ("mask", "text"),
+    [
+        (0b1, "i0"),
+        (all_of(100), "i0-99"),
+        (0b1011, "i0-1.3"),
+        (int("10" * 40, 2), "b1.lalalalalalalal5"),
+    ],
+)
+def test_members_are_ranges_or_a_bitmap_whichever_is_shorter(mask: int, text: str) -> None:
+    assert len(to_text(mask)) <= len(text)
+    assert from_text(to_text(mask)) == mask
+
+
+@st.composite
+def names(draw: st.DrawFn) -> Name:
+    count = draw(st.sampled_from([0, 2, 100, MOST]))
+    state = draw(st.sampled_from(list(State)))
+    key = draw(st.sampled_from([None, "" if count else "0" * 26]))
+    stem = Stem(
+        id=ID if count else ID[:-3] + draw(st.sampled_from(["000", "abc"])),
+        count=count,
+        size=draw(st.integers(0, 10**9)),
+        crc=draw(st.integers(0, 2**32 - 1)),
+        line=draw(st.sampled_from([0, 77])),
+        deaths=draw(st.sampled_from([0, 3])),
+        key=key,
+    )
+    waits = state in (State.LEASED, State.DELAYED)
+    return Name(
+        stem=stem,
+        state=state,
+        queue=draw(st.sampled_from(["q", "a.b-c_d", "Q" * 80])),
+        version=draw(st.integers(1, 10**6)),
+        members=draw(st.sampled_from([stem.full, 1])),
+        receives=draw(st.integers(0, 5)),
+        first=draw(st.sampled_from([None, Millis(1_700_000_000_000)])),
+        redriven=draw(st.sampled_from([None, Millis(1_700_000_000_000)])) if stem.deaths else None,
+        owner="p1" if state is State.SENT else "",
+        due=Millis(1_700_000_000_000) if waits else None,
+        token="0123456789abc" if state is State.LEASED else "",
+    )
+
+
+@given(names())
+def test_a_name_reads_as_it_was_written(name: Name) -> None:
+    found = parse(name.path)
+    assert found == name
+    assert found.path == name.path
+    assert name.bytes <= MAX_BYTES
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"queues/q/{ID}",
+        f"queues/q/{ID},s5",
+        f"queues/q/{ID},s05,c0000abcd",
+        f"queues/q/{ID},s5,c0000ABCD",
+        f"queues/q/{ID},n2,s5,c0000abcd,i0-1",
+        f"queues/q/{ID},n2,s5,c0000abcd,i2",
+        f"queues/q/{ID},n2,s5,c0000abcd,i1.0",
+        f"queues/q/{ID},n2,s5,c0000abcd,v1",
+        f"queues/q/{ID},n1001,s5,c0000abcd",
+        f"queues/q/{ID[:-3]}001,n2,s5,c0000abcd",
+        f"queues/q/{ID},s5,c0000abcd,op1",
+        f"queues/q/{ID},s5,c0000abcd@1700000000000",
+        f"queues/q/{ID},s5,c0000abcd,k",
+        f"queues/../{ID},s5,c0000abcd",
+        f"queues/.q/{ID},s5,c0000abcd",
+        f"delay/q:{ID},s5,c0000abcd",
+        f"delay/q:{ID},s5,c0000abcd@170",
+        f"delay/q:{ID},s5,c0000abcd@1700000000000~short",
+        f"new/q:{ID},s5,c0000abcd",
+        f"remove/q/{ID},s5,c0000abcd",
+        f"elsewhere/q:{ID},s5,c0000abcd",
+    ],
+)
+def test_any_other_spelling_is_no_name(path: str) -> None:
+    with pytest.raises(NotAName):
+        parse(path)

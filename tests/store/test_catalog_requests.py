@@ -1,0 +1,248 @@
+"""What a user or an operator sees of queues: requests, settings that are damaged or lost, figures."""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+from typing import Any
+
+import pytest
+from engine_story import Clock
+from linked_disk import LinkedDisk, Memory, made, reap
+from power_disk import Model
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import (
+    InvalidQueueName,
+    InvalidSetting,
+    QueueBeingDeleted,
+    QueueExists,
+    QueueNotFound,
+)
+from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive, Send, UpdateQueue
+from spoolrack_store.model.settings import QueueSettings
+
+DEFAULTS = QueueSettings()
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.disk: LinkedDisk = made((), can_sync_all=True, model=Model.ANY_SUBSET)
+        self.restart()
+
+    def restart(self) -> None:
+        self.disk.free_locks()
+        self.engine = Engine(
+            self.disk,
+            Memory(self.disk),
+            clock=self.clock,
+            random=Random(1),
+            owner="me",
+            is_living=lambda owner: False,
+        )
+        assert self.engine.open()
+
+    def do(self, *requests: Any) -> Any:
+        """Return the outcome of the last of `requests`."""
+        work = self.engine.apply(requests)
+        assert work is not None
+        if work.commit is not None:
+            work.commit.sync()
+        self.engine.finish(work)
+        reap(self.engine)
+        return work.outcomes[-1] if requests else None
+
+    def create(self, name: str = "q", **settings: Any) -> Any:
+        return self.do(CreateQueue(name=name, settings=QueueSettings(**settings)))
+
+    def send(self, *bodies: bytes, name: str = "q") -> Any:
+        return self.do(Send(queue=name, bodies=bodies))
+
+    def receive(self, most: int = 10) -> list[bytes]:
+        found = self.do(
+            Receive(queue="q", max_messages=most, max_bytes=10_000, visibility=Millis(1_000))
+        )
+        return [body for delivery in found for body in delivery.bodies]
+
+    def settle(self) -> None:
+        for _ in range(6):
+            self.do()
+
+    def names(self, folder: str) -> list[str]:
+        return sorted(each.name for each in self.disk.scan(folder))
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_a_queue_that_is_created_twice_is_the_same_queue(rig: Rig) -> None:
+    assert rig.create(max_messages=5) == rig.create(max_messages=5)
+    assert rig.names("config") == ["q.1.json"]
+
+
+def test_a_queue_with_other_settings_says_which_differ(rig: Rig) -> None:
+    rig.create(max_messages=5)
+    outcome = rig.create()
+    assert isinstance(outcome, QueueExists)
+    assert "max_messages is 5, not 0" in str(outcome)
+
+
+@pytest.mark.parametrize("name", ["", ".q", "a/b", "x" * 81])
+def test_a_name_that_is_none_is_refused(rig: Rig, name: str) -> None:
+    assert isinstance(rig.create(name), InvalidQueueName)
+
+
+def test_what_is_asked_of_no_queue_is_refused(rig: Rig) -> None:
+    for request in (DeleteQueue(name="q"), UpdateQueue(name="q", changes={"retention": 1})):
+        assert isinstance(rig.do(request), QueueNotFound)
+
+
+def test_a_dead_letter_queue_must_exist(rig: Rig) -> None:
+    outcome = rig.create(max_receives=1, dead_letter_queue="dead")
+    assert isinstance(outcome, InvalidSetting)
+    assert "must exist already" in str(outcome)
+
+
+def test_dead_letters_must_not_come_back(rig: Rig) -> None:
+    rig.create("a")
+    rig.create("b", max_receives=1, dead_letter_queue="a")
+    changes = {"max_receives": 1, "dead_letter_queue": "b"}
+    outcome = rig.do(UpdateQueue(name="a", changes=changes))
+    assert isinstance(outcome, InvalidSetting)
+    assert "must not lead back" in str(outcome)
+
+
+def test_an_update_is_a_new_file_and_outlives_a_restart(rig: Rig) -> None:
+    created = rig.create()
+    updated = rig.do(UpdateQueue(name="q", changes={"max_messages": 7}))
+    assert (updated.version, updated.created_at) == (2, created.created_at)
+    rig.do()
+    assert rig.names("config") == ["q.2.json"]
+    rig.restart()
+    assert rig.engine.catalog.records["q"].settings.max_messages == 7
+
+
+def test_a_deleted_queue_takes_its_messages_with_it(rig: Rig) -> None:
+    rig.create()
+    rig.send(b"a", b"b", b"c")
+    rig.do()
+    assert rig.receive(1) == [b"a"]
+    rig.do(DeleteQueue(name="q"))
+    rig.settle()
+    for folder in ("config", "queues", "new", "delay", "remove"):
+        assert rig.names(folder) == [], folder
+    rig.create()
+    rig.clock.now += 10_000
+    assert rig.receive() == []
+
+
+def test_a_name_is_refused_while_its_queue_is_being_deleted(rig: Rig) -> None:
+    rig.create()
+    rig.do(DeleteQueue(name="q"))
+    work = rig.engine.apply(
+        [CreateQueue(name="q", settings=DEFAULTS), Send(queue="q", bodies=[b"for the next one"])]
+    )
+    assert work is not None
+    assert [type(outcome) for outcome in work.outcomes] == [QueueBeingDeleted, QueueBeingDeleted]
+    if work.commit is not None:
+        work.commit.sync()
+    rig.engine.finish(work)
+    rig.settle()
+    assert rig.create().name == "q"
+
+
+def test_a_deletion_goes_on_after_a_restart(rig: Rig) -> None:
+    rig.create()
+    rig.send(b"a")
+    rig.do(DeleteQueue(name="q"))
+    rig.restart()
+    assert "q" not in rig.engine.catalog.records
+    rig.settle()
+    assert rig.names("config") == rig.names("queues") == []
+
+
+def test_what_an_operator_put_into_a_deleted_queues_folder_is_kept(rig: Rig) -> None:
+    rig.create()
+    rig.disk.create("queues/q/notes.txt", [b"mine"], sync=True)
+    rig.do(DeleteQueue(name="q"))
+    rig.settle()
+    (kept,) = rig.names("quarantine")
+    assert kept.startswith("queues.q.notes.txt.")
+    assert rig.names("queues") == []
+
+
+def test_damaged_settings_go_to_quarantine_and_older_ones_count(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.create(max_messages=5)
+    rig.disk.create("config/q.2.json", [b'{"created'], sync=True)
+    rig.restart()
+    assert rig.engine.catalog.records["q"].settings.max_messages == 5
+    assert rig.names("config") == ["q.1.json"]
+    assert [name[:15] for name in rig.names("quarantine")] == ["config.q.2.json"]
+    assert "config/q.2.json is moved to quarantine" in caplog.text
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_queue_whose_settings_are_lost_has_the_defaults(
+    rig: Rig, damaged: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.create(max_messages=5)
+    rig.send(b"a")
+    rig.do()
+    rig.disk.unlink("config/q.1.json")
+    if damaged:
+        rig.disk.create("config/q.1.json", [b"{"], sync=True)
+    with caplog.at_level(logging.ERROR):
+        rig.restart()
+    assert rig.engine.catalog.records["q"].settings == DEFAULTS
+    assert rig.engine.catalog.reset == {"q"}
+    assert "the settings of the queue q are lost or damaged" in caplog.text
+    assert rig.receive() == [b"a"]
+
+
+def test_a_queue_shows_what_is_in_it(rig: Rig) -> None:
+    rig.create()
+    rig.send(b"aa", b"bb", b"cc")
+    rig.do()
+    rig.receive(1)
+    shown = rig.engine.views.queue(rig.engine.catalog.records["q"])
+    counts = shown.counts
+    assert (counts.ready, counts.leased, counts.delayed, counts.bytes) == (2, 1, 0, 6)
+    assert counts.oldest == rig.clock.now
+    assert shown.blocking is None
+
+
+def test_a_message_that_comes_back_again_and_again_is_named(rig: Rig) -> None:
+    rig.create()
+    stored = rig.send(b"poison")
+    rig.do()
+    for _ in range(3):
+        assert rig.receive() == [b"poison"]
+        rig.clock.now += 2_000
+        rig.do()
+    blocking = rig.engine.views.queue(rig.engine.catalog.records["q"]).blocking
+    assert blocking is not None
+    assert (blocking.id, blocking.receives) == (stored.results[0], 3)
+
+
+def test_queues_are_listed_by_name(rig: Rig) -> None:
+    for name in ("b", "a2", "a1", "a3"):
+        rig.create(name)
+    listed = rig.engine.views.queues("a", "a1", 1)
+    assert [queue.name for queue in listed] == ["a2"]
+
+
+def test_ready_messages_are_counted_by_age(rig: Rig) -> None:
+    rig.create()
+    rig.send(b"a", b"b")
+    rig.clock.now += 10_000
+    rig.send(b"c")
+    rig.do()
+    ages = rig.engine.views.ages("q", [Millis(5_000), Millis(60_000)])
+    assert ages is not None
+    assert (ages.counts, ages.is_exact) == ((1, 2, 0), True)
+    assert rig.engine.views.ages("none", [Millis(1)]) is None

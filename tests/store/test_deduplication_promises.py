@@ -1,0 +1,267 @@
+"""What a sender with deduplication ids, and an operator, are promised."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from cuts import Cut, Keep
+from engine_story import Clock
+from linked_disk import LinkedDisk, Memory, made, reap
+from memory_disk import fails
+from power_disk import Model
+from spoolrack_store.engine import deduplication
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import InvalidMessage, QueueFull, StoreError, TooManyDeduplicationIds
+from spoolrack_store.model.operations import (
+    CreateQueue,
+    Delete,
+    DeleteQueue,
+    Purge,
+    Receive,
+    Request,
+    Send,
+    Stored,
+)
+from spoolrack_store.model.settings import QueueSettings
+
+WINDOW = Millis(20_000)
+SETTINGS = QueueSettings(deduplication_window=WINDOW)
+
+
+class Rig:
+    """An engine with a clock of its own, whose commits are synced at once."""
+
+    def __init__(self, **queues: QueueSettings) -> None:
+        self.queues = queues or {"q": SETTINGS}
+        self.clock = Clock()
+        self.disk = made(list(self.queues), can_sync_all=True, model=Model.ANY_SUBSET)
+        self.salts = dict(zip(self.queues, self.queues, strict=True))
+        self.engine = self.start("p0")
+
+    def start(self, owner: str, living: Sequence[str] = ()) -> Engine:
+        engine = Engine(
+            self.disk,
+            Memory(self.disk),
+            clock=self.clock,
+            random=Random(owner),
+            owner=owner,
+            is_living=lambda each: each in living,
+        )
+        for queue, settings in self.queues.items():
+            engine.catalog.add(queue, settings, self.salts[queue])
+        assert engine.open()
+        return engine
+
+    def restart(self, *, cut: bool = False) -> None:
+        if cut:
+            found = self.disk.cut(Cut(Keep.NONE))
+            assert isinstance(found, LinkedDisk)
+            self.disk = found
+        self.disk.free_locks()
+        self.engine = self.start(self.engine.moves.owner + "x")
+
+    def do(self, *requests: Request[Any], tick: bool = False) -> list[Any]:
+        work = self.engine.apply(requests, tick=tick)
+        assert work is not None
+        if work.commit is not None:
+            work.commit.sync()
+        outcomes = self.engine.finish(work)
+        reap(self.engine)
+        assert outcomes is not None
+        return outcomes
+
+    def send(self, *ids: str, queue: str = "q") -> Stored:
+        (stored,) = self.do(sending(*ids, queue=queue))
+        assert isinstance(stored, Stored)
+        return stored
+
+    def settle(self) -> None:
+        """Let all that waits for a sync be done."""
+        for _ in range(6):
+            self.do(tick=True)
+
+    def names(self, folder: str) -> list[str]:
+        return [each.name for each in self.disk.scan(folder)]
+
+
+def sending(*ids: str, queue: str = "q") -> Send:
+    return Send(queue=queue, bodies=[b"x"] * len(ids), deduplication_ids=dict(enumerate(ids)))
+
+
+def test_a_repetition_is_answered_with_the_first_ones_id_and_not_stored() -> None:
+    rig = Rig()
+    first, second = rig.send("a"), rig.send("a")
+    assert second.results == first.results
+    assert (first.duplicates, second.duplicates) == (set(), {0})
+    assert rig.engine.index.queue("q").total + len(rig.names("new")) == 1
+    assert rig.engine.deduplication.count == 1
+
+
+def test_ids_are_told_apart_within_one_request_and_one_commit() -> None:
+    rig = Rig()
+    one, two = rig.do(sending("a", "b", "a"), sending("b", "c"))
+    assert one.results[2] == one.results[0]
+    assert two.results[0] == one.results[1]
+    assert (one.duplicates, two.duplicates) == ({2}, {0})
+    assert len({*one.results, *two.results}) == 3
+
+
+def test_an_id_counts_in_its_own_queue_only() -> None:
+    rig = Rig(q=SETTINGS, r=SETTINGS)
+    rig.send("a")
+    assert rig.send("a", queue="r").duplicates == set()
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("end", ["ready", "leased", "deleted", "purged", "unlinked"])
+def test_an_id_is_refused_wherever_its_message_is_also_after_a_restart(
+    end: str, count: int, cut: bool
+) -> None:
+    rig = Rig()
+    ids = ["a", "b", "c"][:count]
+    first = rig.send(*ids)
+    rig.do()
+    if end == "leased":
+        rig.do(Receive(queue="q", max_messages=5))
+    elif end == "purged":
+        rig.do(Purge(queue="q"))
+    elif end in ("deleted", "unlinked"):
+        rig.do(Delete(queue="q", ids=first.results))  # type: ignore[arg-type]
+    if end == "unlinked":
+        rig.settle()
+        assert not rig.names("remove")
+        assert len(rig.names("keys")) == 1
+    assert rig.send(*ids).results == first.results
+    rig.restart(cut=cut)
+    again = rig.send(*ids)
+    assert again.results == first.results
+    assert again.duplicates == set(range(count))
+
+
+def test_an_id_may_be_sent_again_when_its_window_is_over_and_not_before() -> None:
+    rig = Rig()
+    first = rig.send("a")
+    rig.clock.now += WINDOW - 1
+    assert rig.send("a").results == first.results
+    rig.clock.now += 1
+    assert rig.send("a").duplicates == set()
+
+
+def test_keys_and_segments_go_when_their_window_is_over() -> None:
+    rig = Rig()
+    rig.do(Delete(queue="q", ids=rig.send("a", "b").results))  # type: ignore[arg-type]
+    rig.settle()
+    assert rig.names("keys")
+    rig.clock.now += WINDOW
+    rig.settle()
+    assert not rig.names("keys")
+    assert rig.engine.deduplication.count == 0
+
+
+def test_messages_whose_window_is_over_leave_no_segment() -> None:
+    rig = Rig()
+    first = rig.send("a", "b")
+    rig.clock.now += WINDOW
+    rig.do(Delete(queue="q", ids=first.results))  # type: ignore[arg-type]
+    rig.settle()
+    assert not rig.names("keys")
+    assert not rig.names("remove")
+
+
+def test_an_invalid_id_fails_its_own_message_alone() -> None:
+    stored = Rig().send("a", "", "b")
+    assert isinstance(stored.results[1], InvalidMessage)
+    assert isinstance(stored.results[0], str)
+    assert isinstance(stored.results[2], str)
+
+
+def _full(path: str, *rest: object, **named: object) -> None:
+    raise fails(errno.ENOSPC, path)
+
+
+def test_a_send_that_fails_takes_no_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    monkeypatch.setattr(rig.disk, "create", _full)
+    failed = rig.send("a", "a")
+    assert all(isinstance(each, StoreError) for each in failed.results)
+    assert failed.duplicates == set()
+    monkeypatch.undo()
+    assert rig.send("a").duplicates == set()
+
+
+def test_a_deleted_message_stays_while_its_key_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+    first = rig.send("a")
+    rig.do(Delete(queue="q", ids=first.results))  # type: ignore[arg-type]
+    monkeypatch.setattr(rig.disk, "create", _full)
+    rig.settle()
+    assert rig.names("remove")
+    monkeypatch.undo()
+    rig.clock.now += 1_000  # What the disk refused is tried again then.
+    rig.settle()
+    assert not rig.names("remove")
+    assert rig.send("a").results == first.results
+
+
+def test_a_repetition_is_answered_also_when_the_queue_is_full() -> None:
+    rig = Rig(q=replace(SETTINGS, max_messages=1))
+    first = rig.send("a")
+    assert rig.send("a").results == first.results
+    assert isinstance(rig.send("b").results[0], QueueFull)
+
+
+def test_a_queue_that_is_made_again_knows_no_id_of_the_former_one() -> None:
+    rig = Rig()
+    rig.send("a")
+    rig.do(DeleteQueue(name="q"))
+    rig.settle()
+    rig.do(CreateQueue(name="q", settings=SETTINGS))
+    assert rig.send("a").duplicates == set()
+
+
+def test_a_queue_takes_no_more_ids_than_it_may_until_the_oldest_are_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deduplication, "MAX_KEYS", 2)
+    rig = Rig()
+    third = rig.send("a", "b", "c").results[2]
+    assert isinstance(third, TooManyDeduplicationIds)
+    rig.clock.now += WINDOW
+    assert rig.send("c").duplicates == set()
+
+
+@pytest.mark.parametrize("can_sync_all", [False, True])
+def test_a_duplicate_is_not_answered_before_the_first_is_durable(can_sync_all: bool) -> None:
+    rig = Rig()
+    rig.disk.can_sync_all = can_sync_all
+    first = rig.engine.apply([sending("a")])
+    second = rig.engine.apply([sending("a")])
+    assert first is not None
+    assert second is not None
+    assert second.outcomes[0].duplicates == {0}
+    second.commit.sync()  # The first one's sync is still under way when the power fails.
+    rig.restart(cut=True)
+    assert rig.send("a").results == second.outcomes[0].results
+
+
+def test_another_process_refuses_what_is_only_written_yet() -> None:
+    rig = Rig()
+    other = rig.start("p1", living=["p0", "p1"])
+    work = rig.engine.apply([sending("a", "b")])
+    assert work is not None
+    answer = other.apply([sending("b", "a")])
+    assert answer is not None
+    assert answer.outcomes[0].duplicates == {0, 1}
+    assert answer.outcomes[0].results == work.outcomes[0].results[::-1]
+    answer.commit.sync()
+    rig.restart(cut=True)
+    assert rig.send("a").results == work.outcomes[0].results[:1]

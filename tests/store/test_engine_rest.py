@@ -1,0 +1,71 @@
+"""An engine that is asked nothing rests between the times at which it has something to do: what is due,
+and can't be done by a commit, would make the committer commit without end."""
+
+from __future__ import annotations
+
+import errno
+
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.operations import DeleteQueue
+from spoolrack_store.model.staging import Stage
+from trouble_rig import Rig
+
+SOON = Millis(4_000)
+
+
+def _is_at_rest(rig: Rig) -> bool:
+    due = rig.engine.next_due()
+    return not rig.engine.wants_commit and (due is None or due > rig.clock.monotonic())
+
+
+def _settle(rig: Rig) -> None:
+    for _ in range(8):
+        rig.commit()
+
+
+def test_it_rests_after_a_file_could_not_be_read_once() -> None:
+    rig = Rig()
+    rig.send(b"a")
+    rig.commit()
+    rig.disk.fail(errno.EIO, "read")
+    assert rig.receive() == {}
+    rig.disk.heal()
+    rig.advance(2_000)
+    _settle(rig)
+    assert _is_at_rest(rig)
+    assert [body for _, body in rig.receive().values()] == [b"a"]
+
+
+def test_a_stage_expires_on_time_without_a_tick() -> None:
+    rig = Rig()
+    rig.ask(Stage(stage="a", chunk=0, queue="q", bodies=[b"a"], time_to_live=SOON))
+    rig.advance(SOON)
+    _settle(rig)
+    assert rig.paths("staged") == []
+    assert _is_at_rest(rig)
+
+
+def test_it_rests_while_an_expired_stage_can_not_be_dropped() -> None:
+    rig = Rig()
+    rig.ask(Stage(stage="a", chunk=0, queue="q", bodies=[b"a"], time_to_live=SOON))
+    rig.disk.fail(errno.EACCES, "create", path="~dropped")
+    rig.advance(SOON)
+    _settle(rig)
+    assert _is_at_rest(rig)
+    rig.disk.heal()
+    rig.advance(2_000)
+    _settle(rig)
+    assert rig.paths("staged") == []
+
+
+def test_a_deleted_queue_waits_for_a_folder_that_can_not_be_listed() -> None:
+    rig = Rig()
+    rig.send(b"a")
+    rig.ask(DeleteQueue(name="q"))
+    rig.disk.fail(errno.EACCES, "scan")
+    _settle(rig)
+    rig.disk.heal()
+    rig.advance(2_000)
+    _settle(rig)
+    assert rig.paths("config", "queues", "remove") == []
+    assert _is_at_rest(rig)

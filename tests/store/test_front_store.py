@@ -1,0 +1,334 @@
+"""The front of the store: requests, receives that wait, failures, and the lock that others hold."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from front_rig import GIVE_UP, FrontRig, bodies_of, opened, receipts_of
+from spoolrack_store.files.local_disk import LocalDisk
+from spoolrack_store.model.clock import Millis, SystemClock
+from spoolrack_store.model.credits import Credits
+from spoolrack_store.model.errors import Draining, MessageNotFound, OutcomeUnknown, StoreFailed
+from spoolrack_store.model.operations import ChangeVisibility, Delete, GiveBack, Receive, Send
+from spoolrack_store.testing import ManualClock
+
+
+def test_a_message_that_is_sent_is_received_and_deleted(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        rig.send(b"a", b"b")
+        got = rig.receive(10)
+        assert bodies_of(got) == [b"a", b"b"]
+        rig.delete(*got)
+        assert rig.receive() == []
+
+
+def test_what_was_answered_is_there_after_a_restart(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        rig.send(b"a")
+    with opened(tmp_path) as rig:
+        assert bodies_of(rig.receive()) == [b"a"]
+
+
+def test_a_receive_that_waits_is_answered_by_the_next_send(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        future = rig.wait_for()
+        assert not future.done()
+        rig.send(b"a")
+        assert bodies_of(future.result(GIVE_UP)) == [b"a"]
+
+
+def test_receives_that_wait_are_answered_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        futures = [rig.wait_for() for _ in range(3)]
+        rig.send(b"a", b"b", b"c")
+        assert [bodies_of(future.result(GIVE_UP)) for future in futures] == [[b"a"], [b"b"], [b"c"]]
+
+
+def test_a_receive_that_has_waited_for_its_time_gets_nothing(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with opened(tmp_path, clock) as rig:
+        future = rig.wait_for(wait=500)
+        clock.advance(499)
+        rig.in_turn()
+        assert not future.done()
+        clock.advance(1)
+        assert future.result(GIVE_UP) == []
+
+
+def test_what_is_sent_to_an_idle_store_is_published_at_once(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with opened(tmp_path, clock) as rig:
+        pause = threading.Event()
+        for _ in range(5):
+            clock.advance(1_000)  # Commits that find nothing to do.
+            pause.wait(0.01)
+        rig.send(b"a")
+        for _ in range(4_000):
+            if not list((tmp_path / "new").iterdir()):
+                return
+            pause.wait(0.005)
+        raise AssertionError("it stays in new/")
+
+
+def test_a_receive_that_waits_gets_what_comes_back(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with opened(tmp_path, clock) as rig:
+        rig.send(b"a")
+        rig.ask(Receive(queue="q", visibility=Millis(5_000)))
+        future = rig.wait_for()
+        clock.advance(5_000)
+        assert future.result(GIVE_UP)[0].receives == 2
+
+
+def test_a_receive_that_is_cancelled_takes_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        future = rig.wait_for()
+        assert future.cancel()
+        rig.send(b"a")
+        (delivery,) = rig.receive()
+        assert delivery.receives == 1
+
+
+def test_an_answer_that_no_caller_hears_is_undone_and_not_counted(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        rig.send(b"a")
+        rig.in_turn()
+        is_cancelled, syncs = threading.Event(), threading.Event()
+
+        def in_sync() -> None:
+            syncs.set()
+            assert is_cancelled.wait(GIVE_UP)
+
+        rig.disk.before_sync = in_sync
+        future = rig.store.submit(Receive(queue="q", wait=None))
+        assert syncs.wait(GIVE_UP)
+        assert future.cancel()
+        is_cancelled.set()
+        rig.disk.before_sync = None
+        rig.in_turn()
+        (delivery,) = rig.receive()
+        assert (delivery.receives, delivery.first) == (1, rig.clock.wall())
+
+
+def test_a_lease_that_is_given_back_is_ready_and_not_counted(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        rig.send(b"a", b"b")
+        receipts = receipts_of(rig.receive(2))
+        rig.ask(GiveBack(queue="q", receipts=receipts[:1]))
+        (again,) = rig.receive(2)
+        assert (again.bodies, again.receives) == ([b"a"], 1)
+
+
+def test_a_lease_that_is_put_off_gives_its_credit_back_at_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        rig.send(b"a", b"b")
+        credits = Credits(2, lambda: None)
+        got = rig.ask(Receive(queue="q", max_messages=2, credits=credits))
+        put_off = receipts_of(got)[:1]
+        rig.ask(
+            ChangeVisibility(queue="q", receipts=put_off, visibility=Millis(5_000), is_put_off=True)
+        )
+        assert credits.in_flight == 1
+        rig.ask(Delete(queue="q", receipts=receipts_of(got)))
+        assert credits.in_flight == 0
+
+
+def test_a_drain_ends_the_waiting_and_lets_the_rest_go_on(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        future = rig.wait_for()
+        rig.store.drain()
+        with pytest.raises(Draining):
+            future.result(GIVE_UP)
+        with pytest.raises(Draining):
+            rig.receive()
+        rig.send(b"a")
+
+
+def test_a_close_finishes_what_was_submitted(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        futures = [rig.store.submit(Send(queue="q", bodies=[b"a"])) for _ in range(20)]
+        rig.store.close()
+        assert all(future.done() and future.exception() is None for future in futures)
+        with pytest.raises(Draining):
+            rig.send(b"b")
+
+
+def test_a_relaxed_lease_waits_for_no_sync(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        rig.send(b"a", queue="relaxed")
+        rig.in_turn()
+        before = rig.disk.syncs
+        assert bodies_of(rig.receive(queue="relaxed")) == [b"a"]
+        assert rig.disk.syncs == before
+
+
+def test_a_receive_that_finds_nothing_waits_for_no_sync(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        rig.send(b"a", queue="relaxed")
+        before = rig.disk.syncs
+        assert rig.receive() == []
+        assert rig.disk.syncs == before
+
+
+def test_a_failed_sync_leaves_the_outcome_unknown_and_stops_the_store(tmp_path: Path) -> None:
+    told: list[object] = []
+    with opened(tmp_path) as rig:
+        waiting = rig.wait_for()
+        rig.store.on_failure(told.append)
+        rig.disk.fails = True
+        with pytest.raises(OutcomeUnknown):
+            rig.ask(Send(queue="in-turn", bodies=[b"a"]))
+        with pytest.raises(StoreFailed):
+            waiting.result(GIVE_UP)
+        with pytest.raises(StoreFailed):
+            rig.send(b"b")
+        assert [type(each) for each in told] == [StoreFailed]
+        assert isinstance(rig.store.failure, StoreFailed)
+
+
+def test_a_failed_sync_stops_other_processes_too(tmp_path: Path) -> None:
+    clock = SystemClock()
+    with (
+        opened(tmp_path, clock) as rig,
+        opened(tmp_path, clock) as other,
+    ):
+        rig.disk.fails = True
+        with pytest.raises(OutcomeUnknown):
+            rig.send(b"a")
+        with pytest.raises(StoreFailed, match="another process"):
+            other.receive()
+        assert other.store.failure is not None
+
+
+def test_a_fault_of_ours_answers_all_that_wait(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        waiting = rig.wait_for()
+        future = rig.store.submit(Send(queue="q", bodies=[None]))  # type: ignore[list-item]
+        with pytest.raises(OutcomeUnknown, match="a fault of ours"):
+            future.result(GIVE_UP)
+        with pytest.raises((StoreFailed, OutcomeUnknown)):
+            waiting.result(GIVE_UP)
+
+
+def test_a_receive_that_waits_hears_of_what_another_process_sends(tmp_path: Path) -> None:
+    clock = SystemClock()
+    with (
+        opened(tmp_path, clock) as rig,
+        opened(tmp_path, clock) as other,
+    ):
+        rig.ask(Send(queue="in-turn", bodies=[]))  # It hears of the new member.
+        future = rig.wait_for()
+        other.send(b"a")
+        assert bodies_of(future.result(GIVE_UP)) == [b"a"]
+
+
+def test_commits_of_two_processes_lose_and_double_nothing(tmp_path: Path) -> None:
+    clock = SystemClock()
+    with (
+        opened(tmp_path, clock) as rig,
+        opened(tmp_path, clock) as other,
+    ):
+        got: list[bytes] = []
+
+        def work(mine: FrontRig, name: bytes) -> None:
+            for number in range(30):
+                mine.send(name + b"%d" % number)
+                deliveries = mine.receive(3)
+                mine.delete(*deliveries)
+                got.extend(bodies_of(deliveries))
+
+        threads = [
+            threading.Thread(target=work, args=(rig, b"a")),
+            threading.Thread(target=work, args=(other, b"b")),
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(GIVE_UP)
+        while left := rig.receive(10):
+            got.extend(bodies_of(left))
+        assert sorted(got) == sorted(b"%s%d" % (name, n) for name in (b"a", b"b") for n in range(30))
+
+
+HOLDER = """
+import fcntl, os, sys
+from spoolrack_store.files.changes import SIZE, Changes
+from spoolrack_store.files.local_disk import LocalDisk
+lock = open(sys.argv[1] + "/LOCK", "r+")
+fcntl.flock(lock, fcntl.LOCK_EX)
+Changes(LocalDisk(sys.argv[1]).map("CHANGES", SIZE), "holder", os.getpid()).hold(1_700_000_000_000)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_process_that_is_stopped_with_the_lock_is_named_and_then_work_goes_on(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with opened(tmp_path, clock) as rig:
+        path = os.pathsep.join(sys.path)
+        holder = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(tmp_path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"held\n"
+            holder.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, holder.pid, os.WSTOPPED | os.WNOWAIT)
+            future = rig.store.submit(Send(queue="q", bodies=[b"a"]))
+            pause = threading.Event()
+            for _ in range(2_000):
+                if rig.store.lock_holder is not None:
+                    break
+                clock.advance(100)
+                pause.wait(0.005)
+            found = rig.store.lock_holder
+            assert found is not None
+            assert (found.pid, found.state, found.since) == (holder.pid, "stopped", 1_700_000_000_000)
+            assert not future.done()
+        finally:
+            holder.kill()
+            holder.communicate()
+        while not future.done():
+            clock.advance(100)
+            pause.wait(0.005)
+        assert all(isinstance(id, str) for id in future.result(GIVE_UP).results)
+        assert rig.store.lock_holder is None
+
+
+def test_messages_are_seen_by_page_and_in_order_without_a_lease(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        ids = [*rig.send(b"aa", b"bb", b"cc"), *rig.send(b"dd")]
+        first = rig.store.messages("q", limit=3)
+        rest = rig.store.messages("q", after=first[-1].id, max_body_bytes=1)
+        assert [message.id for message in (*first, *rest)] == ids
+        assert [(message.body, message.size) for message in rest] == [(b"d", 2)]
+        assert rig.store.message("q", ids[1]).body == b"bb"
+        found = rig.store.open_message("q", ids[1])
+        with found.file as file:
+            assert file.read(found.message.size) == b"bb"
+            assert file.seek(0, 1) == found.offset + 2
+        rig.delete(*rig.receive(10))
+        with pytest.raises(MessageNotFound):
+            rig.store.message("q", ids[1])
+
+
+def test_a_commit_that_waits_for_the_lock_waits_in_true_time(tmp_path: Path) -> None:
+    with opened(tmp_path, ManualClock()) as rig:
+        lock = LocalDisk(tmp_path).lock("LOCK")
+        assert lock is not None
+        future = rig.store.submit(Send(queue="q", bodies=[b"a"]))
+        pause = threading.Event()
+        for _ in range(20):
+            pause.wait(0.005)
+        assert not future.done()
+        lock.release()
+        assert future.result(GIVE_UP).results

@@ -1,0 +1,174 @@
+"""A root that is only looked at stays as it is, to the last byte, and shows what a start would find."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from front_rig import FrontRig, bodies_of, opened
+from spoolrack_store.files.changes import LOCK, PATH
+from spoolrack_store.files.local_disk import LocalDisk
+from spoolrack_store.looking import has_owners, may_have_owners, open_to_look, owners_changed_ns
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import QueueNotFound, RootUnusable
+from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
+from spoolrack_store.testing import ManualClock
+
+TORN = "q:01a205ab-c259-76a3-96ae-f0c1e48b5000,s200,c7ecb6ba6,odead"
+
+
+def state_of(root: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Return all that there is to see of a tree: inodes, modification times and contents."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        about = path.stat()
+        content = path.read_bytes() if path.is_file() else b""
+        found[str(path)] = (about.st_ino, about.st_mtime_ns, content)
+    return found
+
+
+def bodies(store: Store, queue: str = "q") -> list[bytes]:
+    return [message.body for message in store.messages(queue)]
+
+
+def fill(rig: FrontRig) -> None:
+    rig.send(b"one")
+    rig.send(b"two", b"three", b"four")
+    rig.delete(*rig.receive())
+    rig.ask(Receive(queue="q", visibility=Millis(5_000)))
+    rig.ask(CreateQueue(name="gone", settings=QueueSettings()))
+    rig.send(b"x", queue="gone")
+    rig.in_turn()
+
+
+def test_a_look_at_a_root_at_rest_changes_nothing_and_shows_all(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with opened(tmp_path, clock) as rig:
+        fill(rig)
+    before = state_of(tmp_path)
+    with open_to_look(tmp_path, clock=clock) as store:
+        assert bodies(store) == [b"two", b"three", b"four"]
+        counts = store.queue("q").counts
+        assert (counts.ready, counts.leased) == (2, 1)
+        assert [queue.name for queue in store.queues()] == ["gone", "in-turn", "q", "relaxed"]
+    assert state_of(tmp_path) == before
+
+
+def test_a_look_beside_a_server_shows_what_is_there_and_keeps_it_from_nothing(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with opened(tmp_path, clock) as rig:
+        fill(rig)
+        before = state_of(tmp_path)
+        with open_to_look(tmp_path, clock=clock) as store:
+            assert state_of(tmp_path) == before
+            assert bodies(store) == [b"two", b"three", b"four"]
+            assert bodies_of(rig.receive(9)) == [b"three", b"four"]
+            assert store.queue("q").counts.ready == 2, "as it was"
+        rig.send(b"more")
+
+
+def test_what_a_start_would_decide_is_shown_and_not_done(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with opened(tmp_path, clock) as rig:
+        fill(rig)
+    sent = "01a205ab-c259-76a3-96ae-f0c1e48b5abc,s5,c3610a686"
+    (tmp_path / "new" / f"q:{sent},odead").write_bytes(b"hello")
+    (tmp_path / "new" / TORN).write_bytes(b"x" * 199)
+    (lost,) = (tmp_path / "config").glob("gone.*")
+    lost.write_bytes(b"{")
+    clock.advance(5_000)
+    before = state_of(tmp_path)
+    with open_to_look(tmp_path, clock=clock) as store:
+        assert bodies(store) == [b"two", b"three", b"four", b"hello"]
+        assert store.queue("q").counts.ready == 4, "what is due has come back"
+        assert bodies(store, "gone") == [b"x"], "with the default settings"
+    assert state_of(tmp_path) == before
+    with opened(tmp_path, clock) as rig:
+        rig.in_turn()
+        assert bodies(rig.store) == [b"two", b"three", b"four", b"hello"]
+        assert not (tmp_path / "new" / TORN).exists()
+
+
+def test_a_queue_whose_tombstone_is_there_is_gone(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        fill(rig)
+    with opened(tmp_path) as rig:
+        rig.ask(DeleteQueue(name="gone"))
+        with open_to_look(tmp_path, clock=rig.clock) as store, pytest.raises(QueueNotFound):
+            store.queue("gone")
+
+
+def test_the_dead_and_the_living_are_told_apart(tmp_path: Path) -> None:
+    with opened(tmp_path):
+        assert has_owners(tmp_path)
+        assert may_have_owners(tmp_path)
+        before = owners_changed_ns(tmp_path)
+    assert owners_changed_ns(tmp_path) != before
+    assert not may_have_owners(tmp_path)
+    (tmp_path / "owners" / "dead1234").touch()
+    assert may_have_owners(tmp_path)
+    assert not has_owners(tmp_path)
+    with open_to_look(tmp_path):
+        assert (tmp_path / "owners" / "dead1234").exists()
+
+
+def test_a_folder_that_is_no_root_is_not_made_one(tmp_path: Path) -> None:
+    with pytest.raises(RootUnusable, match="none yet"):
+        open_to_look(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_look_waits_for_the_commit_under_way(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        rig.send(b"a")
+    disk = LocalDisk(tmp_path)
+    held = disk.lock(LOCK)
+    assert held is not None
+    found: list[Store] = []
+    thread = threading.Thread(target=lambda: found.append(open_to_look(tmp_path)))
+    thread.start()
+    thread.join(0.1)
+    assert not found
+    held.release()
+    thread.join(60)
+    with found[0] as store:
+        assert bodies(store) == [b"a"]
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A folder that other users reach."""
+    with TemporaryDirectory() as path:
+        yield Path(path)
+
+
+def test_a_root_that_may_only_be_read_can_be_looked_at(public_folder: Path) -> None:
+    if os.geteuid():
+        pytest.skip("needs another user")
+    root = public_folder / "root"
+    with opened(root) as rig:
+        rig.send(b"a")
+    for path in (public_folder, root, *root.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    (root / PATH).chmod(0o600)
+    code = (
+        "import os, sys; from spoolrack_store.looking import open_to_look\n"
+        "open_to_look(sys.argv[1]).close(); os.setuid(65534)  # Python's own files may be private.\n"
+        "with open_to_look(sys.argv[1]) as store: print(store.messages('q')[0].body)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code, str(root)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert told.stdout == "b'a'\n", told.stderr

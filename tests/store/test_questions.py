@@ -1,0 +1,325 @@
+"""What the new store shows of its messages, without leasing them and without stopping commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from front_rig import FrontRig, opened
+from spoolrack_store.model.batch import Entry
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import (
+    DiskError,
+    InvalidRequest,
+    MessageDamaged,
+    MessageNotFound,
+    QueueNotFound,
+)
+from spoolrack_store.model.operations import CreateQueue, Delete, Message, Receive, Send
+from spoolrack_store.model.reservations import Confirm, Reserve
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.transitions import State
+from spoolrack_store.testing import ManualClock
+
+HOLD = Millis(60_000)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[FrontRig]:
+    with opened(tmp_path) as rig:
+        yield rig
+
+
+def clock_of(rig: FrontRig) -> ManualClock:
+    assert isinstance(rig.clock, ManualClock)
+    return rig.clock
+
+
+def all_of(rig: FrontRig, limit: int, *states: State, most: int | None = None) -> list[Message]:
+    """Return all messages of the queue, page by page."""
+    found: list[Message] = []
+    after = ""
+    while page := rig.store.messages(
+        "q", states=frozenset(states), after=after, limit=limit, max_body_bytes=most
+    ):
+        assert len(page) <= limit
+        found += page
+        after = page[-1].id
+    return found
+
+
+def the_file(rig: FrontRig, pattern: str) -> Path:
+    (found,) = rig.path.glob(pattern)
+    return found
+
+
+def test_pages_hold_each_message_once_and_in_order_whatever_state_it_is_in(rig: FrontRig) -> None:
+    ids = rig.send(*[b"%d" % number for number in range(20)])
+    ids += rig.send(b"alone")
+    ids += rig.ask(Send(queue="q", bodies=[b"later"] * 3, delays=dict.fromkeys(range(3), HOLD))).results
+    ids += rig.send(*[b"more"] * 5)
+    leased = [id for _ in range(3) for each in rig.receive(3) for id in each.ids]
+    rig.ask(Delete(queue="q", ids=[ids[4], ids[12]]))
+    clock_of(rig).advance(31_000)
+    again = [id for each in rig.receive(2) for id in each.ids]
+    left = [id for id in ids if id not in (ids[4], ids[12])]
+    assert len(leased) == 9
+
+    for limit in (1, 2, 7, 100):
+        found = all_of(rig, limit)
+        assert [each.id for each in found] == left
+        assert [each.id for each in all_of(rig, limit, State.LEASED)] == again
+        assert [each.body for each in all_of(rig, limit, State.DELAYED)] == [b"later"] * 3
+        hidden = {*again, *ids[21:24]}
+        ready = [id for id in left if id not in hidden]
+        assert [each.id for each in all_of(rig, limit, State.READY)] == ready
+
+
+def test_what_changes_its_state_after_it_was_listed_is_listed_in_the_other_one(rig: FrontRig) -> None:
+    ids = rig.send(b"1", b"2", b"3")
+    assert all_of(rig, 10, State.LEASED) == []
+    got = rig.receive(2)
+    assert [each.id for each in all_of(rig, 10, State.LEASED)] == ids[:2]
+    rig.ask(Delete(queue="q", receipts=got[0].receipts[:1]))
+    assert [each.id for each in all_of(rig, 10, State.LEASED)] == ids[1:2]
+    clock_of(rig).advance(31_000)
+    rig.in_turn()
+    assert all_of(rig, 10, State.LEASED) == []
+    assert [each.id for each in all_of(rig, 10, State.READY)] == ids[1:]
+
+
+def test_a_page_costs_by_what_it_shows(rig: FrontRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [id for number in range(300) for id in rig.send(b"%d" % number)]
+    for _ in range(100):
+        rig.receive()
+    for state, after in ((State.READY, ids[150]), (State.LEASED, ids[50])):
+        rig.store.messages("q", states=frozenset({state}), limit=3)
+        looks: list[int] = []
+        held = Entry.held
+        monkeypatch.setattr(
+            Entry,
+            "held",
+            property(
+                lambda entry, looks=looks, held=held: looks.append(1) or held.__get__(entry),
+                lambda entry, value, held=held: held.__set__(entry, value),
+            ),
+        )
+        page = rig.store.messages("q", states=frozenset({state}), after=after, limit=3)
+        monkeypatch.undo()
+        first = ids.index(after) + 1
+        assert [each.id for each in page] == ids[first : first + 3]
+        assert len(looks) < 20
+
+
+def test_of_a_body_no_more_is_shown_than_was_asked_for(rig: FrontRig) -> None:
+    rig.ask(Send(queue="q", bodies=[b"body", b"x"], attributes={0: {"a": "b"}}))
+    for most, body in ((0, b""), (2, b"bo"), (9, b"body"), (None, b"body")):
+        for forgotten in (False, True):
+            with opened(rig.path) if forgotten else nullcontext(rig) as reader:
+                first, _ = reader.store.messages("q", max_body_bytes=most)
+                assert (first.body, first.size, first.attributes) == (body, 4, {"a": "b"})
+
+
+def test_without_bodies_no_file_is_read_that_says_nothing_but_its_body(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        for number in range(3):
+            rig.send(b"%d" % number)
+    with opened(tmp_path) as rig:
+        paths: list[str] = []
+        rig.disk.open = _noting(rig.disk.open, paths)  # type: ignore[method-assign]
+        assert [each.size for each in rig.store.messages("q", max_body_bytes=0)] == [1, 1, 1]
+        assert paths == []
+        assert [each.body for each in rig.store.messages("q")] == [b"0", b"1", b"2"]
+        assert len(paths) == 3
+
+
+def _noting(call: object, paths: list[str]) -> object:
+    def noting(path: str) -> object:
+        paths.append(path)
+        return call(path)  # type: ignore[operator]
+
+    return noting
+
+
+def test_a_page_ends_before_its_bodies_take_too_much_memory(rig: FrontRig) -> None:
+    ids = [id for _ in range(10) for id in rig.send(b"x" * 1_000_000)]
+
+    found = rig.store.messages("q", limit=100)
+
+    assert len(found) < 10
+    assert [each.id for each in found] == ids[: len(found)]
+    assert [each.id for each in all_of(rig, 100)] == ids
+
+
+def test_a_message_that_is_leased_while_it_is_looked_at_is_found_where_it_is(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        ids = rig.send(b"1", b"2")
+    with opened(tmp_path) as rig:
+        calls = [rig.disk.open]
+
+        def leasing(path: str) -> BinaryIO:
+            open = calls[0]
+            rig.disk.open = open  # type: ignore[method-assign]
+            rig.ask(Receive(queue="q", max_messages=2))
+            rig.in_turn()
+            return open(path)
+
+        rig.disk.open = leasing  # type: ignore[method-assign]
+        found = rig.store.message("q", ids[0])
+        assert (found.state, found.body) == (State.LEASED, b"1")
+
+        rig.disk.open = leasing  # type: ignore[method-assign]
+        clock_of(rig).advance(31_000)
+        rig.in_turn()
+        found = rig.store.messages("q", limit=1)[0]
+        assert (found.id, found.body) == (ids[0], b"1")
+
+
+def test_a_damaged_message_is_named_and_a_list_passes_over_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        ids = [*rig.send(b"1", b"2"), *rig.send(b"3")]
+    path = the_file_of(tmp_path, ids[0])
+    path.write_bytes(b"!" + path.read_bytes()[1:])
+    with opened(tmp_path) as rig:
+        with pytest.raises(MessageDamaged, match="checksum"):
+            rig.store.message("q", ids[0])
+        with pytest.raises(MessageDamaged, match="checksum"):
+            rig.store.open_message("q", ids[0])
+        assert rig.store.message("q", ids[1]).body == b"2"
+        assert [each.id for each in rig.store.messages("q")] == ids[1:]
+        assert [each.id for each in rig.store.messages("q", limit=1)] == ids[1:2]
+
+
+def the_file_of(root: Path, id: str) -> Path:
+    (found,) = root.glob(f"queues/q/{id[:-3]}*")
+    return found
+
+
+def test_a_file_that_can_not_be_read_for_now_is_told_as_that(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        (id,) = rig.send(b"1")
+    with opened(tmp_path) as rig:
+
+        def refusing(path: str) -> BinaryIO:
+            raise OSError(5, "Input/output error", path)
+
+        rig.disk.open = refusing  # type: ignore[method-assign]
+        with pytest.raises(DiskError, match="Input/output error"):
+            rig.store.message("q", id)
+
+
+def test_what_is_not_there_is_told(rig: FrontRig) -> None:
+    (id,) = rig.send(b"1")
+    with pytest.raises(QueueNotFound):
+        rig.store.message("missing", id)
+    with pytest.raises(QueueNotFound):
+        rig.store.messages("missing")
+    with pytest.raises(InvalidRequest):
+        rig.store.message("q", "x")
+    with pytest.raises(MessageNotFound):
+        rig.store.message("relaxed", id)
+    rig.ask(Delete(queue="q", ids=[id]))
+    with pytest.raises(MessageNotFound):
+        rig.store.message("q", id)
+    for after in ("x", id[:20], id + "0", "018"):
+        assert isinstance(rig.store.messages("q", after=after), list)
+
+
+def test_any_text_is_a_place_between_two_pages(rig: FrontRig) -> None:
+    ids = rig.send(b"1", b"2", b"3")
+    for after in (
+        "",
+        "0",
+        ids[0][:33],
+        ids[0][:34],
+        ids[0],
+        ids[1] + "~",
+        ids[2][:35],
+        "z",
+        ids[2] + ".",
+    ):
+        wanted = [id for id in ids if id > after]
+        assert [each.id for each in rig.store.messages("q", after=after)] == wanted
+
+
+def test_an_open_message_is_its_part_of_the_file_whatever_becomes_of_it(rig: FrontRig) -> None:
+    bodies = [b"first", b"x" * 200_000, b"", b"y" * 1_000_000]
+    ids = rig.send(*bodies)
+    for id, body in zip(ids, bodies, strict=True):
+        opened_one = rig.store.open_message("q", id)
+        rig.ask(Delete(queue="q", ids=[id]))
+        for _ in range(4):
+            clock_of(rig).advance(1_000)
+            rig.in_turn()
+        with opened_one.file as file:
+            assert opened_one.message.size == len(body)
+            assert opened_one.message.body == b""
+            assert file.tell() == opened_one.offset
+            assert file.read(opened_one.message.size) == body
+
+
+def test_a_dead_letter_tells_how_it_died(rig: FrontRig) -> None:
+    settings = QueueSettings(max_receives=1, dead_letter_queue="q", visibility_timeout=Millis(1_000))
+    rig.ask(CreateQueue(name="poor", settings=settings))
+    (id,) = rig.send(b"poison", queue="poor")
+    rig.receive(queue="poor")
+    clock_of(rig).advance(2_000)
+    for _ in range(4):
+        rig.in_turn()
+
+    for found in (rig.store.message("q", id), *rig.store.messages("q", max_body_bytes=0)):
+        (death,) = found.deaths
+        assert (death.source_queue, death.reason, death.receives) == ("poor", "max_receives", 1)
+    assert rig.store.messages("poor") == []
+    opened_one = rig.store.open_message("q", id)
+    opened_one.file.close()
+    assert len(opened_one.message.deaths) == 1
+
+
+def test_a_message_of_a_set_is_leased_until_the_set_ends(rig: FrontRig) -> None:
+    (id,) = rig.send(b"1")
+    rig.ask(Reserve(queue="q", stream="s", seq=0, hold=HOLD))
+    clock_of(rig).advance(1_000)
+    made = rig.ask(Confirm(stream="s", seq=0))
+
+    found = rig.store.message("q", id)
+
+    assert (found.state, found.due) == (State.LEASED, made.expires_at)
+    assert rig.store.messages("q")[0].due == made.expires_at
+
+
+def test_what_another_process_did_is_seen_at_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig, opened(tmp_path) as other:
+        ids = other.send(b"1", b"2")
+        other.in_turn()
+        assert [each.id for each in rig.store.messages("q")] == ids
+        assert rig.store.queue("q").counts.ready == 2
+        other.ask(Delete(queue="q", ids=ids[:1]))
+        with pytest.raises(MessageNotFound):
+            rig.store.message("q", ids[0])
+        other.ask(CreateQueue(name="new", settings=QueueSettings()))
+        assert rig.store.queue("new").name == "new"
+
+
+def test_owners_ages_and_dead_letter_queues_are_told(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig, opened(tmp_path) as other:
+        settings = QueueSettings(max_receives=1, dead_letter_queue="q")
+        rig.ask(CreateQueue(name="poor", settings=settings))
+        rig.send(b"old")
+        clock_of(rig).advance(5_000)
+        rig.send(b"1", b"2")
+        rig.store.queue("q")
+        overview = rig.store.overview
+
+        owners = overview.owners()
+        assert [each.is_me for each in owners].count(True) == 1
+        assert {each.name for each in owners} == {overview.owner, other.store.overview.owner}
+        assert all(each.about.startswith("pid ") for each in owners)
+        assert overview.names() == ["in-turn", "poor", "q", "relaxed"]
+        assert overview.buries_in("q") == ["poor"]
+        assert overview.dead_letter_queues() == {"q"}
+        ages = overview.ages(["q", "missing"], [Millis(1_000), Millis(10_000)])
+        assert {name: each.counts for name, each in ages.items()} == {"q": (2, 1, 0)}

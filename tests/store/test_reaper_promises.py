@@ -1,0 +1,95 @@
+"""The reaper unlinks what is durably deleted, without the lock, and nothing else."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from engine_story import Broken, Story
+from front_rig import opened
+from power_disk import Model
+from set_rig import SetRig
+from spoolrack_store.engine import reaper
+from spoolrack_store.model.batch import Batch, Entry
+from spoolrack_store.model.chores import Chores
+from spoolrack_store.model.clock import SystemClock
+from spoolrack_store.model.operations import Purge
+
+MOST_STORIES = 2_000
+
+
+def _before_the_sync(self: Batch, synced: int) -> list[Entry]:
+    return _reapable(self, self.changed)
+
+
+_reapable = Batch.reapable
+
+
+def test_a_name_unlinked_before_all_is_durably_over_brings_a_message_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Batch, "reapable", _before_the_sync)
+    with pytest.raises(Broken):
+        _tell(MOST_STORIES)
+
+
+def _tell(stories: int) -> None:
+    for seed in range(stories):
+        Story(seed, Model.ANY_SUBSET, processes=1 + seed % 2).run(120)
+
+
+def test_deleted_files_are_unlinked_while_nobody_asks_for_anything(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        rig.send(b"a")
+        rig.send(b"b", b"c")
+        rig.delete(*rig.receive(10))
+        _until_empty(tmp_path / "remove")
+
+
+def test_a_start_unlinks_what_the_last_process_has_left(tmp_path: Path) -> None:
+    with opened(tmp_path, chores=Chores(unlinks=False)) as rig:
+        rig.send(b"a", b"b")
+        rig.delete(*rig.receive(10))
+        rig.in_turn()
+    assert len(list((tmp_path / "remove").iterdir())) == 1
+    with opened(tmp_path):
+        _until_empty(tmp_path / "remove")
+
+
+def test_of_a_large_purge_each_commit_hands_over_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reaper, "SLICE", 3)
+    rig = SetRig()
+    for _ in range(10):
+        rig.send(b"a")
+    rig.ask(Purge(queue="q"))
+    left = []
+    for _ in range(5):
+        rig.commit()
+        left.append(len(rig.disk.scan("remove")))
+    assert left == [7, 4, 1, 0, 0]
+
+
+def test_a_name_that_another_process_has_unlinked_is_no_trouble(tmp_path: Path) -> None:
+    clock = SystemClock()
+    with opened(tmp_path, clock) as one, opened(tmp_path, clock) as other:
+        for _ in range(20):
+            one.send(b"a")
+            other.delete(*other.receive())
+        _until_empty(tmp_path / "remove")
+        for rig in (one, other):
+            for _ in range(1_000):
+                rig.in_turn()
+                if not rig.store._engine.index.batches:
+                    break
+            assert rig.store._engine.index.batches == {}
+            assert rig.store.failure is None
+
+
+def _until_empty(folder: Path) -> None:
+    pause = threading.Event()
+    for _ in range(4_000):
+        if not list(folder.iterdir()):
+            return
+        pause.wait(0.005)
+    raise AssertionError(f"{list(folder.iterdir())} stay")

@@ -1,0 +1,604 @@
+"""Dead letters go back: which of them, to where, how fast, and what is told about it."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from dead_letter_rig import DYING, QUEUES, Rig, is_done
+from spoolrack_store.engine.redrives import AT_ONCE, STAND_BY
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import (
+    InvalidRequest,
+    MessageNotFound,
+    QueueNotFound,
+    RedriveNotFound,
+    RedriveRunning,
+    StoreError,
+)
+from spoolrack_store.model.operations import ChangeVisibility, Delete, Purge, Receive, Send
+from spoolrack_store.model.redriving import MAX_RATE, REDRIVE_MEMORY, RedriveState
+from spoolrack_store.model.settings import QueueSettings
+
+UNKNOWN = "018bcfe5-6800-7000-8000-000000000000"
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+# Where they go.
+
+
+def test_each_dead_letter_goes_back_to_the_queue_that_it_came_from(rig: Rig) -> None:
+    mine, others = rig.bury(b"a", b"b"), rig.bury(b"c", queue="other")
+    started = rig.start()
+    assert (started.state, started.moved, started.remaining) == (RedriveState.RUNNING, 0, 3)
+    rig.settle()
+    done = rig.shown(started)
+    assert (rig.ids("q"), rig.ids("other"), rig.ids("dead")) == (mine, others, [])
+    assert (done.state, done.moved, done.failed, done.remaining) == (RedriveState.DONE, 3, 0, 0)
+    assert done.ended_at == rig.clock.wall()
+
+
+def test_a_message_that_went_back_is_as_if_it_had_never_been_received(rig: Rig) -> None:
+    (id,) = rig.bury(b"a")
+    rig.fail_all("dead")
+    rig.redrive()
+    (delivery,) = rig.receive()
+    assert (delivery.ids, delivery.receives, delivery.bodies) == ([id], 1, [b"a"])
+    assert delivery.first == rig.clock.wall()
+
+
+def test_with_a_destination_all_go_there(rig: Rig) -> None:
+    ids = rig.bury(b"a", b"b")
+    assert rig.redrive(destination="third").moved == 2
+    assert rig.ids("third") == ids
+    assert rig.deaths(ids[0])[0].redriven_to == "third"
+
+
+def test_what_was_sent_to_the_queue_itself_goes_only_where_a_destination_says(rig: Rig) -> None:
+    ids = rig.send(b"a", b"b", b"c", queue="dead")
+    failed = rig.redrive()
+    assert (failed.state, failed.moved, failed.failed) == (RedriveState.DONE, 0, 3)
+    assert failed.last_failure.startswith("it has no history")
+    assert rig.ids("dead") == ids
+    moved = rig.redrive(destination="q", ids=[ids[1]])
+    assert (moved.moved, moved.failed, moved.last_failure) == (1, 0, "")
+    assert rig.ids("q") == [ids[1]]
+    assert rig.redrive(destination="q").moved == 2
+    assert rig.ids("q") == ids
+
+
+# What is told of them.
+
+
+def test_the_history_says_where_a_message_went_and_when(rig: Rig) -> None:
+    (id,) = rig.bury(b"a")
+    died_at = rig.clock.wall()
+    (told,) = rig.deaths(id)
+    assert (told.source_queue, told.reason, told.receives) == ("q", "max_receives", 1)
+    assert (told.died_at, told.redriven_to, told.redriven_at) == (died_at, "", None)
+    rig.after(10)
+    rig.redrive()
+    assert rig.deaths(id) == [replace(told, redriven_to="q", redriven_at=died_at + 10)]
+    rig.receive()
+    assert rig.deaths(id)[0].redriven_to == "q", "a lease forgets the redrive"
+    assert rig.restart().deaths(id)[0].redriven_at == died_at + 10
+
+
+def test_a_second_death_is_told_after_the_first(rig: Rig) -> None:
+    (id,) = rig.bury(b"a")
+    rig.redrive()
+    at = rig.clock.wall()
+    rig.fail_all()
+    first, second = rig.deaths(id)
+    assert (first.redriven_to, first.redriven_at) == ("q", at)
+    assert (second.died_at, second.redriven_to) == (rig.clock.wall(), "")
+    assert rig.ids("dead") == [id]
+
+
+def test_a_death_in_a_dead_letter_queue_is_told_too() -> None:
+    last = QueueSettings(max_receives=1, dead_letter_queue="last")
+    rig = Rig({"q": DYING, "dead": last, "last": QueueSettings()})
+    (id,) = rig.bury(b"a")
+    rig.fail_all("dead")
+    assert [each.source_queue for each in rig.deaths(id)] == ["q", "dead"]
+    rig.redrive("last")
+    assert rig.ids("dead") == [id]
+
+
+def test_a_message_that_dies_for_ever_keeps_its_last_deaths(rig: Rig) -> None:
+    (id,) = rig.bury(b"a")
+    for _ in range(21):
+        rig.after(1)
+        rig.redrive()
+        rig.fail_all()
+    told = rig.deaths(id)
+    assert len(told) == 20
+    assert told[-1].died_at == rig.clock.wall()
+
+
+def test_messages_that_never_died_have_no_history(rig: Rig) -> None:
+    ids = rig.send(b"a", b"b")
+    assert rig.deaths(ids[0]) == []
+
+
+# Which of them.
+
+
+def test_only_the_ids_that_are_named_go_each_once(rig: Rig) -> None:
+    a, b, c = rig.bury(b"a", b"b", b"c")
+    redrive = rig.redrive(ids=[c, a, c, UNKNOWN])
+    assert (redrive.moved, redrive.failed, is_done(redrive)) == (2, 0, True)
+    assert (rig.ids("q"), rig.ids("dead")) == ([a, c], [b])
+
+
+def test_only_what_came_from_the_source_queue_goes(rig: Rig) -> None:
+    mine, others = rig.bury(b"a"), rig.bury(b"b", queue="other")
+    assert rig.redrive(source_queue="other").moved == 1
+    assert (rig.ids("dead"), rig.ids("other")) == (mine, others)
+
+
+def test_what_is_leased_is_passed_over_and_is_no_failure(rig: Rig) -> None:
+    ids = rig.bury(b"a", b"b")
+    (delivery,) = rig.receive("dead", 1)
+    redrive = rig.redrive()
+    assert (redrive.moved, redrive.failed, is_done(redrive)) == (1, 0, True)
+    assert delivery.ids == ids[:1]
+    assert rig.ask(Delete(queue="dead", receipts=delivery.receipts)) == [None]
+
+
+def test_what_dies_again_during_a_redrive_is_not_driven_round_in_circles(rig: Rig) -> None:
+    ids = rig.bury(b"a", b"b", b"c")
+    redrive = rig.start(rate=1)
+    for _ in range(20):
+        rig.after(1_000)
+        rig.ask()
+        rig.settle()
+        rig.fail_all()
+    assert rig.ids("dead") == ids
+    assert (rig.shown(redrive).moved, is_done(rig.shown(redrive))) == (3, True)
+
+
+def test_not_even_when_the_clock_steps_back(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = rig.bury(b"a", b"b", b"c")
+    redrive = rig.start(rate=1)
+    wall = rig.clock.wall
+    monkeypatch.setattr(rig.clock, "wall", lambda: Millis(wall() - 900_000))
+    for _ in range(20):
+        rig.after(1_000)
+        rig.ask()
+        rig.settle()
+        rig.fail_all()
+    assert rig.ids("dead") == ids
+    assert (rig.shown(redrive).moved, is_done(rig.shown(redrive))) == (3, True)
+
+
+def test_what_died_by_a_clock_that_was_ahead_goes_all_the_same(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = rig.bury(b"a")
+    wall = rig.clock.wall
+    monkeypatch.setattr(rig.clock, "wall", lambda: Millis(wall() - 900_000))
+    assert rig.redrive().moved == 1
+    assert rig.ids("q") == ids
+
+
+def test_what_dies_after_the_start_is_none_of_it_after_a_restart_either(rig: Rig) -> None:
+    rig.bury(b"a")
+    redrive = rig.start(rate=1)
+    rig.after(1)
+    later = rig.bury(b"b", queue="other")
+    rig = rig.restart()
+    for _ in range(5):
+        rig.after(1_000)
+        rig.ask()
+        rig.settle()
+    assert (rig.shown(redrive).moved, is_done(rig.shown(redrive))) == (1, True)
+    assert rig.ids("dead") == later
+
+
+# What can't be moved.
+
+
+def test_a_message_whose_queue_is_missing_stays_and_the_others_go(rig: Rig) -> None:
+    mine, others = rig.bury(b"a"), rig.bury(b"b", queue="other")
+    del rig.engine.catalog.records["q"]
+    redrive = rig.redrive()
+    assert (redrive.moved, redrive.failed, is_done(redrive)) == (1, 1, True)
+    assert redrive.last_failure.startswith("the queue q is missing")
+    assert (rig.ids("dead"), rig.ids("other")) == (mine, others)
+
+
+def test_a_message_that_its_queue_would_delete_at_once_stays(rig: Rig) -> None:
+    ids = rig.bury(b"a")
+    rig.after(60_000)
+    rig.set("third", QueueSettings(retention=Millis(60_000)))
+    redrive = rig.redrive(destination="third")
+    assert (redrive.moved, redrive.failed) == (0, 1)
+    assert redrive.last_failure.startswith("it is older than the retention of third")
+    assert rig.ids("dead") == ids
+
+
+@pytest.mark.parametrize(
+    "limit", [{"max_messages": 1}, {"max_bytes": 1}], ids=lambda limit: next(iter(limit))
+)
+def test_a_full_queue_is_waited_for_and_never_overfilled(rig: Rig, limit: dict[str, Any]) -> None:
+    first, second = rig.bury(b"a", b"b")
+    rig.set("q", replace(DYING, **limit))
+    redrive = rig.redrive()
+    assert (rig.ids("q"), rig.ids("dead")) == ([first], [second])
+    assert (redrive.state, redrive.moved, redrive.failed) == (RedriveState.RUNNING, 1, 0)
+    rig.ask(Delete(queue="q", ids=[first]))
+    rig.after(1_000)
+    rig.settle()
+    assert is_done(rig.shown(redrive))
+    assert rig.ids("q") == [second]
+
+
+def test_a_full_queue_stands_in_no_other_ones_way(rig: Rig) -> None:
+    rig.bury(b"a", b"b")
+    others = rig.bury(b"c", queue="other")
+    rig.set("q", replace(DYING, max_messages=1))
+    rig.redrive()
+    assert rig.ids("other") == others
+
+
+def test_sends_and_a_redrive_that_meet_overfill_no_queue(rig: Rig) -> None:
+    ids = rig.bury(b"a")
+    rig.set("q", replace(DYING, max_messages=1))
+    rig.start()
+    (sent,) = rig.ask(Send(queue="q", bodies=[b"b"])).results
+    assert isinstance(sent, StoreError) != (rig.ids("dead") == ids)
+
+
+def test_what_the_disk_refuses_is_tried_again_and_is_no_failure(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = rig.bury(b"a")
+    redrive = rig.start()
+    with monkeypatch.context() as broken:
+        broken.setattr(rig.disk, "rename_new", _refused)
+        rig.settle()
+    assert (rig.ids("dead"), rig.shown(redrive).failed) == (ids, 0)
+    rig.after(1_000)
+    rig.settle()
+    assert (rig.ids("q"), is_done(rig.shown(redrive))) == (ids, True)
+
+
+def _refused(*_: str) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_redrive_that_cannot_be_written_is_not_begun(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def create(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(rig.disk, "create", create)
+        with pytest.raises(StoreError):
+            rig.start()
+    assert rig.engine.redrives.listed("", "", 10) == []
+
+
+# The requests.
+
+
+def test_a_redrive_of_an_empty_queue_is_done_at_once(rig: Rig) -> None:
+    assert is_done(rig.redrive())
+
+
+def test_a_queue_has_one_redrive_at_a_time(rig: Rig) -> None:
+    rig.bury(b"a")
+    redrive = rig.start(rate=1)
+    with pytest.raises(RedriveRunning) as refused:
+        rig.start()
+    assert redrive.id in str(refused.value)
+    rig.cancel(redrive.id)
+    assert is_done(rig.redrive())
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        ({"queue": "none"}, QueueNotFound),
+        ({"destination": "none"}, QueueNotFound),
+        ({"destination": "dead"}, InvalidRequest),
+        ({"rate": MAX_RATE + 1}, InvalidRequest),
+        ({"rate": -1}, InvalidRequest),
+        ({"ids": ["x"]}, InvalidRequest),
+        ({"ids": [UNKNOWN] * 1_001}, InvalidRequest),
+        ({"source_queue": "a/b"}, StoreError),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_begins_nothing(
+    rig: Rig, request_: dict[str, Any], error: type[StoreError]
+) -> None:
+    with pytest.raises(error):
+        rig.start(**request_)
+    assert rig.engine.redrives.listed("", "", 10) == []
+
+
+def test_an_unknown_redrive_is_not_found(rig: Rig) -> None:
+    with pytest.raises(RedriveNotFound):
+        rig.cancel(UNKNOWN)
+    with pytest.raises(RedriveNotFound):
+        rig.engine.redrives.find(UNKNOWN)
+    with pytest.raises(InvalidRequest):
+        rig.engine.redrives.find("x")
+
+
+def test_redrives_are_listed_the_oldest_first_by_pages_and_by_queue(rig: Rig) -> None:
+    ids = [rig.redrive(queue).id for queue in ("dead", "third", "dead")]
+    listed = rig.engine.redrives.listed
+    assert [each.id for each in listed("", "", 10)] == ids
+    assert [each.id for each in listed("", ids[0], 1)] == ids[1:2]
+    assert [each.id for each in listed("dead", "", 10)] == [ids[0], ids[2]]
+
+
+def test_an_ended_redrive_is_remembered_for_a_while(rig: Rig) -> None:
+    redrive = rig.redrive()
+    rig.after(REDRIVE_MEMORY - 1)
+    rig.ask(tick=True)
+    assert is_done(rig.shown(redrive))
+    rig.after(1)
+    rig.ask(tick=True)
+    with pytest.raises(RedriveNotFound):
+        rig.shown(redrive)
+    assert not list(rig.disk.scan("redrives"))
+
+
+def test_a_cancelled_redrive_moves_nothing_more_and_stays_cancelled(rig: Rig) -> None:
+    rig.bury(b"a", b"b", b"c")
+    redrive = rig.start(rate=1)
+    rig.after(1_000)
+    rig.ask()
+    assert rig.cancel(redrive.id).state is RedriveState.CANCELLED
+    rig = rig.restart()
+    rig.after(10_000)
+    rig.settle()
+    shown = rig.shown(redrive)
+    assert (shown.state, shown.remaining) == (RedriveState.CANCELLED, 0)
+    assert (len(rig.ids("dead")), len(rig.ids("q"))) == (2, 1)
+
+
+def test_a_cancel_of_what_is_done_changes_nothing(rig: Rig) -> None:
+    redrive = rig.redrive()
+    assert rig.cancel(redrive.id) == redrive
+
+
+def test_a_purge_ends_a_redrive_and_nothing_that_was_purged_comes_back(rig: Rig) -> None:
+    rig.bury(b"a", b"b")
+    redrive = rig.start(rate=1)
+    assert rig.ask(Purge(queue="dead")) == 2
+    rig.after(1_000)
+    rig.settle()
+    assert is_done(rig.shown(redrive))
+    assert rig.ids("q") == []
+
+
+def test_the_queues_deletion_ends_it_also_if_the_queue_is_made_again(rig: Rig) -> None:
+    redrive = rig.start(rate=1)
+    records = rig.engine.catalog.records
+    records["dead"] = replace(records["dead"], created_at=Millis(5))
+    ids = rig.bury(b"a")
+    rig.after(1_000)
+    rig.settle()
+    assert (rig.shown(redrive).moved, is_done(rig.shown(redrive))) == (0, True)
+    assert rig.ids("dead") == ids
+
+
+def test_a_receipt_from_the_dead_letter_queue_deletes_nothing_that_went_back(rig: Rig) -> None:
+    ids = rig.bury(b"a")
+    (delivery,) = rig.receive("dead")
+    rig.ask(ChangeVisibility(queue="dead", receipts=delivery.receipts, visibility=Millis(0)))
+    rig.redrive()
+    (result,) = rig.ask(Delete(queue="dead", receipts=delivery.receipts))
+    assert isinstance(result, StoreError)
+    (result,) = rig.ask(Delete(queue="dead", ids=ids))
+    assert isinstance(result, MessageNotFound)
+    assert rig.ids("q") == ids
+
+
+# How fast.
+
+
+@pytest.mark.parametrize("rate", [1, 7, 40])
+def test_a_rate_is_kept_in_any_second_and_reached_over_many(rig: Rig, rate: int) -> None:
+    rig.set("third", QueueSettings(max_receives=1, dead_letter_queue="dead"))
+    for _ in range(20):
+        rig.bury(*[b"a"] * 10)
+    redrive = rig.start(rate=rate)
+    moved = [0]
+    for _ in range(400):
+        rig.after(10)
+        rig.ask()
+        moved.append(rig.shown(redrive).moved)
+    for at in range(len(moved) - 100):
+        assert moved[at + 100] - moved[at] <= rate + max(1, rate // 10)
+    assert moved[-1] >= min(200, int(3.5 * rate))
+
+
+def test_a_pause_is_not_made_up_for(rig: Rig) -> None:
+    rig.bury(*[b"a"] * 10)
+    redrive = rig.start(rate=2)
+    rig.after(60_000)
+    rig.ask()
+    assert rig.shown(redrive).moved == 1
+
+
+def test_it_is_told_when_a_redrive_goes_on(rig: Rig) -> None:
+    rig.bury(b"a")
+    rig.start(rate=2)
+    assert rig.engine.next_due() == rig.clock.monotonic() + 500
+    assert not rig.engine.redrives.has_work
+
+
+def test_one_commit_looks_at_a_bounded_number(rig: Rig) -> None:
+    rig.send(*[b"a"] * (AT_ONCE + 50), queue="dead")
+    redrive = rig.start(destination="q")
+    rig.ask()
+    assert len(rig.ids("q")) == AT_ONCE
+    rig.settle()
+    assert rig.shown(redrive).moved == AT_ONCE + 50
+
+
+# Several processes, and restarts.
+
+
+def test_a_redrive_goes_on_after_a_restart_with_the_rate_that_it_had(rig: Rig) -> None:
+    rig.bury(b"a", b"b", b"c")
+    redrive = rig.start(rate=1, ids=rig.ids("dead")[1:])
+    rig.after(1_000)
+    rig.ask()
+    rig.settle()
+    rig = rig.restart()
+    assert rig.shown(redrive).moved == 1
+    rig.ask()
+    assert rig.shown(redrive).moved == 1
+    rig.after(1_000)
+    rig.settle()
+    assert (rig.shown(redrive).moved, len(rig.ids("dead"))) == (2, 1)
+
+
+def test_those_that_fail_are_counted_once_though_they_are_found_again(rig: Rig) -> None:
+    rig.send(b"a", b"b", queue="dead")
+    rig.bury(b"c", b"d")
+    redrive = rig.start(rate=1)
+    rig.after(1_000)
+    rig.ask()
+    rig.settle()
+    rig = rig.restart()
+    for _ in range(3):
+        rig.after(1_000)
+        rig.settle()
+    assert (rig.shown(redrive).moved, rig.shown(redrive).failed) == (2, 2)
+
+
+def test_another_process_sees_a_redrive_stands_by_and_goes_on_after_a_death(rig: Rig) -> None:
+    other = rig.join("p2")
+    rig.bury(b"a", b"b", b"c")
+    redrive = rig.start(rate=1)
+    rig.after(1_000)
+    rig.ask()
+    rig.settle()
+    other.ask()
+    assert other.shown(redrive).moved == 1
+    rig.living.discard("p1")
+    for _ in range(2):
+        other.after(STAND_BY + 1_000)
+        other.settle()
+    assert is_done(other.shown(redrive))
+    assert len(other.ids("q")) == 3
+
+
+def test_the_rate_holds_for_all_processes_together(rig: Rig) -> None:
+    others = [rig, rig.join("p2"), rig.join("p3")]
+    rig.bury(*[b"a"] * 10)
+    rig.start(rate=1)
+    before = 0
+    for _ in range(8):
+        rig.after(1_000)
+        for each in others:
+            each.ask()
+            each.settle()
+        assert len(rig.ids("q")) <= before + 1
+        before = len(rig.ids("q"))
+    assert before >= 6
+
+
+def test_another_process_cancels_and_nothing_more_is_moved(rig: Rig) -> None:
+    other = rig.join("p2")
+    rig.bury(b"a", b"b")
+    redrive = rig.start(rate=1)
+    rig.after(1_000)
+    rig.ask()
+    assert other.cancel(redrive.id).state is RedriveState.CANCELLED
+    rig.after(5_000)
+    rig.ask()
+    rig.settle()
+    assert len(rig.ids("dead")) == 1
+    assert (rig.shown(redrive).state, rig.shown(redrive).moved) == (RedriveState.CANCELLED, 1)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}\n00000000\n"])
+def test_a_damaged_record_is_put_aside_and_stops_nothing(rig: Rig, content: bytes) -> None:
+    rig.bury(b"a")
+    rig.disk.create(f"redrives/{UNKNOWN},m0,f0", [content], sync=True)
+    rig.disk.create("redrives/x", [b"x"], sync=True)
+    rig = rig.restart()
+    assert is_done(rig.redrive())
+    assert len(list(rig.disk.scan("quarantine"))) == 2
+
+
+def test_a_redrive_with_two_names_goes_on_under_the_later(rig: Rig) -> None:
+    rig.bury(b"a", b"b")
+    redrive = rig.start(rate=1)
+    rig.disk.link(f"redrives/{redrive.id},m0,f0", f"redrives/{redrive.id},m1,f0,op1")
+    rig = rig.restart()
+    assert rig.shown(redrive).moved == 1
+    assert len(list(rig.disk.scan("redrives"))) == 1
+
+
+def test_the_last_moves_are_durable_before_a_redrive_says_that_it_is_done(rig: Rig) -> None:
+    rig.bury(b"a")
+    redrive = rig.start()
+    work = rig.engine.apply([])
+    assert work is not None
+    assert rig.ids("dead") == []
+    later = rig.engine.apply([])
+    assert later is not None
+    assert rig.shown(redrive).state is RedriveState.RUNNING
+    for each in (work, later):
+        if each.commit is not None:
+            each.commit.sync()
+        rig.engine.finish(each)
+    rig.settle()
+    assert is_done(rig.shown(redrive))
+
+
+# A dead-letter queue that is missing.
+
+
+def test_without_a_dead_letter_queue_messages_are_delivered_on_and_it_is_logged_once(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    del rig.engine.catalog.records["dead"]
+    ids = rig.bury(b"a")
+    for receives in (2, 3):
+        (delivery,) = rig.ask(Receive(queue="q", visibility=Millis(1_000)))
+        assert (delivery.ids, delivery.receives) == (ids, receives)
+        rig.after(1_000)
+        rig.ask()
+    assert [each.message for each in caplog.records if "is missing: create it" in each.message] == [
+        "messages of the queue q were received 1 times, and its dead-letter queue dead is missing: "
+        "create it; until then such messages are delivered on"
+    ]
+    rig.set("dead", QUEUES["dead"])
+    rig.receive()
+    rig.after(1_000)
+    rig.settle()
+    assert rig.ids("dead") == ids
+
+
+def test_a_lease_that_is_extended_and_released_as_it_ends_makes_one_dead_letter(rig: Rig) -> None:
+    ids = rig.send(b"a")
+    (delivery,) = rig.receive()
+    rig.after(1_000)
+    unsynced = rig.engine.apply([])
+    assert unsynced is not None
+    for visibility in (1_000, 0):
+        (result,) = rig.engine.apply(
+            [ChangeVisibility(queue="q", receipts=delivery.receipts, visibility=Millis(visibility))]
+        ).outcomes[0]
+        assert not isinstance(result, StoreError)
+    for _ in range(5):
+        rig.ask()
+    assert rig.ids("dead") == ids
+    assert len(rig.deaths(ids[0])) == 1

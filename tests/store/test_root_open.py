@@ -1,0 +1,180 @@
+"""A folder becomes a root of format 2, several processes open it, and one that dies holds up nobody."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.files.local_disk import LocalDisk, Place, this_place
+from spoolrack_store.files.root import Root, make_root, open_root
+from spoolrack_store.model.clock import SystemClock
+from spoolrack_store.model.errors import RootInUse, RootUnusable, UnknownFormat
+from spoolrack_store.model.operations import CreateQueue, Receive, Request, Send
+from spoolrack_store.model.settings import QueueSettings
+
+WHILE_HOLDING_LOCK = """
+import os, sys, time
+from random import Random
+from test_root_open import do, opened
+from spoolrack_store.model.operations import Send
+
+root, engine = opened(sys.argv[1])
+do(engine, Send(queue="q", bodies=[b"from the other"]))
+lock = root.disk.lock("LOCK")
+assert lock is not None
+if len(sys.argv) > 2:
+    ready, other = os.pipe()
+    if not os.fork():
+        print("ready", os.getpid(), flush=True)
+        sys.stdin.read()
+        os._exit(0)
+else:
+    print("ready", os.getpid(), flush=True)
+sys.stdin.read()
+"""
+
+
+def opened(path: str | os.PathLike[str]) -> tuple[Root, Engine]:
+    make_root(path)
+    root = open_root(LocalDisk(path), os.fspath(path), Random(), this_place())
+    engine = Engine(
+        root.disk,
+        root.memory,
+        clock=SystemClock(),
+        random=Random(),
+        owner=root.owner,
+        is_living=root.is_living,
+    )
+    assert engine.open()
+    return root, engine
+
+
+def do(engine: Engine, *requests: Request[object], tick: bool = False) -> list[object]:
+    work = engine.apply(requests, tick=tick)
+    assert work is not None
+    if work.commit is not None:
+        work.commit.sync()
+    outcomes = engine.finish(work)
+    assert outcomes is not None
+    return outcomes
+
+
+def refused(path: Path, place: Place | None = None) -> str:
+    with pytest.raises((RootUnusable, UnknownFormat, RootInUse)) as caught:
+        open_root(LocalDisk(path), os.fspath(path), Random(), place or this_place())
+    return str(caught.value)
+
+
+def test_an_empty_folder_becomes_a_root_that_is_its_users_alone(tmp_path: Path) -> None:
+    opened(tmp_path / "root")
+    assert (tmp_path / "root/FORMAT").read_text() == "spoolrack 2\n"
+    for each in (tmp_path / "root").rglob("*"):
+        assert not stat.S_IMODE(each.stat().st_mode) & 0o077, each
+
+
+def test_the_files_of_a_root_with_group_access_are_its_groups(tmp_path: Path) -> None:
+    make_root(tmp_path / "root", group_access=True)
+    opened(tmp_path / "root")
+    for name in ("CHANGES", "LOCK", "FORMAT"):
+        assert stat.S_IMODE((tmp_path / "root" / name).stat().st_mode) == 0o660
+
+
+def test_a_folder_with_other_things_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").touch()
+    assert "letter.txt" in refused(tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_new_file_system_may_be_a_root(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+    opened(tmp_path)
+
+
+def test_a_root_of_format_1_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "FORMAT").write_text("spoolrack 1\n")
+    told = refused(tmp_path)
+    assert "format 1" in told
+    assert "the version that wrote it" in told
+    assert [each.name for each in tmp_path.iterdir()] == ["FORMAT"]
+
+
+def test_a_root_of_a_later_format_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "FORMAT").write_text("spoolrack 3\n")
+    assert "spoolrack 3" in refused(tmp_path)
+
+
+@pytest.mark.parametrize("length", [0, 5, 11])
+def test_a_first_start_that_was_killed_is_finished_by_the_next(tmp_path: Path, length: int) -> None:
+    (tmp_path / "FORMAT").write_text("spoolrack 2\n"[:length])
+    opened(tmp_path)
+    assert (tmp_path / "FORMAT").read_text() == "spoolrack 2\n"
+
+
+def test_a_queue_that_one_process_makes_another_one_knows(tmp_path: Path) -> None:
+    _, one = opened(tmp_path)
+    _, other = opened(tmp_path)
+    do(one, CreateQueue(name="q", settings=QueueSettings()))
+    do(other, Send(queue="q", bodies=[b"hello"]))
+    do(other)
+    (got,) = do(one, Receive(queue="q", max_messages=1, max_bytes=100))
+    assert [delivery.bodies for delivery in got] == [[b"hello"]]  # type: ignore[attr-defined]
+
+
+def test_whatever_a_power_cut_left_in_changes_a_start_begins_anew(tmp_path: Path) -> None:
+    root, engine = opened(tmp_path)
+    do(engine, CreateQueue(name="q", settings=QueueSettings()))
+    root.close()
+    (tmp_path / "CHANGES").write_bytes(Random(7).randbytes(5_000))
+    _, engine = opened(tmp_path)
+    assert list(engine.catalog.records) == ["q"]
+
+
+def test_a_living_process_of_another_host_is_told_of(tmp_path: Path) -> None:
+    opened_here = opened(tmp_path)
+    told = refused(tmp_path, Place(1, "elsewhere", "another-boot"))
+    assert "another host" in told
+    assert opened_here
+
+
+@pytest.mark.parametrize("forks", [[], ["a child that lives on"]], ids=["alone", "with-a-child"])
+def test_a_process_killed_while_it_holds_the_lock_holds_up_nobody(
+    tmp_path: Path, forks: list[str]
+) -> None:
+    root, engine = opened(tmp_path)
+    do(engine, CreateQueue(name="q", settings=QueueSettings()))
+    with subprocess.Popen(
+        [sys.executable, "-c", WHILE_HOLDING_LOCK, os.fspath(tmp_path), *forks],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline().startswith(b"ready")
+        assert engine.apply([]) is None
+        os.kill(other.pid, signal.SIGKILL)
+        other.wait()
+        do(engine, tick=True)
+        do(engine)
+        (got,) = do(engine, Receive(queue="q", max_messages=1, max_bytes=100))
+        assert [delivery.bodies for delivery in got] == [[b"from the other"]]  # type: ignore[attr-defined]
+    assert root.is_living(root.owner)
+
+
+def test_a_folder_on_a_file_system_without_hard_links_does_not_become_a_root(tmp_path: Path) -> None:
+    class Linkless(LocalDisk):
+        def link(self, source: str, target: str) -> None:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), source)
+
+    for _ in range(2):
+        with pytest.raises(RootUnusable, match="no hard links"):
+            open_root(Linkless(tmp_path), os.fspath(tmp_path), Random(), this_place())
+    assert not (tmp_path / "FORMAT").exists()
+    assert os.listdir(tmp_path / "new") == []

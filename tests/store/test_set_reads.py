@@ -1,0 +1,288 @@
+"""A reservation through the new store's front: it waits as a receive does, and is read by pages."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from front_rig import GIVE_UP, FrontRig, opened
+from spoolrack_store.engine import questions
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import (
+    DiskError,
+    Draining,
+    InvalidRequest,
+    ReservationCommitted,
+    ReservationLost,
+    ReservationNotFound,
+    ReservationUnread,
+    RootInUse,
+)
+from spoolrack_store.model.operations import Delete, Message
+from spoolrack_store.model.reservations import (
+    CommitReservations,
+    Confirm,
+    Release,
+    Reservation,
+    Reserve,
+)
+from spoolrack_store.testing import ManualClock
+
+HOLD = Millis(60_000)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[FrontRig]:
+    with opened(tmp_path / "root") as rig:
+        yield rig
+
+
+def clock_of(rig: FrontRig) -> ManualClock:
+    assert isinstance(rig.clock, ManualClock)
+    return rig.clock
+
+
+def asked(seq: int = 0, wait: int | None = 0, most: int = 1_000) -> Reserve:
+    span = None if wait is None else Millis(wait)
+    return Reserve(queue="q", stream="s", seq=seq, hold=HOLD, wait=span, max_messages=most)
+
+
+def read(rig: FrontRig, seq: int = 0, begin: int = 0, end: int = 0) -> list[Message]:
+    pages = rig.store.read_reservation("s", seq, begin=begin, end=end)
+    return [message for page in pages for message in page]
+
+
+def reserved(rig: FrontRig) -> list[Path]:
+    return list((rig.path / "reserved").iterdir())
+
+
+def receives(rig: FrontRig) -> list[int]:
+    return [each.receives for each in rig.receive(10) for _ in each.ids]
+
+
+def test_a_set_is_read_again_with_bodies_and_without_receipts(rig: FrontRig) -> None:
+    ids = rig.send(b"1", b"2", b"3")
+    rig.ask(asked())
+
+    for _ in range(3):
+        assert [(m.id, m.body, m.receipt, m.receives) for m in read(rig)] == [
+            (id, body, None, 1) for id, body in zip(ids, (b"1", b"2", b"3"), strict=True)
+        ]
+    assert [m.body for m in read(rig, begin=1, end=2)] == [b"2"]
+    assert read(rig, begin=3) == []
+    (shown,) = rig.store.reservations(stream="s")
+    assert shown.reads == 3
+    assert rig.store.reservations(queue="relaxed") == rig.store.reservations(after=("s", 0)) == []
+
+
+def test_a_read_comes_in_pages_of_bounded_size(rig: FrontRig) -> None:
+    for _ in range(11):
+        rig.send(b"x" * 1_000_000)
+    rig.ask(asked())
+
+    pages = list(rig.store.read_reservation("s", 0))
+
+    assert sum(map(len, pages)) == 11
+    assert max(map(len, pages)) <= 5
+    assert all(pages)
+
+
+def test_a_read_ends_where_the_hold_does(rig: FrontRig) -> None:
+    for _ in range(10):
+        rig.send(b"x" * 1_000_000)
+    rig.ask(asked())
+    pages = rig.store.read_reservation("s", 0)
+    next(pages)
+    rig.ask(Release(stream="s", seq=0))
+
+    with pytest.raises(ReservationLost):
+        list(pages)
+
+
+def test_a_read_goes_on_while_the_hold_is_extended_and_a_message_deleted(rig: FrontRig) -> None:
+    ids = [id for _ in range(10) for id in rig.send(b"x" * 1_000_000)]
+    rig.ask(asked())
+    pages = rig.store.read_reservation("s", 0)
+    first = next(pages)
+    clock_of(rig).advance(1_000)
+    rig.ask(Confirm(stream="s", seq=0))
+    rig.ask(Delete(queue="q", ids=ids[-1:]))
+
+    rest = [message for page in pages for message in page]
+
+    assert [m.id for m in first + rest] == ids[:-1]
+
+
+def test_what_can_not_be_read_is_told_at_once(rig: FrontRig) -> None:
+    rig.send(b"1", b"2")
+    with pytest.raises(ReservationNotFound):
+        rig.store.read_reservation("s", 0)
+    with pytest.raises(InvalidRequest):
+        rig.store.read_reservation("../x", 0)
+    with pytest.raises(InvalidRequest):
+        rig.store.read_reservation("s", 0, begin=-1)
+    rig.ask(asked())
+    with pytest.raises(ReservationNotFound):
+        rig.store.read_reservation("s", 0, allowed=lambda queue: queue != "q")
+    rig.ask(CommitReservations(stream="s", up_to=0))
+    with pytest.raises(ReservationCommitted):
+        rig.store.read_reservation("s", 0)
+
+
+def test_a_set_is_marked_before_it_is_read_unless_the_read_is_refused(rig: FrontRig) -> None:
+    rig.send(b"1")
+    rig.ask(asked())
+    with pytest.raises(InvalidRequest):
+        rig.store.read_reservation("s", 0, begin=-1, mark_read=True)
+    with pytest.raises(ReservationUnread):
+        rig.ask(CommitReservations(stream="s", up_to=0, only_read=True))
+
+    rig.store.read_reservation("s", 0, mark_read=True)
+
+    assert rig.ask(CommitReservations(stream="s", up_to=0, only_read=True)).messages == 1
+
+
+def test_a_damaged_message_is_put_aside_and_costs_itself_only(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        ids = rig.send(b"1", b"2", b"3")
+        rig.ask(asked())
+        clock = rig.clock
+    (path,) = tmp_path.glob("delay/q:*")
+    path.write_bytes(path.read_bytes().replace(b"123", b"1!3"))
+    with opened(tmp_path, clock) as rig:
+        assert [m.id for m in read(rig)] == [ids[0], ids[2]]
+
+        assert rig.store.quarantined == 1
+        assert rig.ask(CommitReservations(stream="s", up_to=0)).messages == 2
+        assert len(list(rig.path.glob("quarantine/q:*"))) == 1
+
+
+def test_what_can_neither_be_read_nor_put_aside_ends_the_read(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        ids = rig.send(b"1", b"2", b"3")
+        rig.ask(asked())
+        clock = rig.clock
+    with opened(tmp_path, clock) as rig:
+        reading = rig.disk.read
+
+        def refusing(path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
+            if path.startswith("delay"):
+                raise OSError(5, "Input/output error", path)
+            return reading(path, limit, afresh=afresh)
+
+        rig.disk.read = refusing  # type: ignore[method-assign]
+        # A read without them would have its reader commit, and so delete, what is whole.
+        with pytest.raises(DiskError):
+            read(rig)
+        rig.disk.read = reading  # type: ignore[method-assign]
+
+        assert [m.id for m in read(rig)] == ids
+        assert rig.store.quarantined == 0
+
+
+def test_a_read_waits_for_a_lock_that_another_process_holds(
+    rig: FrontRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = rig.send(b"1")
+    rig.ask(asked())
+    held = rig.disk.lock("LOCK")
+    assert held is not None
+    monkeypatch.setattr(questions, "_EXACT_TRIES", 2)
+    with pytest.raises(RootInUse, match="lock"):
+        read(rig)
+
+    monkeypatch.undo()
+    found: list[Message] = []
+    reader = threading.Thread(target=lambda: found.extend(read(rig)))
+    reader.start()
+    held.release()
+    reader.join(GIVE_UP)
+    assert [m.id for m in found] == ids
+
+
+def test_a_reserve_waits_until_something_is_ready(rig: FrontRig) -> None:
+    future = rig.store.submit(asked(wait=None))
+    rig.in_turn()
+    assert not future.done()
+    assert rig.store.waiting == 1
+
+    ids = rig.send(b"1", b"2")
+
+    assert isinstance(future.result(GIVE_UP), Reservation)
+    assert [m.id for m in read(rig)] == ids
+
+
+def test_a_reserve_that_waits_in_vain_is_answered_with_nothing(rig: FrontRig) -> None:
+    future = rig.store.submit(asked(wait=5_000))
+    rig.in_turn()
+    clock_of(rig).advance(5_000)
+
+    assert future.result(GIVE_UP) is None
+    assert not reserved(rig)
+
+
+def test_a_reserve_that_waits_and_is_cancelled_takes_nothing(rig: FrontRig) -> None:
+    future = rig.store.submit(asked(wait=None))
+    rig.in_turn()
+    assert future.cancel()
+
+    rig.send(b"1", b"2")
+    rig.in_turn()
+
+    assert not reserved(rig)
+    assert receives(rig) == [1, 1]
+
+
+def test_a_reserve_that_is_cancelled_while_it_is_synced_is_undone(rig: FrontRig) -> None:
+    rig.send(b"1", b"2")
+    rig.in_turn()
+    syncing, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        syncing.set()
+        assert go_on.wait(GIVE_UP)
+
+    rig.disk.before_sync = wait
+    future = rig.store.submit(asked())
+    assert syncing.wait(GIVE_UP)
+    assert future.cancel()
+    rig.disk.before_sync = None
+    go_on.set()
+    rig.in_turn()
+
+    assert not reserved(rig)
+    assert receives(rig) == [1, 1]
+
+
+def test_a_draining_store_reserves_nothing_and_commits_still(rig: FrontRig) -> None:
+    rig.send(b"1", b"2")
+    rig.ask(asked(most=1))
+    assert rig.store.submit(asked(1, wait=None, most=1)).result(GIVE_UP) is not None
+    parked = rig.store.submit(asked(2, wait=None))
+    rig.in_turn()
+    rig.store.drain()
+
+    with pytest.raises(Draining):
+        parked.result(GIVE_UP)
+    with pytest.raises(Draining):
+        rig.ask(asked(3))
+    assert rig.ask(CommitReservations(stream="s", up_to=1)).messages == 2
+
+
+def test_a_reservation_is_found_again_by_the_next_store(tmp_path: Path) -> None:
+    with opened(tmp_path / "root") as rig:
+        ids = rig.send(b"1", b"2")
+        made = rig.ask(asked())
+        clock = rig.clock
+    with opened(tmp_path / "root", clock) as rig:
+        (found,) = rig.store.reservations()
+        assert made is not None
+        assert (found.stream, found.seq, found.messages, found.expires_at) == (
+            made.stream,
+            made.seq,
+            made.messages,
+            made.expires_at,
+        )
+        assert [m.id for m in read(rig)] == ids

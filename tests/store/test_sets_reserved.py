@@ -1,0 +1,544 @@
+"""A set that is reserved is leased under a name, read again as often as asked, and committed once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from set_rig import HOLD, FullDisk, SetRig
+from spoolrack_store.model.clock import HOUR, Millis
+from spoolrack_store.model.errors import (
+    DiskFull,
+    InvalidRequest,
+    QueueNotFound,
+    ReservationCommitted,
+    ReservationLost,
+    ReservationNotFound,
+    ReservationUnread,
+    StoreError,
+)
+from spoolrack_store.model.operations import Delete, Purge
+from spoolrack_store.model.reservations import (
+    MAX_SEQ,
+    MEMORY,
+    CommitReservations,
+    Committed,
+    Confirm,
+    MarkRead,
+    Release,
+    Reserve,
+    Unreserve,
+)
+
+
+@pytest.fixture
+def rig() -> SetRig:
+    return SetRig()
+
+
+def commit(rig: SetRig, up_to: int = 0, **what: Any) -> Committed:
+    done: Committed = rig.ask(CommitReservations(stream="s", up_to=up_to, **what))
+    rig.settle()
+    return done
+
+
+def test_a_set_is_what_was_ready_in_order_and_no_consumer_gets_it(rig: SetRig) -> None:
+    ids = rig.send(b"1", b"22") + rig.send(b"3")
+
+    made = rig.reserve(max_messages=2)
+
+    assert (made.messages, made.bytes, made.is_new, made.is_lost) == (2, 3, True, False)
+    assert made.expires_at == rig.clock.now + HOLD
+    assert rig.ids_in() == ids[:2]
+    assert rig.receive() == [(ids[2], 1)]
+
+
+def test_nothing_ready_reserves_nothing_and_leaves_nothing(rig: SetRig) -> None:
+    assert rig.ask(Reserve(queue="q", stream="s", seq=0)) is None
+    assert rig.names() == []
+
+
+def test_the_same_name_is_answered_with_the_same_set_whatever_else_is_asked(rig: SetRig) -> None:
+    ids = rig.send(b"1", b"2")
+    made = rig.reserve(max_messages=1)
+
+    again = rig.reserve(queue="other", max_messages=7, hold=Millis(5_000))
+
+    assert again == made
+    assert not again.is_new
+    assert rig.ids_in() == ids[:1]
+
+
+def test_a_set_is_bounded_by_bytes_but_never_empty(rig: SetRig) -> None:
+    ids = rig.send(b"12345", b"1", b"2", b"3")
+
+    assert rig.reserve(0, max_bytes=1).messages == 1
+    assert rig.reserve(1, max_bytes=2).messages == 2
+    assert rig.ids_in(1) == ids[1:3]
+
+
+def test_a_large_set_costs_one_name_for_each_file(rig: SetRig) -> None:
+    ids = [id for _ in range(5) for id in rig.send(*[b"x"] * 500)]
+    before = len(rig.disk.scan("delay"))
+
+    made = rig.reserve(max_messages=100_000)
+
+    assert made.messages == 2_500
+    assert len(rig.disk.scan("delay")) == before + 5
+    assert len(rig.disk.read(f"reserved/{rig.names()[0]}")) < 1_000
+    assert rig.ids_in() == ids
+
+
+def test_a_read_again_shows_the_same_messages_without_receipts_and_uncounted(
+    rig: SetRig,
+) -> None:
+    ids = rig.send(b"1", b"2", b"3")
+    made = rig.reserve()
+
+    for reads in (1, 2):
+        found = rig.read()
+        assert [(each.id, each.body, each.receives) for each in found] == [
+            (ids[0], b"1", 1),
+            (ids[1], b"2", 1),
+            (ids[2], b"3", 1),
+        ]
+        assert {(each.receipt, each.due) for each in found} == {(None, made.expires_at)}
+        assert rig.reserve().reads == reads
+    assert [each.id for each in rig.read(begin=1, end=2)] == ids[1:2]
+
+
+def test_a_confirmation_lengthens_the_hold_of_all_of_it_with_one_rename(rig: SetRig) -> None:
+    ids = rig.send(b"1", b"2")
+    rig.reserve()
+    leases = sorted(each.name for each in rig.disk.scan("delay"))
+    rig.advance(HOLD - 1_000)
+
+    confirmed = rig.ask(Confirm(stream="s", seq=0, hold=Millis(2 * HOLD)))
+    rig.advance(2 * HOLD - 1)
+
+    assert confirmed.expires_at == rig.clock.now + 1
+    assert sorted(each.name for each in rig.disk.scan("delay")) == leases
+    assert (rig.ids_in(), rig.receive()) == (ids, [])
+    rig.restart()
+    assert (rig.ids_in(), rig.receive()) == (ids, [])
+    rig.advance(1)
+    assert rig.receive() == [(id, 2) for id in ids]
+
+
+def test_a_confirmation_may_shorten_the_hold(rig: SetRig) -> None:
+    ids = rig.send(b"1", b"2")
+    rig.reserve()
+
+    rig.ask(Confirm(stream="s", seq=0, hold=Millis(2_000)))
+    rig.advance(2_000)
+
+    assert rig.receive() == [(id, 2) for id in ids]
+
+
+def test_a_hold_that_is_over_gives_the_messages_back_and_is_told_as_lost(rig: SetRig) -> None:
+    ids = rig.send(b"1", b"2")
+    rig.reserve()
+
+    rig.advance(HOLD)
+
+    for request in (
+        Confirm(stream="s", seq=0),
+        MarkRead(stream="s", seq=0),
+        Reserve(queue="q", stream="s", seq=0),
+    ):
+        with pytest.raises(ReservationLost):
+            rig.ask(request)
+    with pytest.raises(ReservationLost):
+        rig.read()
+    assert rig.receive() == [(id, 2) for id in ids]
+    assert rig.engine.reservations.count() == (0, 1)
+
+
+def test_a_lost_set_is_never_held_again_also_after_a_restart_with_a_clock_set_back(rig: SetRig) -> None:
+    rig.send(b"1")
+    rig.reserve()
+    rig.advance(HOLD)
+    rig.clock.now -= 2 * HOLD
+
+    rig.restart()
+
+    with pytest.raises(ReservationLost):
+        rig.read()
+    assert commit(rig) == Committed(messages=0, lost=[0])
+    assert len(rig.receive()) == 1
+
+
+def test_a_commit_deletes_all_sets_up_to_its_number_and_may_be_repeated(rig: SetRig) -> None:
+    ids = rig.send(*[b"x"] * 4)
+    for seq in range(3):
+        rig.reserve(seq, max_messages=1)
+
+    assert commit(rig, 1) == Committed(messages=2, lost=[])
+    assert commit(rig, 1) == Committed(messages=0, lost=[])
+
+    for request in (Confirm(stream="s", seq=1), Reserve(queue="q", stream="s", seq=0)):
+        with pytest.raises(ReservationCommitted):
+            rig.ask(request)
+    assert rig.ids_in(2) == ids[2:3]
+    rig.restart()
+    assert rig.receive() == [(ids[3], 1)]
+
+
+def test_a_commit_names_the_lost_sets_again_and_leaves_their_messages_alone(rig: SetRig) -> None:
+    ids = rig.send(b"1", b"2")
+    rig.reserve(0, max_messages=1)
+    rig.reserve(1, max_messages=1)
+    rig.ask(Release(stream="s", seq=0))
+    rig.settle()
+
+    assert commit(rig, 1) == Committed(messages=1, lost=[0])
+    assert commit(rig, 1) == Committed(messages=0, lost=[0])
+    assert commit(rig, 2) == Committed(messages=0, lost=[])
+
+    assert rig.names() == ["s.2"]
+    assert rig.receive() == [(ids[0], 2)]
+
+
+def test_a_commit_of_what_never_was_is_remembered(rig: SetRig) -> None:
+    rig.send(b"1")
+    assert commit(rig, 7) == Committed(messages=0, lost=[])
+
+    rig.restart()
+
+    with pytest.raises(ReservationCommitted):
+        rig.reserve(7)
+    assert rig.reserve(8).messages == 1
+
+
+def test_a_release_gives_the_messages_back_and_may_be_repeated(rig: SetRig) -> None:
+    ids = rig.send(b"1", b"2")
+    rig.reserve()
+
+    for _ in range(2):
+        rig.ask(Release(stream="s", seq=0))
+    rig.settle()
+
+    assert rig.receive() == [(id, 2) for id in ids]
+
+
+def test_what_never_was_is_not_found(rig: SetRig) -> None:
+    for request in (
+        Confirm(stream="s", seq=0),
+        MarkRead(stream="s", seq=0),
+        Release(stream="s", seq=0),
+    ):
+        with pytest.raises(ReservationNotFound):
+            rig.ask(request)
+    with pytest.raises(ReservationNotFound):
+        rig.read()
+
+
+def test_what_is_deleted_by_id_or_purged_is_left_out(rig: SetRig) -> None:
+    ids = rig.send(b"1", b"2", b"3")
+    rig.reserve()
+    assert rig.ask(Delete(queue="q", ids=ids[1:2])) == [None]
+
+    assert rig.ids_in() == [ids[0], ids[2]]
+    assert [each.id for each in rig.read(begin=2)] == ids[2:]
+    rig.restart()
+    assert rig.ids_in() == [ids[0], ids[2]]
+    assert rig.reserve().messages == 3
+
+    rig.ask(Purge(queue="q"))
+    assert rig.ids_in() == []
+    assert commit(rig) == Committed(messages=0, lost=[])
+
+
+def test_a_restart_finds_all_as_it_was(rig: SetRig) -> None:
+    ids = rig.send(b"1", b"2", b"3")
+    made = rig.reserve(max_messages=2)
+    rig.reserve(1)
+    rig.ask(Release(stream="s", seq=1))
+
+    rig.restart()
+
+    assert rig.reserve() == made
+    assert rig.ids_in() == ids[:2]
+    assert [each.is_lost for each in rig.engine.reservations.shown("", "", ("", -1), 9)] == [
+        False,
+        True,
+    ]
+    assert rig.receive() == [(ids[2], 2)]
+
+
+def test_a_hold_that_has_ended_while_no_process_was_there_is_lost(rig: SetRig) -> None:
+    ids = rig.send(b"1")
+    rig.reserve()
+    rig.clock.now += HOLD
+
+    rig.restart()
+
+    with pytest.raises(ReservationLost):
+        rig.reserve()
+    assert rig.receive() == [(ids[0], 2)]
+
+
+@pytest.mark.parametrize(("refused", "spared"), [("reserved/", 0), ("delay/", 0), ("delay/", 1)])
+def test_a_full_disk_undoes_the_reserve(rig: SetRig, refused: str, spared: int) -> None:
+    ids = rig.send(b"1", b"2") + rig.send(b"3")
+    assert isinstance(rig.disk, FullDisk)
+    rig.disk.refused, rig.disk.spared = (refused,), spared
+
+    with pytest.raises(DiskFull):
+        rig.reserve()
+
+    rig.disk.refused = ()
+    assert rig.names() == []
+    assert rig.receive() == [(id, 1) for id in ids]
+
+
+def test_a_reserve_that_a_full_disk_could_not_undo_is_undone_later(rig: SetRig) -> None:
+    ids = rig.send(b"1") + rig.send(b"2")
+    assert isinstance(rig.disk, FullDisk)
+    rig.disk.refused, rig.disk.spared = ("delay/", "queues/"), 1
+
+    with pytest.raises(DiskFull):
+        rig.reserve()
+    with pytest.raises(DiskFull):
+        rig.reserve()
+    rig.disk.refused = ()
+    rig.advance(1_000)
+
+    assert rig.names() == []
+    assert rig.receive() == [(id, 1) for id in ids]
+
+
+def test_messages_that_used_up_their_receives_become_dead_letters(rig: SetRig) -> None:
+    ids = rig.send(b"1", b"2", queue="poor")
+    rig.reserve(queue="poor")
+
+    rig.ask(Release(stream="s", seq=0))
+    rig.settle()
+
+    assert rig.receive("dead") == [(id, 1) for id in ids]
+    assert commit(rig) == Committed(messages=0, lost=[0])
+
+
+def test_an_undone_reservation_was_never_there(rig: SetRig) -> None:
+    ids = rig.send(b"1", b"2")
+    rig.reserve()
+
+    rig.ask(Unreserve(stream="s", seq=0))
+
+    assert rig.names() == []
+    found = rig.engine.index.holder(ids[0])
+    assert found is not None
+    assert found[0].name.first is None
+    assert rig.receive() == [(id, 1) for id in ids]
+
+
+def test_a_reservation_that_another_caller_was_told_of_is_not_undone(rig: SetRig) -> None:
+    rig.send(b"1", b"2")
+    made = rig.reserve()
+    rig.reserve()
+
+    rig.ask(Unreserve(stream="s", seq=0))
+
+    assert rig.reserve() == made
+
+
+def test_what_is_long_over_is_forgotten(rig: SetRig) -> None:
+    rig.send(b"1", b"2")
+    rig.reserve(0, max_messages=1)
+    commit(rig, 0)
+    rig.reserve(1)
+    rig.ask(Release(stream="s", seq=1))
+    rig.settle()
+    assert len(rig.names()) == 2
+
+    rig.advance(MEMORY - 1)
+    assert len(rig.names()) == 2
+    rig.advance(60_001)
+    rig.advance(60_001)
+
+    assert rig.names() == []
+    with pytest.raises(ReservationNotFound):
+        rig.ask(Confirm(stream="s", seq=1))
+
+
+def test_a_set_that_was_never_read_is_not_deleted_where_that_is_asked(rig: SetRig) -> None:
+    ids = rig.send(b"1", b"2")
+    rig.reserve(0, max_messages=1)
+    rig.reserve(1)
+    rig.ask(MarkRead(stream="s", seq=0))
+
+    with pytest.raises(ReservationUnread):
+        commit(rig, 1, only_read=True)
+
+    assert (rig.ids_in(0), rig.ids_in(1)) == (ids[:1], ids[1:])
+    rig.ask(MarkRead(stream="s", seq=1))
+    assert commit(rig, 1, only_read=True).messages == 2
+
+
+def test_a_set_that_was_read_stays_so_confirmed_and_after_a_restart(rig: SetRig) -> None:
+    rig.send(b"1")
+    rig.reserve()
+    for _ in range(2):
+        rig.ask(MarkRead(stream="s", seq=0))
+    rig.ask(Confirm(stream="s", seq=0, hold=Millis(2 * HOLD)))
+
+    rig.restart()
+
+    assert commit(rig, only_read=True).messages == 1
+
+
+def test_a_set_of_a_queue_that_a_caller_may_not_see_is_not_found(rig: SetRig) -> None:
+    ids = rig.send(b"1")
+    rig.reserve()
+
+    def allowed(queue: str) -> bool:
+        return queue == "other"
+
+    for request in (
+        Confirm(stream="s", seq=0, allowed=allowed),
+        MarkRead(stream="s", seq=0, allowed=allowed),
+        Release(stream="s", seq=0, allowed=allowed),
+        CommitReservations(stream="s", up_to=0, allowed=allowed),
+        CommitReservations(stream="s", up_to=9, allowed=allowed),
+    ):
+        with pytest.raises(ReservationNotFound):
+            rig.ask(request)
+    with pytest.raises(ReservationNotFound):
+        rig.engine.reservations.begin_reading("s", 0, 0, 0, allowed)
+    assert rig.ids_in() == ids
+
+
+def test_a_damaged_message_is_put_aside_and_costs_itself_only(rig: SetRig) -> None:
+    ids = rig.send(b"1", b"2", b"3")
+    rig.reserve()
+    rig.restart()  # Nothing of it is in memory.
+    (found,) = [each.name for each in rig.disk.scan("delay")]
+    rig.disk.node(f"delay/{found}").content = rig.disk.read(f"delay/{found}").replace(b"123", b"1x3", 1)  # type: ignore[union-attr]
+
+    assert rig.ids_in() == [ids[0], ids[2]]
+
+    assert len(rig.disk.scan("quarantine")) == 1
+    assert commit(rig).messages == 2
+
+
+def test_a_page_holds_four_mebibytes_or_a_thousand_messages(rig: SetRig) -> None:
+    for _ in range(6):
+        rig.send(b"x" * 1_000_000)
+    rig.reserve()
+
+    page = rig.engine.reservations.page("s", 0, 0, 6)
+
+    assert (len(page.messages), page.following) == (5, 5)
+
+
+def test_sets_are_listed_by_stream_and_number_a_page_at_a_time(rig: SetRig) -> None:
+    rig.send(*[b"x"] * 5)
+    rig.send(b"y", queue="other")
+    for stream, seq in (("b", 2), ("a", 10), ("a", 9)):
+        rig.reserve(seq, stream=stream, max_messages=1)
+    rig.reserve(1, stream="c", queue="other")
+
+    def keys(*args: Any) -> list[tuple[str, int]]:
+        return [(each.stream, each.seq) for each in rig.engine.reservations.shown(*args)]
+
+    assert keys("", "", ("", -1), 10) == [("a", 9), ("a", 10), ("b", 2), ("c", 1)]
+    assert keys("", "", ("a", 9), 2) == [("a", 10), ("b", 2)]
+    assert keys("other", "", ("", -1), 10) == [("c", 1)]
+    assert keys("", "a", ("", -1), 10) == [("a", 9), ("a", 10)]
+    assert rig.engine.reservations.count() == (4, 0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"stream": ""},
+        {"stream": "a/b"},
+        {"stream": "a.b"},
+        {"stream": "x" * 81},
+        {"seq": -1},
+        {"seq": MAX_SEQ + 1},
+        {"max_messages": 0},
+        {"max_messages": 100_001},
+        {"max_bytes": 0},
+        {"hold": Millis(999)},
+        {"hold": Millis(12 * HOUR + 1)},
+    ],
+    ids=str,
+)
+def test_what_can_not_be_is_refused(rig: SetRig, wrong: dict[str, Any]) -> None:
+    ids = rig.send(b"1")
+
+    with pytest.raises(InvalidRequest):
+        rig.reserve(**wrong)
+
+    assert rig.names() == []
+    assert rig.receive() == [(ids[0], 1)]
+
+
+def test_the_longest_names_fit(rig: SetRig) -> None:
+    rig.send(b"1")
+
+    assert rig.reserve(MAX_SEQ, stream="x" * 80).seq == MAX_SEQ
+    assert rig.ask(CommitReservations(stream="x" * 80, up_to=MAX_SEQ)).messages == 1
+
+
+def test_a_queue_that_is_not_there_can_not_be_reserved_from(rig: SetRig) -> None:
+    with pytest.raises(QueueNotFound):
+        rig.ask(Reserve(queue="none", stream="s", seq=0))
+
+
+# Several processes.
+
+
+def test_what_one_process_has_reserved_another_finds_reads_confirms_and_commits(rig: SetRig) -> None:
+    ids = rig.send(b"1", b"2")
+    other = rig.join()
+    made = rig.reserve()
+
+    assert rig.reserve(engine=other) == made
+    assert rig.ids_in(engine=other) == ids
+    rig.ask(MarkRead(stream="s", seq=0), engine=other)
+    rig.ask(Confirm(stream="s", seq=0, hold=Millis(2 * HOLD)), engine=other)
+    assert rig.reserve().expires_at == rig.clock.now + 2 * HOLD
+    rig.ask(Unreserve(stream="s", seq=0))
+    rig.ask(CommitReservations(stream="s", up_to=0, only_read=True), engine=other)
+    rig.settle()
+    rig.settle(engine=other)
+
+    assert rig.names() == ["s.0"]
+    assert rig.receive() == []
+
+
+def test_a_hold_that_is_over_or_released_is_lost_for_all_processes(rig: SetRig) -> None:
+    ids = rig.send(b"1", b"2")
+    other = rig.join()
+    rig.reserve(0, max_messages=1)
+    rig.reserve(1)
+    rig.ask(Release(stream="s", seq=1))
+    rig.advance(HOLD)
+
+    for seq in (0, 1):
+        with pytest.raises(ReservationLost):
+            rig.ask(Confirm(stream="s", seq=seq), engine=other)
+    assert rig.receive(engine=other) == [(id, 2) for id in ids]
+
+
+def test_a_record_that_cannot_be_read_stops_reservations_and_nothing_else(rig: SetRig) -> None:
+    ids = rig.send(b"1", b"2")
+    rig.reserve(max_messages=1)
+    read = rig.disk.read
+
+    def refused(path: str, limit: int | None = None, **named: Any) -> bytes:
+        if path.startswith("reserved/"):
+            raise OSError(5, "Input/output error")
+        return read(path, limit, **named)
+
+    rig.disk.read = refused  # type: ignore[method-assign]
+    rig.restart()
+    with pytest.raises(StoreError, match=r"can't be read"):
+        rig.reserve(1)
+    assert rig.receive() == [(ids[1], 1)]
+    rig.disk.read = read  # type: ignore[method-assign]
+    rig.advance(1_000)
+
+    assert rig.ids_in() == ids[:1]

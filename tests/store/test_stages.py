@@ -1,0 +1,344 @@
+"""Stages in the new store: messages that are stored and not seen, until all of them appear, or none
+does."""
+
+from __future__ import annotations
+
+import pytest
+from spoolrack_store.model.clock import DAY, Millis
+from spoolrack_store.model.errors import (
+    DiskError,
+    EpochDiffers,
+    InvalidMessage,
+    InvalidRequest,
+    QueueFull,
+    QueueNotFound,
+    StageNotFound,
+)
+from spoolrack_store.model.names import MAX_BYTES
+from spoolrack_store.model.operations import (
+    CreateQueue,
+    Delete,
+    DeleteQueue,
+    Purge,
+    Receive,
+    Send,
+    UpdateQueue,
+)
+from spoolrack_store.model.settings import MAX_DELAY, QueueSettings
+from spoolrack_store.model.staging import Abort, Publish, Published, Stage, Staged, StageInfo
+from spoolrack_store.model.transitions import State
+from stage_rig import START, Rig, chunk, publication
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+# Staging.
+
+
+def test_what_is_staged_is_not_seen(rig: Rig) -> None:
+    staged = rig.stage("s", 0, b"a", b"b")
+    assert staged == Staged(messages=2, is_repeated=False, expires_at=Millis(START + DAY))
+    assert rig.receive() == []
+    assert rig.engine.index.queue("q").total == 0
+
+
+def test_a_chunk_that_is_there_is_answered_and_not_stored_again(rig: Rig) -> None:
+    first = rig.stage("s", 7, b"a", b"b")
+    rig.clock.advance(5)
+
+    again = rig.stage("s", 7, b"something else")
+
+    assert again == Staged(messages=2, is_repeated=True, expires_at=first.expires_at)
+    assert rig.publish("w", 0, "s").messages == 2
+    assert rig.receive() == [b"a", b"b"]
+
+
+def test_a_chunk_that_comes_twice_in_one_commit_is_stored_once(rig: Rig) -> None:
+    first, second = rig.commit(chunk("s", 0, b"a"), chunk("s", 0, b"b"))
+    assert (first.is_repeated, second.is_repeated) == (False, True)
+    rig.publish("w", 0, "s")
+    assert rig.receive() == [b"a"]
+
+
+def test_a_chunk_is_found_again_after_a_restart(rig: Rig) -> None:
+    first = rig.stage("s", 0, b"a")
+    rig.restart()
+    assert rig.stage("s", 0, b"b") == Staged(messages=1, is_repeated=True, expires_at=first.expires_at)
+
+
+def test_the_first_chunk_decides_when_a_stage_expires(rig: Rig) -> None:
+    first = rig.stage("s", 0, b"a", time_to_live=5_000)
+    rig.clock.advance(1_000)
+    assert rig.stage("s", 1, b"b", time_to_live=500_000).expires_at == first.expires_at
+
+
+def test_one_message_that_is_not_valid_fails_its_chunk_and_is_named(rig: Rig) -> None:
+    request = Stage(stage="s", chunk=0, queue="q", bodies=[b"a", b"b"], attributes={1: {"": "no name"}})
+    with pytest.raises(InvalidMessage, match="number 1"):
+        rig.ask(request)
+    assert rig.names("staged") == []
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        chunk("", 0, b"a"),
+        chunk("../x", 0, b"a"),
+        chunk("a" * 65, 0, b"a"),
+        chunk("a.b", 0, b"a"),
+        chunk("s", -1, b"a"),
+        chunk("s", 1_000_000_000, b"a"),
+        chunk("s", 0, b"a", time_to_live=999),
+        chunk("s", 0, b"a", time_to_live=15 * DAY),
+        chunk("s", 0),
+        chunk("s", 0, *[b"a"] * 1_001),
+        publication("", 0),
+        publication("w/w", 0),
+        publication("w", -1),
+        publication("w", 2**63),
+        publication("w", 0, "a b"),
+        publication("w", 0, *["s"] * 10_001),
+        publication("w", 0, memory=1),
+        publication("w", 0, digest="a b"),
+        Abort(stage="~"),
+    ],
+    ids=lambda request: repr(request)[:60],
+)
+def test_a_request_that_cannot_be_meant_is_refused_before_a_byte_is_written(
+    rig: Rig, request_: Stage | Publish | Abort
+) -> None:
+    with pytest.raises(InvalidRequest):
+        rig.ask(request_)
+    assert (rig.names("staged"), rig.names("published")) == ([], [])
+
+
+def test_a_negative_delay_is_refused(rig: Rig) -> None:
+    with pytest.raises(InvalidMessage):
+        rig.stage("s", 0, b"a", delay=-1)
+
+
+def test_a_chunk_for_no_queue_is_refused(rig: Rig) -> None:
+    with pytest.raises(QueueNotFound):
+        rig.stage("s", 0, b"a", queue="nobodys")
+    assert rig.names("staged") == []
+
+
+def test_a_chunk_that_cannot_be_written_leaves_nothing(rig: Rig) -> None:
+    rig.disk.refused = ["create staged/"]
+    with pytest.raises(DiskError):
+        rig.stage("s", 0, b"a", b"b")
+    rig.disk.refused = []
+    assert rig.staged() == []
+    assert not rig.stage("s", 0, b"c").is_repeated
+
+
+def test_the_longest_names_make_a_file_or_are_refused_with_a_reason(rig: Rig) -> None:
+    queue = "q" * 80
+    rig.ask(CreateQueue(name=queue, settings=QueueSettings()))
+    late = chunk("s" * 64, 999_999_999, *[b"x" * 100] * 1_000, queue=queue, delay=MAX_DELAY)
+    rig.ask(late)
+    (name,) = rig.names("staged")
+    assert len(name) <= MAX_BYTES
+    rig.restart()
+    assert rig.staged() == ["s" * 64]
+
+
+def test_the_stages_are_listed_with_what_they_hold(rig: Rig) -> None:
+    rig.stage("b", 0, b"1", b"2")
+    rig.stage("b", 1, b"3", queue="other")
+    rig.stage("a", 0, b"4")
+    due = Millis(START + DAY)
+    a = StageInfo(name="a", chunks=1, messages={"q": 1}, expires_at=due)
+    b = StageInfo(name="b", chunks=2, messages={"q": 2, "other": 1}, expires_at=due)
+    for _ in range(2):
+        listed = rig.engine.stages.listed
+        assert (listed("", 10), listed("", 1), listed("a", 10)) == ([a, b], [a], [b])
+        rig.restart()
+
+
+# Publishing.
+
+
+def test_all_stages_of_a_publication_appear_in_all_their_queues(rig: Rig) -> None:
+    rig.stage("s", 0, b"a", b"b")
+    rig.stage("s", 1, b"c", queue="other")
+    rig.stage("t", 0, b"d")
+    assert rig.publish("w", 3, "s", "t") == Published(messages=4, is_already=False, last_epoch=3)
+    assert (rig.receive(), rig.receive("other")) == ([b"a", b"b", b"d"], [b"c"])
+    assert (rig.names("staged"), rig.names("published")) == ([], ["w.3"])
+
+
+def test_a_publication_asks_for_the_commit_that_shows_it(rig: Rig) -> None:
+    rig.stage("s", 0, b"a")
+    rig.ticks()
+    assert not rig.engine.wants_commit
+    rig.publish("w", 0, "s")
+    for _ in range(5):
+        if rig.engine.wants_commit:
+            rig.commit()
+    assert not rig.engine.wants_commit
+    assert rig.engine.index.queue("q").counts[State.READY] == 1
+
+
+@pytest.mark.parametrize("epoch", [0, 4, 5])
+def test_the_same_epoch_or_an_older_one_publishes_nothing(rig: Rig, epoch: int) -> None:
+    rig.stage("s", 0, b"a")
+    rig.publish("w", 5, "s")
+    rig.stage("t", 0, b"b")
+    again = Published(messages=0, is_already=True, last_epoch=5)
+    assert rig.publish("w", epoch, "t") == again
+    rig.restart()
+    assert rig.publish("w", epoch, "nowhere") == again
+    assert rig.receive() == [b"a"]
+    assert not rig.publish("another", epoch, "t").is_already
+
+
+def test_an_epoch_without_stages_is_remembered(rig: Rig) -> None:
+    assert rig.publish("w", 1) == Published(messages=0, is_already=False, last_epoch=1)
+    rig.restart()
+    assert rig.publish("w", 1).is_already
+
+
+def test_only_the_newest_epoch_of_a_writer_is_kept(rig: Rig) -> None:
+    for epoch in range(3):
+        rig.stage("s", 0, b"a")
+        rig.publish("w", epoch, "s")
+    rig.ticks()
+    assert rig.names("published") == ["w.2"]
+
+
+def test_one_stage_that_is_missing_leaves_the_others_staged(rig: Rig) -> None:
+    rig.stage("s", 0, b"a")
+    with pytest.raises(StageNotFound):
+        rig.publish("w", 0, "s", "missing")
+    assert rig.staged() == ["s"]
+    assert rig.publish("w", 0, "s").messages == 1
+
+
+def test_a_stage_with_messages_for_a_queue_that_is_not_allowed_is_not_found(rig: Rig) -> None:
+    rig.stage("s", 0, b"a")
+    rig.stage("s", 1, b"b", queue="other")
+    with pytest.raises(StageNotFound):
+        rig.ask(Publish(writer="w", epoch=0, stages=["s"], allowed="q".__eq__))
+    assert rig.ask(Abort(stage="s", allowed="q".__eq__)) == 0
+    assert rig.publish("w", 0, "s").messages == 2
+
+
+@pytest.mark.parametrize("stages", [("s", "t"), ("t", "s")])
+def test_a_queue_that_is_gone_leaves_all_staged(rig: Rig, stages: tuple[str, ...]) -> None:
+    rig.stage("s", 0, b"a")
+    rig.stage("t", 0, b"b", queue="other")
+    rig.ask(DeleteQueue(name="other"))
+    with pytest.raises(QueueNotFound):
+        rig.publish("w", 0, *stages)
+    assert rig.receive() == []
+    assert rig.publish("w", 0, "s").messages == 1
+
+
+def test_a_queue_without_room_takes_nothing_of_it(rig: Rig) -> None:
+    rig.ask(UpdateQueue(name="q", changes={"max_messages": 3}))
+    rig.ask(UpdateQueue(name="other", changes={"max_bytes": 10}))
+    rig.stage("s", 0, b"1", b"2")
+    rig.stage("s", 1, b"12345", queue="other")
+    rig.stage("t", 0, b"1", b"2")
+    rig.stage("u", 0, b"123456", queue="other")
+    first, *refused = rig.commit(
+        publication("v", 0, "s"), publication("w", 1, "t"), publication("w", 1, "u")
+    )
+    assert first.messages == 3
+    assert all(isinstance(each, QueueFull) for each in refused)
+    with pytest.raises(QueueFull):
+        rig.publish("w", 1, "t")
+    rig.ticks()
+    rig.ask(Purge(queue="q"))
+    assert rig.publish("w", 1, "t").messages == 2
+
+
+def test_a_delay_counts_from_the_publication(rig: Rig) -> None:
+    rig.stage("s", 0, b"late", b"too", delay=10_000)
+    rig.clock.advance(60_000)
+    rig.publish("w", 0, "s")
+    assert rig.receive() == []
+    rig.clock.advance(9_999)
+    assert rig.receive() == []
+    rig.clock.advance(1)
+    assert rig.receive() == [b"late", b"too"]
+
+
+def test_without_a_delay_the_queues_own_counts_and_zero_is_a_delay(rig: Rig) -> None:
+    rig.ask(UpdateQueue(name="q", changes={"delivery_delay": 5_000}))
+    rig.stage("s", 0, b"slow")
+    rig.stage("s", 1, b"fast", delay=0)
+    rig.publish("w", 0, "s")
+    assert rig.receive() == [b"fast"]
+    rig.clock.advance(5_000)
+    assert rig.receive() == [b"slow"]
+
+
+def test_a_published_message_has_the_place_and_the_time_of_its_staging(rig: Rig) -> None:
+    rig.stage("s", 0, b"first")
+    rig.clock.advance(1_000)
+    rig.ask(Send(queue="q", bodies=[b"second"]))
+    rig.publish("w", 0, "s")
+    first, second = rig.ask(Receive(queue="q", max_messages=9))
+    assert (first.bodies, second.bodies) == ([b"first"], [b"second"])
+    assert first.sent_at == START
+
+
+def test_ids_rise_above_those_of_what_is_staged_after_a_restart(rig: Rig) -> None:
+    rig.stage("s", 0, b"first")
+    rig.restart()
+    rig.ask(Send(queue="q", bodies=[b"second"]))
+    rig.publish("w", 0, "s")
+    assert rig.receive() == [b"first", b"second"]
+
+
+def test_a_staged_message_keeps_its_attributes(rig: Rig) -> None:
+    rig.ask(Stage(stage="s", chunk=0, queue="q", bodies=[b"a", b"b"], attributes={1: {"x": "y"}}))
+    rig.publish("w", 0, "s")
+    (delivery,) = rig.ask(Receive(queue="q", max_messages=9))
+    assert delivery.attributes == {1: {"x": "y"}}
+
+
+def test_published_messages_are_deleted_by_id_and_purged(rig: Rig) -> None:
+    rig.stage("s", 0, b"a", b"b", b"c")
+    rig.publish("w", 0, "s")
+    rig.ticks()
+    ((batch, *_),) = [list(rig.engine.index.batches.values())]
+    assert rig.ask(Delete(queue="q", ids=[batch.stem.message_id(1)])) == [None]
+    assert rig.ask(Purge(queue="q")) == 2
+    assert rig.receive() == []
+
+
+def test_a_purge_leaves_what_is_staged_alone(rig: Rig) -> None:
+    rig.stage("s", 0, b"a")
+    rig.ask(Purge(queue="q"))
+    rig.publish("w", 0, "s")
+    assert rig.receive() == [b"a"]
+
+
+# Digests.
+
+
+def test_an_epoch_with_other_messages_is_refused_and_they_stay_staged(rig: Rig) -> None:
+    rig.stage("s", 0, b"a")
+    rig.publish("w", 3, "s", digest="1-a")
+    rig.stage("t", 0, b"b")
+    for _ in range(2):
+        with pytest.raises(EpochDiffers) as refused:
+            rig.publish("w", 3, "t", digest="1-b")
+        assert refused.value.facts == {"writer": "w", "epoch": 3}
+        rig.restart()
+    assert rig.publish("w", 3, digest="1-a").is_already
+    assert rig.receive() == [b"a"]
+    rig.publish("w", 4, "t", digest="1-b")
+    assert rig.receive() == [b"b"]
+
+
+@pytest.mark.parametrize(("first", "then"), [("", "1-b"), ("1-a", ""), ("1-a", "1-a")])
+def test_an_epoch_without_a_digest_is_not_compared(rig: Rig, first: str, then: str) -> None:
+    rig.publish("w", 3, digest=first)
+    assert rig.publish("w", 3, digest=then).is_already

@@ -1,0 +1,272 @@
+"""The ends of stages in the new store: what is dropped or expires, what a start finds, and what
+another process goes on with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from linked_disk import Died
+from spoolrack_store.model.clock import DAY, SECOND, Millis
+from spoolrack_store.model.errors import DiskError, StageNotFound
+from spoolrack_store.model.staging import Abort
+from stage_rig import START, Rig, chunk, publication
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def _found(rig: Rig) -> list[bytes]:
+    return [body for queue in ("q", "other") for body in rig.receive(queue)]
+
+
+# What the disk refuses.
+
+
+def test_a_publication_that_the_disk_refuses_leaves_all_staged(rig: Rig) -> None:
+    rig.stage("s", 0, b"a")
+    rig.disk.refused = ["create published/"]
+    with pytest.raises(DiskError):
+        rig.publish("w", 0, "s")
+    rig.disk.refused = []
+    assert rig.staged() == ["s"]
+    assert not rig.publish("w", 0, "s").is_already
+    assert rig.receive() == [b"a"]
+
+
+def test_what_is_published_and_cannot_be_moved_yet_arrives_later(rig: Rig) -> None:
+    rig.stage("s", 0, b"a")
+    rig.disk.refused = ["rename staged/"]
+    rig.publish("w", 0, "s")
+    assert rig.publish("w", 1).last_epoch == 1
+    rig.ticks()
+    assert rig.names("published") == ["w.0", "w.1"]
+    rig.disk.refused = []
+    assert rig.receive() == [b"a"]
+    rig.ticks()
+    assert rig.names("published") == ["w.1"]
+
+
+# The end of stages that are not published.
+
+
+def test_an_aborted_stage_is_gone_and_its_files_are_unlinked(rig: Rig) -> None:
+    rig.stage("s", 0, b"a", b"b")
+    rig.stage("s", 1, b"c")
+    assert rig.ask(Abort(stage="s")) == 3
+    assert rig.ask(Abort(stage="s")) == 0
+    with pytest.raises(StageNotFound):
+        rig.publish("w", 0, "s")
+    rig.ticks()
+    assert rig.names("staged") == []
+
+
+def test_an_abort_that_is_not_finished_is_finished_by_the_next_start(rig: Rig) -> None:
+    rig.stage("s", 0, b"a")
+    rig.ask(Abort(stage="s"))
+    assert rig.names("staged")
+    rig.restart()
+    rig.ticks()
+    assert (rig.staged(), rig.names("staged")) == ([], [])
+
+
+def test_a_stage_of_the_name_of_one_that_was_dropped_is_another(rig: Rig) -> None:
+    rig.stage("s", 0, b"old")
+    rig.ask(Abort(stage="s"))
+    assert not rig.stage("s", 0, b"new").is_repeated
+    rig.restart()
+    rig.publish("w", 0, "s")
+    assert rig.receive() == [b"new"]
+
+
+def test_an_old_manifest_publishes_no_stage_that_was_made_later(rig: Rig) -> None:
+    rig.stage("s", 0, b"old")
+    rig.publish("w", 0, "s")
+    rig.stage("s", 0, b"new")
+    rig.restart()
+    assert rig.receive() == [b"old"]
+    assert rig.staged() == ["s"]
+
+
+def test_a_stage_that_is_not_published_expires(rig: Rig) -> None:
+    rig.stage("s", 0, b"a", time_to_live=SECOND * 10)
+    assert rig.engine.next_due() == rig.clock.monotonic() + 10_000
+    rig.clock.advance(9_999)
+    rig.ticks()
+    assert rig.staged() == ["s"]
+    rig.clock.advance(1)
+    rig.ticks()
+    assert (rig.staged(), rig.names("staged")) == ([], [])
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_stage_expires_on_time_however_the_clock_is_set(rig: Rig, restarts: bool) -> None:
+    rig.stage("s", 0, b"a", time_to_live=SECOND * 10)
+    if restarts:
+        rig.restart()
+    rig.clock.step_wall(3_600_000)
+    rig.ticks()
+    assert rig.staged() == ["s"]
+    rig.clock.advance(10_000)
+    rig.ticks()
+    assert rig.staged() == []
+
+
+def test_an_epoch_is_forgotten_when_its_time_has_come(rig: Rig) -> None:
+    rig.publish("w", 4, memory=60_000)
+    rig.clock.advance(59_999)
+    rig.ticks()
+    assert rig.publish("w", 4).is_already
+    rig.clock.advance(1)
+    rig.ticks()
+    assert rig.names("published") == []
+    assert not rig.publish("w", 4).is_already
+
+
+def test_the_names_of_a_stage_say_what_it_is(rig: Rig) -> None:
+    rig.stage("my-stage_1", 12, b"a", delay=5_000)
+    (name,) = rig.names("staged")
+    assert name.startswith(f"my-stage_1@{START + DAY}:12+5000:q:")
+
+
+# What a start finds.
+
+
+def test_wherever_a_publication_dies_all_of_it_is_published_or_nothing() -> None:
+    ends = set()
+    for steps in range(60):
+        rig = Rig()
+        rig.stage("s", 0, b"a", b"b")
+        rig.stage("s", 1, b"c", queue="other")
+        rig.stage("t", 0, b"d")
+        rig.disk.steps_left = steps
+        try:
+            rig.publish("w", 3, "s", "t")
+            rig.ticks()
+        except Died:
+            rig.disk.steps_left = None
+        rig.disk.steps_left = None
+        rig.restart()
+        is_published = rig.staged() == []
+        ends.add(is_published)
+        assert _found(rig) == ([b"a", b"b", b"d", b"c"] if is_published else [])
+        assert rig.publish("w", 3, *rig.staged()).is_already == is_published
+    assert ends == {False, True}
+
+
+@pytest.mark.parametrize("left", [b"", b"{", b"{}\n", bytes(200)])
+def test_a_torn_manifest_is_none(rig: Rig, left: bytes) -> None:
+    rig.stage("s", 0, b"a")
+    rig.disk.create("published/w.1", [left], sync=True)
+    rig.restart()
+    assert (rig.staged(), rig.names("published")) == (["s"], [])
+    assert rig.publish("w", 1, "s").messages == 1
+
+
+@pytest.mark.parametrize("torn", ["it is cut short", "its bytes are others"])
+def test_a_torn_chunk_was_never_staged(rig: Rig, torn: str) -> None:
+    rig.stage("s", 7, b"x", b"y")
+    (name,) = rig.names("staged")
+    content = rig.disk.read(f"staged/{name}")
+    rig.disk.unlink(f"staged/{name}")
+    left = content[:-1] if torn == "it is cut short" else b"z" + content[1:]
+    rig.disk.create(f"staged/{name}", [left], sync=True)
+    rig.restart()
+    assert not rig.stage("s", 7, b"x", b"y").is_repeated
+
+
+def test_stages_that_cannot_be_read_are_not_taken_for_missing(rig: Rig) -> None:
+    rig.stage("s", 7, b"x", b"y")
+    rig.engines.clear()
+    rig.disk.refused = ["read staged/"]
+    with pytest.raises(DiskError):
+        rig.restart()
+    rig.disk.refused = []
+    rig.restart()
+    assert rig.staged() == ["s"]
+
+
+def test_a_foreign_file_among_the_stages_is_left_alone(rig: Rig) -> None:
+    for path in ("staged/notes.txt", "staged/a~dropped", "published/README", "staged/s@1:2:3"):
+        rig.disk.create(path, [b"mine"], sync=True)
+    rig.restart()
+    assert (len(rig.names("staged")), rig.staged(), rig.names("published")) == (3, [], ["README"])
+
+
+@pytest.mark.parametrize("end", ["deleted", "made again"])
+def test_what_is_published_to_a_queue_that_has_ended_meanwhile_is_unlinked(rig: Rig, end: str) -> None:
+    rig.stage("s", 0, b"a")
+    rig.stage("s", 1, b"c", queue="other")
+    rig.publish("w", 0, "s")
+    if end == "deleted":
+        del rig.engine.catalog.records["q"]
+    else:
+        record = rig.engine.catalog.records["q"]
+        rig.engine.catalog.records["q"] = replace(record, created_at=Millis(5))
+    rig.ticks()
+    assert rig.receive("other") == [b"c"]
+    assert rig.names("staged") == []
+    assert rig.names("queues/q") == []
+
+
+def test_of_two_stages_of_one_name_the_older_is_the_true_one(rig: Rig) -> None:
+    rig.stage("s", 0, b"older")
+    (name,) = rig.names("staged")
+    content = rig.disk.read(f"staged/{name}")
+    rig.ask(Abort(stage="s"))
+    rig.clock.advance(1)
+    rig.stage("s", 0, b"newer")
+    rig.ticks()
+    rig.disk.create(f"staged/{name}", [content], sync=True)
+    rig.restart()
+    rig.publish("w", 0, "s")
+    assert rig.receive() == [b"older"]
+    assert rig.names("staged") == []
+
+
+# Other processes.
+
+
+def test_what_one_process_has_staged_another_publishes(rig: Rig) -> None:
+    other = rig.open("p9")
+    rig.stage("s", 0, b"a")
+    rig.ask(chunk("s", 1, b"b"), other)
+    assert rig.ask(chunk("s", 0, b"again"), other).is_repeated
+    assert rig.ask(publication("w", 0, "s"), other).messages == 2
+    assert rig.publish("w", 0, "s").is_already
+    assert sorted(rig.receive() + rig.receive(engine=other)) == [b"a", b"b"]
+
+
+def test_of_two_processes_that_publish_a_stage_one_finds_it_gone(rig: Rig) -> None:
+    other = rig.open("p9")
+    rig.stage("s", 0, b"a")
+    work = rig.engine.apply([publication("v", 0, "s")])
+    with pytest.raises(StageNotFound):
+        rig.ask(publication("w", 0, "s"), other)
+    assert work is not None
+    assert work.outcomes[0].messages == 1
+
+
+@pytest.mark.parametrize("request_", [Abort(stage="s"), publication("w", 0, "s")])
+def test_what_a_process_has_not_finished_before_its_death_another_one_finishes(
+    rig: Rig, request_: Abort
+) -> None:
+    other = rig.open("p9")
+    rig.stage("s", 0, b"a")
+    assert rig.engine.apply([request_]) is not None
+    del rig.engines["p1"]
+    rig.engine = other
+    rig.ticks()
+    assert rig.names("staged") == []
+    assert rig.receive() == ([] if isinstance(request_, Abort) else [b"a"])
+
+
+def test_a_long_past_of_the_clock_lets_no_stage_live_longer_than_it_may(rig: Rig) -> None:
+    rig.stage("s", 0, b"a", time_to_live=14 * DAY)
+    rig.clock.step_wall(Millis(-100 * DAY))
+    rig.restart()
+    rig.clock.advance(14 * DAY)
+    rig.ticks()
+    assert rig.staged() == []

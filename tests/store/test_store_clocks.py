@@ -1,0 +1,140 @@
+"""What wall clocks do to hidden messages and to the order: they step while a server is away."""
+
+from __future__ import annotations
+
+import pytest
+from engine_story import Clock
+from spoolrack_store.model.clock import DAY, HOUR, Millis
+from spoolrack_store.model.operations import Receive, Send
+from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
+from trouble_rig import Rig
+
+HIDDEN = ("leased", "leased batch", "delayed", "delayed batch")
+
+
+class SteppedClock(Clock):
+    """Its wall clock may be stepped by itself."""
+
+    step = 0
+
+    def wall(self) -> Millis:
+        return Millis(self.now + self.step)
+
+
+@pytest.fixture
+def clock() -> SteppedClock:
+    return SteppedClock()
+
+
+@pytest.fixture
+def rig(clock: SteppedClock) -> Rig:
+    rig = Rig()
+    rig.clock = clock
+    rig.start()
+    return rig
+
+
+def hide(rig: Rig, hidden: str, millis: int) -> list[str]:
+    """Send messages and hide them for so long; return their ids."""
+    bodies = [b"a", b"b"] if "batch" in hidden else [b"a"]
+    if "delayed" in hidden:
+        delays = dict.fromkeys(range(len(bodies)), Millis(millis))
+        ids = rig.ask(Send(queue="q", bodies=bodies, delays=delays)).results
+        rig.commit()
+        return list(ids)
+    ids = rig.send(*bodies)
+    rig.commit()
+    assert rig.ask(Receive(queue="q", max_messages=10, visibility=Millis(millis)))
+    return list(ids)
+
+
+@pytest.mark.parametrize("step", [-DAY, DAY])
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_a_step_of_the_wall_clock_ends_and_prolongs_nothing_that_a_running_server_hides(
+    rig: Rig, clock: SteppedClock, hidden: str, step: int
+) -> None:
+    ids = hide(rig, hidden, 20_000)
+    clock.step = step
+    rig.advance(19_999)
+    assert rig.receive() == {}
+    rig.advance(1)
+    assert list(rig.receive()) == ids
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_what_is_hidden_stays_so_over_a_restart_until_its_time(rig: Rig, hidden: str) -> None:
+    ids = hide(rig, hidden, 20_000)
+    rig.advance(5_000)
+    rig.start()
+    rig.advance(14_999)
+    assert rig.receive() == {}
+    rig.advance(1)
+    assert list(rig.receive()) == ids
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_a_wall_clock_that_was_set_back_lengthens_what_is_hidden_by_no_more_than_that(
+    rig: Rig, clock: SteppedClock, hidden: str
+) -> None:
+    ids = hide(rig, hidden, 20_000)
+    clock.step = -HOUR
+    rig.start()
+    rig.advance(HOUR + 19_999)
+    assert rig.receive() == {}
+    rig.advance(1)
+    assert list(rig.receive()) == ids
+
+
+@pytest.mark.parametrize(("hidden", "most"), [("leased", MAX_VISIBILITY), ("delayed", MAX_DELAY)])
+def test_a_wall_clock_that_was_set_back_far_hides_nothing_longer_than_the_maximum(
+    rig: Rig, clock: SteppedClock, hidden: str, most: int
+) -> None:
+    ids = hide(rig, hidden, 20_000)
+    clock.step = -2 * MAX_DELAY
+    rig.start()
+    rig.advance(most - 1)
+    assert rig.receive() == {}
+    rig.advance(1)
+    assert list(rig.receive()) == ids
+
+
+def test_a_lease_that_a_dead_process_had_in_new_is_no_longer_than_the_maximum(
+    rig: Rig, clock: SteppedClock
+) -> None:
+    rig.commit()
+    send = Send(queue="q", bodies=[b"a"])
+    work = rig.engine.apply([send, Receive(queue="q", visibility=Millis(20_000))])
+    assert work is not None
+    assert work.commit is not None
+    work.commit.sync()
+    assert [path.startswith("new/") for path in rig.paths("new", "delay")] == [True]
+    clock.step = -2 * MAX_DELAY
+    rig.start()
+    for _ in range(3):
+        rig.tick()
+    rig.advance(MAX_VISIBILITY - 1)
+    assert rig.receive() == {}
+    rig.advance(1)
+    assert list(rig.receive()) == list(work.outcomes[0].results)
+
+
+@pytest.mark.parametrize("step", [-HOUR, HOUR])
+def test_new_messages_stand_behind_old_ones_whatever_the_clock_did_meanwhile(
+    rig: Rig, clock: SteppedClock, step: int
+) -> None:
+    ids = [*rig.send(b"a"), *rig.send(b"b", b"c")]
+    clock.step = step
+    rig.start()
+    ids += rig.send(b"d")
+    assert list(rig.receive()) == ids
+
+
+def test_a_message_of_a_far_future_does_not_carry_later_ones_away(
+    rig: Rig, clock: SteppedClock
+) -> None:
+    clock.step = 100 * 365 * DAY
+    far = rig.send(b"far")
+    clock.step = 0
+    rig.start()
+    near = rig.send(b"near")
+    assert list(rig.receive()) == [*near, *far]

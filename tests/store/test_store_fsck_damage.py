@@ -1,0 +1,572 @@
+"""An inspection finds what was done to a root behind the store's back, and a repair puts it aside."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import uuid
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from root_rig import (
+    NOW,
+    READY,
+    Still,
+    batch,
+    bodies,
+    delayed,
+    leased,
+    make_root,
+    opened,
+    settle,
+    single,
+    stem_of,
+)
+from spoolrack_store import fsck
+from spoolrack_store.fsck import mending
+from spoolrack_store.fsck.findings import Mended, Problem, Remedy, Report
+from spoolrack_store.model.errors import RootInUse, RootUnusable, UnknownFormat
+from spoolrack_store.model.members import to_text
+from spoolrack_store.model.transitions import State
+
+ID = "018bcfe5-6800-7194-90e5-78aa9611a000"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_root(tmp_path / "root")
+
+
+def check(root: Path) -> Report:
+    return fsck.check(root, clock=Still())
+
+
+def repair(root: Path) -> tuple[list[Mended], list[Problem]]:
+    _, mended, left = fsck.repair(root, clock=Still())
+    return mended, left
+
+
+def files_under(root: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_root_that_a_store_has_left_is_clean(root: Path) -> None:
+    report = check(root)
+    assert report.problems == []
+    tally = report.queues["q"]
+    counts = {state: count for state, count in tally.counts.items() if state is not State.REMOVED}
+    assert counts == {State.READY: 6, State.LEASED: 1, State.DELAYED: 1}
+    assert report.leftovers == []
+    assert tally.bytes == sum(map(len, READY)) + len(b"single 1") + len(b"delayed")
+    assert report.checked >= 8
+    assert report.unchecked == 0
+    assert report.bytes > tally.bytes
+
+
+def test_a_check_changes_nothing(root: Path) -> None:
+    single(root).write_bytes(b"damaged")
+    before = files_under(root)
+    assert not check(root).is_clean
+    assert files_under(root) == before
+
+
+def test_progress_is_told_up_to_the_end(root: Path) -> None:
+    told: list[tuple[int, int]] = []
+    fsck.check(root, progress=lambda done, total: told.append((done, total)))
+    assert told
+    assert told[-1][0] == told[-1][1]
+
+
+# Messages that are damaged.
+
+
+def flip_a_byte(root: Path) -> Path:
+    path = single(root)
+    content = path.read_bytes()
+    path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    return path
+
+
+def flip_a_byte_of_the_attributes(root: Path) -> Path:
+    path = leased(root)
+    content = path.read_bytes()
+    path.write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
+    return path
+
+
+def truncate(root: Path) -> Path:
+    os.truncate(delayed(root), 3)
+    return delayed(root)
+
+
+def lengthen(root: Path) -> Path:
+    path = batch(root)
+    path.write_bytes(path.read_bytes() + b"more")
+    return path
+
+
+def make_huge(root: Path) -> Path:
+    os.truncate(single(root), 1 << 40)
+    return single(root)
+
+
+DAMAGES = [flip_a_byte, flip_a_byte_of_the_attributes, truncate, lengthen, make_huge]
+LOST = {flip_a_byte: READY[1:], make_huge: READY[1:], lengthen: READY[:1]}
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_damaged_messages_are_found_and_moved_to_quarantine_and_others_are_delivered(
+    root: Path, damage: Callable[[Path], Path]
+) -> None:
+    spoiled = damage(root)
+    (problem,) = check(root).problems
+    assert problem.path == str(spoiled.relative_to(root))
+    assert problem.remedy is Remedy.QUARANTINE
+    content = os.stat(spoiled).st_ino
+    (mended,), left = repair(root)
+    assert mended.problem == problem
+    assert not left
+    report = check(root)
+    assert report.is_clean
+    (aside,) = report.aside
+    assert aside.why != "whole: it can be restored"
+    assert (root / aside.path).stat().st_ino == content
+    assert bodies(root) == LOST.get(damage, READY)
+
+
+def test_of_a_batch_only_the_damaged_message_goes_to_quarantine(root: Path) -> None:
+    path = batch(root)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"batch 2", b"batch x"))
+    (problem,) = check(root).problems
+    assert problem.members == 0b100
+    assert "message 2" in problem.why
+    repair(root)
+    assert check(root).is_clean
+    assert bodies(root) == [body for body in READY if body != b"batch 2"]
+
+
+def test_without_deep_only_sizes_are_looked_at(root: Path) -> None:
+    flip_a_byte(root)
+    assert fsck.check(root, deep=False, clock=Still()).is_clean
+    assert fsck.check(root, deep=False, clock=Still()).bytes == 0
+    os.truncate(delayed(root), 1)
+    assert len(fsck.check(root, deep=False, clock=Still()).problems) == 1
+
+
+def test_a_damaged_message_that_is_deleted_is_no_problem(root: Path) -> None:
+    path = single(root)
+    os.truncate(path, 1)
+    path.rename(root / "remove" / f"q:{stem_of(path)},v9")
+    assert check(root).is_clean
+
+
+def test_of_a_copied_root_whose_links_became_files_each_is_read(root: Path) -> None:
+    lease = root / "delay" / f"q:{stem_of(batch(root))},v3,i0-1,r1,f{NOW}@{NOW + 1000}~0123456789abc"
+    shutil.copy(batch(root), lease)
+    assert check(root).is_clean
+    lease.write_bytes(lease.read_bytes().replace(b"batch 1", b"batch x"))
+    (problem,) = check(root).problems
+    assert problem.path == str(lease.relative_to(root))
+    assert problem.members == 0b10
+
+
+def test_of_a_damaged_copy_the_file_with_the_other_names_is_whole(
+    root: Path,
+) -> None:
+    """A file system that allows no more links makes the store copy the file."""
+    stem = stem_of(batch(root))
+    copy = (
+        root
+        / "delay"
+        / f"q:{stem},v1,{to_text(1)},r1,f{NOW}@{NOW + 1000}~0123456789abc".replace(",v1", "")
+    )
+    shutil.copy(batch(root), copy)
+    first = batch(root).rename(root / "queues" / "q" / f"{stem},v3,i1-4")
+    (root / "remove" / f"q:{stem},v2,i4").hardlink_to(first)
+    os.link(first, root.parent / "another link")
+    whole = copy.read_bytes()
+    copy.write_bytes(whole.replace(b"batch 1", b"batch x"))
+    assert check(root).is_clean, "of this message another name decides, whose file is whole"
+    copy.write_bytes(whole.replace(b"batch 0", b"batch x"))
+    (problem,) = check(root).problems
+    assert problem.path == str(copy.relative_to(root))
+
+
+# Foreign things.
+
+
+def link_out(root: Path) -> Path:
+    path = root / "queues" / "q" / "passwd"
+    path.symlink_to("/etc/passwd")
+    return path
+
+
+def link_instead_of_a_message(root: Path) -> Path:
+    path = single(root)
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+    return path
+
+
+def put_a_foreign_file(root: Path) -> Path:
+    path = root / "delay" / "notes.txt"
+    path.write_text("mine")
+    return path
+
+
+def put_a_name_that_is_no_text(root: Path) -> Path:
+    path = root / "new" / os.fsdecode(b"q:\xff\xfe\x1b[31m")
+    path.write_text("mine")
+    return path
+
+
+def put_a_pipe(root: Path) -> Path:
+    path = root / "queues" / "q" / f"{uuid.uuid4()},s1,c00000000"
+    os.mkfifo(path)
+    return path
+
+
+def put_a_socket(root: Path) -> Path:
+    path = root / "queues" / "q" / "s"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(os.path.relpath(path))
+    return path
+
+
+def put_a_folder_instead_of_a_message(root: Path) -> Path:
+    path = root / "queues" / "q" / f"{uuid.uuid4()},s1,c00000000"
+    path.mkdir()
+    return path
+
+
+def put_a_batch_folder_of_format_1(root: Path) -> Path:
+    path = root / "queues" / "q" / f"{uuid.uuid4()},n3"
+    path.mkdir()
+    return path
+
+
+def forget_size_and_checksum(root: Path) -> Path:
+    return single(root).rename(root / "queues" / "q" / str(uuid.uuid4()))
+
+
+def forget_the_due(root: Path) -> Path:
+    path = delayed(root)
+    return path.rename(path.with_name(path.name.partition("@")[0]))
+
+
+def put_a_file_among_the_queues(root: Path) -> Path:
+    path = root / "queues" / "README"
+    path.write_text("")
+    return path
+
+
+def put_a_foreign_settings_file(root: Path) -> Path:
+    path = root / "config" / "q.json.bak"
+    path.write_text("{}")
+    return path
+
+
+def damage_newer_settings(root: Path) -> Path:
+    path = root / "config" / "q.2.json"
+    path.write_text('{"created_at": 1, "visib')
+    return path
+
+
+def put_a_link_among_the_owners(root: Path) -> Path:
+    path = root / "owners" / "0123abcd"
+    path.symlink_to("/etc/passwd")
+    return path
+
+
+FOREIGN = [
+    link_out,
+    link_instead_of_a_message,
+    put_a_foreign_file,
+    put_a_name_that_is_no_text,
+    put_a_pipe,
+    put_a_socket,
+    put_a_folder_instead_of_a_message,
+    put_a_batch_folder_of_format_1,
+    forget_size_and_checksum,
+    forget_the_due,
+    put_a_file_among_the_queues,
+    put_a_foreign_settings_file,
+    damage_newer_settings,
+    put_a_link_among_the_owners,
+]
+
+
+@pytest.mark.parametrize("damage", FOREIGN, ids=lambda damage: damage.__name__)
+def test_foreign_things_are_found_where_they_are_and_put_aside_as_they_are(
+    root: Path, damage: Callable[[Path], Path]
+) -> None:
+    spoiled = damage(root)
+    facts = spoiled.lstat()
+    (problem,) = check(root).problems
+    assert problem.path == str(spoiled.relative_to(root))
+    assert problem.remedy is Remedy.QUARANTINE
+    (mended,), left = repair(root)
+    assert mended.problem == problem
+    assert not left
+    report = check(root)
+    assert report.is_clean
+    (aside,) = report.aside
+    assert (aside.name, aside.source, aside.why) == (spoiled.name, problem.path, problem.why)
+    kept = (root / aside.path).lstat()
+    assert (kept.st_ino, kept.st_mode, kept.st_size) == (facts.st_ino, facts.st_mode, facts.st_size)
+    gone = {link_instead_of_a_message, forget_size_and_checksum}
+    assert bodies(root) == (READY[1:] if damage in gone else READY)
+
+
+# What names say together.
+
+
+def test_messages_that_no_name_lists_are_found_and_kept_in_quarantine(root: Path) -> None:
+    path = batch(root)
+    rest = path.rename(path.with_name(f"{stem_of(path)},v3,{to_text(0b11001)}"))
+    (problem,) = check(root).problems
+    assert problem.path == str(rest.relative_to(root))
+    assert "1-2" in problem.why
+    repair(root)
+    report = check(root)
+    assert report.is_clean
+    (aside,) = report.aside
+    assert aside.why == "whole: it can be restored"
+    assert bodies(root) == [READY[0], READY[1], *READY[4:]]
+    fsck.restore(root, aside.id, clock=Still())
+    assert bodies(root) == READY[2:4]
+
+
+def test_a_batch_of_which_all_names_are_in_remove_is_on_its_way_out(root: Path) -> None:
+    path = batch(root)
+    path.rename(root / "remove" / f"q:{stem_of(path)},v3,{to_text(0b11001)}")
+    assert check(root).is_clean
+
+
+def test_two_files_with_the_same_messages_are_found_and_one_is_put_aside(root: Path) -> None:
+    path = single(root)
+    id = path.name.partition(",")[0]
+    twin = root / "queues" / "q" / f"{id},s4,c98eb26fb"
+    twin.write_bytes(b"twin")
+    (problem,) = check(root).problems
+    assert problem.path in {str(path.relative_to(root)), str(twin.relative_to(root))}
+    repair(root)
+    assert check(root).is_clean
+    assert len(bodies(root)) == len(READY)
+
+
+def test_a_damaged_twin_does_not_win_over_the_whole_file(root: Path) -> None:
+    path = single(root)
+    id = path.name.partition(",")[0]
+    (root / "queues" / "q" / f"{id},s9,cffffffff").write_bytes(b"nine byte")
+    repair(root)
+    assert bodies(root) == READY
+
+
+def test_a_dead_letter_beside_its_source_is_unfinished(root: Path) -> None:
+    crc = zlib.crc32(READY[1])
+    line = b'\n{"sizes":[7],"crcs":[%d],"deaths":[{"source_queue":"q"}]}\n' % crc
+    id = batch(root).name.partition(",")[0]
+    copy = root / "queues" / "dead" / f"{id},s7,c{zlib.crc32(line):08x},m{len(line)},d1"
+    copy.write_bytes(READY[1] + line)
+    report = check(root)
+    assert report.is_clean
+    (leftover,) = report.leftovers
+    assert leftover.path == str(batch(root).relative_to(root))
+    assert "dead letter" in leftover.why
+    assert bodies(root) == [READY[0], *READY[2:]]
+
+
+def test_a_copy_of_a_message_that_was_to_become_a_dead_letter_counts_for_nothing(root: Path) -> None:
+    path = batch(root)
+    copy = root / "new" / f"dead:{path.name[:36]},s5,c3610a686,d1,oabc"
+    copy.write_bytes(b"hello")
+    report = check(root)
+    assert report.is_clean
+    (leftover,) = report.leftovers
+    assert leftover.path == str(copy.relative_to(root))
+    assert "dead letter" in leftover.why
+    assert report.queues["dead"].messages == 0
+    assert bodies(root) == READY
+
+
+def test_what_was_never_sent_is_unfinished_and_no_problem(root: Path) -> None:
+    torn = root / "new" / f"q:{ID},s10,c00000000,oabc"
+    torn.write_bytes(b"half")
+    part = root / "new" / f"q:{ID[:-4]}b000,n2,s4,c00000000,m4,i0,oabc"
+    part.write_bytes(b"whole so")
+    report = check(root)
+    assert report.is_clean
+    assert [each.path for each in report.leftovers] == sorted(
+        str(path.relative_to(root)) for path in (torn, part)
+    )
+    assert all("never sent" in each.why for each in report.leftovers)
+    assert State.SENT not in report.queues["q"].counts
+
+
+def test_what_a_dead_process_has_sent_is_counted_and_unfinished(root: Path) -> None:
+    path = single(root)
+    path.rename(root / "new" / f"q:{path.name},oabc")
+    report = check(root)
+    assert report.is_clean
+    assert report.queues["q"].counts[State.SENT] == 1
+    assert "gone" in report.leftovers[0].why
+    (root / "owners" / "abc").write_text("pid 1\n")
+    report = check(root)
+    assert report.leftovers == []
+    assert report.owners == ["pid 1"]
+    assert bodies(root) == READY
+
+
+def test_what_was_put_in_by_hand_waits_to_be_adopted(root: Path) -> None:
+    (root / "new" / f"q:{uuid.uuid4()}").write_text("by hand")
+    report = check(root)
+    assert report.is_clean
+    assert "adopted" in report.leftovers[0].why
+
+
+def test_a_copy_that_was_being_made_is_unfinished(root: Path) -> None:
+    (root / "new" / "queues-q-x.copy").write_bytes(b"half")
+    report = check(root)
+    assert report.is_clean
+    assert "copy" in report.leftovers[0].why
+
+
+# Times.
+
+
+def test_a_lease_that_is_longer_than_a_lease_may_be_is_found_and_ended(root: Path) -> None:
+    path = leased(root)
+    path.rename(path.with_name(path.name.replace(f"@{NOW + 3_600_000}", f"@{NOW + 50_000_000}")))
+    (problem,) = check(root).problems
+    assert problem.remedy is Remedy.READY
+    repair(root)
+    assert check(root).is_clean
+    assert sorted(bodies(root)) == sorted([*READY, b"single 1"])
+
+
+def test_of_a_lease_that_is_too_long_the_damaged_messages_are_not_made_ready(root: Path) -> None:
+    path = batch(root)
+    lease = root / "delay" / f"q:{stem_of(path)},v3,r1,f{NOW}@{NOW + 50_000_000}~0123456789abc"
+    path.rename(lease)
+    lease.write_bytes(lease.read_bytes().replace(b"batch 2", b"batch x"))
+    assert len(check(root).problems) == 2
+    repair(root)
+    assert check(root).is_clean
+    assert bodies(root) == [body for body in READY if body != b"batch 2"]
+
+
+def test_a_delay_may_be_longer_than_a_lease(root: Path) -> None:
+    path = delayed(root)
+    path.rename(path.with_name(path.name.replace(f"@{NOW + 3_600_000}", f"@{NOW + 50_000_000}")))
+    assert check(root).is_clean
+
+
+def test_a_message_from_the_future_is_left_to_a_person(root: Path) -> None:
+    clock = Still(type(NOW)(NOW - 3 * 24 * 3_600_000))
+    problems = fsck.check(root, clock=clock).problems
+    assert {problem.remedy for problem in problems} == {Remedy.HAND, Remedy.READY}
+    assert all("it was sent 3" in p.why for p in problems if p.remedy is Remedy.HAND)
+    _, _, left = fsck.repair(root, clock=clock)
+    assert {problem.remedy for problem in left} == {Remedy.HAND}
+
+
+# Queues and the root itself.
+
+
+def test_a_queue_that_lost_its_settings_keeps_its_messages(root: Path) -> None:
+    (root / "config" / "q.1.json").unlink()
+    (problem,) = check(root).problems
+    assert (problem.path, problem.remedy) == ("queues/q", Remedy.SETTINGS)
+    assert "8 messages" in problem.why
+    repair(root)
+    assert check(root).is_clean
+    assert '"salt"' in (root / "config" / "q.1.json").read_text()
+    assert bodies(root) == READY
+
+
+def test_a_queue_whose_settings_are_damaged_keeps_its_messages(root: Path) -> None:
+    (root / "config" / "q.1.json").write_text("{")
+    remedies = {problem.remedy for problem in check(root).problems}
+    assert remedies == {Remedy.QUARANTINE, Remedy.SETTINGS}
+    repair(root)
+    assert check(root).is_clean
+    assert bodies(root) == READY
+
+
+def test_a_queue_that_is_being_deleted_or_was_never_made_is_unfinished(root: Path) -> None:
+    (root / "config" / "dead.2.json").write_text('{"created_at": 1, "deleted": true}')
+    (root / "config" / "q.2.json").write_text("")
+    (root / "queues" / "nobody").mkdir()
+    report = check(root)
+    assert report.is_clean
+    paths = [each.path for each in report.leftovers]
+    assert paths == ["config/dead.2.json", "config/q.2.json", "queues/nobody"]
+    assert report.queues["dead"].is_doomed
+
+
+def test_a_missing_folder_is_found_and_made_anew(root: Path) -> None:
+    (root / "quarantine").rmdir()
+    (problem,) = check(root).problems
+    assert (problem.path, problem.remedy) == ("quarantine", Remedy.FOLDER)
+    repair(root)
+    assert check(root).is_clean
+
+
+def test_what_lies_beside_the_folders_is_left_alone(root: Path) -> None:
+    (root / "notes.txt").write_text("mine")
+    (root / "lost+found").mkdir()
+    (root / "RESERVE").unlink()
+    report = check(root)
+    assert report.is_clean
+    assert [each.path for each in report.leftovers] == ["FORMAT", "notes.txt"]
+    assert "RESERVE" in report.leftovers[0].why
+    repair(root)
+    assert (root / "notes.txt").read_text() == "mine"
+
+
+def test_a_folder_that_is_no_root_or_of_another_format_is_refused(tmp_path: Path, root: Path) -> None:
+    with pytest.raises(RootUnusable):
+        fsck.check(tmp_path / "nowhere")
+    with pytest.raises(RootUnusable, match="FORMAT"):
+        fsck.check(tmp_path)
+    (root / "FORMAT").write_text("spoolrack 1\n")
+    with pytest.raises(RootUnusable, match="format 1"):
+        fsck.repair(root)
+    (root / "FORMAT").write_text("spoolrack 3\n")
+    with pytest.raises(UnknownFormat, match=r"'spoolrack 3'.*'spoolrack 2'"):
+        fsck.repair(root)
+
+
+def test_a_repair_is_refused_while_a_process_has_the_root_open(root: Path) -> None:
+    (root / "owners" / "p1").write_text("pid 77 on here\n")
+    with open(root / "owners" / "p1") as owner:
+        fcntl.flock(owner, fcntl.LOCK_EX)
+        with pytest.raises(RootInUse, match="pid 77"):
+            repair(root)
+        with pytest.raises(RootInUse):
+            fsck.restore(root, ID)
+    with open(root / "LOCK") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(RootInUse):
+            repair(root)
+    repair(root)
+
+
+def test_a_repair_keeps_processes_from_starting(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put_a_foreign_file(root)
+    put_aside = mending.put_aside
+
+    def interrupted(*arguments: object) -> bool:
+        with pytest.raises(AssertionError):
+            settle(opened(root))
+        return put_aside(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(mending, "put_aside", interrupted)
+    repair(root)
+    assert not path.exists()

@@ -1,0 +1,275 @@
+"""What several processes on one root promise: each goes on with what another one has begun."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from dead_letter_rig import Rig
+from spoolrack_store.engine.engine import Work
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import (
+    DiskError,
+    MessageNotFound,
+    QueueBeingDeleted,
+    QueueNotFound,
+    StaleReceipt,
+    StoreError,
+)
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    CreateQueue,
+    Delete,
+    DeleteQueue,
+    Delivery,
+    Purge,
+    Receive,
+    Send,
+    UpdateQueue,
+)
+from spoolrack_store.model.settings import QueueSettings
+
+LEASE = 1_000
+
+
+@pytest.fixture
+def one() -> Rig:
+    return Rig({"q": QueueSettings(visibility_timeout=Millis(LEASE))})
+
+
+@pytest.fixture
+def other(one: Rig) -> Rig:
+    return one.join("p2")
+
+
+def lease(rig: Rig, most: int = 10) -> list[Delivery]:
+    return list(rig.ask(Receive(queue="q", max_messages=most)))
+
+
+def bodies(deliveries: list[Delivery]) -> list[bytes]:
+    return [body for each in deliveries for body in each.bodies]
+
+
+def receipts(deliveries: list[Delivery]) -> list[str]:
+    return [receipt for each in deliveries for receipt in each.receipts]
+
+
+def die(rig: Rig, one: Rig) -> None:
+    """Let a process die, and the other one notice."""
+    one.living.discard(rig.engine.moves.owner)
+    for _ in range(4):
+        one.ask(tick=True)
+
+
+def begin(rig: Rig, *requests: Any) -> Work:
+    """Make a commit durable, without its answers: it publishes nothing."""
+    work = rig.engine.apply(requests)
+    assert work is not None
+    assert work.commit is not None
+    work.commit.sync()
+    return work
+
+
+# Leases.
+
+
+def test_a_message_that_one_process_has_leased_no_other_one_gets(one: Rig, other: Rig) -> None:
+    one.send(b"a", b"b", b"c")
+    assert bodies(lease(one, 2)) == [b"a", b"b"]
+    assert bodies(lease(other)) == [b"c"]
+    assert lease(one) == []
+
+
+def test_a_lease_is_extended_released_and_deleted_through_another_process(one: Rig, other: Rig) -> None:
+    one.send(b"a", b"b", b"c")
+    first, second, third = receipts(lease(one))
+    extended = ChangeVisibility(queue="q", receipts=[first], visibility=Millis(5 * LEASE))
+    assert other.ask(extended) == [other.clock.wall() + 5 * LEASE]
+    assert other.ask(ChangeVisibility(queue="q", receipts=[second], visibility=Millis(0))) == [0]
+    assert other.ask(Delete(queue="q", receipts=[third])) == [None]
+    assert bodies(lease(one)) == [b"b"]
+    one.after(LEASE)
+    assert bodies(lease(one)) == [b"b"]
+    one.after(4 * LEASE)
+    assert bodies(lease(other)) == [b"a", b"b"]
+
+
+def test_the_receipt_of_a_lease_that_is_over_works_with_no_process(one: Rig, other: Rig) -> None:
+    one.send(b"a")
+    (stale,) = receipts(lease(one))
+    one.after(LEASE)
+    (good,) = receipts(lease(other))
+    for rig in (one, other):
+        (result,) = rig.ask(Delete(queue="q", receipts=[stale]))
+        assert isinstance(result, StaleReceipt)
+    assert one.ask(Delete(queue="q", receipts=[good])) == [None]
+    assert other.ask(Delete(queue="q", receipts=[good])) == [None]
+
+
+def test_what_a_dead_process_has_leased_comes_back(one: Rig, other: Rig) -> None:
+    one.send(b"a", b"b")
+    (first, _) = receipts(lease(other))
+    die(other, one)
+    assert one.ask(Delete(queue="q", receipts=[first])) == [None]
+    assert lease(one) == []
+    one.after(LEASE)
+    assert bodies(lease(one)) == [b"b"]
+
+
+# Sends.
+
+
+def test_what_a_dead_process_has_sent_and_not_published_another_one_delivers(
+    one: Rig, other: Rig
+) -> None:
+    begin(other, Send(queue="q", bodies=[b"a", b"b"]))
+    assert lease(one) == []
+    die(other, one)
+    assert bodies(lease(one)) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("sent", [[b"a"], [b"a", b"b"]])
+def test_what_another_process_has_in_new_is_not_said_to_be_missing(
+    one: Rig, other: Rig, sent: list[bytes]
+) -> None:
+    (stored,) = begin(other, Send(queue="q", bodies=sent)).outcomes
+    ids = list(stored.results)
+    delete = Delete(queue="q", ids=ids)
+    refused = one.ask(delete)
+    assert [type(each) for each in refused] == [DiskError] * len(ids)
+    assert "is not in its queue yet; try again" in str(refused[0])
+    one.living.discard("p2")
+    assert [type(each) for each in one.ask(delete)] == [DiskError] * len(ids)
+    die(other, one)
+    assert one.ask(delete) == [None] * len(ids)
+    assert [type(each) for each in one.ask(delete)] == [MessageNotFound] * len(ids)
+
+
+def test_what_a_living_process_writes_is_left_alone(one: Rig, other: Rig) -> None:
+    work = begin(other, Send(queue="q", bodies=[b"a"]))
+    for _ in range(4):
+        one.ask(tick=True)
+    assert [each.name for each in one.disk.scan("new")]
+    assert lease(one) == []
+    other.engine.finish(work)
+    other.ask()
+    assert bodies(lease(one)) == [b"a"]
+
+
+# Messages, wherever another process has moved them.
+
+
+def test_a_purge_takes_what_all_processes_have(one: Rig, other: Rig) -> None:
+    one.send(b"a")
+    other.send(b"b", b"c")
+    lease(other, 2)
+    assert one.ask(Purge(queue="q")) == 3
+    one.after(LEASE)
+    assert lease(one) == lease(other) == []
+
+
+def test_a_message_is_found_by_its_id_wherever_another_process_has_moved_it(
+    one: Rig, other: Rig
+) -> None:
+    ids = one.send(b"a", b"b", b"c")
+    lease(one, 1)
+    assert other.ask(Delete(queue="q", ids=ids)) == [None] * 3
+    one.after(LEASE)
+    assert lease(one) == []
+
+
+# Queues.
+
+
+def test_settings_that_one_process_changes_hold_for_all(one: Rig, other: Rig) -> None:
+    one.ask(UpdateQueue(name="q", changes={"visibility_timeout": Millis(5_000)}))
+    one.send(b"a")
+    (delivery,) = lease(other)
+    assert delivery.due == other.clock.wall() + 5_000
+
+
+def test_two_processes_that_create_one_queue_have_one(one: Rig, other: Rig) -> None:
+    creation = CreateQueue(name="new", settings=QueueSettings())
+    assert one.ask(creation) == other.ask(creation)
+    one.send(b"a", queue="new")
+    assert other.ids("q") == []
+    assert bodies(other.receive("new")) == [b"a"]
+
+
+def test_a_deleted_queue_is_gone_for_all_and_starts_empty_when_it_is_made_again(
+    one: Rig, other: Rig
+) -> None:
+    one.send(b"a", b"b")
+    lease(other, 1)
+    one.ask(DeleteQueue(name="q"))
+    with pytest.raises(QueueNotFound):
+        lease(other)
+    with pytest.raises((QueueBeingDeleted, QueueNotFound)):
+        other.ask(Send(queue="q", bodies=[b"late"]))
+    creation = CreateQueue(name="q", settings=QueueSettings())
+    with pytest.raises(QueueBeingDeleted):
+        other.ask(creation)
+    for _ in range(6):
+        one.ask()
+        other.ask()
+    other.ask(creation)
+    one.after(LEASE)
+    assert lease(one) == lease(other) == []
+
+
+def test_what_a_process_is_sending_as_its_queue_is_deleted_comes_into_no_later_queue(
+    one: Rig, other: Rig
+) -> None:
+    work = begin(other, Send(queue="q", bodies=[b"late"]))
+    one.ask(DeleteQueue(name="q"))
+    other.engine.finish(work)
+    for _ in range(6):
+        one.ask()
+        other.ask()
+    one.ask(CreateQueue(name="q", settings=QueueSettings()))
+    assert lease(one) == lease(other) == []
+
+
+# All together.
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_work_of_several_processes_leases_no_message_twice(seed: int) -> None:
+    random = Random(seed)
+    first = Rig({"q": QueueSettings(visibility_timeout=Millis(LEASE))})
+    rigs = [first, first.join("p2"), first.join("p3")]
+    sent: set[str] = set()
+    held: dict[str, str] = {}
+    deleted: set[str] = set()
+    for _ in range(150):
+        rig = random.choice(rigs)
+        match random.randrange(5):
+            case 0:
+                stored = rig.ask(Send(queue="q", bodies=[b"x"] * random.randint(1, 4)))
+                sent.update(stored.results)
+            case 1 | 2:
+                for delivery in lease(rig, random.randint(1, 5)):
+                    for id, receipt in zip(delivery.ids, delivery.receipts, strict=True):
+                        assert id not in held, "leased twice at a time"
+                        assert id not in deleted, "delivered after its delete"
+                        held[id] = receipt
+            case 3 if held:
+                id = random.choice(sorted(held))
+                assert rig.ask(Delete(queue="q", receipts=[held.pop(id)])) == [None]
+                deleted.add(id)
+            case 4 if held:
+                id = random.choice(sorted(held))
+                change = ChangeVisibility(queue="q", receipts=[held.pop(id)], visibility=Millis(0))
+                assert rig.ask(change) == [0]
+            case _:
+                first.after(LEASE)
+                held.clear()
+    first.after(LEASE)
+    left: set[str] = set()
+    for rig in rigs:
+        rig.ask()
+    while found := lease(rigs[0]):
+        left.update(id for each in found for id in each.ids)
+    assert left == sent - deleted
+    assert not any(isinstance(each, StoreError) for each in sent)

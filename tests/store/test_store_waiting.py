@@ -1,0 +1,352 @@
+"""Receives that wait, many threads, and starts and ends of the store, on a real disk."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections import Counter
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+from front_rig import GIVE_UP, FrontRig, bodies_of, opened, receipts_of
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.credits import Credits
+from spoolrack_store.model.errors import OutcomeUnknown, QueueNotFound, StoreFailed
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    CreateQueue,
+    Delete,
+    DeleteQueue,
+    Receive,
+    Request,
+    Send,
+)
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.testing import ManualClock
+from spoolrack_store.waiting import Parked, Parking
+
+queues = st.sampled_from(["a", "b", "c"])
+SENDERS, CALLS, MOST = 3, 10, 5
+
+
+# What waits, in order.
+
+
+def parked_at(queue: str, deadline: int | None = None, credits: Credits | None = None) -> Parked:
+    request = Receive(queue=queue, credits=credits)
+    return Parked(request, Future(), None if deadline is None else Millis(deadline))
+
+
+class WaitingStory(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.parking = Parking()
+        self.waiting: list[Parked] = []
+        self.now = 0
+        self.spent = Credits(0, lambda: None)
+
+    @rule(queue=queues, deadline=st.none() | st.integers(0, 100), spent=st.booleans())
+    def park(self, queue: str, deadline: int | None, spent: bool) -> None:
+        due = None if deadline is None else self.now + deadline
+        parked = parked_at(queue, due, self.spent if spent else None)
+        self.parking.park(parked)
+        self.waiting.append(parked)
+
+    @rule(pick=st.integers(0, 100))
+    def leave(self, pick: int) -> None:
+        if self.waiting:
+            parked = self.waiting.pop(pick % len(self.waiting))
+            self.parking.leave(parked)
+            self.parking.leave(parked)  # Answered, and cancelled at once: both may say so.
+
+    @rule(
+        ready=st.dictionaries(queues, st.integers(0, 4) | st.none()),
+        asked=st.sets(queues),
+        sent=st.dictionaries(queues, st.integers(1, 4)),
+    )
+    def look(self, ready: dict[str, int | None], asked: set[str], sent: dict[str, int]) -> None:
+        requests: list[Request[Any]] = [Receive(queue=queue) for queue in asked]
+        requests += [Send(queue=queue, bodies=[b""] * count) for queue, count in sent.items()]
+        chosen = self.parking.worth_a_try(lambda queue: ready.get(queue, 0), requests)
+        for queue in "abc":
+            here = [parked for parked in self.waiting if parked.request.queue == queue]
+            most, coming = ready.get(queue, 0), sent.get(queue, 0)
+            able = here if most is None else [p for p in here if p.has_credit]
+            if most is not None and queue not in asked:
+                able = able[: most + coming]
+            assert [p for p in chosen if p.request.queue == queue] == able
+
+    @rule(by=st.integers(0, 60))
+    def pass_time(self, by: int) -> None:
+        self.now += by
+        late = list(self.parking.take_late(Millis(self.now)))
+        due = [p for p in self.waiting if p.deadline is not None and p.deadline <= self.now]
+        assert late == sorted(due, key=lambda parked: (parked.deadline, parked.place))
+        self.waiting = [parked for parked in self.waiting if parked not in due]
+
+    @rule()
+    def take_all(self) -> None:
+        assert {id(p) for p in self.parking.take_all()} == {id(p) for p in self.waiting}
+        self.waiting = []
+
+    @invariant()
+    def it_knows_what_waits(self) -> None:
+        assert bool(self.parking) is bool(self.waiting)
+        dues = [p.deadline for p in self.waiting if p.deadline is not None]
+        assert self.parking.next_deadline() == min(dues, default=None)
+
+
+TestReceivesWaitInTurn = WaitingStory.TestCase
+
+
+# What ends a wait.
+
+
+def test_the_end_of_a_delay_wakes_a_receive_that_waits(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with opened(tmp_path, clock) as rig:
+        rig.ask(Send(queue="q", bodies=[b"a"], delays={0: Millis(5_000)}))
+        future = rig.wait_for()
+        clock.advance(4_999)
+        rig.in_turn()
+        assert not future.done()
+        clock.advance(1)
+        assert bodies_of(future.result(GIVE_UP)) == [b"a"]
+
+
+def test_a_release_wakes_a_receive_that_waits(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        rig.send(b"a")
+        receipts = receipts_of(rig.receive())
+        future = rig.wait_for()
+        rig.ask(ChangeVisibility(queue="q", receipts=receipts, visibility=Millis(0)))
+        assert bodies_of(future.result(GIVE_UP)) == [b"a"]
+
+
+def test_a_receive_that_comes_later_does_not_overtake_one_that_waits(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        first, second = rig.wait_for(), rig.wait_for()
+        rig.send(b"a")
+        assert bodies_of(first.result(GIVE_UP)) == [b"a"]
+        assert rig.receive() == []
+        rig.send(b"b")
+        assert bodies_of(second.result(GIVE_UP)) == [b"b"]
+
+
+def test_a_receive_that_is_cancelled_leaves_what_is_sent_to_the_next_one(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        gone, waiting = rig.wait_for(), rig.wait_for()
+        assert gone.cancel()
+        rig.send(b"a")
+        assert bodies_of(waiting.result(GIVE_UP)) == [b"a"]
+
+
+def test_a_receive_without_credit_waits_until_some_comes_back(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        credits = Credits(1, lambda: None)
+        rig.send(b"a", b"b")
+        got = rig.ask(Receive(queue="q", max_messages=9, credits=credits))
+        assert bodies_of(got) == [b"a"]
+        future = rig.store.submit(Receive(queue="q", max_messages=9, wait=None, credits=credits))
+        rig.in_turn()
+        assert not future.done()
+        rig.delete(*got)
+        assert bodies_of(future.result(GIVE_UP)) == [b"b"]
+
+
+@pytest.mark.parametrize("end", ["delete", "release", "time", "queue"])
+def test_whatever_ends_a_lease_gives_its_credit_back(tmp_path: Path, end: str) -> None:
+    clock = ManualClock()
+    with opened(tmp_path, clock) as rig:
+        credits = Credits(5, lambda: None)
+        rig.send(b"a", b"b")
+        receive = Receive(queue="q", max_messages=9, visibility=Millis(5_000), credits=credits)
+        receipts = receipts_of(rig.ask(receive))
+        assert credits.in_flight == 2
+        if end == "delete":
+            rig.ask(Delete(queue="q", receipts=receipts))
+        elif end == "release":
+            rig.ask(ChangeVisibility(queue="q", receipts=receipts, visibility=Millis(0)))
+        elif end == "time":
+            clock.advance(5_000)
+        else:
+            rig.ask(DeleteQueue(name="q"))
+        for _ in range(4):
+            rig.in_turn()
+        assert credits.in_flight == 0
+
+
+def test_a_receive_that_waits_on_a_queue_that_is_deleted_is_told(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        futures = [rig.wait_for() for _ in range(3)]
+        rig.ask(DeleteQueue(name="q"))
+        for future in futures:
+            with pytest.raises(QueueNotFound, match="no queue q"):
+                future.result(GIVE_UP)
+        assert rig.store.waiting == 0
+
+
+def test_an_old_message_goes_without_any_request(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with opened(tmp_path, clock) as rig:
+        settings = QueueSettings(retention=Millis(60_000))
+        rig.ask(CreateQueue(name="short", settings=settings))
+        rig.send(b"a", queue="short")
+        rig.in_turn()
+        clock.advance(61_000)
+        rig.in_turn()
+        assert rig.store.queue("short").counts.ready == 0
+
+
+# Many threads.
+
+
+class Checker:
+    """Which messages were sent, deleted, and are leased now."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.sent: list[str] = []
+        self.deleted: Counter[str] = Counter()
+        self.held: set[str] = set()
+        self.faults: list[str] = []
+
+    def got(self, ids: list[str]) -> None:
+        with self._lock:
+            self.faults += [f"{id} is leased twice" for id in ids if id in self.held]
+            self.faults += [f"{id} came after its delete" for id in ids if self.deleted[id]]
+            self.held.update(ids)
+
+    def lets_go(self, ids: list[str], *, are_deleted: bool = False) -> None:
+        with self._lock:
+            self.held.difference_update(ids)
+            if are_deleted:
+                self.deleted.update(ids)
+
+
+def send_all(rig: FrontRig, checker: Checker) -> None:
+    for call in range(CALLS):
+        checker.sent.extend(rig.send(*[b"x"] * (1 + call % MOST)))
+
+
+def consume(rig: FrontRig, checker: Checker, number: int, all_sent: threading.Event) -> None:
+    """Receive, delete two of three answers and a half of the third, until nothing is left."""
+    credits = Credits(20, lambda: None)
+    turn = 0
+    while True:
+        is_last = all_sent.is_set()
+        request = Receive(queue="q", max_messages=1 + (number + turn) % 9, credits=credits)
+        deliveries = rig.ask(request)
+        if not deliveries:
+            if is_last:
+                return
+            continue
+        turn += 1
+        ids = [id for each in deliveries for id in each.ids]
+        receipts = receipts_of(deliveries)
+        checker.got(ids)
+        keep = len(ids) if turn % 3 else len(ids) // 2
+        checker.lets_go(ids[keep:])  # Before the request: another consumer may lease them then.
+        released = ChangeVisibility(queue="q", receipts=receipts[keep:], visibility=Millis(0))
+        assert rig.ask(released) == [0] * (len(ids) - keep)
+        assert rig.ask(Delete(queue="q", receipts=receipts[:keep])) == [None] * keep
+        checker.lets_go(ids[:keep], are_deleted=True)
+        assert credits.in_flight == 0
+
+
+@pytest.mark.parametrize("consumers", [1, 4])
+def test_every_message_is_delivered_and_none_to_two_consumers_at_once(
+    tmp_path: Path, consumers: int
+) -> None:
+    with opened(tmp_path) as rig:
+        checker, all_sent = Checker(), threading.Event()
+        failures: list[BaseException] = []
+
+        def guarded(work: Any, *arguments: Any) -> None:
+            try:
+                work(*arguments)
+            except BaseException as error:
+                failures.append(error)
+                raise
+
+        def thread(*arguments: Any) -> threading.Thread:
+            started = threading.Thread(target=guarded, args=arguments)
+            started.start()
+            return started
+
+        senders = [thread(send_all, rig, checker) for _ in range(SENDERS)]
+        takers = [thread(consume, rig, checker, n, all_sent) for n in range(consumers)]
+        for each in senders:
+            each.join(GIVE_UP)
+        all_sent.set()
+        for each in takers:
+            each.join(GIVE_UP)
+        assert not failures
+        consume(rig, checker, 0, all_sent)  # A consumer may have ended before another's release.
+        assert checker.faults == []
+        assert checker.deleted == Counter(checker.sent)
+        counts = rig.store.queue("q").counts
+        assert (counts.ready, counts.leased, counts.bytes) == (0, 0, 0)
+    with opened(tmp_path) as rig:
+        assert rig.store.queue("q").counts.ready == 0
+
+
+def test_sends_of_many_threads_share_a_sync(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        reached, go_on = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            rig.disk.before_sync = None
+            reached.set()
+            assert go_on.wait(GIVE_UP)
+
+        rig.in_turn()
+        rig.disk.before_sync = hold
+        first = rig.store.submit(Send(queue="q", bodies=[b"x"]))
+        assert reached.wait(GIVE_UP)
+        others = [rig.store.submit(Send(queue="q", bodies=[b"x"])) for _ in range(50)]
+        go_on.set()
+        ids = [future.result(GIVE_UP).results[0] for future in (first, *others)]
+        prefixes = {id[:-3] for id in ids[1:]}
+        assert len(prefixes) == 1, "they are not one file of one commit"
+
+
+# Failures, starts and ends.
+
+
+def test_all_that_shared_a_failed_sync_get_an_unknown_outcome_and_a_restart_recovers(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path) as rig:
+        rig.send(b"a")
+        rig.in_turn()
+        rig.disk.fails = True
+        futures = [rig.store.submit(Send(queue="q", bodies=[b"b"])) for _ in range(5)]
+        for future in futures:
+            assert isinstance(future.exception(GIVE_UP), OutcomeUnknown | StoreFailed)
+        assert isinstance(futures[0].exception(GIVE_UP), OutcomeUnknown)
+        with pytest.raises(StoreFailed, match="until a restart"):
+            rig.receive()
+    with opened(tmp_path) as rig:
+        assert bodies_of(rig.receive(9))[0] == b"a"
+
+
+def test_to_open_and_close_leaks_no_handle(tmp_path: Path) -> None:
+    def handles() -> int:
+        gc.collect()  # A store that is closed keeps its folder open for what may still be read.
+        return len(os.listdir("/proc/self/fd"))
+
+    with opened(tmp_path) as rig:
+        rig.send(b"a")
+    del rig
+    before = handles()
+    for _ in range(5):
+        with opened(tmp_path) as rig:
+            rig.send(b"a")
+        del rig
+    assert handles() == before

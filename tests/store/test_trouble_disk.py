@@ -1,0 +1,397 @@
+"""What a disk refuses costs what needed it, and nothing else."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from cuts import Cut, Keep
+from memory_disk import File
+from spoolrack_store.files.disk import Space
+from spoolrack_store.files.reserve import BIT, RESERVE_BYTES
+from spoolrack_store.files.syncer import SyncFailed
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.credits import Credits
+from spoolrack_store.model.errors import DiskError, DiskFull, MessageNotFound, StaleReceipt
+from spoolrack_store.model.operations import ChangeVisibility, Delete, Purge, Receive, Send
+from spoolrack_store.model.transitions import State
+from trouble_rig import Rig
+
+MOVES = ("link", "rename_new")
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+# No room.
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b", b"c"]])
+def test_a_full_disk_costs_that_send_only_and_leaves_nothing(
+    rig: Rig, code: int, bodies: list[bytes]
+) -> None:
+    rig.disk.fail(code, "create", path="new/", times=1)
+    assert [type(each) for each in rig.send(*bodies)] == [DiskFull] * len(bodies)
+    assert rig.paths("new") == []
+    rig.send(b"later")
+    assert [body for _, body in rig.receive().values()] == [b"later"]
+    rig.check()
+
+
+def test_everything_but_sends_works_when_nothing_can_be_created(rig: Rig) -> None:
+    ids = rig.send(*[b"x"] * 5)
+    rig.send(b"y")
+    rig.disk.fail(errno.ENOSPC, "create", "make_folder", "set_aside")
+    receipts = [receipt for receipt, _ in rig.receive().values()]
+    assert len(receipts) == 6
+    rig.ask(ChangeVisibility(queue="q", receipts=receipts[:1], visibility=Millis(0)))
+    end = rig.ask(ChangeVisibility(queue="q", receipts=receipts[1:2], visibility=Millis(5_000)))
+    assert end == [rig.clock.wall() + 5_000]
+    deleted = rig.ask(Delete(queue="q", receipts=[receipts[1], receipts[5]], ids=[ids[0]]))
+    assert deleted == [None] * 3
+    rig.advance(30_000)
+    assert sorted(rig.receive()) == ids[2:]
+    assert rig.ask(Purge(queue="q")) == 3
+    rig.check()
+
+
+def test_a_move_on_a_full_disk_gets_as_much_of_the_reserve_as_it_needs_and_a_send_none(
+    rig: Rig,
+) -> None:
+    rig.tick()
+    assert rig.disk.facts("RESERVE").size == RESERVE_BYTES
+    rig.send(b"a")
+    ((_, (receipt, _)),) = rig.receive().items()
+    rig.disk.fail(errno.ENOSPC, "create", times=1)
+    assert isinstance(rig.send(b"b")[0], DiskFull)
+    assert rig.disk.facts("RESERVE").size == RESERVE_BYTES
+    rig.disk.fail(errno.ENOSPC, *MOVES, times=3)
+    assert rig.delete(receipt) == [None]
+    assert rig.disk.facts("RESERVE").size == RESERVE_BYTES - 3 * BIT
+    rig.tick()
+    assert rig.disk.facts("RESERVE").size == RESERVE_BYTES
+
+
+def test_sends_leave_room_for_deletes(rig: Rig) -> None:
+    (id,) = rig.send(b"a")
+    rig.disk.disk.room = Space(bytes=1 << 20, files=1 << 20, unlimited=False)
+    assert isinstance(rig.send(b"b")[0], DiskFull)
+    rig.disk.disk.room = Space(bytes=1 << 40, files=100, unlimited=False)
+    assert isinstance(rig.send(b"b")[0], DiskFull)
+    rig.disk.disk.room = Space(bytes=1 << 40, files=0, unlimited=True)
+    rig.send(b"c")
+    assert rig.ask(Delete(queue="q", ids=[id])) == [None]
+
+
+def test_space_that_cannot_be_asked_for_costs_the_send_only(rig: Rig) -> None:
+    rig.disk.fail(errno.EIO, "space")
+    assert isinstance(rig.send(b"a")[0], DiskError)
+    rig.disk.heal()
+    rig.send(b"b")
+    assert len(rig.receive()) == 1
+
+
+def test_a_delete_on_a_disk_without_any_room_says_so_and_the_message_stays(rig: Rig) -> None:
+    rig.send(b"a", b"b")
+    receipts = [receipt for receipt, _ in rig.receive().values()]
+    rig.disk.fail(errno.ENOSPC, *MOVES)
+    assert [type(each) for each in rig.delete(*receipts)] == [DiskFull, DiskFull]
+    rig.disk.heal()
+    assert rig.delete(*receipts) == [None, None]
+    rig.check()
+
+
+def test_what_is_given_up_counts_only_once_it_is_synced(rig: Rig) -> None:
+    rig.tick()
+    rig.send(b"a")
+    ((_, (receipt, _)),) = rig.receive().items()
+    rig.disk.fail(errno.ENOSPC, *MOVES, times=1)
+    rig.disk.fail(errno.EIO, "sync_file", path="RESERVE")
+    with pytest.raises(SyncFailed):
+        rig.delete(receipt)
+
+
+# What can't be moved, or not any more.
+
+
+def test_a_read_only_file_system_ends_all_promises(rig: Rig) -> None:
+    rig.send(b"a")
+    rig.disk.fail(errno.EROFS, "create", *MOVES)
+    with pytest.raises(SyncFailed):
+        rig.commit(Send(queue="q", bodies=[b"b"]))
+
+
+def test_a_lost_root_ends_all_promises(rig: Rig) -> None:
+    rig.send(b"a")
+    for path in ("FORMAT", *rig.paths("new")):
+        rig.disk.unlink(path)
+    for folder in ("new", "queues/q", "queues"):
+        rig.disk.remove_folder(folder)
+    with pytest.raises(SyncFailed):
+        rig.commit(Send(queue="q", bodies=[b"b"]))
+
+
+def test_a_send_whose_publication_fails_is_published_later(rig: Rig) -> None:
+    rig.disk.fail(errno.EIO, *MOVES, path="new/")
+    ids = [*rig.send(b"a"), *rig.send(b"b", b"c")]
+    assert rig.receive() == {}
+    assert not rig.engine.wants_commit, "the disk is left alone for a while"
+    assert rig.engine.next_due() is not None
+    rig.disk.heal()
+    rig.advance(1_000)
+    assert rig.engine.wants_commit
+    assert list(rig.receive()) == ids
+    rig.check()
+
+
+def test_a_message_that_is_leased_as_it_is_sent_and_cannot_be_handed_out_is_delivered_later(
+    rig: Rig,
+) -> None:
+    receive = Receive(queue="q", max_messages=10, visibility=Millis(30_000))
+    rig.disk.fail(errno.EIO, *MOVES, path="delay/")
+    sent, received = rig.commit(Send(queue="q", bodies=[b"a"]), receive)
+    assert received == []
+    rig.disk.heal()
+    rig.commit()
+    rig.advance(30_000)
+    assert list(rig.receive()) == sent.results
+    rig.check()
+
+
+@pytest.mark.parametrize("folder", ["new", "queues/q", "delay", "remove"])
+def test_a_folder_that_was_removed_by_hand_is_made_again(rig: Rig, folder: str) -> None:
+    rig.disk.remove_folder(folder)
+    ids = [*rig.send(b"a"), *rig.send(b"b", b"c")]
+    receipts = [receipt for receipt, _ in rig.receive().values()]
+    assert len(receipts) == len(ids)
+    assert rig.delete(*receipts) == [None] * 3
+    rig.check()
+
+
+def test_what_is_due_and_cannot_come_back_is_tried_again(rig: Rig) -> None:
+    rig.send(b"a")
+    rig.send(b"b", b"c")
+    rig.receive()
+    rig.disk.fail(errno.EIO, *MOVES, path="queues/")
+    rig.advance(30_000)
+    rig.commit()
+    assert rig.engine.index.queue("q").counts[State.LEASED] == 3
+    rig.disk.heal()
+    rig.advance(1_000)
+    assert len(rig.receive()) == 3
+    rig.check()
+
+
+def test_a_purge_that_fails_for_one_name_deletes_the_others(rig: Rig) -> None:
+    rig.send(b"a")
+    rig.send(b"b", b"c")
+    rig.commit()
+    rig.disk.fail(errno.EIO, *MOVES, path="remove/", times=1)
+    with pytest.raises(DiskError):
+        rig.ask(Purge(queue="q"))
+    rig.disk.heal()
+    rig.send(b"d")
+    assert [body for _, body in rig.receive().values()] == [b"a", b"d"]
+    rig.check()
+
+
+def test_a_name_that_cannot_be_unlinked_stops_nothing(rig: Rig) -> None:
+    rig.send(b"a", b"b", b"c")
+    receipts = [receipt for receipt, _ in rig.receive().values()]
+    rig.disk.fail(errno.EIO, "unlink")
+    rig.delete(*receipts)
+    rig.send(b"d")
+    assert [body for _, body in rig.receive().values()] == [b"d"]
+    assert rig.paths("remove")
+    rig.disk.heal()
+    rig.start()  # The next start finds what stayed.
+    rig.commit()
+    assert rig.paths("remove") == []
+    rig.check()
+
+
+def test_a_message_that_dies_twice_in_one_millisecond_is_one_dead_letter(rig: Rig) -> None:
+    rig.add("dead")
+    rig.add("r", max_receives=1, dead_letter_queue="dead")
+    (id,) = rig.send(b"a", queue="r")
+    receipt = rig.receive(queue="r")[id][0]
+    works = []
+    for visibility in (0, 30_000, 0):
+        change = ChangeVisibility(queue="r", receipts=[receipt], visibility=Millis(visibility))
+        work = rig.engine.apply([change])
+        assert work is not None
+        assert isinstance(work.outcomes[0][0], int)
+        works.append(work)
+    for work in works:
+        if work.commit is not None:
+            work.commit.sync()
+        rig.engine.finish(work)
+    for _ in range(3):
+        rig.commit()
+    assert list(rig.receive(queue="dead")) == [id]
+    assert rig.engine.index.queue("r").total == 0
+    rig.check()
+
+
+# What was taken away by hand.
+
+
+@pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b", b"c"]])
+def test_what_was_moved_away_is_not_delivered_and_not_counted(rig: Rig, bodies: list[bytes]) -> None:
+    rig.send(*bodies)
+    rig.commit()
+    (path,) = rig.paths("queues/q")
+    rig.disk.unlink(path)
+    (later,) = rig.send(b"later")
+    assert list(rig.receive()) == [later]
+    assert rig.engine.index.queue("q").total == 1
+    rig.check()
+
+
+def test_a_lease_that_was_moved_away_is_over_and_its_message_is_gone(rig: Rig) -> None:
+    (id,) = rig.send(b"a")
+    receipt = rig.receive()[id][0]
+    (path,) = rig.paths("delay")
+    rig.disk.unlink(path)
+    (result,) = rig.ask(ChangeVisibility(queue="q", receipts=[receipt], visibility=Millis(1_000)))
+    assert isinstance(result, StaleReceipt)
+    assert rig.delete(receipt) == [None]
+    (result,) = rig.ask(Delete(queue="q", ids=[id]))
+    assert isinstance(result, MessageNotFound)
+    rig.check()
+
+
+def test_of_a_batch_one_of_whose_names_was_moved_away_the_others_decide(rig: Rig) -> None:
+    ids = rig.send(b"a", b"b", b"c")
+    rig.commit()
+    work = rig.engine.apply([Receive(queue="q", max_messages=1, visibility=Millis(30_000))])
+    assert work is not None
+    (receipt,) = work.outcomes[0][0].receipts
+    (path,) = rig.paths("delay")
+    rig.disk.unlink(path)
+    # The older name lists the message, too: it is ready, as a start would have it.
+    work = rig.engine.apply([Delete(queue="q", receipts=[receipt])])
+    assert work is not None
+    assert isinstance(work.outcomes[0][0], StaleReceipt)
+    rig.commit()
+    assert list(rig.receive()) == ids
+    rig.check()
+
+
+def test_what_was_deleted_stays_deleted_when_its_name_in_remove_was_unlinked_by_hand(rig: Rig) -> None:
+    rig.send(b"a", b"b", b"c")
+    receipts = [receipt for receipt, _ in rig.receive().values()]
+    rig.delete(receipts[0])
+    (path,) = rig.paths("remove")
+    rig.disk.unlink(path)
+    rig.delete(receipts[1])
+    rig.advance(30_000)
+    assert [body for _, body in rig.receive().values()] == [b"c"]
+    rig.check()
+
+
+# What can't be read.
+
+
+def test_a_file_that_cannot_be_read_waits_and_the_others_go_on(rig: Rig) -> None:
+    first = rig.send(b"a", b"b")
+    (later,) = rig.send(b"later")
+    credits = Credits(10, lambda: None)
+    rig.disk.fail(errno.EIO, "read", path=first[0])
+    assert list(rig.receive(credits=credits)) == [later]
+    assert credits.in_flight == 1
+    assert rig.engine.index.queue("q").counts[State.READY] == 2
+    assert rig.engine.next_due() is not None
+    rig.disk.heal()
+    assert rig.receive() == {}, "it is tried again after a while"
+    rig.advance(1_000)
+    assert list(rig.receive()) == first
+    assert rig.engine.moves.quarantined == 0
+    rig.check()
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_lack_of_handles_leases_nothing(rig: Rig, code: int) -> None:
+    ids = rig.send(b"a", b"b")
+    rig.commit()
+    rig.disk.fail(code, "read")
+    with pytest.raises(DiskError):
+        rig.receive()
+    rig.disk.heal()
+    (delivery,) = rig.ask(Receive(queue="q", max_messages=10))
+    assert (delivery.ids, delivery.receives) == (ids, 1)
+    rig.check()
+
+
+def test_a_damaged_message_costs_itself_only_also_when_it_cannot_be_put_aside(rig: Rig) -> None:
+    ids = rig.send(b"aa", b"bb", b"cc")
+    rig.commit()
+    (path,) = rig.paths("queues/q")
+    node = rig.disk.disk.node(path)
+    assert isinstance(node, File)
+    node.content = node.content.replace(b"bb", b"bX", 1)
+    rig.start()
+    rig.disk.fail(errno.EIO, *MOVES, path="quarantine/")
+    assert list(rig.receive()) == [ids[0], ids[2]]
+    rig.disk.heal()
+    rig.advance(30_000)
+    assert list(rig.receive()) == [ids[0], ids[2]]
+    assert rig.engine.moves.quarantined == 1
+    rig.check()
+
+
+# More names than the file system gives to a file.
+
+
+def test_a_file_that_can_have_no_more_links_is_copied(rig: Rig) -> None:
+    ids = rig.send(b"a", b"b", b"c")
+    rig.commit()
+    rig.disk.fail(errno.EMLINK, "link")
+    work = rig.engine.apply([Receive(queue="q", max_messages=1, visibility=Millis(30_000))])
+    assert work is not None
+    assert work.outcomes[0][0].ids == ids[:1]
+    assert rig.paths("new") == []
+    work.commit.sync()
+    rig.engine.finish(work)
+    found = rig.disk.disk.cut(Cut(Keep.NONE))
+    rig.disk.disk = found
+    rig.start()
+    rig.advance(30_000)
+    assert [body for _, body in rig.receive().values()] == [b"a", b"b", b"c"]
+    rig.check()
+
+
+# Starts.
+
+
+@pytest.mark.parametrize("folder", ["new", "queues", "queues/q", "delay", "remove"])
+def test_a_start_that_cannot_list_a_folder_is_refused_and_another_one_finds_everything(
+    rig: Rig, folder: str
+) -> None:
+    ids = rig.send(b"a", b"b")
+    rig.disk.fail(errno.EACCES, "scan", path=folder)
+    with pytest.raises(DiskError):
+        rig.start()
+    rig.disk.heal()
+    rig.start()
+    rig.commit()
+    assert list(rig.receive()) == ids
+    rig.check()
+
+
+def test_a_start_that_cannot_read_what_was_sent_serves_the_rest_and_publishes_it_later(
+    rig: Rig,
+) -> None:
+    (old,) = rig.send(b"old")
+    rig.commit()
+    (id,) = rig.send(b"a")
+    rig.disk.fail(errno.EIO, "read", path=id)
+    rig.start()
+    assert list(rig.receive()) == [old]
+    rig.disk.heal()
+    rig.commit()
+    assert list(rig.receive()) == [id]
+    rig.check()

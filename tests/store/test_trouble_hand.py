@@ -1,0 +1,303 @@
+"""Files that are put into the root by hand: messages are adopted, anything else is put into quarantine
+and stops no start."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from uuid import uuid4
+
+import pytest
+from engine_story import Clock
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.files.local_disk import LocalDisk
+from spoolrack_store.files.root import FOLDERS
+from spoolrack_store.files.syncer import SyncFailed
+from spoolrack_store.model.settings import QueueSettings
+from trouble_rig import Bytes, Rig
+
+ID = "018bcfe5-6800-76c6-91b7-584a2265b000"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    path = tmp_path / "root"
+    path.mkdir()
+    for folder in (*FOLDERS, "queues/q"):
+        (path / folder).mkdir()
+    for name in ("FORMAT", "LOCK"):
+        (path / name).write_text("spoolrack 2\n")
+    return path
+
+
+@pytest.fixture
+def rig(root: Path) -> Rig:
+    return Rig(LocalDisk(root))
+
+
+def put(root: Path, content: bytes, queue: str = "q") -> Path:
+    """As `mv` does: the whole file appears at once."""
+    outside = root.parent / "outside"
+    outside.write_bytes(content)
+    target = root / f"new/{queue}:{uuid4()}"
+    outside.rename(target)
+    return target
+
+
+def rest(rig: Rig, *, looks: int = 5) -> None:
+    for _ in range(looks):
+        rig.tick()
+        rig.advance(1_000)
+
+
+def bodies(rig: Rig, queue: str = "q") -> list[bytes]:
+    return [body for _, body in rig.receive(queue=queue).values()]
+
+
+# Adoption.
+
+
+def test_a_file_that_rested_for_two_seconds_becomes_a_message(root: Path, rig: Rig) -> None:
+    path = put(root, b"from a shell")
+    rig.tick()
+    rig.advance(1_999)
+    rig.tick()
+    assert rig.receive() == {}
+    rig.advance(1)
+    rig.tick()
+    assert bodies(rig) == [b"from a shell"]
+    assert not path.exists()
+    rig.check()
+    assert rig.engine.moves.quarantined == 0
+
+
+def test_an_adopted_message_stands_behind_those_that_were_sent_before(root: Path, rig: Rig) -> None:
+    put(root, b"adopted")
+    rest(rig, looks=2)
+    rig.send(b"sent")
+    rest(rig, looks=2)
+    assert bodies(rig) == [b"sent", b"adopted"]
+
+
+def test_a_file_that_still_grows_is_left_alone(root: Path, rig: Rig) -> None:
+    path = put(root, b"")
+    for at in range(6):
+        with path.open("ab") as file:
+            file.write(b"more")
+        os.utime(path, ns=(at, at))  # Another change time, whatever the clock's grain is.
+        rest(rig, looks=2)
+    assert rig.receive() == {}
+    rest(rig)
+    assert bodies(rig) == [b"more" * 6]
+
+
+def test_a_file_with_a_second_name_is_left_alone_until_that_is_gone(root: Path, rig: Rig) -> None:
+    path = put(root, b"linked")
+    second = root.parent / "second"
+    second.hardlink_to(path)
+    rest(rig)
+    assert rig.receive() == {}
+    second.unlink()
+    rest(rig)
+    assert bodies(rig) == [b"linked"]
+
+
+@pytest.mark.parametrize("size", [0, 10, 11])
+def test_a_file_of_any_size_that_the_queue_takes_is_adopted_and_a_larger_one_put_aside(
+    root: Path, rig: Rig, size: int
+) -> None:
+    rig.add("small", max_message_size=10)
+    put(root, b"x" * size, "small")
+    rest(rig)
+    taken = size <= 10
+    assert len(rig.receive(queue="small")) == taken
+    assert rig.engine.moves.quarantined == (not taken)
+
+
+def test_links_pipes_and_folders_are_never_adopted(root: Path, rig: Rig) -> None:
+    (root / f"new/q:{uuid4()}").symlink_to("/etc/passwd")
+    (root / f"new/q:{uuid4()}").mkdir()
+    os.mkfifo(root / f"new/q:{uuid4()}")
+    rest(rig)
+    assert rig.receive() == {}
+    assert len(os.listdir(root / "new")) == 3
+    rig.start()
+    rig.commit()
+    assert rig.engine.moves.quarantined == 3
+
+
+def test_a_file_that_came_while_no_process_ran_is_adopted_after_the_start(root: Path, rig: Rig) -> None:
+    put(root, b"early")
+    rig.start()
+    rest(rig)
+    assert bodies(rig) == [b"early"]
+
+
+def test_a_file_for_a_queue_that_does_not_exist_yet_waits_for_it(root: Path, rig: Rig) -> None:
+    put(root, b"patient", "later")
+    rest(rig)
+    rig.add("later")
+    rest(rig)
+    assert bodies(rig, "later") == [b"patient"]
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ENOENT])
+@pytest.mark.parametrize("name", ["read", "facts", "rename_new"])
+def test_a_file_that_cannot_be_adopted_stops_nothing(
+    root: Path, rig: Rig, name: str, code: int
+) -> None:
+    path = put(root, b"stubborn")
+    rig.disk.fail(code, name, path=path.name)
+    rest(rig)
+    rig.send(b"a")
+    assert bodies(rig) == [b"a"]
+    rig.disk.heal()
+    rest(rig)
+    assert bodies(rig) == [b"stubborn"]
+    rig.check()
+
+
+def test_of_several_processes_one_adopts_a_file_and_the_others_hear_of_it(root: Path) -> None:
+    changes = Bytes()
+    clock = Clock()
+    engines = []
+    for owner in ("p1", "p2", "p3"):
+        engine = Engine(
+            LocalDisk(root),
+            changes,
+            clock=clock,
+            random=Random(owner),
+            owner=owner,
+            is_living=lambda owner: True,
+        )
+        engine.catalog.add("q", QueueSettings())
+        assert engine.open()
+        engines.append(engine)
+    path = put(root, b"one of a kind")
+    for _ in range(4):
+        for engine in engines:
+            work = engine.apply([], tick=True)
+            assert work is not None
+        clock.now += 1_000
+    assert not path.exists()
+    assert len(os.listdir(root / "queues/q")) == 1
+    assert [engine.index.queue("q").total for engine in engines] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_failed_sync_of_a_file_ends_all_promises_instead_of_being_repeated(
+    root: Path, rig: Rig, code: int
+) -> None:
+    path = put(root, b"not on the disk")
+    rig.disk.fail(code, "sync_file", path=path.name, times=1)
+    with pytest.raises(SyncFailed):
+        rest(rig)
+    assert path.exists()
+
+
+# Quarantine.
+
+KINDS: dict[str, Callable[[Path], object]] = {
+    "file": lambda path: path.write_bytes(b"foreign"),
+    "folder": lambda path: path.mkdir(),
+    "full folder": lambda path: (path.mkdir(), (path / "inside").write_bytes(b"x")),
+    "link": lambda path: path.symlink_to("/etc/passwd"),
+    "pipe": os.mkfifo,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("folder", ["new", "queues/q", "delay", "remove"])
+def test_what_is_none_of_ours_is_put_aside(root: Path, rig: Rig, folder: str, kind: str) -> None:
+    ids = rig.send(b"a", b"b")
+    rig.commit()
+    KINDS[kind](root / folder / "stranger")
+    rig.start()
+    rig.commit()
+    assert not os.path.lexists(root / folder / "stranger")
+    (place,) = (root / "quarantine").iterdir()
+    assert os.path.lexists(place / "stranger")
+    assert f"{folder}/stranger" in (place / "stranger.why").read_text()
+    assert rig.engine.moves.quarantined == 1
+    assert list(rig.receive()) == ids
+    rig.check()
+    assert rig.engine.moves.quarantined == 0, "once is enough"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a" * 255,
+        "\u00e4" * 127,
+        "new line\n",
+        f"q:{ID}",
+        f"q:{ID},s1,c00000000,x7",
+        f"q:{ID},s1,c00000000@17",
+        f"q:{ID},n1001,s1,c00000000@1700000000000",
+        f"{ID},s1,c00000000@1700000000000",
+    ],
+)
+def test_a_strange_name_is_put_aside(root: Path, rig: Rig, name: str) -> None:
+    (root / "delay" / name).write_bytes(b"x")
+    rig.start()
+    rig.commit()
+    assert rig.paths("delay") == []
+    (place,) = (root / "quarantine").iterdir()
+    assert (place / name).read_bytes() == b"x"
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "pipe"])
+def test_what_has_a_messages_name_and_is_no_file_is_put_aside(root: Path, rig: Rig, kind: str) -> None:
+    KINDS[kind](root / f"queues/q/{ID},s1,c00000000")
+    rig.start()
+    rig.commit()
+    assert rig.engine.moves.quarantined == 1
+    assert rig.receive() == {}
+    rig.check()
+
+
+def test_what_stands_among_the_queues_and_is_no_queues_folder_is_put_aside(
+    root: Path, rig: Rig
+) -> None:
+    (root / "queues/file").write_bytes(b"x")
+    (root / "queues/no queue/inside").mkdir(parents=True)
+    rig.start()
+    rig.commit()
+    assert rig.engine.moves.quarantined == 2
+    assert rig.paths("queues") == ["queues/q"]
+
+
+def test_what_was_sent_to_a_queue_that_does_not_exist_is_put_aside(root: Path, rig: Rig) -> None:
+    (id,) = rig.send(b"a")
+    del rig.queues["q"]
+    (root / "queues/q").rmdir()
+    for path in (root / "config").iterdir():
+        path.unlink()
+    rig.start()
+    rig.commit()
+    (name,) = os.listdir(root / "quarantine")
+    assert name.startswith(f"q:{id},")
+    assert not (root / "queues/q").exists()
+
+
+def test_what_cannot_be_put_aside_is_tried_again(root: Path, rig: Rig) -> None:
+    (root / "delay/stranger").write_bytes(b"x")
+    rig.disk.fail(errno.ENOSPC, "make_folder")
+    rig.start()
+    rig.send(b"a")
+    assert bodies(rig) == [b"a"]
+    assert rig.engine.moves.quarantined == 0
+    rig.disk.heal()
+    rig.commit()
+    assert rig.engine.moves.quarantined == 1
+    assert rig.paths("delay", "quarantine")[0].startswith("delay/q:")
+
+
+def test_a_copy_of_a_process_that_died_is_unlinked(root: Path, rig: Rig) -> None:
+    (root / f"new/delay-q:{ID}.copy").write_bytes(b"x")
+    rig.start()
+    rig.commit()
+    assert rig.paths("new", "quarantine") == []

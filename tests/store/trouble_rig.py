@@ -1,0 +1,153 @@
+"""An engine under a clock that tests move, on a disk whose calls they let fail."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from random import Random
+from typing import Any, cast
+
+from engine_story import Clock
+from linked_disk import made, reap
+from power_disk import Model
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.files.changes import SIZE
+from spoolrack_store.files.disk import Disk
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.credits import Credits
+from spoolrack_store.model.operations import CreateQueue, Delete, Delivery, Receive, Send
+from spoolrack_store.model.settings import QueueSettings
+
+
+class PickyDisk:
+    """Passes calls on to another disk, but for those that are to fail."""
+
+    def __init__(self, disk: Any) -> None:
+        self.disk = disk
+        self.can_sync_all = disk.can_sync_all
+        self._faults: list[list[Any]] = []
+        self.called: list[tuple[str, tuple[Any, ...]]] = []
+
+    def fail(self, code: int, *names: str, path: str = "", times: int = 1_000_000) -> None:
+        """Let calls of these `names`, one of whose paths contains `path`, fail with errno `code`."""
+        self._faults.append([code, names, path, times])
+
+    def heal(self) -> None:
+        self._faults.clear()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call = getattr(self.disk, name)
+
+        def passed(*arguments: Any, **named: Any) -> Any:
+            self.called.append((name, arguments))
+            for fault in self._faults:
+                code, names, path, times = fault
+                paths = [each for each in arguments if isinstance(each, str)] or [""]
+                if name in names and times and any(path in each for each in paths):
+                    fault[3] -= 1
+                    raise OSError(code, os.strerror(code), paths[0])
+            return call(*arguments, **named)
+
+        return passed
+
+
+class Bytes:
+    """`CHANGES` of one process."""
+
+    def __init__(self) -> None:
+        self.content = bytearray(SIZE)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return bytes(self.content[offset : offset + length])
+
+    def write(self, offset: int, content: bytes) -> None:
+        self.content[offset : offset + len(content)] = content
+
+
+class Rig:
+    """One root, with the queue `q`, and one engine after the other on it."""
+
+    def __init__(self, disk: Any = None, *, cache_bytes: int = 0, **settings: Any) -> None:
+        self.disk = PickyDisk(disk or made(["q"], can_sync_all=True, model=Model.ANY_SUBSET))
+        self.clock = Clock()
+        self.changes = Bytes()
+        self.cache_bytes = cache_bytes
+        self.queues = {"q": QueueSettings(**settings)}
+        self.starts = 0
+        self.start()
+
+    def start(self) -> Engine:
+        self.starts += 1
+        self.engine = Engine(
+            cast(Disk, self.disk),
+            self.changes,
+            clock=self.clock,
+            random=Random(self.starts),
+            owner=f"p{self.starts}",
+            is_living=lambda owner: False,
+            cache_bytes=self.cache_bytes,
+        )
+        for queue, settings in self.queues.items():
+            self.engine.catalog.add(queue, settings)
+        assert self.engine.open()
+        return self.engine
+
+    def add(self, queue: str, **settings: Any) -> None:
+        self.queues[queue] = QueueSettings(**settings)
+        self.ask(CreateQueue(name=queue, settings=self.queues[queue]))
+
+    def commit(self, *requests: Any, tick: bool = False) -> list[Any]:
+        work = self.engine.apply(requests, tick=tick)
+        assert work is not None
+        if work.commit is not None:
+            work.commit.sync()
+        outcomes = self.engine.finish(work)
+        assert outcomes is not None
+        reap(self.engine)
+        return outcomes
+
+    def tick(self) -> None:
+        self.commit(tick=True)
+
+    def ask(self, request: Any) -> Any:
+        (outcome,) = self.commit(request)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def send(self, *bodies: bytes, queue: str = "q") -> list[Any]:
+        return list(self.ask(Send(queue=queue, bodies=bodies)).results)
+
+    def receive(
+        self, most: int = 10, *, queue: str = "q", credits: Credits | None = None
+    ) -> dict[str, tuple[str, bytes]]:
+        """Publish what was sent, and return by id the receipts and bodies of what is ready."""
+        self.commit()
+        deliveries: list[Delivery] = self.ask(
+            Receive(queue=queue, max_messages=most, visibility=Millis(30_000), credits=credits)
+        )
+        return {
+            id: (receipt, body)
+            for each in deliveries
+            for id, receipt, body in zip(each.ids, each.receipts, each.bodies, strict=True)
+        }
+
+    def delete(self, *receipts: str) -> list[Any]:
+        return list(self.ask(Delete(queue="q", receipts=receipts)))
+
+    def advance(self, millis: int) -> None:
+        self.clock.now += millis
+
+    def paths(self, *folders: str) -> list[str]:
+        return sorted(f"{folder}/{each.name}" for folder in folders for each in self.disk.scan(folder))
+
+    def check(self) -> None:
+        """What the engine knows is what a start finds."""
+        there = self.paths("new", "delay", "remove", *(f"queues/{queue}" for queue in self.queues))
+        batches = self.engine.index.batches.values()
+        known = [entry.name.path for batch in batches for entry in batch.entries]
+        assert sorted(path for path in known if not path.startswith("quarantine/")) == there
+        counted = {queue: self.engine.index.queue(queue).counts for queue in self.queues}
+        self.start()
+        self.commit()
+        assert counted == {queue: self.engine.index.queue(queue).counts for queue in self.queues}
