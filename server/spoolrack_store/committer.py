@@ -223,7 +223,15 @@ class Committer:
         """Return whether there is something to do, and otherwise from what monotonic time on, if
         any."""
         with self._wakened:
-            return self._has_work(), self._wake_time()
+            return (True, None) if self._has_work() else (False, self._wake_time())
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a caller waits for the next commit, which else is for the store's own work."""
+        with self._wakened:
+            return self._is_asked() or bool(
+                self._parking and self._parking.worth_a_try(self._engine.ready)
+            )
 
     @property
     def is_over(self) -> bool:
