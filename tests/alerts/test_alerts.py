@@ -30,7 +30,6 @@ from spoolrack_server.logs import make_log
 from spoolrack_server.observing.catalogue import Row
 from spoolrack_server.observing.observer import Observer
 from spoolrack_server.server import Server
-from spoolrack_store.files.disk import LocalDisk
 from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.errors import OutcomeUnknown
 from spoolrack_store.model.operations import CreateQueue, Send
@@ -155,7 +154,7 @@ async def gateway_over(
     """`first` is done to the root before anybody watches."""
     root = folder / "root"
     root.mkdir()
-    disk, clock, health = FaultyDisk(LocalDisk(root)), ManualClock(), health or Health()
+    disk, clock, health = FaultyDisk(root), ManualClock(), health or Health()
     with Store.open(root, clock=clock, disk=disk, chores=chores or Chores()) as store:
         store.submit(CreateQueue(name="q", settings=QueueSettings())).result()
         first(root)
