@@ -13,7 +13,8 @@ import spoolrack
 from actor import Actor
 from spoolrack import Client, Queue
 from spoolrack.testing import running_server
-from spoolrack_store.files.disk import Found, LocalDisk
+from spoolrack_store.files.disk import Found
+from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.watcher import Watcher
 from spoolrack_store.model.operations import CreateQueue, Receive
 from spoolrack_store.model.settings import QueueSettings

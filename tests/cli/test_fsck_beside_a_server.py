@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from fsck_rig import batch, make_root, single
 from spoolrack_store import fsck
-from spoolrack_store.files.disk import Found, LocalDisk
+from spoolrack_store.files.disk import Found
+from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.fsck.inspection import Inspector
 from spoolrack_store.model.operations import (
     ByReceipt,

@@ -190,7 +190,7 @@ def _write_format(disk: LocalDisk, root: str) -> None:
         disk.unlink("FORMAT")
     except FileNotFoundError:
         pass
-    _require_links(disk, root, "start")
+    require_links(disk, root, "start")
     disk.sync_folder(".")
     disk.create("FORMAT", [FORMAT_CONTENT], sync=True)
     disk.sync_folder(".")
@@ -230,7 +230,7 @@ def holder(disk: Disk) -> str:
     return f" ({'; '.join(told)})" if told else ""
 
 
-def _require_links(disk: Disk, root: str, owner: str) -> None:
+def require_links(disk: Disk, root: str, owner: str) -> None:
     """Try a link and a rename in `new/`; raise `RootUnusable` if the file system hasn't both.
 
     A process that dies here leaves files that the next start unlinks.
