@@ -131,7 +131,7 @@ class Engine:
             self._leaser,
             self.redrives,
             Foreign(self.moves, self._ids),
-            Adoption(self.moves, self.catalog, self._ids),
+            Adoption(self.moves, self.catalog, self._ids, chores),
         )
         """In the order in which they go on at the beginning of a commit."""
         self._turns = (
