@@ -169,6 +169,39 @@ def test_a_purge_takes_what_all_processes_have(one: Rig, other: Rig) -> None:
     assert lease(one) == lease(other) == []
 
 
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("sent", [[b"a"], [b"a", b"b"]])
+def test_a_purge_takes_what_another_process_has_answered_and_not_published(
+    one: Rig, other: Rig, sent: list[bytes], dies: bool
+) -> None:
+    work = begin(other, Send(queue="q", bodies=sent))
+    other.engine.finish(work)  # It is answered.
+    assert one.ask(Purge(queue="q")) == len(sent)
+    if dies:
+        die(other, one)
+    else:
+        other.ask()
+        assert lease(other) == []
+    assert lease(one) == []
+    assert list(one.disk.scan("new")) == list(one.disk.scan("queues/q")) == []
+
+
+def test_a_purge_during_a_send_of_another_process_leaves_nothing_half_done(
+    one: Rig, other: Rig
+) -> None:
+    work = begin(other, Send(queue="q", bodies=[b"a", b"b"]), Receive(queue="q", max_messages=1))
+    one.ask(Purge(queue="q"))
+    outcomes = other.engine.finish(work)
+    assert outcomes is not None
+    receipts_of_other = receipts(outcomes[1])
+    deleted = other.ask(Delete(queue="q", receipts=receipts_of_other))
+    assert deleted == [None] * len(receipts_of_other)
+    one.after(LEASE)
+    for each in (other, one):
+        each.ask(tick=True)
+        assert lease(each) == []
+
+
 def test_a_message_is_found_by_its_id_wherever_another_process_has_moved_it(
     one: Rig, other: Rig
 ) -> None:
