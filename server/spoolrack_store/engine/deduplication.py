@@ -187,11 +187,11 @@ class Deduplication(Part):
             self._take_in(name, line)
 
     def _take_in_batch(self, batch: Batch) -> None:
-        entries = [entry for entry in batch.entries if entry.name.state is not State.QUARANTINED]
+        entries = batch.entries
         if not entries:
             return
         name = entries[0].name
-        if all(entry.name.state is State.SENT for entry in batch.entries):
+        if all(entry.name.state is State.SENT for entry in entries):
             line = self._whole(batch.stem, name.path) if batch.was_sent else None
         else:
             line = self._line(entries[0])
