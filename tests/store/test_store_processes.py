@@ -146,6 +146,16 @@ def test_what_another_process_has_in_new_is_not_said_to_be_missing(
     assert [type(each) for each in one.ask(delete)] == [MessageNotFound] * len(ids)
 
 
+def test_what_is_sent_after_a_dead_process_was_found_stands_behind_its_messages(one: Rig) -> None:
+    for number in range(20):  # All in one millisecond, in which only the ids tell who was first.
+        dead = one.join(f"dead{number}")
+        begin(dead, Send(queue="q", bodies=[b"first", b"second"]))
+        die(dead, one)
+        one.ask(Send(queue="q", bodies=[b"third"]))
+        one.ask()
+        assert bodies(lease(one)) == [b"first", b"second", b"third"]
+
+
 def test_what_a_living_process_writes_is_left_alone(one: Rig, other: Rig) -> None:
     work = begin(other, Send(queue="q", bodies=[b"a"]))
     for _ in range(4):

@@ -251,9 +251,8 @@ class Redrives(Part):
             self._active[id] = drive
 
     def _put_aside(self, text: str, why: str) -> None:
-        log.error("redrives/%a is no redrive and goes to quarantine: %s", text, why)
         try:
-            self._moves.rename_file(f"{FOLDER}/{text}", f"quarantine/{FOLDER}:{text}")
+            self._moves.put_aside(f"{FOLDER}/{text}", f"it is no redrive: {why}")
         except StoreError as error:
             log.warning("redrives/%a can't be put aside: %s", text, error)
 

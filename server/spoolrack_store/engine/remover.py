@@ -12,7 +12,6 @@ from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StoreErro
 from ..model.ids import is_id
 from ..model.names import Name, NotAName, batch_of, index_of, parse
 from ..model.operations import Delete, Purge
-from ..model.transitions import State
 from .catalog import Catalog
 from .index import COUNTED, Index
 from .leaser import Leaser
