@@ -257,6 +257,7 @@ def test_what_is_none_of_ours_is_put_aside(root: Path, rig: Rig, folder: str, ki
         "a" * 255,
         "\u00e4" * 127,
         "new line\n",
+        "\udcff\udcfe",
         f"q:{ID}",
         f"q:{ID},s1,c00000000,x7",
         f"q:{ID},s1,c00000000@17",

@@ -38,7 +38,7 @@ from ..model.redriving import (
     Redrive,
     StartRedrive,
 )
-from ..model.sealed import NotWhole
+from ..model.sealed import NotWhole, Torn
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .letters import Letters, history_of
@@ -231,6 +231,9 @@ class Redrives(Part):
         else:
             try:
                 order = decode(self._moves.disk.read(f"{FOLDER}/{name}"))
+            except Torn:
+                self._unlink_torn(f"{FOLDER}/{name}")
+                return
             except NotWhole as error:
                 self._put_aside(str(name), str(error))
                 return
@@ -249,6 +252,13 @@ class Redrives(Part):
         self._active.pop(id, None)
         if drive.goes_on or drive.unsynced:
             self._active[id] = drive
+
+    def _unlink_torn(self, path: str) -> None:
+        log.info("%s was never written whole", path)
+        try:
+            self._moves.unlink_file(path)
+        except StoreError as error:
+            log.warning("%s stays for now: %s", path, error)
 
     def _put_aside(self, text: str, why: str) -> None:
         try:
