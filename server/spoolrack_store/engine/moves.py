@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 _OVER: Final = (State.REMOVED, State.QUARANTINED)
 
 RETRY: Final = Millis(1_000)
-"""After so long what the disk refused is tried again."""
+"""After so long what the disk refused, or what could not go on for another reason, is tried again."""
 NOTE: Final = ".why"
 """The end of the name of a note in quarantine."""
 _NOTE_NAME_BYTES: Final = 200

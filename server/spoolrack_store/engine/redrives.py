@@ -42,7 +42,7 @@ from ..model.sealed import NotWhole, Torn
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .letters import Letters, history_of
-from .moves import Moves
+from .moves import RETRY, Moves
 from .part import Part
 from .reader import Reader
 from .sender import Sender
@@ -54,8 +54,6 @@ AT_ONCE: Final = 100
 """Messages that one commit looks at, of all redrives together."""
 PORTION: Final = Millis(100)
 """What a rate allows in so much time is moved together."""
-RETRY: Final = Millis(SECOND)
-"""What waits for room, or was refused by the disk, is looked at again after so long."""
 MOST_WAITING: Final = 1_000
 """A pass ends when so many messages wait for room."""
 STAND_BY: Final = Millis(2 * SECOND)
