@@ -99,12 +99,12 @@ class Engine:
     ) -> None:
         """`memory` is `CHANGES`; `pid` is told to processes that wait for the lock; `is_living` tells
         whether the process of an owner is alive."""
-        self.moves = Moves(disk, clock, owner)
+        self._ids = FileIds(clock, random)
+        self.moves = Moves(disk, clock, owner, self._ids)
         self.index = self.moves.index
         self.catalog = Catalog(self.moves, random)
         self.moves.may_make = self._may_make
         self.views = Views(self.moves, self.catalog)
-        self._ids = FileIds(clock, random)
         self.reader = Reader(disk, self.index, clock, cache_bytes)
         self.deduplication = Deduplication(self.moves, self.catalog, self.reader, self._ids, clock)
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids, self.deduplication)
@@ -130,8 +130,8 @@ class Engine:
             self.reservations,
             self._leaser,
             self.redrives,
-            Foreign(self.moves, self._ids),
-            Adoption(self.moves, self.catalog, self._ids),
+            Foreign(self.moves),
+            Adoption(self.moves, self.catalog, self._ids, chores),
         )
         """In the order in which they go on at the beginning of a commit."""
         self._turns = (
@@ -153,7 +153,7 @@ class Engine:
             Turn(Reserve, self.reservations.reserve),
         )
         changes = Changes(memory, owner, pid)
-        self.sharing = Sharing(self.moves, changes, self.catalog, self._ids, is_living, self._parts)
+        self.sharing = Sharing(self.moves, changes, self.catalog, is_living, self._parts)
 
     def open(self) -> bool:
         """Take in the folders, and make durable what was found; False if another process holds the

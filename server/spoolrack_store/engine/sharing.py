@@ -17,7 +17,6 @@ from ..files.layout import owner as owner_file
 from ..files.syncer import SyncFailed, explained
 from ..model.batch import Entry
 from ..model.errors import StoreError
-from ..model.ids import FileIds
 from ..model.names import NotAName, parse
 from .catalog import Catalog
 from .moves import Moves
@@ -35,7 +34,6 @@ class Sharing:
         moves: Moves,
         changes: Changes,
         catalog: Catalog,
-        ids: FileIds,
         is_living: Callable[[str], bool],
         parts: Sequence[Part],
     ) -> None:
@@ -44,7 +42,6 @@ class Sharing:
         self._moves = moves
         self._changes = changes
         self._catalog = catalog
-        self._ids = ids
         self._is_living = is_living
         self._parts = parts
         self._lock: Lock | None = None
@@ -83,7 +80,7 @@ class Sharing:
         else:
             changes.begin_anew()
         self._moves.changes = changes
-        sent = take_in(self._moves, self._ids, living)
+        sent = take_in(self._moves, living)
         for part in self._parts:
             part.recover()
         tell_unlisted(self._moves)
@@ -236,7 +233,7 @@ class Sharing:
         if change.kind is not Kind.UNLINK:
             name = parse(change.target)
             index.appear(name, commit, due=change.due)
-            self._ids.rise_above(name.stem.id)
+            self._moves.ids.rise_above(name.stem.id)
         if change.kind is not Kind.LINK:
             try:
                 gone = parse(change.source)
