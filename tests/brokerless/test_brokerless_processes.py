@@ -15,8 +15,7 @@ from spoolrack import Client, Queue
 from spoolrack.testing import running_server
 from spoolrack_store.files.disk import Found
 from spoolrack_store.files.local_disk import LocalDisk
-from spoolrack_store.files.watcher import Watcher
-from spoolrack_store.model.operations import CreateQueue, Receive
+from spoolrack_store.model.operations import CreateQueue, Receive, messages_of
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
@@ -94,7 +93,7 @@ class CountingDisk(LocalDisk):
 @contextmanager
 def counted(root: Path, clock: ManualClock) -> Iterator[tuple[Store, CountingDisk]]:
     disk = CountingDisk(root)
-    with Store.open(root, clock=clock, disk=disk, ear=Watcher(root)) as store:
+    with Store.open(root, clock=clock, disk=disk) as store:
         yield store, disk
 
 
@@ -119,7 +118,7 @@ def test_who_waits_lists_no_messages_and_is_woken_by_the_kernel_alone(
         assert not {folder for folder in disk.listed if folder.startswith(("queues", "delay"))}
         # Time stands still from here on: nothing but the news can wake it.
         assert other.does("jobs.send('a') != ''") == "True"
-        assert [message.body for message in waiting.result(STUCK)] == [b"a"]
+        assert [message.body for message in messages_of(waiting.result(STUCK))] == [b"a"]
 
 
 def test_a_client_works_beside_a_running_server_and_both_see_all(root: Path, url: str) -> None:

@@ -28,6 +28,10 @@ class Foreign(Part):
         self._moves = moves
         self._ids = ids
 
+    def recover(self) -> None:
+        """Put aside what a start has found."""
+        self.go_on()
+
     @property
     def has_work(self) -> bool:
         return bool(self._moves.foreign)
@@ -38,9 +42,8 @@ class Foreign(Part):
         for path, why in list(foreign.items()):
             try:
                 if path.startswith("new/") and path.endswith(COPY):
-                    self._moves.unlink_file(
-                        path
-                    )  # Of a process that died: copies are made under the lock.
+                    # Of a process that died: copies are made under the lock.
+                    self._moves.unlink_file(path)
                 else:
                     self.put_aside(path, why)
             except StoreError as error:

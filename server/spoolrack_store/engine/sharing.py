@@ -160,7 +160,18 @@ class Sharing:
                 waiting.append((commit, dead, sent))
                 continue
             self._changes.set_members(tuple(o for o in self._changes.members if o not in dead))
+            for owner in dead:
+                self._forget(owner)
         self._orphans = waiting
+
+    def _forget(self, owner: str) -> None:
+        """Unlink the file of a dead process; one that stays is unlinked by the next start."""
+        try:
+            self._moves.disk.unlink(owner_file(owner))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            log.warning("%s stays behind: %s", owner_file(owner), error)
 
     @property
     def has_orphans(self) -> bool:
