@@ -230,7 +230,7 @@ class Redrives(Part):
                 drive.pace = Pace(drive.order.rate, now)
         else:
             try:
-                order = decode(self._moves.disk.read(f"{FOLDER}/{name}"))
+                order = decode(self._moves.disk.read(f"{FOLDER}/{name}", afresh=True))
             except NotWhole as error:
                 self._put_aside(str(name), str(error))
                 return

@@ -411,7 +411,7 @@ class Stages(Part):
             log.warning("%a is none of ours", path)
             return
         try:
-            content = self._moves.disk.read(path)
+            content = self._moves.disk.read(path, afresh=True)
         except FileNotFoundError:
             if path in self._ends:
                 self._leave_end(self._ends[path])
@@ -474,7 +474,7 @@ class Stages(Part):
 
     def _is_damaged(self, chunk: Chunk) -> bool:
         try:
-            content = self._moves.disk.read(chunk.path)
+            content = self._moves.disk.read(chunk.path, afresh=True)
         except OSError as error:
             raise explained(error) from error
         try:
