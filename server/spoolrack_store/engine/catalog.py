@@ -239,7 +239,7 @@ class Catalog(Part):
         quarantine: nobody else can be writing it."""
         path = _path(name, version)
         try:
-            said = decode(self._moves.disk.read(path), path)
+            said = decode(self._moves.disk.read(path, afresh=True), path)
         except FileNotFoundError:
             return False
         except OSError as error:

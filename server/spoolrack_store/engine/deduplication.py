@@ -238,7 +238,7 @@ class Deduplication(Part):
 
     def _read(self, path: str) -> bytes | None:
         try:
-            return self._moves.disk.read(path)
+            return self._moves.disk.read(path, afresh=True)
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -633,7 +633,7 @@ class Reservations(Part):
         self._damaged.pop(path, None)
         try:
             name = parse_hold(path.removeprefix(f"{FOLDER}/"))
-            content = self._moves.disk.read(path)
+            content = self._moves.disk.read(path, afresh=True)
             self._doubted[name.stream, name.seq] = None
             if name.due is None:
                 self._mark(name.stream, name.seq, Marker.decode(content))
