@@ -183,6 +183,7 @@ class Engine:
 
     def _apply(self, requests: Sequence[Request[Any]], tick: bool) -> Work:
         if tick:
+            self._guarded(self.sharing.require_lock)
             self.moves.reserve.fill()
             self._guarded(self.sharing.look_for_dead)
             for part in self._parts:

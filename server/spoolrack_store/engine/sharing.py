@@ -168,6 +168,12 @@ class Sharing:
     def has_orphans(self) -> bool:
         return bool(self._orphans)
 
+    def require_lock(self) -> None:
+        """Raise `SyncFailed` if `LOCK` is gone, and with it most likely the root: a process that opens
+        the root from now on would lock another file."""
+        if not self._moves.is_there(LOCK):
+            raise SyncFailed(f"the root is lost: No such file or directory: {LOCK!r}")
+
     def _take_lock(self) -> bool:
         try:
             self._lock = self._moves.disk.lock(LOCK)

@@ -66,8 +66,8 @@ def this_place() -> Place:
 class SharedBytes:
     """The bytes of a file that all processes of the host share.
 
-    They are read as mapped memory, and written by pwrite(2): a disk that is dead or has turned read-only
-    refuses a write to mapped memory by SIGBUS, which ends the process without a word.
+    They are read as mapped memory, and written by pwrite(2): a disk that is dead or read-only refuses
+    a write to mapped memory by SIGBUS, which ends the process without a word.
     """
 
     def __init__(self, file: int, size: int, path: str) -> None:
