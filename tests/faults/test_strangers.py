@@ -16,7 +16,7 @@ from spoolrack.errors import DiskError, OutcomeUnknown
 Serve = Callable[..., RealServer]
 FOLDERS = (
     *(".", "config", "owners", "new", "queues", "queues/q", "delay", "remove"),
-    *("staged", "published", "history", "redrives", "quarantine"),
+    *("staged", "published", "reserved", "redrives", "keys", "quarantine"),
 )
 MINE = b"not a message"
 
@@ -67,7 +67,8 @@ OUR_NAMES = {
     "delay": (f"q:{{id}},s4,c00000000@{DUE}~{TOKEN}", f"q:{{id}},n2@{DUE}"),
     "config": ("other.1.json", "q.7.json"),
     "owners": ("abcdefgh",),
-    "history": ("q:{id}",),
+    "reserved": ("stream.1", f"stream.2@{DUE}"),
+    "keys": ("{id}",),
     "redrives": ("{id},m0,f0", "{id},m0,f0,oabcdefgh"),
 }
 """Names that we might give, for things that are not ours. What has one in remove/ is deleted."""
