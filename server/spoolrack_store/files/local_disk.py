@@ -59,7 +59,7 @@ class Place:
 
 
 def this_place() -> Place:
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_bytes().decode().strip()
     return Place(os.getpid(), socket.gethostname(), boot)
 
 
