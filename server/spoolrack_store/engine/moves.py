@@ -228,9 +228,9 @@ class Moves:
         """Write a file that isn't there yet; it is durable with the commit, and may be torn until
         then.
 
-        What is `urgent` may use the reserve of a full disk. With `sync` the content is durable at once.
-        It has to be if the next commit may rename the file: a sync that has begun would look for it in
-        vain.
+        What is `urgent`, as a delete needs it, may use the reserve of a full disk. With `sync` the
+        content is durable at once. It has to be if the next commit may rename the file: a sync that has
+        begun would look for it in vain.
         """
         self._change(
             Kind.FILE,

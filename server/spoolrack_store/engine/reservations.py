@@ -300,7 +300,7 @@ class Reservations(Part):
                     self._lose(held)
             marker = Marker(sets=tuple(held.name.seq for held in done), made_at=self._clock.wall())
             name = HoldName(stream=stream, seq=up_to)
-            self._moves.create_file(f"{FOLDER}/{name}", marker.encode())
+            self._moves.create_file(f"{FOLDER}/{name}", marker.encode(), urgent=True)
             self._mark(stream, up_to, marker)
             self._busy.update(dict.fromkeys(done))
             for held in lost:

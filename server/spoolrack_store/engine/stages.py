@@ -303,7 +303,7 @@ class Stages(Part):
 
     def _drop(self, stage: _Stage) -> None:
         path = f"{STAGED}/{StageFolder(stage=stage.life.stage, due=stage.life.due, is_dropped=True)}"
-        self._moves.create_file(path, b"")
+        self._moves.create_file(path, b"", urgent=True)
         self._take_in_end(_End(path, [str(stage.life)], self._moves.commit))
 
     # What is there.
