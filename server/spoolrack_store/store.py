@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -35,6 +36,8 @@ from .model.transitions import State
 from .overview import Overview
 from .rereading import Rereading
 from .tally import Tally
+
+log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
@@ -278,7 +281,11 @@ class Store:
                 self._listener.stop()
             self._reaper.stop()
             if self._committer.failure is None:
-                _try_for(CLOSE_TRIES, self._engine.close)
+                try:
+                    _try_for(CLOSE_TRIES, self._engine.close)
+                except (Poisoned, SyncFailed, StoreError) as error:
+                    # The next process that opens the root finds this one dead.
+                    log.warning("the root is left as by a process that dies: %s", error)
             self._root.close()
 
     def __enter__(self) -> Store:

@@ -12,8 +12,9 @@ message's name, or unlinked. A record goes when it is durable that its chunks ar
 also the memory of its writer's epoch, and stays until a later one is durable, or its memory is over.
 
 Each step is decided by what is there, so any process, or the next start, goes on with it. A file that a
-death or a power cut has torn is told by its size, its name's checksum, or its seal: a torn chunk was
-never stored, a torn manifest has published nothing.
+death or a power cut has torn is told by its size, or by zeros in the place of its end: a torn chunk was
+never stored, a torn manifest has published nothing. Any other that isn't as it was written is damaged,
+and goes to quarantine.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from ..model.ids import FileIds
 from ..model.manifest import Manifest
 from ..model.members import MOST, indexes
 from ..model.names import MAX_BYTES, Name, NotAName, Stem
-from ..model.sealed import NotWhole
+from ..model.sealed import NotWhole, Torn
 from ..model.settings import MAX_DELAY
 from ..model.stage_names import (
     STAGED,
@@ -302,7 +303,7 @@ class Stages(Part):
 
     def _drop(self, stage: _Stage) -> None:
         path = f"{STAGED}/{StageFolder(stage=stage.life.stage, due=stage.life.due, is_dropped=True)}"
-        self._moves.create_file(path, b"")
+        self._moves.create_file(path, b"", urgent=True)
         self._take_in_end(_End(path, [str(stage.life)], self._moves.commit))
 
     # What is there.
@@ -422,10 +423,13 @@ class Stages(Part):
             return
         try:
             manifest = manifests.decode(content)
-        except NotWhole as error:
+        except Torn as error:
             # The process that wrote it has died, or the power failed, before it was durable.
             log.warning("%s has published nothing: %s", path, error)
             self._moves.unlink_file(path)
+            return
+        except NotWhole as error:
+            self._moves.put_aside(path, f"no manifest: {error}")
             return
         self._moves.syncer.lone_file_written(path)
         self._take_in_end(_End(path, list(manifest.stages), self._moves.commit, by, manifest))
@@ -459,20 +463,19 @@ class Stages(Part):
             return
         is_ended = life in self._ended
         # A torn one of the same number may be back, whose unlinking wasn't durable.
-        if there is not None or (not is_ended and self._is_torn(chunk, size, is_start=is_start)):
+        if there is not None or (not is_ended and _is_short(chunk, size)):
             log.info("%s was never written whole", chunk.path)
             self._moves.unlink_file(chunk.path)
+            return
+        if not is_ended and is_start and not self._is_whole(chunk):
             return
         if not is_ended:
             self._moves.syncer.lone_file_written(chunk.path)
         self._take_in_chunk(chunk)
 
-    def _is_torn(self, chunk: Chunk, size: int, *, is_start: bool) -> bool:
-        """Whether a part of the file was never written: after a death some of its end may be missing,
-        after a power cut its bytes may be any."""
-        return size != chunk.stem.length or (is_start and self._is_damaged(chunk))
-
-    def _is_damaged(self, chunk: Chunk) -> bool:
+    def _is_whole(self, chunk: Chunk) -> bool:
+        """Read a chunk that has its size. One that a power cut has torn is unlinked, any other that is
+        not whole is put aside."""
         try:
             content = self._moves.disk.read(chunk.path, afresh=True)
         except OSError as error:
@@ -481,9 +484,14 @@ class Stages(Part):
             line = decode(chunk.stem, content, len(content))
             for index in indexes(chunk.stem.full):
                 body(line, content, index)
-        except Damaged:
-            return True
-        return False
+        except Damaged as why:
+            if contents.is_torn(content):
+                log.info("%s was never written whole", chunk.path)
+                self._moves.unlink_file(chunk.path)
+            else:
+                self._moves.put_aside(chunk.path, f"this chunk of a stage is damaged: {why}")
+            return False
+        return True
 
     def _size_of(self, path: str) -> int | None:
         try:
@@ -513,6 +521,13 @@ class Stages(Part):
             return True
         due = self.next_due()
         return due is not None and due <= self._clock.monotonic()
+
+    @property
+    def has_durable(self) -> bool:
+        """Whether messages that are published wait only for a commit to be in their queues."""
+        return any(
+            not end.gone and end.commit <= self._moves.synced for end in self._unfinished.values()
+        )
 
     def go_on(self) -> None:
         self._drop_expired()
@@ -594,6 +609,11 @@ class Stages(Part):
 
     def next_due(self) -> Millis | None:
         return min((stage.ends for stage in self._open.values()), default=None)
+
+
+def _is_short(chunk: Chunk, size: int) -> bool:
+    """Whether some of its end was never written, as after a death."""
+    return size != chunk.stem.length
 
 
 def _epoch(end: _End) -> int:
