@@ -265,21 +265,22 @@ class Engine:
         return self._leaser.receive(requests, self._sender.just_written())
 
     def with_exact_index(self, answer: Callable[[], Found]) -> Found | None:
-        """Return what `answer` finds in an index that has all that other processes did, and what was
-        sent and is durable; None if another process holds the lock."""
+        """Return what `answer` finds in an index that has all that other processes did, and all that was
+        answered here; None if another process holds the lock."""
         if not self.sharing.enter():
             return None
         try:
-            if self._sender.has_durable:
-                self._sender.go_on()
+            for part in self._parts:
+                if part.has_durable:
+                    self._guarded(part.go_on)
             return answer()
         finally:
             self.sharing.leave()
 
     @property
     def has_exact_index(self) -> bool:
-        """Whether the index has all that other processes did, and what was sent and is durable."""
-        return not (self.sharing.has_news or self._sender.has_durable)
+        """Whether the index has all that other processes did, and all that was answered here."""
+        return not (self.sharing.has_news or any(part.has_durable for part in self._parts))
 
     @property
     def wants_commit(self) -> bool:

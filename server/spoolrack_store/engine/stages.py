@@ -535,6 +535,13 @@ class Stages(Part):
         due = self.next_due()
         return due is not None and due <= self._clock.monotonic()
 
+    @property
+    def has_durable(self) -> bool:
+        return any(
+            end.manifest is not None and not end.gone and end.commit <= self._moves.synced
+            for end in self._unfinished.values()
+        )
+
     def go_on(self) -> None:
         self._drop_expired()
         for life, commit in list(self._unlinked.items()):
