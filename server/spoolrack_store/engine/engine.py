@@ -265,8 +265,8 @@ class Engine:
         return self._leaser.receive(requests, self._sender.just_written())
 
     def with_exact_index(self, answer: Callable[[], Found]) -> Found | None:
-        """Return what `answer` finds in an index that has all that other processes did, and all that was
-        answered here; None if another process holds the lock."""
+        """Return what `answer` finds in an index that has all that other processes did, and all that
+        was answered here; None if another process holds the lock."""
         if not self.sharing.enter():
             return None
         try:

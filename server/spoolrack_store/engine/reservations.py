@@ -480,7 +480,9 @@ class Reservations(Part):
     @property
     def has_durable(self) -> bool:
         return self._clock.monotonic() >= self._retry_at and any(
-            self._is_doomed(held) and self._committed_in(held) <= self._moves.synced and self._leases(held)
+            self._is_doomed(held)
+            and self._committed_in(held) <= self._moves.synced
+            and self._leases(held)
             for held in self._busy
         )
 
