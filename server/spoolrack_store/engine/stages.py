@@ -524,9 +524,9 @@ class Stages(Part):
 
     @property
     def has_durable(self) -> bool:
-        """Whether messages that are published wait only for a commit to be in their queues."""
         return any(
-            not end.gone and end.commit <= self._moves.synced for end in self._unfinished.values()
+            end.manifest is not None and not end.gone and end.commit <= self._moves.synced
+            for end in self._unfinished.values()
         )
 
     def go_on(self) -> None:
