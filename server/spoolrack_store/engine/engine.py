@@ -266,20 +266,23 @@ class Engine:
 
     def with_exact_index(self, answer: Callable[[], Found]) -> Found | None:
         """Return what `answer` finds in an index that has all that other processes did, and what was
-        sent and is durable; None if another process holds the lock."""
+        sent or published and is durable; None if another process holds the lock."""
         if not self.sharing.enter():
             return None
         try:
             if self._sender.has_durable:
                 self._sender.go_on()
+            if self.stages.has_durable:
+                self.stages.go_on()
             return answer()
         finally:
             self.sharing.leave()
 
     @property
     def has_exact_index(self) -> bool:
-        """Whether the index has all that other processes did, and what was sent and is durable."""
-        return not (self.sharing.has_news or self._sender.has_durable)
+        """Whether the index has all that other processes did, and what was sent or published and is
+        durable."""
+        return not (self.sharing.has_news or self._sender.has_durable or self.stages.has_durable)
 
     @property
     def wants_commit(self) -> bool:

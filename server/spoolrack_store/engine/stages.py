@@ -529,6 +529,12 @@ class Stages(Part):
     # What waits for a sync, or for a time.
 
     @property
+    def has_durable(self) -> bool:
+        """Whether a stage has durably ended, and its chunks are still in `staged/`."""
+        synced = self._moves.synced
+        return any(not end.gone and end.commit <= synced for end in self._unfinished.values())
+
+    @property
     def has_work(self) -> bool:
         if self._unfinished or self._unlinked:
             return True

@@ -126,7 +126,12 @@ class Mender:
     def restore(self, id: str, queue: str | None) -> str:
         """Make the messages under `id` ready; return their path. Raise `NotRestorable`, `DiskError`."""
         found = self._messages(id)
-        asides = [aside for aside in read_asides(self._notes) if aside.id == id and aside.name]
+        # A message's file that lay where it doesn't belong says the message's id in its name.
+        asides = [
+            aside
+            for aside in read_asides(self._notes)
+            if aside.name and id in (aside.id, aside.name.rpartition(":")[2].partition(",")[0])
+        ]
         if found:
             path = self._restore_messages(found, queue)
         elif asides:
