@@ -22,6 +22,8 @@ from click.testing import CliRunner
 from spoolrack_server.cli import serving
 from spoolrack_server.serve import ServeSettings
 from spoolrack_store.files import layout
+from spoolrack_store.files.changes import LOCK
+from spoolrack_store.files.changes import PATH as CHANGES
 from spoolrack_store.store import Store
 
 STUCK = 60.0
@@ -153,7 +155,7 @@ def test_what_is_no_folder_of_one_root_is_refused(
     told = offline(*(argument.format(tmp_path) for argument in arguments))
     assert told.code == code
     assert words in told.err
-    made = (*layout.FOLDERS, layout.FORMAT, layout.RESERVE, "LOCK", "CHANGES")
+    made = (*layout.FOLDERS, layout.FORMAT, layout.RESERVE, LOCK, CHANGES)
     assert sorted(names(tmp_path)) == sorted(made), "nothing was made"
 
 

@@ -1,4 +1,4 @@
-"""`spoolrack fsck`: what it prints and how it exits; what it finds is tested beside this."""
+"""`spoolrack fsck`: what it prints and how it exits; what it finds is tested with the store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cli_rig import Spoolrack
-from fsck_rig import bodies, delayed, make_root, single
+from root_rig import bodies, delayed, make_root, single
 from spoolrack_store.store import Store
 
 
@@ -23,8 +23,8 @@ def test_a_clean_root_exits_with_0(offline: Spoolrack, root: Path) -> None:
     assert result.out.splitlines()[0].split() == [
         *("QUEUE", "READY", "LEASED", "DELAYED", "SENT", "REMOVED", "BYTES")
     ]
-    assert result.out.splitlines()[1].split()[:5] == ["q", "6", "1", "1", "0"]
-    assert "1 queue, 8 whole messages" in result.out
+    assert result.out.splitlines()[2].split()[:5] == ["q", "6", "1", "1", "0"]
+    assert "2 queues, 8 whole messages" in result.out
     assert result.out.endswith("No problems.\n")
     assert offline("fsck", str(root), "--quiet").out == ""
 
@@ -53,9 +53,8 @@ def test_problems_are_listed_and_exit_with_1_until_they_are_mended(
     assert "served by" not in mended.out, "it doesn't take itself for somebody else"
     clean = offline("fsck", str(root), "--verbose")
     assert clean.code == 0
-    (aside,) = (root / "quarantine").iterdir()
-    assert aside.name.startswith(f"q:{path.name[:36]}")
-    assert f"quarantine/{aside.name}: it has 3 bytes" in clean.out
+    assert f"quarantine/q:{path.name[:36]}" in clean.out
+    assert "it has 3 bytes" in clean.out
 
 
 def test_what_only_a_person_can_mend_is_found_and_left(offline: Spoolrack, root: Path) -> None:

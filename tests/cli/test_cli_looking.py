@@ -92,12 +92,13 @@ def test_what_a_crash_has_left_is_shown_as_a_start_would_finish_it_and_stays(
 ) -> None:
     """A message that was written whole into new/ counts; the file stays where it is."""
     with spoolrack.connect(f"file://{root}") as client:
-        id = client.queue("dead").send("sent")
-        assert client.get_queue("dead").counts.ready == 2
-    (ready,) = (root / "queues" / "dead").glob(f"{id}*")
-    ready.rename(root / "new" / f"dead:{ready.name},ogone")
+        client.create_queue("sent")
+        client.queue("sent").send("whole")
+    (ready,) = (root / "queues" / "sent").iterdir()
+    stem = ready.name.partition(",v")[0]
+    ready.rename(root / "new" / f"sent:{stem},oabc")
     before = fingerprint(root)
-    assert offline("peek", "dead", "--raw", "--root", str(root)).out == "poison\nsent\n"
+    assert offline("peek", "sent", "--raw", "--root", str(root)).out == "whole\n"
     assert fingerprint(root) == before
 
 

@@ -21,7 +21,7 @@ from zlib import crc32
 from ..files.changes import Poisoned
 from ..files.disk import Disk
 from ..files.holder import look_at
-from ..files.syncer import explained
+from ..files.syncer import SyncFailed, explained
 from ..model.batch import Entry
 from ..model.clock import Millis
 from ..model.content import Damaged, Line, decode
@@ -95,7 +95,7 @@ class Questions:
                     return answer()
                 try:
                     found = self._engine.with_exact_index(lambda: (answer(),))
-                except Poisoned:
+                except (Poisoned, SyncFailed):
                     break  # The next commit says so. What is known may still be looked at.
             if found is not None:
                 return found[0]
@@ -116,6 +116,8 @@ class Questions:
                 except Poisoned as error:
                     detail = "a sync of another process that has the root open failed"
                     raise StoreFailed(detail=detail) from error
+                except SyncFailed as error:
+                    raise StoreFailed(detail=str(error)) from error
             if found is not None:
                 return found[0]
             _NEVER.wait(_TRY_EVERY)
