@@ -8,9 +8,9 @@ one before. Beside it: the states that the messages are in, and the dead letters
 behind it, a row for each message, for questions of your own.
 
 The work is cut into slices by the files' ids: every slice lists all folders, which is quick, and
-parses its share of the names, which isn't. All names of a file are in one slice, since of those that list
-a message the highest version counts. Executors on other machines must have the root at the same path. A
-server may go on meanwhile: a message that moves while it is looked at may be missed.
+parses its share of the names, which isn't. All names of a file are in one slice, since of those that
+list a message the highest version counts. Executors on other machines must have the root at the same
+path. A server may go on meanwhile: a message that moves while it is looked at may be missed.
 """
 
 from __future__ import annotations
