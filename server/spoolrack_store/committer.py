@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from .effort import are_short
 from .engine.engine import Engine, Work
+from .engine.moves import RETRY
 from .files.changes import Poisoned
 from .files.holder import LockHolder, LockWait
 from .files.syncer import SyncFailed
@@ -44,8 +45,6 @@ LISTENING_EVERY: Final = Millis(1_000)
 """And so often if it can."""
 NEWS_EVERY: Final = Millis(5)
 """It takes in what it hears of no more often than this, so that others get the lock, too."""
-RETRY: Final = Millis(1_000)
-"""After so long work is tried again that a commit could not go on with."""
 
 
 class Driver(Protocol):

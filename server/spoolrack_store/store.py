@@ -20,7 +20,7 @@ from .files.changes import Poisoned
 from .files.holder import LockHolder, look_at
 from .files.layout import owner as owner_file
 from .files.local_disk import LocalDisk, this_place
-from .files.mounts import is_written_by_other_hosts
+from .files.mounts import is_written_by_other_hosts, tell_doubt
 from .files.root import Root, make_root, open_root
 from .files.syncer import SyncFailed
 from .listener import Listener
@@ -82,6 +82,7 @@ class Store:
         random = random if random is not None else PooledRandom()
         disk = disk if disk is not None else LocalDisk(path)
         root = _enter(disk, os.fspath(path), random)
+        tell_doubt(path)
         engine = Engine(
             disk,
             root.memory,

@@ -27,7 +27,7 @@ from root_rig import (
     stem_of,
 )
 from spoolrack_store import fsck
-from spoolrack_store.fsck import mending
+from spoolrack_store.engine.moves import Moves
 from spoolrack_store.fsck.findings import Mended, Problem, Remedy, Report
 from spoolrack_store.model.errors import RootInUse, RootUnusable, UnknownFormat
 from spoolrack_store.model.members import to_text
@@ -560,13 +560,13 @@ def test_a_repair_is_refused_while_a_process_has_the_root_open(root: Path) -> No
 
 def test_a_repair_keeps_processes_from_starting(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put_a_foreign_file(root)
-    put_aside = mending.put_aside
+    put_aside = Moves.put_aside
 
     def interrupted(*arguments: object) -> bool:
         with pytest.raises(AssertionError):
             settle(opened(root))
         return put_aside(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(mending, "put_aside", interrupted)
+    monkeypatch.setattr(Moves, "put_aside", interrupted)
     repair(root)
     assert not path.exists()

@@ -110,9 +110,19 @@ def test_a_damaged_record_is_put_aside_and_a_torn_one_was_never_answered(root: P
     assert [aside.source for aside in report.aside] == [problem.path]
 
 
-def test_a_chunk_that_is_not_whole_was_never_staged(root: Path) -> None:
+def test_a_damaged_chunk_is_put_aside(root: Path) -> None:
     path = put_a_chunk(root)
-    for content in (b"hell", b"jello"):
+    path.write_bytes(b"jello")
+    (problem,) = check(root).problems
+    assert (problem.path, problem.remedy) == (str(path.relative_to(root)), Remedy.QUARANTINE)
+    assert fsck.check(root, deep=False, clock=Still()).is_clean
+    fsck.repair(root, clock=Still())
+    assert [aside.source for aside in check(root).aside] == [problem.path]
+
+
+def test_a_chunk_that_is_torn_was_never_staged(root: Path) -> None:
+    path = put_a_chunk(root)
+    for content in (b"hell", bytes(5)):
         path.write_bytes(content)
         report = check(root)
         assert report.is_clean

@@ -146,6 +146,16 @@ def test_what_another_process_has_in_new_is_not_said_to_be_missing(
     assert [type(each) for each in one.ask(delete)] == [MessageNotFound] * len(ids)
 
 
+def test_what_is_sent_after_a_dead_process_was_found_stands_behind_its_messages(one: Rig) -> None:
+    for number in range(20):  # All in one millisecond, in which only the ids tell who was first.
+        dead = one.join(f"dead{number}")
+        begin(dead, Send(queue="q", bodies=[b"first", b"second"]))
+        die(dead, one)
+        one.ask(Send(queue="q", bodies=[b"third"]))
+        one.ask()
+        assert bodies(lease(one)) == [b"first", b"second", b"third"]
+
+
 def test_what_a_living_process_writes_is_left_alone(one: Rig, other: Rig) -> None:
     work = begin(other, Send(queue="q", bodies=[b"a"]))
     for _ in range(4):
@@ -167,6 +177,39 @@ def test_a_purge_takes_what_all_processes_have(one: Rig, other: Rig) -> None:
     assert one.ask(Purge(queue="q")) == 3
     one.after(LEASE)
     assert lease(one) == lease(other) == []
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("sent", [[b"a"], [b"a", b"b"]])
+def test_a_purge_takes_what_another_process_has_answered_and_not_published(
+    one: Rig, other: Rig, sent: list[bytes], dies: bool
+) -> None:
+    work = begin(other, Send(queue="q", bodies=sent))
+    other.engine.finish(work)  # It is answered.
+    assert one.ask(Purge(queue="q")) == len(sent)
+    if dies:
+        die(other, one)
+    else:
+        other.ask()
+        assert lease(other) == []
+    assert lease(one) == []
+    assert list(one.disk.scan("new")) == list(one.disk.scan("queues/q")) == []
+
+
+def test_a_purge_during_a_send_of_another_process_leaves_nothing_half_done(
+    one: Rig, other: Rig
+) -> None:
+    work = begin(other, Send(queue="q", bodies=[b"a", b"b"]), Receive(queue="q", max_messages=1))
+    one.ask(Purge(queue="q"))
+    outcomes = other.engine.finish(work)
+    assert outcomes is not None
+    receipts_of_other = receipts(outcomes[1])
+    deleted = other.ask(Delete(queue="q", receipts=receipts_of_other))
+    assert deleted == [None] * len(receipts_of_other)
+    one.after(LEASE)
+    for each in (other, one):
+        each.ask(tick=True)
+        assert lease(each) == []
 
 
 def test_a_message_is_found_by_its_id_wherever_another_process_has_moved_it(

@@ -99,12 +99,12 @@ class Engine:
     ) -> None:
         """`memory` is `CHANGES`; `pid` is told to processes that wait for the lock; `is_living` tells
         whether the process of an owner is alive."""
-        self.moves = Moves(disk, clock, owner)
+        self._ids = FileIds(clock, random)
+        self.moves = Moves(disk, clock, owner, self._ids)
         self.index = self.moves.index
         self.catalog = Catalog(self.moves, random)
         self.moves.may_make = self._may_make
         self.views = Views(self.moves, self.catalog)
-        self._ids = FileIds(clock, random)
         self.reader = Reader(disk, self.index, clock, cache_bytes)
         self.deduplication = Deduplication(self.moves, self.catalog, self.reader, self._ids, clock)
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids, self.deduplication)
@@ -121,7 +121,7 @@ class Engine:
         self.redrives = Redrives(
             self.moves, self.catalog, self.reader, self._letters, self._sender, self._ids
         )
-        self._foreign = Foreign(self.moves, self._ids)
+        self._foreign = Foreign(self.moves)
         self._parts: tuple[Part, ...] = (
             self.deduplication,
             self.catalog,
@@ -132,7 +132,7 @@ class Engine:
             self._leaser,
             self.redrives,
             self._foreign,
-            Adoption(self.moves, self.catalog, self._ids),
+            Adoption(self.moves, self.catalog, self._ids, chores),
         )
         """In the order in which they go on at the beginning of a commit."""
         self._turns = (
@@ -154,7 +154,7 @@ class Engine:
             Turn(Reserve, self.reservations.reserve),
         )
         changes = Changes(memory, owner, pid)
-        self.sharing = Sharing(self.moves, changes, self.catalog, self._ids, is_living, self._parts)
+        self.sharing = Sharing(self.moves, changes, self.catalog, is_living, self._parts)
 
     def open(self) -> bool:
         """Take in the folders, and make durable what was found; False if another process holds the
@@ -274,22 +274,29 @@ class Engine:
 
     def with_exact_index(self, answer: Callable[[], Found]) -> Found | None:
         """Return what `answer` finds in an index that has all that other processes did, and what was
-        sent and is durable; None if another process holds the lock."""
+        sent or published and is durable; None if another process holds the lock."""
         if not self.sharing.enter():
             return None
         try:
             self._finish_orphans()
-            if self._sender.has_durable:
-                self._sender.go_on()
+            for part in (self._sender, self.stages):
+                if part.has_durable:
+                    part.go_on()
             return answer()
         finally:
             self.sharing.leave()
 
     @property
     def has_exact_index(self) -> bool:
-        """Whether the index has all that other processes did, and what was sent and is durable."""
+        """Whether the index has all that other processes did, and what was sent or published and is
+        durable."""
         sharing = self.sharing
-        return not (sharing.has_news or sharing.has_orphans or self._sender.has_durable)
+        return not (
+            sharing.has_news
+            or sharing.has_orphans
+            or self._sender.has_durable
+            or self.stages.has_durable
+        )
 
     @property
     def wants_commit(self) -> bool:

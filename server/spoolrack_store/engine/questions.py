@@ -6,6 +6,7 @@ that a commit waits for no body. A message that has moved meanwhile is looked up
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -252,7 +253,12 @@ def _opened(disk: Disk, sight: _Sight) -> BinaryIO:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise explained(error) from error
+        raise _why(error) from error
+
+
+def _why(error: OSError) -> Exception:
+    """Return what a file that can't be read means: EIO speaks of the file, all else of the system."""
+    return Damaged(str(error)) if error.errno == errno.EIO else explained(error)
 
 
 def _line_of(file: BinaryIO, sight: _Sight) -> Line:
@@ -265,7 +271,7 @@ def _line_of(file: BinaryIO, sight: _Sight) -> Line:
         file.seek(stem.size)
         return decode(stem, file.read(stem.line), length)
     except OSError as error:
-        raise explained(error) from error
+        raise _why(error) from error
 
 
 def _body_of(file: BinaryIO, line: Line, index: int) -> Iterator[bytes]:
@@ -278,7 +284,7 @@ def _body_of(file: BinaryIO, line: Line, index: int) -> Iterator[bytes]:
             crc = crc32(piece, crc)
             yield piece
     except OSError as error:
-        raise explained(error) from error
+        raise _why(error) from error
     if left or crc != line.crcs[index]:
         raise Damaged("its checksum differs")
 

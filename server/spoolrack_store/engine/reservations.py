@@ -64,7 +64,7 @@ from ..model.reservations import (
     Reserve,
     Unreserve,
 )
-from ..model.sealed import NotWhole
+from ..model.sealed import NotWhole, Torn
 from ..model.set_records import SetRecord
 from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import State
@@ -165,12 +165,14 @@ class Reservations(Part):
         """Sets that are to be undone."""
         self._useless: list[str] = []
         """Files that don't count."""
+        self._damaged: dict[str, str] = {}
+        """Files that are to be put aside, and why."""
         self._unread: dict[str, None] = {}
         """Files that can't be read for now."""
         self._may_have_unnamed = False
         """Whether there may be leases of no set."""
         self._has_news = False
-        """Whether something is doubted, useless, unread or unnamed."""
+        """Whether something is doubted, useless, damaged, unread or unnamed."""
         self._old_markers: dict[str, None] = {}
         """Streams that have more than one marker."""
         self._ends: list[tuple[int, int, HeldSet]] = []
@@ -503,6 +505,9 @@ class Reservations(Part):
         while self._useless:
             self._moves.unlink_file(self._useless[-1])
             self._useless.pop()
+        for path, why in list(self._damaged.items()):
+            self._moves.put_aside(path, why)
+            del self._damaged[path]
         for key in list(self._doubted):
             held = self.sets.get(key)
             if held is None:
@@ -595,6 +600,7 @@ class Reservations(Part):
         for waiting in (self._doubted, self._busy, self._void, self._unread):
             waiting.clear()
         self._useless.clear()
+        self._damaged.clear()
         try:
             names = [each.name for each in self._moves.disk.scan(FOLDER)]
         except OSError as error:
@@ -624,9 +630,10 @@ class Reservations(Part):
     def _read(self, path: str) -> None:
         """Take in a file that may be there; `_take_in_news` follows."""
         self._has_news = True
+        self._damaged.pop(path, None)
         try:
             name = parse_hold(path.removeprefix(f"{FOLDER}/"))
-            content = self._moves.disk.read(path)
+            content = self._moves.disk.read(path, afresh=True)
             self._doubted[name.stream, name.seq] = None
             if name.due is None:
                 self._mark(name.stream, name.seq, Marker.decode(content))
@@ -636,9 +643,11 @@ class Reservations(Part):
             log.warning("%a is none of ours", path)
         except FileNotFoundError:
             self._doubted[name.stream, name.seq] = None
-        except NotWhole as error:
+        except Torn as error:
             log.info("%s was never written whole: %s", path, error)
             self._useless.append(path)
+        except NotWhole as error:
+            self._damaged[path] = f"this reservation's file is damaged: {error}"
         except OSError as error:
             log.error("%s can't be read, so reservations have to wait: %s", path, error)
             self._unread[path] = None

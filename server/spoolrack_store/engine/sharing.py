@@ -18,7 +18,6 @@ from ..files.layout import owner as owner_file
 from ..files.syncer import SyncFailed, explained
 from ..model.batch import Entry
 from ..model.errors import StoreError
-from ..model.ids import FileIds
 from ..model.names import NotAName, parse
 from .catalog import Catalog
 from .moves import Moves
@@ -36,7 +35,6 @@ class Sharing:
         moves: Moves,
         changes: Changes,
         catalog: Catalog,
-        ids: FileIds,
         is_living: Callable[[str], bool],
         parts: Sequence[Part],
     ) -> None:
@@ -45,7 +43,6 @@ class Sharing:
         self._moves = moves
         self._changes = changes
         self._catalog = catalog
-        self._ids = ids
         self._is_living = is_living
         self._parts = parts
         self._lock: Lock | None = None
@@ -85,7 +82,7 @@ class Sharing:
         else:
             changes.begin_anew()
         self._moves.changes = changes
-        sent = take_in(self._moves, self._ids, living)
+        sent = take_in(self._moves, living)
         for part in self._parts:
             part.recover()
         tell_unlisted(self._moves)
@@ -162,7 +159,18 @@ class Sharing:
                 waiting.append((commit, dead, sent))
                 continue
             self._changes.set_members(tuple(o for o in self._changes.members if o not in dead))
+            for owner in dead:
+                self._forget(owner)
         self._orphans = waiting
+
+    def _forget(self, owner: str) -> None:
+        """Unlink the file of a dead process; one that stays is unlinked by the next start."""
+        try:
+            self._moves.disk.unlink(owner_file(owner))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            log.warning("%s stays behind: %s", owner_file(owner), error)
 
     @property
     def has_orphans(self) -> bool:
@@ -241,7 +249,7 @@ class Sharing:
         if change.kind is not Kind.UNLINK:
             name = parse(change.target)
             index.appear(name, commit, due=change.due)
-            self._ids.rise_above(name.stem.id)
+            self._moves.ids.rise_above(name.stem.id)
         if change.kind is not Kind.LINK:
             try:
                 gone = parse(change.source)

@@ -399,7 +399,9 @@ class LocalDisk:
             raise _failure(source, target)
 
     def rename_new(self, source: str, target: str) -> None:
-        if self._renameat2(self._root, source.encode(), self._root, target.encode(), _NOREPLACE):
+        if self._renameat2(
+            self._root, os.fsencode(source), self._root, os.fsencode(target), _NOREPLACE
+        ):
             raise _failure(source, target)
 
     def touch(self, path: str) -> None:

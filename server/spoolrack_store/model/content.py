@@ -27,6 +27,10 @@ MAX_ATTRIBUTE_NAME = 256
 """Bytes of UTF-8 of an attribute's name."""
 
 
+_BLOCK = 512
+"""Bytes that a disk writes whole."""
+
+
 class Damaged(ValueError):
     """The bytes are not what the name says; `is_torn` says that some are only missing."""
 
@@ -111,6 +115,11 @@ def encode(line: Line) -> bytes:
 def checksum(line: Line, encoded: bytes) -> int:
     """Return the CRC-32 that a name has: of the line, or of the body where there is none."""
     return zlib.crc32(encoded) if encoded else line.crcs[0]
+
+
+def is_torn(content: bytes) -> bool:
+    """Whether the end of a file that has its size was never written: a power cut leaves zeros there."""
+    return not any(content[(len(content) - 1) // _BLOCK * _BLOCK :])
 
 
 def decode(stem: Stem, tail: bytes, length: int) -> Line:
