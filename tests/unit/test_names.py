@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import InvalidReceipt
 from spoolrack_store.model.members import MOST, all_of, from_text, indexes, pieces, to_text
 from spoolrack_store.model.names import (
     MAX_BYTES,
@@ -22,8 +21,6 @@ from spoolrack_store.model.names import (
     make_token,
     parse,
 )
-from spoolrack_store.model.receipts import make as make_receipts
-from spoolrack_store.model.receipts import parse as parse_receipt
 from spoolrack_store.model.transitions import State
 
 ID = "018bcfe5-6800-7194-90e5-78aa96119000"
@@ -159,31 +156,6 @@ def test_a_name_with_one_character_changed_is_another_name_or_none(good: str) ->
                 assert (parse(changed) == parse(good)) == (changed == good)
             except NotAName:
                 assert changed != good
-
-
-# Receipts.
-
-
-def test_a_receipt_says_its_message_and_none_is_made_without_the_token() -> None:
-    one, other = make_receipts("q", "0123456789abc", [(0, ID), (9, ID[:-1] + "9")])
-    assert parse_receipt("q", one).id == ID
-    assert parse_receipt("q", other).id == ID[:-1] + "9"
-    assert parse_receipt("q", one).tag != parse_receipt("q", other).tag
-    assert "0123456789abc" not in one
-    assert make_receipts("q", "0123456789abd", [(0, ID)]) != [one]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "q", f"q:{ID}", f"q:{ID}~", f"q:{ID}~{'0' * 15}", f"q:{ID}~{'0' * 17}"),
-        *(f"p:{ID}~{'0' * 16}", f"q/{ID}~{'0' * 16}", f"q:{ID}x{'0' * 16}"),
-        *(f"q:{ID}~{'é' * 16}", f":{ID}~{'0' * 16}"),
-    ],
-)
-def test_anything_else_is_no_receipt(text: str) -> None:
-    with pytest.raises(InvalidReceipt):
-        parse_receipt("q", text)
 
 
 # Tokens.

@@ -7,24 +7,38 @@ import zlib
 import pytest
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.manifest import Manifest, decode, encode
-from spoolrack_store.model.names import NotAName
+from spoolrack_store.model.names import NotAName, Stem
 from spoolrack_store.model.sealed import NotWhole
+from spoolrack_store.model.settings import MAX_DELAY
 from spoolrack_store.model.stage_names import (
+    Chunk,
     Publication,
     StageFolder,
+    parse_chunk,
     parse_published,
     parse_stage_folder,
 )
-from spoolrack_store.model.staging import MAX_EPOCH
+from spoolrack_store.model.staging import MAX_CHUNK, MAX_EPOCH
 
 ID = "018bcfe5-6700-7000-8000-000000000001"
 DUE = Millis(1_700_000_000_000)
+LIFE = StageFolder(stage="s", due=DUE)
+LONE = Stem(id=ID, size=5, crc=0)
+BATCH = Stem(id="018bcfe5-6700-7000-8000-000000000000", count=9, size=5, crc=0, line=80)
 
 
 @pytest.mark.parametrize("is_dropped", [False, True])
 def test_a_stages_folder_comes_back_from_its_name(is_dropped: bool) -> None:
     folder = StageFolder(stage="a_-Z9", due=DUE, is_dropped=is_dropped)
     assert parse_stage_folder(str(folder)) == folder
+
+
+@pytest.mark.parametrize("delay", [None, 0, 5_000])
+@pytest.mark.parametrize("stem", [BATCH, LONE])
+def test_a_chunk_comes_back_from_its_name(stem: Stem, delay: int | None) -> None:
+    late = None if delay is None else Millis(delay)
+    chunk = Chunk(life=LIFE, number=7, queue="q.1", stem=stem, delay=late)
+    assert parse_chunk(chunk.path.removeprefix("staged/")) == chunk
 
 
 def test_what_is_published_comes_back_from_its_name() -> None:
@@ -49,6 +63,36 @@ def test_what_is_published_comes_back_from_its_name() -> None:
 def test_what_is_no_stages_folder_is_refused(text: str) -> None:
     with pytest.raises(NotAName):
         parse_stage_folder(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "0",
+        f"0:q:{BATCH.text}",
+        f"s:0:q:{BATCH.text}",
+        f"s@{DUE}~dropped:0:q:{BATCH.text}",
+        f"s@{DUE}:0:q",
+        f"s@{DUE}:0:q:{ID}",
+        f"s@{DUE}:0:q:{BATCH.text},v2",
+        f"s@{DUE}:00:q:{BATCH.text}",
+        f"s@{DUE}:-1:q:{BATCH.text}",
+        f"s@{DUE}:{MAX_CHUNK + 1}:q:{BATCH.text}",
+        f"s@{DUE}:0+:q:{BATCH.text}",
+        f"s@{DUE}:0+01:q:{BATCH.text}",
+        f"s@{DUE}:0+{MAX_DELAY + 1}:q:{BATCH.text}",
+        f"s@{DUE}:0:.q:{BATCH.text}",
+        f"s@{DUE}:0:../q:{BATCH.text}",
+        f"s@{DUE}:0::{BATCH.text}",
+        f"s@{DUE}:0:q:{BATCH.text}@{DUE}",
+        f"s@{DUE}:{'9' * 5_000}:q:{BATCH.text}",
+    ],
+    ids=lambda text: text[:40],
+)
+def test_what_is_no_chunk_is_refused(text: str) -> None:
+    with pytest.raises(NotAName):
+        parse_chunk(text)
 
 
 @pytest.mark.parametrize(

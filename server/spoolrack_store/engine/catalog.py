@@ -159,7 +159,7 @@ class Catalog(Part):
 
     def _write(self, record: QueueRecord, settings: QueueSettings | None) -> None:
         content = encode(Record(settings=settings, created_at=record.created_at, salt=record.salt))
-        self._moves.create_file(_path(record.name, record.version), content)
+        self._moves.create_file(_path(record.name, record.version), content, urgent=settings is None)
 
     def _make_folder(self, name: str) -> None:
         try:
@@ -239,7 +239,7 @@ class Catalog(Part):
         quarantine: nobody else can be writing it."""
         path = _path(name, version)
         try:
-            said = decode(self._moves.disk.read(path), path)
+            said = decode(self._moves.disk.read(path, afresh=True), path)
         except FileNotFoundError:
             return False
         except OSError as error:

@@ -238,7 +238,7 @@ class Deduplication(Part):
 
     def _read(self, path: str) -> bytes | None:
         try:
-            return self._moves.disk.read(path)
+            return self._moves.disk.read(path, afresh=True)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -285,7 +285,7 @@ class Deduplication(Part):
     def _keep(self, segment: dict[str, str], batches: Iterable[Batch]) -> None:
         path = f"{FOLDER}/{self._ids.make()}"
         try:
-            self._moves.create_file(path, seal(segment))
+            self._moves.create_file(path, seal(segment), urgent=True)
         except StoreError as error:
             log.warning("deleted messages stay, as their keys can't be written: %s", error)
             return

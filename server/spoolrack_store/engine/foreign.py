@@ -23,6 +23,10 @@ class Foreign(Part):
     def __init__(self, moves: Moves) -> None:
         self._moves = moves
 
+    def recover(self) -> None:
+        """Put aside what a start has found."""
+        self.go_on()
+
     @property
     def has_work(self) -> bool:
         return bool(self._moves.foreign)

@@ -25,7 +25,7 @@ from ..model.figures import Statistics
 from ..model.ids import FileIds
 from ..model.members import pieces
 from ..model.names import MAX_BYTES, Name, Stem, members_room
-from ..model.transitions import State
+from ..model.transitions import CHANGES, State
 from .index import COUNTED, Index
 
 log = logging.getLogger(__name__)
@@ -141,6 +141,8 @@ class Moves:
         nothing has moved, or, of a long list, only what the index says.
         """
         old, batch = entry.name, entry.batch
+        if (old.state, state) not in CHANGES:
+            raise AssertionError(f"no move leads from {old.path} to {state.value}")
         count = old.receives if receives is None else receives
         if redriven is None:
             redriven = old.redriven
@@ -226,9 +228,9 @@ class Moves:
         """Write a file that isn't there yet; it is durable with the commit, and may be torn until
         then.
 
-        What is `urgent` may use the reserve of a full disk. With `sync` the content is durable at once.
-        It has to be if the next commit may rename the file: a sync that has begun would look for it in
-        vain.
+        What is `urgent`, as a delete needs it, may use the reserve of a full disk. With `sync` the
+        content is durable at once. It has to be if the next commit may rename the file: a sync that has
+        begun would look for it in vain.
         """
         self._change(
             Kind.FILE,

@@ -186,7 +186,8 @@ def _scan(moves: Moves, folder: str) -> list[Found]:
 def _is_whole(moves: Moves, batch: Batch) -> bool:
     """Whether a file holds what was sent, to the last byte; raise `DiskError` if it can't be read."""
     try:
-        content = moves.disk.read(batch.entries[0].name.path)
+        # The process that wrote it may have died because its sync failed.
+        content = moves.disk.read(batch.entries[0].name.path, afresh=True)
     except OSError as error:
         raise explained(error) from error
     try:

@@ -228,7 +228,7 @@ class Redrives(Part):
                 drive.pace = Pace(drive.order.rate, now)
         else:
             try:
-                order = decode(self._moves.disk.read(f"{FOLDER}/{name}"))
+                order = decode(self._moves.disk.read(f"{FOLDER}/{name}", afresh=True))
             except Torn:
                 self._unlink_torn(f"{FOLDER}/{name}")
                 return

@@ -300,7 +300,7 @@ class Reservations(Part):
                     self._lose(held)
             marker = Marker(sets=tuple(held.name.seq for held in done), made_at=self._clock.wall())
             name = HoldName(stream=stream, seq=up_to)
-            self._moves.create_file(f"{FOLDER}/{name}", marker.encode())
+            self._moves.create_file(f"{FOLDER}/{name}", marker.encode(), urgent=True)
             self._mark(stream, up_to, marker)
             self._busy.update(dict.fromkeys(done))
             for held in lost:
@@ -633,7 +633,7 @@ class Reservations(Part):
         self._damaged.pop(path, None)
         try:
             name = parse_hold(path.removeprefix(f"{FOLDER}/"))
-            content = self._moves.disk.read(path)
+            content = self._moves.disk.read(path, afresh=True)
             self._doubted[name.stream, name.seq] = None
             if name.due is None:
                 self._mark(name.stream, name.seq, Marker.decode(content))

@@ -16,7 +16,7 @@ from ..files.disk import Disk, Kind
 from ..files.layout import QUARANTINE
 from ..model.errors import DiskError
 from ..model.ids import is_id
-from ..model.names import NotAName, parse
+from ..model.names import ID_LENGTH, NotAName, parse
 from .findings import Aside, Notes
 
 _NOTE_BYTES: Final = 4096
@@ -52,6 +52,11 @@ def read_asides(notes: Notes) -> list[Aside]:
         source, why = _read_note(notes.disk, f"{folder}/{told[0]}") if told else ("", "")
         asides.append(Aside(id=place.name, name=name, path=f"{folder}/{name}", source=source, why=why))
     return asides
+
+
+def own_id(aside: Aside) -> str:
+    """Return the id in a message's name, as which a foreign file may have lain anywhere."""
+    return aside.name.rpartition(":")[2][:ID_LENGTH]
 
 
 def is_message(path: str) -> bool:

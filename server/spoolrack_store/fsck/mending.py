@@ -25,7 +25,7 @@ from ..model.members import indexes
 from ..model.names import Name, NotAName, batch_of, index_of, is_queue_name, make_token, parse
 from ..model.settings import QueueSettings, Record, encode
 from ..model.transitions import State
-from .asides import read_asides, take_back
+from .asides import own_id, read_asides, take_back
 from .findings import Aside, Mended, Notes, NotRestorable, Problem, Remedy
 from .inspection import KNOWN
 from .listing import QUEUES, Lister
@@ -126,7 +126,11 @@ class Mender:
     def restore(self, id: str, queue: str | None) -> str:
         """Make the messages under `id` ready; return their path. Raise `NotRestorable`, `DiskError`."""
         found = self._messages(id)
-        asides = [aside for aside in read_asides(self._notes) if aside.id == id and aside.name]
+        asides = [
+            aside
+            for aside in read_asides(self._notes)
+            if aside.name and id in (aside.id, own_id(aside))
+        ]
         if found:
             path = self._restore_messages(found, queue)
         elif asides:

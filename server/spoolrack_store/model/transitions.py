@@ -1,8 +1,7 @@
 """The legal moves of a message, as data.
 
-A state is a folder, and a move is one rename from one to another. Every rename that the store does
-names its move here and is refused if the table doesn't hold it; the lifecycle drawing in the README
-is checked against this table by a test.
+A state is a folder, and a move is a name in another one, by one link or rename. `engine.moves` refuses
+a change of state that the table doesn't hold. A test compares the README's drawing with the table.
 
     SENT ──publish──► READY ──lease──► LEASED ──delete──► REMOVED ──reap──► (gone)
       └────hide────► DELAYED ──due──► READY ◄──requeue── LEASED
@@ -53,15 +52,6 @@ class Move(Enum):
     QUARANTINE = "quarantine"
 
 
-FOLDERS: Final = {
-    State.SENT: "new",
-    State.READY: "queues",
-    State.DELAYED: "delay",
-    State.LEASED: "delay",
-    State.REMOVED: "remove",
-    State.QUARANTINED: "quarantine",
-}
-
 LEGAL: Final = frozenset(
     {
         (Move.ADOPT, State.SENT, State.SENT),
@@ -87,9 +77,5 @@ LEGAL: Final = frozenset(
     }
 )
 
-LATER: Final = (State.REMOVED, State.LEASED, State.DELAYED, State.READY, State.SENT)
-"""Where a crash has left one id in two places, the state that stands first here is the true one."""
-
-
-def is_legal(move: Move, source: State, target: State) -> bool:
-    return (move, source, target) in LEGAL
+CHANGES: Final = frozenset((source, target) for _, source, target in LEGAL)
+"""The changes of state that some move makes."""
