@@ -55,16 +55,16 @@ class _Bell:
         self._is_ringing = False
 
     def ring(self, wake: Callable[[], None]) -> None:
+        if threading.get_ident() == self._thread:
+            wake()
+            return
         self._come.append(wake)
         loop = self._loop()
         with self._lock:
             if self._is_ringing or loop is None or loop.is_closed():
                 return  # Nobody waits in a loop that is closed.
             self._is_ringing = True
-        if threading.get_ident() == self._thread:
-            loop.call_soon(self._hear)
-        else:
-            loop.call_soon_threadsafe(self._hear)
+        loop.call_soon_threadsafe(self._hear)
 
     def _hear(self) -> None:
         with self._lock:

@@ -2,9 +2,8 @@
 
 Beside an event loop, a thread of its own costs the committer a fifth of the processor's time: the two
 take the interpreter's lock from each other for every call and every answer. So a short commit is done
-in the loop's own thread, and only its sync waits elsewhere, unless it is quick: then it takes longer to
-wake another thread and be woken by it. Whatever may take longer is done elsewhere altogether, and the
-loop goes on.
+in the loop's own thread, and only its sync waits elsewhere. Whatever may take longer is done elsewhere
+altogether, and the loop goes on.
 """
 
 from __future__ import annotations
@@ -14,10 +13,15 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context
+from typing import Final
 
 from spoolrack_store.committer import Committer, Cycle
 from spoolrack_store.drivers import error_of, run_whole, step
 from spoolrack_store.model.clock import Clock
+
+SETTLING: Final = 0.002
+"""Seconds that work of the store's own waits for a request whose commit does it along. Answers go first
+meanwhile."""
 
 
 class LoopDriver:
@@ -35,6 +39,7 @@ class LoopDriver:
         self._is_woken = False
         self._is_at_work = False
         self._timer: asyncio.TimerHandle | None = None
+        self._settling: asyncio.TimerHandle | None = None
         self._ended = threading.Event()
         self._nobodys = Context()
 
@@ -62,8 +67,11 @@ class LoopDriver:
         if self._is_at_work:
             return
         has_work, later = self._committer.look_for_work()
-        if has_work:
+        if has_work and self._committer.is_awaited:
             self._begin()
+        elif has_work:
+            if self._settling is None:
+                self._settling = self._loop.call_later(SETTLING, self._begin)
         elif self._committer.is_over:
             self._ended.set()
         elif later is not None:
@@ -74,6 +82,9 @@ class LoopDriver:
             self._timer = self._loop.call_later(left, self._look)
 
     def _begin(self) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
         self._is_at_work = True
         if self._committer.is_short():
             self._go_on(self._committer.cycle(), None)
@@ -89,8 +100,6 @@ class LoopDriver:
             raise
         if work is None:
             self._end(None)
-        elif work.commit is not None and work.commit.is_quick:
-            self._go_on(cycle, error_of(work))
         else:
             self._run_beside(lambda: error_of(work), lambda error: self._go_on(cycle, error))
 

@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from .effort import are_short
 from .engine.engine import Engine, Work
+from .engine.moves import RETRY
 from .files.changes import Poisoned
 from .files.holder import LockHolder, LockWait
 from .files.syncer import SyncFailed
@@ -44,8 +45,6 @@ LISTENING_EVERY: Final = Millis(1_000)
 """And so often if it can."""
 NEWS_EVERY: Final = Millis(5)
 """It takes in what it hears of no more often than this, so that others get the lock, too."""
-RETRY: Final = Millis(1_000)
-"""After so long work is tried again that a commit could not go on with."""
 
 
 class Driver(Protocol):
@@ -223,7 +222,15 @@ class Committer:
         """Return whether there is something to do, and otherwise from what monotonic time on, if
         any."""
         with self._wakened:
-            return self._has_work(), self._wake_time()
+            return (True, None) if self._has_work() else (False, self._wake_time())
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a caller waits for the next commit, which else is for the store's own work."""
+        with self._wakened:
+            return self._is_asked() or bool(
+                self._parking and self._parking.worth_a_try(self._engine.ready)
+            )
 
     @property
     def is_over(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from .files.changes import Poisoned
 from .files.holder import LockHolder, look_at
 from .files.layout import owner as owner_file
 from .files.local_disk import LocalDisk, this_place
-from .files.mounts import is_written_by_other_hosts
+from .files.mounts import is_written_by_other_hosts, tell_doubt
 from .files.root import Root, make_root, open_root
 from .files.syncer import SyncFailed
 from .listener import Listener
@@ -35,6 +36,8 @@ from .model.transitions import State
 from .overview import Overview
 from .rereading import Rereading
 from .tally import Tally
+
+log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
@@ -79,6 +82,7 @@ class Store:
         random = random if random is not None else PooledRandom()
         disk = disk if disk is not None else LocalDisk(path)
         root = _enter(disk, os.fspath(path), random)
+        tell_doubt(path)
         engine = Engine(
             disk,
             root.memory,
@@ -242,11 +246,6 @@ class Store:
         return self._committer.failure
 
     @property
-    def lost_races(self) -> int:
-        """Messages that another process was faster with: none, since one at a time commits."""
-        return 0
-
-    @property
     def quarantined(self) -> int:
         """Messages and files put into quarantine since the start."""
         return self._engine.moves.quarantined
@@ -277,7 +276,11 @@ class Store:
                 self._listener.stop()
             self._reaper.stop()
             if self._committer.failure is None:
-                _try_for(CLOSE_TRIES, self._engine.close)
+                try:
+                    _try_for(CLOSE_TRIES, self._engine.close)
+                except (Poisoned, SyncFailed, StoreError) as error:
+                    # The next process that opens the root finds this one dead.
+                    log.warning("the root is left as by a process that dies: %s", error)
             self._root.close()
 
     def __enter__(self) -> Store:

@@ -13,9 +13,9 @@ import spoolrack
 from actor import Actor
 from spoolrack import Client, Queue
 from spoolrack.testing import running_server
-from spoolrack_store.files.disk import Found, LocalDisk
-from spoolrack_store.files.watcher import Watcher
-from spoolrack_store.model.operations import CreateQueue, Receive
+from spoolrack_store.files.disk import Found
+from spoolrack_store.files.local_disk import LocalDisk
+from spoolrack_store.model.operations import CreateQueue, Receive, messages_of
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
@@ -93,11 +93,11 @@ class CountingDisk(LocalDisk):
 @contextmanager
 def counted(root: Path, clock: ManualClock) -> Iterator[tuple[Store, CountingDisk]]:
     disk = CountingDisk(root)
-    with Store.open(root, clock=clock, disk=disk, ear=Watcher(root)) as store:
+    with Store.open(root, clock=clock, disk=disk) as store:
         yield store, disk
 
 
-def test_who_waits_lists_no_messages_and_is_woken_by_the_kernel_alone(
+def test_a_receive_that_waits_lists_no_messages_and_is_woken_by_the_kernel_alone(
     root: Path, actor: Callable[[], Actor]
 ) -> None:
     other = actor()
@@ -118,7 +118,7 @@ def test_who_waits_lists_no_messages_and_is_woken_by_the_kernel_alone(
         assert not {folder for folder in disk.listed if folder.startswith(("queues", "delay"))}
         # Time stands still from here on: nothing but the news can wake it.
         assert other.does("jobs.send('a') != ''") == "True"
-        assert [message.body for message in waiting.result(STUCK)] == [b"a"]
+        assert [message.body for message in messages_of(waiting.result(STUCK))] == [b"a"]
 
 
 def test_a_client_works_beside_a_running_server_and_both_see_all(root: Path, url: str) -> None:
@@ -163,11 +163,10 @@ def test_a_forked_child_does_not_keep_its_parent_alive(
     child = int(parent.does("os.fork() or act()"))
     try:
         parent.kill()
-        for _ in range(600):
-            jobs.receive(wait=0.1, visibility_timeout=0.1)
-            if len(list((root / "owners").iterdir())) == 1:
-                return  # Ours: the dead one's heirs have forgotten it.
-        raise AssertionError("the parent is believed to live")
+        assert [message.text for message in jobs.receive(wait=STUCK)] == ["a"]
+        # A process that opens the root unlinks the files of the dead.
+        assert actor().does("jobs.send('b') != ''") == "True"
+        assert len(list((root / "owners").iterdir())) == 2, "the parent is believed to live"
     finally:
         os.kill(child, signal.SIGKILL)
 

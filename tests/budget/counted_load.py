@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from spoolrack_store.files.disk import LocalDisk
+from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.watcher import Watcher
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import (

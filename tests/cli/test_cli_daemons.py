@@ -22,6 +22,8 @@ from click.testing import CliRunner
 from spoolrack_server.cli import serving
 from spoolrack_server.serve import ServeSettings
 from spoolrack_store.files import layout
+from spoolrack_store.files.changes import LOCK
+from spoolrack_store.files.changes import PATH as CHANGES
 from spoolrack_store.store import Store
 
 STUCK = 60.0
@@ -153,7 +155,7 @@ def test_what_is_no_folder_of_one_root_is_refused(
     told = offline(*(argument.format(tmp_path) for argument in arguments))
     assert told.code == code
     assert words in told.err
-    made = (*layout.ALL, layout.FORMAT, layout.RESERVE)
+    made = (*layout.FOLDERS, layout.FORMAT, layout.RESERVE, LOCK, CHANGES)
     assert sorted(names(tmp_path)) == sorted(made), "nothing was made"
 
 
@@ -184,16 +186,15 @@ def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> ServeSettings:
 def test_compat_mq_takes_the_defaults_of_softlayer_mq(monkeypatch: pytest.MonkeyPatch) -> None:
     found = chosen(monkeypatch, "--compat", "mq")
     assert (found.root, found.http_host, found.http_port) == ("/tmp/mq", "0.0.0.0", 8080)
-    assert (found.workers, found.peers) == (8, 0)
+    assert found.workers == 8
     assert (found.mover, found.reaper) == (True, True)
 
 
 def test_what_is_said_wins_over_what_is_compatible(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPOOLRACK_SERVE_PEERS", "2")
     found = chosen(
         monkeypatch, "--compat", "mq", "--root", "/srv/mq", "--workers", "1", "--http", "off"
     )
-    assert (found.root, found.http_port, found.workers, found.peers) == ("/srv/mq", None, 1, 2)
+    assert (found.root, found.http_port, found.workers) == ("/srv/mq", None, 1)
 
 
 def test_without_compat_nothing_is_bounded_and_nothing_is_open_to_the_world(
@@ -201,7 +202,7 @@ def test_without_compat_nothing_is_bounded_and_nothing_is_open_to_the_world(
 ) -> None:
     found = chosen(monkeypatch)
     assert (found.root, found.host, found.http_host) == ("./data", "127.0.0.1", "127.0.0.1")
-    assert (found.workers, found.peers) == (None, 0)
+    assert found.workers is None
 
 
 # Several processes.

@@ -91,10 +91,14 @@ def test_what_a_crash_has_left_is_shown_as_a_start_would_finish_it_and_stays(
     offline: Spoolrack, root: Path
 ) -> None:
     """A message that was written whole into new/ counts; the file stays where it is."""
-    (ready,) = [path for path in (root / "queues" / "dead").iterdir() if path.is_file()]
-    ready.rename(root / "new" / f"dead:{ready.name}")
+    with spoolrack.connect(f"file://{root}") as client:
+        client.create_queue("sent")
+        client.queue("sent").send("whole")
+    (ready,) = (root / "queues" / "sent").iterdir()
+    stem = ready.name.partition(",v")[0]
+    ready.rename(root / "new" / f"sent:{stem},oabc")
     before = fingerprint(root)
-    assert offline("peek", "dead", "--raw", "--root", str(root)).out == "poison\n"
+    assert offline("peek", "sent", "--raw", "--root", str(root)).out == "whole\n"
     assert fingerprint(root) == before
 
 

@@ -15,6 +15,7 @@ from cuts import Bytes, Cut, Keep
 from linked_disk import Died, LinkedDisk, Memory, made, reap
 from power_disk import Model
 from spoolrack_store.engine.engine import Engine, Work
+from spoolrack_store.files.disk import Kind
 from spoolrack_store.model.batch import resolve
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import body, decode
@@ -352,7 +353,12 @@ class Story:
 
     def _paths(self) -> list[str]:
         folders = ("new", "delay", "remove", "quarantine", *(f"queues/{queue}" for queue in QUEUES))
-        return [f"{folder}/{each.name}" for folder in folders for each in self.disk.scan(folder)]
+        return [
+            f"{folder}/{each.name}"
+            for folder in folders
+            for each in self.disk.scan(folder)
+            if each.kind is Kind.FILE  # A folder in quarantine has what is no message.
+        ]
 
     def _found(self) -> dict[str, tuple[Seen, str]]:
         """What a start would take each message to be, and in which queue; nothing of what isn't

@@ -21,6 +21,7 @@ from power_disk import Model
 from spoolrack_store.committer import LOOK_EVERY
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.moves import RETRY
+from spoolrack_store.files.disk import Kind
 from spoolrack_store.model.batch import resolve
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import Damaged, body, decode
@@ -445,7 +446,12 @@ class EverythingStory:
 
     def _message_files(self) -> list[str]:
         folders = ["new", "delay", "remove", "quarantine", *self._files("queues")]
-        return [path for folder in folders for path in self._files(folder)]
+        return [
+            f"{folder}/{each.name}"
+            for folder in folders
+            for each in self.disk.scan(folder)
+            if each.kind is Kind.FILE  # A folder in quarantine has what is no message.
+        ]
 
     # What is held against the promises.
 

@@ -48,8 +48,6 @@ class PowerDisk(MemoryDisk):
         """The names that no power cut can take, but for the changes below."""
         self._changes: list[Change] = []
         self._unsynced: dict[File, None] = {}
-        self._safe: dict[File, int] = {}
-        """So many bytes of a file that wasn't synced were, before more was appended."""
         self._given_up: dict[File, None] = {}
         """Files whose sync failed: their pages count as clean, and no later sync writes them."""
         self.losses = 0
@@ -71,22 +69,11 @@ class PowerDisk(MemoryDisk):
             self._unsynced[file] = None
         self._change(file, None, (parent, name))
 
-    def append(self, path: str, content: bytes, *, sync: bool) -> None:
-        file = self.node(path)
-        assert isinstance(file, File)
-        if file not in self._unsynced and file not in self._given_up:
-            self._safe[file] = len(file.content)
-        super().append(path, content, sync=sync)
-        if sync:
-            self.sync_file(path)
-        elif file not in self._given_up:
-            self._unsynced[file] = None
-
     def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
         node = self.node(path)
         if afresh and isinstance(node, File) and node in self._given_up:
             # Its pages count as clean: what is read from the disk takes their place.
-            node.content = node.content[: self._safe.pop(node, 0)]
+            node.content = b""
             del self._given_up[node]
         return super().read(path, limit)
 
@@ -113,7 +100,6 @@ class PowerDisk(MemoryDisk):
         file = self.node(path)
         assert isinstance(file, File)
         self._unsynced.pop(file, None)
-        self._safe.pop(file, None)
 
     def sync_folder(self, path: str) -> None:
         folder = self._folder(path)
@@ -129,8 +115,6 @@ class PowerDisk(MemoryDisk):
 
     def sync_all(self) -> None:
         super().sync_all()
-        for file in self._unsynced:
-            self._safe.pop(file, None)
         self._unsynced.clear()
         for change in self._changes:
             change.waits_for.clear()
@@ -184,7 +168,7 @@ class PowerDisk(MemoryDisk):
         bytes = dict(zip(files, chain(cut.contents(len(files)), repeat(Bytes.WHOLE)), strict=False))
         found = type(self)(can_sync_all=self.can_sync_all, model=self.model)
         found.room = self.room
-        found.root = _rebuilt(self.root, names, {}, bytes, self._safe)
+        found.root = _rebuilt(self.root, names, {}, bytes)
         found._durable = {}
         found._take_as_durable(found.root)
         return found
@@ -216,8 +200,6 @@ class PowerDisk(MemoryDisk):
                 twin = _copied(file, nodes)
                 assert isinstance(twin, File)
                 others[twin] = None
-                if file in self._safe:
-                    other._safe[twin] = self._safe[file]
         return other
 
     def signature(self) -> tuple[object, ...]:
@@ -273,19 +255,18 @@ def _rebuilt(
     names: dict[Folder, dict[str, Node]],
     done: dict[Node, File],
     bytes: dict[File, Bytes],
-    safe: dict[File, int],
 ) -> Folder:
     copy = Folder()
     for name, node in names.get(folder, {}).items():
         if isinstance(node, Folder):
-            copy.entries[name] = _rebuilt(node, names, done, bytes, safe)
+            copy.entries[name] = _rebuilt(node, names, done, bytes)
         elif isinstance(node, File):
             if node in done:
                 done[node].links += 1
             else:
-                content, kept = node.content, safe.get(node, 0)
+                content = node.content
                 if node in bytes:
-                    content = content[:kept] + bytes[node].of(content[kept:])
+                    content = bytes[node].of(content)
                 done[node] = File(content, node.changed)
             copy.entries[name] = done[node]
         else:

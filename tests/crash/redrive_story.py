@@ -253,10 +253,6 @@ class RedriveStory(Story):
             )
         self._check_redrives(engine)
 
-    def _paths(self) -> list[str]:
-        """A record that a cut has torn is put aside."""
-        return [path for path in super()._paths() if not path.startswith("quarantine/redrives:")]
-
     def _maybe_after(self, queue: str, seen: Seen) -> list[Seen]:
         """Return what the dying commit may have done to a message that it had redriven."""
         maybe: list[Seen] = []

@@ -2,8 +2,8 @@
 power cut keeps.
 
 The rules are those of `spoolrack_store.model.batch`. A state is what is durable, what was done since,
-and for each message the states as which a start may find it. From every state each move is tried, and each
-power cut is judged; from what a cut leaves the walk goes on.
+and for each message the states as which a start may find it. From every state each move is tried, and
+each power cut is judged; from what a cut leaves the walk goes on.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from typing import Any
 
 from engine_story import DELAY, QUEUES, Broken, Seen, Story
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.engine.stages import _parse_chunk
 from spoolrack_store.model import manifest as manifests
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import body, decode
@@ -16,7 +15,7 @@ from spoolrack_store.model.errors import StageNotFound
 from spoolrack_store.model.names import Stem
 from spoolrack_store.model.operations import Request
 from spoolrack_store.model.sealed import NotWhole
-from spoolrack_store.model.stage_names import Publication, parse_published
+from spoolrack_store.model.stage_names import Publication, parse_chunk, parse_published
 from spoolrack_store.model.staging import Abort, Publish, Published, Stage, Staged
 
 STAGES = ("a", "b", "c")
@@ -197,7 +196,7 @@ class StageStory(Story):
         found = {}
         for each in self.disk.scan("staged"):
             if not each.name.endswith("~dropped"):
-                chunk = _parse_chunk(each.name, 0)
+                chunk = parse_chunk(each.name)
                 key = str(chunk.life), chunk.number
                 if key in found:
                     raise Broken(f"two chunks {key}")

@@ -10,6 +10,7 @@ from engine_story import Broken
 from power_disk import Model
 from spoolrack_store.engine import recovery
 from spoolrack_store.engine.catalog import Catalog, _Tombstone
+from spoolrack_store.engine.moves import Moves
 from spoolrack_store.model.clock import Millis
 
 MOST_STORIES = 2_000
@@ -37,7 +38,7 @@ def _only_its_own(self: Catalog, name: str) -> object:
     return iter(list(index.queues[name].entries) if name in index.queues else [])
 
 
-def _damaged_counts(self: Catalog, path: str, why: str) -> None:
+def _damaged_counts(self: Moves, path: str, why: str) -> None:
     pass
 
 
@@ -66,7 +67,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "old settings unlinked before newer ones are durable": (Catalog, "go_on", _superseded_at_once),
     "what is in new/ stays when its queue goes": (Catalog, "_left", _only_its_own),
     "other processes' settings aren't read": (Catalog, "heard", lambda self, path: None),
-    "torn settings stay where they are": (Catalog, "_put_aside", _damaged_counts),
+    "torn settings stay where they are": (Moves, "put_aside", _damaged_counts),
     "what has no queue is published": (recovery, "_publish_or_put_aside", _published_anyway),
 }
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from engine_story import Broken
 from power_disk import Model
+from spoolrack_store.engine import stages
 from spoolrack_store.engine.stages import Stages, _End, _Stage
 from spoolrack_store.files import changes
 from spoolrack_store.model.staging import Publish, Published
@@ -108,27 +109,32 @@ def _unlinked_one_by_one(self: Stages, stage: _Stage) -> None:
         self._leave_chunk(chunk)
 
 
-PLANTED: dict[str, tuple[str, Callable[..., object]]] = {
-    "chunks moved before the manifest is durable": ("go_on", _not_waiting_for_the_record),
-    "a record unlinked before its chunks are durably gone": ("_finish", _not_waiting_for_the_moves),
-    "an epoch forgotten before the next is durable": ("publish", _older_first),
-    "a manifest made before its chunks are durable": ("_make_durable", lambda self, chunks: None),
-    "a chunk kept that a power cut has torn": ("_is_damaged", lambda self, chunk: False),
-    "a chunk kept that a death has torn": (
-        "_is_torn",
-        lambda self, chunk, size, is_start: is_start and self._is_damaged(chunk),
+PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
+    "chunks moved before the manifest is durable": (Stages, "go_on", _not_waiting_for_the_record),
+    "a record unlinked before its chunks are durably gone": (
+        Stages,
+        "_finish",
+        _not_waiting_for_the_moves,
     ),
-    "a stage that begins a life whose record may come back": ("_leave_end", _taken_at_once),
-    "another process's files not heard of": ("heard", lambda self, path: None),
-    "a stage dropped without a record": ("_drop", _unlinked_one_by_one),
-    "the younger of two stages kept": ("_drop_doubles", lambda self: None),
+    "an epoch forgotten before the next is durable": (Stages, "publish", _older_first),
+    "a manifest made before its chunks are durable": (
+        Stages,
+        "_make_durable",
+        lambda self, chunks: None,
+    ),
+    "a chunk kept that a power cut has torn": (Stages, "_is_whole", lambda self, chunk: True),
+    "a chunk kept that a death has torn": (stages, "_is_short", lambda chunk, size: False),
+    "a stage that begins a life whose record may come back": (Stages, "_leave_end", _taken_at_once),
+    "another process's files not heard of": (Stages, "heard", lambda self, path: None),
+    "a stage dropped without a record": (Stages, "_drop", _unlinked_one_by_one),
+    "the younger of two stages kept": (Stages, "_drop_doubles", lambda self: None),
 }
 
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, broken = PLANTED[planted]
-    monkeypatch.setattr(Stages, name, broken)
+    owner, name, broken = PLANTED[planted]
+    monkeypatch.setattr(owner, name, broken)
     with pytest.raises(Broken):
         _tell_many()
 

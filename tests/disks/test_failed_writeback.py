@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from filling import fill_bytes
 from loop_disk import MEBIBYTE, LoopDisk, why_not
-from spoolrack_store.files.disk import LocalDisk
+from spoolrack_store.files.local_disk import LocalDisk
 
 BODY = b"x" * 64 * 4_096
 

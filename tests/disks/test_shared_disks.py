@@ -96,7 +96,7 @@ def receive(store: Store, most: int, wait: Millis | None) -> list[Message]:
 
 def test_two_stores_share_a_root(disk: Path) -> None:
     root = disk / "root"
-    with Store.open(root) as one, Store.open(root, peers=3) as other:
+    with Store.open(root) as one, Store.open(root) as other:
         ask(one, CreateQueue(name="q", settings=QueueSettings()))
         for n in range(ROUNDS):
             bodies = [b"%d" % m for m in range(1 + n % 4)]

@@ -93,6 +93,10 @@ def test_everything_but_what_takes_room_works_when_others_have_taken_the_last_of
     send_together(server, 50, "purged")
     send_together(server, 50, "doomed")
     delayed = server.queue().send(BODY, delay=600)
+    server.client.create_queue("s")
+    send_together(server, 50, "s")
+    server.client.stage("dropped", 0, "s", [spoolrack.Outgoing(body=BODY)] * 50)
+    assert server.queue("s").reserve("stream", 0, max_messages=50, hold=600) is not None
     foreign = made.mount_point / "foreign"
     fill_bytes(foreign) if what == "bytes" else fill_files(foreign)
 
@@ -113,19 +117,23 @@ def test_everything_but_what_takes_room_works_when_others_have_taken_the_last_of
     _deleted(q, held[40:160])
     q.delete_by_id(singles[-1])
     q.delete_by_id(delayed)
-    # Singles out of a batch folder need room in a folder each; the last takes the folder along.
+    # Singles out of a batch need room for a name each.
     batch = r.receive(100)
     assert [message.id for message in batch] == together
     _deleted(r, batch[::2])
     assert server.client.purge_queue("purged") == 50
     server.client.delete_queue("doomed")
+    assert server.client.commit_reservations("stream", 0).messages == 50
+    assert server.client.abort("dropped") == 50
+    assert list(server.client.stages()) == []
     left = [*singles[:40], *singles[160:-1]]
 
     def check() -> None:
         assert ids_in(server) == left
         assert ids_in(server, "r") == together[1::2]
         assert ids_in(server, "purged") == []
-        assert [queue.name for queue in server.client.queues()] == ["purged", "q", "r"]
+        assert [queue.name for queue in server.client.queues()] == ["purged", "q", "r", "s"]
+        assert ids_in(server, "s") == []
 
     check()
     assert server.health() == WELL

@@ -94,14 +94,14 @@ HIDDEN = {b"leased", b"delayed"}
     [
         (remove_all_settings, SETTINGS_ARE_LOST, ALL),
         (remove_config, ("config", *SETTINGS_ARE_LOST), ALL),
-        (overwrite_all_settings, ("quarantined 'config/q.1.json'", *SETTINGS_ARE_LOST), ALL),
+        (overwrite_all_settings, ("config/q.1.json is moved to quarantine/", *SETTINGS_ARE_LOST), ALL),
         (remove_format, ("no FORMAT file",), ALL),
         # What lay in them was what the fault has taken; nothing else goes with it.
         (removing("delay"), ("no folder delay", *IS_MADE_ANEW), ALL - HIDDEN),
         (removing("queues"), ("no folder queues", *IS_MADE_ANEW), HIDDEN),
         *(
             (removing(folder), (f"no folder {folder}", *IS_MADE_ANEW), ALL)
-            for folder in layout.ALL
+            for folder in layout.FOLDERS
             if folder not in ("config", "delay", "queues")
         ),
     ],
@@ -133,7 +133,7 @@ def test_a_start_after_a_loss_serves_all_messages_that_are_left_and_says_what_is
     assert alarms_in(caplog) == [], "all is mended"
 
 
-@pytest.mark.parametrize("content", ["spoolrack 2\n", "maildir\n"])
+@pytest.mark.parametrize("content", ["spoolrack 3\n", "maildir\n"])
 def test_a_root_in_another_format_is_refused_and_left_as_it_is(content: str, tmp_path: Path) -> None:
     make_root(tmp_path / "root", ManualClock())
     (tmp_path / "root" / layout.FORMAT).write_text(content)
@@ -143,7 +143,7 @@ def test_a_root_in_another_format_is_refused_and_left_as_it_is(content: str, tmp
     said = str(caught.value)
     assert str(tmp_path / "root") in said
     assert repr(content.strip()) in said
-    assert "'spoolrack 1'" in said
+    assert "'spoolrack 2'" in said
     assert "use the version of Spoolrack that wrote it" in " ".join(said.split())
     assert sorted(map(str, (tmp_path / "root").rglob("*"))) == before
 

@@ -257,14 +257,11 @@ def test_a_start_with_a_forbidden_folder_loses_nothing(folder: str, mortal: Real
     mortal.queue().receive(1)
     assert mortal.stop() == 0
     with forbidden(mortal.root / folder, 0o000):
-        if folder == "queues/q":  # It costs itself only: the other queues are served.
-            mortal.start()
-            mortal.client.create_queue("other")
-            assert mortal.stop() == 0
-        else:
-            code, said = mortal.refuse_start()
-            assert code in (os.EX_IOERR, os.EX_CANTCREAT), said
-            assert said.splitlines()[-1].startswith("spoolrack: ")
+        # Of a queue's folder, too: it may hold what counts of a batch that is also elsewhere.
+        code, said = mortal.refuse_start()
+        assert code in (os.EX_IOERR, os.EX_CANTCREAT), said
+        assert said.splitlines()[-1].startswith("spoolrack: ")
+        assert f"Permission denied: '{folder}'" in said
     mortal.start()
     assert ids_in(mortal) == sent
 
@@ -275,7 +272,6 @@ def test_a_message_that_may_not_be_read_waits_and_the_others_go_on(mortal: RealS
     (file,) = (path for path in (mortal.root / "queues/q").iterdir() if path.name.startswith(sent[0]))
     file.chmod(0o000)
     assert [message.id for message in mortal.queue().receive(5)] == sent[1:]
-    (file,) = (path for path in (mortal.root / "delay").iterdir() if sent[0] in path.name)
     file.chmod(0o600)
-    mortal.restart()
-    assert ids_in(mortal) == sent
+    # It was never leased, and is tried again without a restart.
+    assert [message.id for message in mortal.queue().receive(5, wait=20)] == sent[:1]

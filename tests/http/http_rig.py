@@ -22,7 +22,6 @@ from spoolrack_server.gateway.pages import openapi
 from spoolrack_server.health import Health
 from spoolrack_server.logs import Log, make_log
 from spoolrack_server.server import Server
-from spoolrack_store.files.disk import LocalDisk
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 from yarl import URL
@@ -228,7 +227,7 @@ async def fragile(
 ) -> AsyncIterator[Fragile]:
     root.mkdir()
     health, log = health or Health(), log or make_log()
-    disk, clock = FaultyDisk(LocalDisk(root)), ManualClock()
+    disk, clock = FaultyDisk(root), ManualClock()
     with Store.open(root, clock=clock, random=Random(1), disk=disk) as store:
         gateway = Gateway(store, health, clock, log)
         port = await gateway.start("127.0.0.1", 0)

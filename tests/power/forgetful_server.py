@@ -13,7 +13,7 @@ import sys
 from typing import Final
 
 from spoolrack_server.cli import main
-from spoolrack_store.files.disk import LocalDisk
+from spoolrack_store.files.local_disk import LocalDisk
 
 BUGS: Final = ("everything", "folders")
 

@@ -16,7 +16,6 @@ from faulty_disk import FaultyDisk
 from spoolrack_server.answers import answer
 from spoolrack_server.loop_driver import LoopDriver
 from spoolrack_store.effort import SHORT_MESSAGES, are_short
-from spoolrack_store.files.disk import LocalDisk
 from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.errors import Draining, OutcomeUnknown, StoreFailed
@@ -38,22 +37,30 @@ PATIENCE: Final = 20.0
 
 
 class WatchedDisk(FaultyDisk):
-    """Remembers which threads rename and which sync."""
+    """Remembers which threads change files and which sync."""
 
     def __init__(self, root: Path) -> None:
-        super().__init__(LocalDisk(root))
-        self.renaming: set[int] = set()
+        super().__init__(root)
+        self.changing: set[int] = set()
         self.syncing: set[int] = set()
 
         self.interruption: BaseException | None = None
-        """Comes in the midst of the next rename."""
+        """Comes in the midst of the next file that is made."""
 
-    def rename(self, source: str, target: str) -> None:
+    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
         interruption, self.interruption = self.interruption, None
         if interruption is not None:
             raise interruption
-        self.renaming.add(threading.get_ident())
-        super().rename(source, target)
+        self.changing.add(threading.get_ident())
+        super().create(path, parts, sync=sync)
+
+    def rename_new(self, source: str, target: str) -> None:
+        self.changing.add(threading.get_ident())
+        super().rename_new(source, target)
+
+    def sync_file(self, path: str) -> None:
+        self.syncing.add(threading.get_ident())
+        super().sync_file(path)
 
     def sync_folder(self, path: str) -> None:
         self.syncing.add(threading.get_ident())
@@ -71,7 +78,7 @@ async def opened(root: Path) -> AsyncIterator[tuple[Store, WatchedDisk]]:
     store = await asyncio.to_thread(Store.open, root, clock=clock, disk=disk, driver=driver)
     try:
         await answer(store.submit(CreateQueue(name="q", settings=QueueSettings())))
-        disk.renaming.clear()
+        disk.changing.clear()
         disk.syncing.clear()
         yield store, disk
     finally:
@@ -87,28 +94,7 @@ async def test_a_short_commit_is_done_by_the_loop_and_synced_by_another_thread(t
         await answer(store.submit(sending(b"one", b"two")))
         found = messages_of(await answer(store.submit(Receive(queue="q", max_messages=10))))
         assert [message.body for message in found] == [b"one", b"two"]
-        assert disk.renaming == {threading.get_ident()}
-        assert disk.syncing
-        assert threading.get_ident() not in disk.syncing
-
-
-async def test_a_lone_send_is_synced_by_the_loop_whose_file_was_synced_last(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (store, disk):
-        await answer(store.submit(sending(b"one")))
-        assert disk.syncing == {threading.get_ident()}
-
-
-async def test_what_has_changed_after_a_file_was_synced_is_synced_by_another_thread(
-    tmp_path: Path,
-) -> None:
-    async with opened(tmp_path) as (store, disk):
-        await answer(store.submit(sending(b"one")))
-        disk.syncing.clear()
-        # Both in one commit: the lease comes after the file.
-        sent, received = store.submit(sending(b"two")), store.submit(Receive(queue="q"))
-        await answer(sent)
-        (message,) = messages_of(await answer(received))
-        assert message.body == b"one"
+        assert disk.changing == {threading.get_ident()}
         assert disk.syncing
         assert threading.get_ident() not in disk.syncing
 
@@ -116,16 +102,17 @@ async def test_what_has_changed_after_a_file_was_synced_is_synced_by_another_thr
 async def test_what_may_take_long_is_done_by_another_thread(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, disk):
         await answer(store.submit(sending(b"one")))
-        disk.renaming.clear()
-        assert await answer(store.submit(Purge(queue="q"))) == 1
-        assert disk.renaming
-        assert threading.get_ident() not in disk.renaming
+        disk.changing.clear()
+        more = [store.submit(sending(bytes(1024 * 1024))) for _ in range(3)]
+        await asyncio.gather(*map(answer, more))
+        assert disk.changing
+        assert threading.get_ident() not in disk.changing
 
 
 async def test_the_loop_goes_on_during_a_sync_and_what_gathers_shares_the_next(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, disk):
-        reached, go_on = disk.hold("sync_all")
-        first = store.submit(sending(b"first", b"second"))
+        reached, go_on = disk.hold("sync_file")
+        first = store.submit(sending(b"first"))
         await asyncio.to_thread(reached.wait)
         disk.forget()
         more = [store.submit(sending(b"more")) for _ in range(20)]
@@ -134,12 +121,12 @@ async def test_the_loop_goes_on_during_a_sync_and_what_gathers_shares_the_next(t
         assert not disk.called("create")
         go_on.set()
         await asyncio.gather(*map(answer, [first, *more]))
-        assert len(disk.called("make_folder")) == 1
+        assert len(disk.called("create")) == 1
 
 
 async def test_a_failed_sync_is_told_and_ends_all(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, disk):
-        disk.fail(errno.EIO, "sync_folder", "sync_all")
+        disk.fail(errno.EIO, "sync_file", "sync_folder", "sync_all")
         with pytest.raises(OutcomeUnknown):
             await answer(store.submit(sending(b"one")))
         assert store.failure is not None
@@ -188,6 +175,11 @@ async def test_a_sync_that_breaks_off_ends_the_store_and_keeps_nobody_waiting(tm
         pass
 
     class BreakingDisk(WatchedDisk):
+        def sync_file(self, path: str) -> None:
+            if self.breaks:
+                raise BreaksOff
+            super().sync_file(path)
+
         def sync_folder(self, path: str) -> None:
             if self.breaks:
                 raise BreaksOff
@@ -220,7 +212,7 @@ async def test_a_receive_that_waits_is_answered_in_time_and_by_a_send(tmp_path: 
         waiting = store.submit(Receive(queue="q", wait=None))
         await asyncio.sleep(0)
         await answer(store.submit(sending(b"one")))
-        (message,) = await answer(waiting)
+        (message,) = messages_of(await answer(waiting))
         assert message.body == b"one"
 
 
@@ -241,7 +233,7 @@ async def test_a_receive_that_waits_is_answered_in_time_also_where_nothing_else_
 async def test_other_threads_are_served_as_well(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, _):
         sent = await asyncio.to_thread(lambda: store.submit(sending(b"one")).result())
-        assert len(sent) == 1
+        assert len(sent.results) == 1
 
 
 async def test_a_close_comes_after_all_that_was_submitted(tmp_path: Path) -> None:
@@ -250,7 +242,7 @@ async def test_a_close_comes_after_all_that_was_submitted(tmp_path: Path) -> Non
         await asyncio.sleep(0)
         sent = [store.submit(sending(b"last")) for _ in range(5)]
     assert all(future.done() for future in sent)
-    assert [len(future.result()) for future in sent] == [1] * 5
+    assert [len(future.result().results) for future in sent] == [1] * 5
     assert waiting.done()
     if not waiting.exception():
         assert len(waiting.result()) == 1
@@ -262,13 +254,13 @@ async def test_a_close_comes_after_all_that_was_submitted(tmp_path: Path) -> Non
     ("requests", "short"),
     [
         ([], True),
-        ([sending(*[b"x"] * 100)] * 10, True),
-        ([sending(*[b"x"] * 100)] * 11, False),
+        ([sending(*[b"x"] * 100)] * (SHORT_MESSAGES // 100), True),
+        ([sending(*[b"x"] * 100)] * (SHORT_MESSAGES // 100 + 1), False),
         ([sending(bytes(1024 * 1024))] * 3, False),
         ([Receive(queue="q", max_messages=SHORT_MESSAGES)], True),
         ([Receive(queue="q", max_messages=1), Purge(queue="q")], False),
         ([GiveBack(queue="q", receipts=["x"])], True),
-        ([Delete(queue="q", ids=["x"])], False),
+        ([Delete(queue="q", ids=["x"])], True),
     ],
 )
 def test_only_what_is_known_to_be_short_counts_as_that(

@@ -1,4 +1,4 @@
-"""A disk around another one that remembers what it was asked, and fails when a test wants it to."""
+"""A local disk that remembers what it was asked, and fails when a test wants it to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, TypeVar
 
-from spoolrack_store.files.disk import Disk, Facts, Found, Lock, NotSynced, Space
+from spoolrack_store.files.disk import Facts, Found, Lock, NotSynced, Space
+from spoolrack_store.files.local_disk import LocalDisk
 
 Result = TypeVar("Result")
 
@@ -16,8 +17,9 @@ CHANGES = frozenset(
     {
         "make_folder",
         "create",
-        "append",
+        "link",
         "rename",
+        "rename_new",
         "unlink",
         "remove_folder",
         "set_aside",
@@ -54,12 +56,11 @@ class Killed(BaseException):
     """The process died here. Not an `Exception`: nothing of ours may catch it."""
 
 
-class FaultyDisk:
-    """As thread-safe as what it wraps."""
+class FaultyDisk(LocalDisk):
+    """As thread-safe as any local disk."""
 
-    def __init__(self, disk: Disk) -> None:
-        self.disk = disk
-        self.can_sync_all = disk.can_sync_all
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        super().__init__(root)
         self.calls: list[Call] = []
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
@@ -125,7 +126,7 @@ class FaultyDisk:
 
     def make_folder(self, path: str) -> None:
         self._do("make_folder", path)
-        self.disk.make_folder(path)
+        super().make_folder(path)
 
     def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
         try:
@@ -133,80 +134,74 @@ class FaultyDisk:
         except Killed:
             if self._torn:
                 content = b"".join(parts)
-                self.disk.create(path, [content[: len(content) // 2]], sync=False)
+                super().create(path, [content[: len(content) // 2]], sync=False)
             raise
         if sync:
             try:
                 self._do("sync_new", path)
             except OSError as error:
                 raise NotSynced(*error.args) from error
-        self.disk.create(path, parts, sync=sync)
-
-    def append(self, path: str, content: bytes, *, sync: bool) -> None:
-        try:
-            self._do("append", path)
-        except Killed:
-            if self._torn:
-                self.disk.append(path, content[: len(content) // 2], sync=False)
-            raise
-        if sync:
-            try:
-                self._do("sync_new", path)
-            except OSError as error:
-                raise NotSynced(*error.args) from error
-        self.disk.append(path, content, sync=sync)
+        super().create(path, parts, sync=sync)
 
     def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
         self._do("read", path)
-        return self.disk.read(path, limit, afresh=afresh)
+        return super().read(path, limit, afresh=afresh)
 
     def open(self, path: str) -> BinaryIO:
         self._do("open", path)
-        return self.disk.open(path)
+        return super().open(path)
 
     def scan(self, path: str) -> list[Found]:
         self._do("scan", path)
-        return self.disk.scan(path)
+        return super().scan(path)
 
     def facts(self, path: str) -> Facts:
         self._do("facts", path)
-        return self.disk.facts(path)
+        return super().facts(path)
+
+    def link(self, source: str, target: str) -> None:
+        self._do("link", source, target)
+        super().link(source, target)
+
+    def rename_new(self, source: str, target: str) -> None:
+        self._do("rename_new", source, target)
+        super().rename_new(source, target)
 
     def rename(self, source: str, target: str) -> None:
         self._do("rename", source, target)
-        self.disk.rename(source, target)
+        super().rename(source, target)
 
     def unlink(self, path: str) -> None:
         self._do("unlink", path)
-        self.disk.unlink(path)
+        super().unlink(path)
 
     def remove_folder(self, path: str) -> None:
         self._do("remove_folder", path)
-        self.disk.remove_folder(path)
+        super().remove_folder(path)
 
     def sync_file(self, path: str) -> None:
         self._do("sync_file", path)
-        self.disk.sync_file(path)
+        super().sync_file(path)
 
     def sync_folder(self, path: str) -> None:
         self._do("sync_folder", path)
-        self.disk.sync_folder(path)
+        super().sync_folder(path)
 
     def sync_all(self) -> None:
         self._do("sync_all")
-        self.disk.sync_all()
+        super().sync_all()
 
     def space(self) -> Space:
         self._do("space")
-        return self.disk.space()
+        return super().space()
 
     def set_aside(self, path: str, size: int) -> None:
         self._do("set_aside", path)
-        self.disk.set_aside(path, size)
+        super().set_aside(path, size)
 
     def lock(self, path: str) -> Lock | None:
         self._do("lock", path)
-        return self.disk.lock(path)
+        return super().lock(path)
 
     def _do(self, name: str, *paths: str) -> None:
         call = Call(name, paths)

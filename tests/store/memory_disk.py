@@ -16,7 +16,6 @@ from itertools import count
 from typing import BinaryIO
 
 from spoolrack_store.files.disk import Facts, Found, Kind, Space
-from spoolrack_store.files.watcher import Change
 
 ROOM = 1 << 40
 
@@ -52,38 +51,6 @@ class MemoryLock:
             self._file.lock = None
 
 
-class MemoryWatch:
-    """What has happened in some folders of a disk in memory."""
-
-    def __init__(self, disk: MemoryDisk) -> None:
-        self._disk = disk
-        self._folders: set[str] = set()
-        self._changes: list[Change] = []
-        self.hears_all = True
-        self.has_lost = False
-        """Set it, and the next who asks is told to list."""
-
-    def watch(self, folder: str) -> None:
-        self._folders.add(folder)
-
-    def unwatch(self, folder: str) -> None:
-        self._folders.discard(folder)
-
-    def hear(self, path: str, *, appeared: bool) -> None:
-        folder, _, name = path.rpartition("/")
-        if folder in self._folders:
-            self._changes.append(Change(folder, name, appeared))
-
-    def changes(self) -> list[Change] | None:
-        changes, self._changes = self._changes, []
-        lost, self.has_lost = self.has_lost, False
-        return None if lost else changes
-
-    def close(self) -> None:
-        if self in self._disk._watches:
-            self._disk._watches.remove(self)
-
-
 def fails(code: int, path: str) -> OSError:
     return OSError(code, os.strerror(code), path)
 
@@ -96,18 +63,9 @@ class MemoryDisk:
         self.root = Folder()
         self.room = Space(bytes=ROOM, files=1 << 30, unlimited=False)
         self._ticks = count(1)
-        self._watches: list[MemoryWatch] = []
 
-    def watch(self) -> MemoryWatch:
-        """Tells what happens in folders from now on, as inotify(7) does."""
-        watch = MemoryWatch(self)
-        self._watches.append(watch)
-        return watch
-
-    def _tell(self, path: str, *, appeared: bool) -> None:
+    def _note(self, path: str) -> None:
         self._parent(path)[0].changed = next(self._ticks)
-        for watch in self._watches:
-            watch.hear(path, appeared=appeared)
 
     # Disk.
 
@@ -116,21 +74,14 @@ class MemoryDisk:
         if name in parent.entries:
             raise fails(errno.EEXIST, path)
         parent.entries[name] = Folder()
-        self._tell(path, appeared=True)
+        self._note(path)
 
     def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
         parent, name = self._parent(path)
         if name in parent.entries:
             raise fails(errno.EEXIST, path)
         parent.entries[name] = File(b"".join(parts), next(self._ticks))
-        self._tell(path, appeared=True)
-
-    def append(self, path: str, content: bytes, *, sync: bool) -> None:
-        node = self.node(path)
-        if not isinstance(node, File):
-            raise fails(errno.EISDIR if isinstance(node, Folder) else errno.ELOOP, path)
-        node.content += content
-        node.changed = next(self._ticks)
+        self._note(path)
 
     def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
         node = self.node(path)
@@ -174,8 +125,8 @@ class MemoryDisk:
         into.entries[new_name] = node
         if isinstance(node, File):
             node.changed = next(self._ticks)
-        self._tell(source, appeared=False)
-        self._tell(target, appeared=True)
+        self._note(source)
+        self._note(target)
 
     def unlink(self, path: str) -> None:
         parent, name = self._parent(path)
@@ -185,14 +136,14 @@ class MemoryDisk:
         if isinstance(node, Folder):
             raise fails(errno.EISDIR, path)
         del parent.entries[name]
-        self._tell(path, appeared=False)
+        self._note(path)
 
     def remove_folder(self, path: str) -> None:
         parent, name = self._parent(path)
         if self._folder(path).entries:
             raise fails(errno.ENOTEMPTY, path)
         del parent.entries[name]
-        self._tell(path, appeared=False)
+        self._note(path)
 
     def sync_file(self, path: str) -> None:
         self.node(path)

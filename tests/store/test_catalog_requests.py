@@ -169,8 +169,8 @@ def test_what_an_operator_put_into_a_deleted_queues_folder_is_kept(rig: Rig) -> 
     rig.disk.create("queues/q/notes.txt", [b"mine"], sync=True)
     rig.do(DeleteQueue(name="q"))
     rig.settle()
-    (kept,) = rig.names("quarantine")
-    assert kept.startswith("queues.q.notes.txt.")
+    (place,) = rig.names("quarantine")
+    assert rig.names(f"quarantine/{place}") == ["notes.txt", "notes.txt.why"]
     assert rig.names("queues") == []
 
 
@@ -182,8 +182,10 @@ def test_damaged_settings_go_to_quarantine_and_older_ones_count(
     rig.restart()
     assert rig.engine.catalog.records["q"].settings.max_messages == 5
     assert rig.names("config") == ["q.1.json"]
-    assert [name[:15] for name in rig.names("quarantine")] == ["config.q.2.json"]
-    assert "config/q.2.json is moved to quarantine" in caplog.text
+    (place,) = rig.names("quarantine")
+    assert rig.names(f"quarantine/{place}") == ["q.2.json", "q.2.json.why"]
+    assert "'config/q.2.json' is moved to quarantine" in caplog.text
+    assert b"config/q.2.json" in rig.disk.read(f"quarantine/{place}/q.2.json.why")
 
 
 @pytest.mark.parametrize("damaged", [False, True])

@@ -204,10 +204,10 @@ def test_a_file_that_can_not_be_read_for_now_is_told_as_that(tmp_path: Path) -> 
     with opened(tmp_path) as rig:
 
         def refusing(path: str) -> BinaryIO:
-            raise OSError(5, "Input/output error", path)
+            raise OSError(24, "Too many open files", path)
 
         rig.disk.open = refusing  # type: ignore[method-assign]
-        with pytest.raises(DiskError, match="Input/output error"):
+        with pytest.raises(DiskError, match="Too many open files"):
             rig.store.message("q", id)
 
 

@@ -542,3 +542,30 @@ def test_a_record_that_cannot_be_read_stops_reservations_and_nothing_else(rig: S
     rig.advance(1_000)
 
     assert rig.ids_in() == ids[:1]
+
+
+def test_a_damaged_record_is_put_aside_and_its_messages_are_ready_again(rig: SetRig) -> None:
+    ids = rig.send(b"a", b"b")
+    rig.reserve()
+    (name,) = rig.names()
+    content = rig.disk.read(f"reserved/{name}")
+    rig.disk.unlink(f"reserved/{name}")
+    rig.disk.create(f"reserved/{name}", [content.replace(b":", b";", 1)], sync=True)
+    rig.restart()
+    assert rig.names() == []
+    (place,) = [each.name for each in rig.disk.scan("quarantine")]
+    kept = sorted(each.name for each in rig.disk.scan(f"quarantine/{place}"))
+    assert kept == [name, f"{name}.why"]
+    assert rig.receive() == [(id, 1) for id in ids]
+
+
+def test_a_torn_record_leaves_nothing(rig: SetRig) -> None:
+    ids = rig.send(b"a", b"b")
+    rig.reserve()
+    (name,) = rig.names()
+    content = rig.disk.read(f"reserved/{name}")
+    rig.disk.unlink(f"reserved/{name}")
+    rig.disk.create(f"reserved/{name}", [content[:-1]], sync=True)
+    rig.restart()
+    assert (rig.names(), list(rig.disk.scan("quarantine"))) == ([], [])
+    assert rig.receive() == [(id, 1) for id in ids]

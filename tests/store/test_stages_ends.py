@@ -156,6 +156,26 @@ def test_wherever_a_publication_dies_all_of_it_is_published_or_nothing() -> None
     assert ends == {False, True}
 
 
+def test_a_stage_that_a_new_process_makes_again_in_the_same_millisecond_is_there_for_all(
+    rig: Rig,
+) -> None:
+    rig.stage("s", 0, b"a")
+    rig.ask(Abort(stage="s"))
+    for _ in range(4):
+        work = rig.engine.apply([])
+        assert work is not None
+        if not rig.names("staged"):
+            break
+        if work.commit is not None:
+            work.commit.sync()
+        rig.engine.finish(work)
+    other = rig.open("other")
+    rig.ask(chunk("s", 0, b"b"), engine=other)
+    assert rig.publish("w", 1, "s").messages == 1
+    rig.ticks()
+    assert rig.receive() == [b"b"]
+
+
 @pytest.mark.parametrize("left", [b"", b"{", b"{}\n", bytes(200)])
 def test_a_torn_manifest_is_none(rig: Rig, left: bytes) -> None:
     rig.stage("s", 0, b"a")
@@ -165,15 +185,41 @@ def test_a_torn_manifest_is_none(rig: Rig, left: bytes) -> None:
     assert rig.publish("w", 1, "s").messages == 1
 
 
-@pytest.mark.parametrize("torn", ["it is cut short", "its bytes are others"])
+def test_a_damaged_manifest_is_put_aside(rig: Rig) -> None:
+    rig.stage("s", 0, b"a")
+    rig.disk.create("published/w.1", [b'{"stages":{}}\n00000000\n'], sync=True)
+    rig.restart()
+    assert (rig.staged(), rig.names("published")) == (["s"], [])
+    (place,) = rig.names("quarantine")
+    assert rig.names(f"quarantine/{place}") == ["w.1", "w.1.why"]
+
+
+def test_a_damaged_chunk_is_put_aside_and_can_be_staged_again(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.stage("s", 7, b"x", b"y")
+    (name,) = rig.names("staged")
+    content = rig.disk.read(f"staged/{name}")
+    rig.disk.unlink(f"staged/{name}")
+    rig.disk.create(f"staged/{name}", [b"z" + content[1:]], sync=True)
+    rig.restart()
+    (place,) = rig.names("quarantine")
+    assert rig.disk.read(f"quarantine/{place}/{name}") == b"z" + content[1:]
+    assert b"this chunk of a stage is damaged" in rig.disk.read(f"quarantine/{place}/{name[:200]}.why")
+    assert "this chunk of a stage is damaged" in caplog.text
+    assert not rig.stage("s", 7, b"x", b"y").is_repeated
+
+
+@pytest.mark.parametrize("torn", ["it is cut short", "its end was never written"])
 def test_a_torn_chunk_was_never_staged(rig: Rig, torn: str) -> None:
     rig.stage("s", 7, b"x", b"y")
     (name,) = rig.names("staged")
     content = rig.disk.read(f"staged/{name}")
     rig.disk.unlink(f"staged/{name}")
-    left = content[:-1] if torn == "it is cut short" else b"z" + content[1:]
+    left = content[:-1] if torn == "it is cut short" else bytes(len(content))
     rig.disk.create(f"staged/{name}", [left], sync=True)
     rig.restart()
+    assert rig.names("quarantine") == []
     assert not rig.stage("s", 7, b"x", b"y").is_repeated
 
 

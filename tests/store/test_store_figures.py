@@ -18,7 +18,6 @@ from spoolrack_store.model.redriving import StartRedrive
 from spoolrack_store.model.reservations import CommitReservations, Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.staging import Publish, Stage
-from spoolrack_store.statistics import count_commit
 from spoolrack_store.store import Store
 from spoolrack_store.tally import AT_ONCE
 from spoolrack_store.testing import ManualClock
@@ -333,8 +332,8 @@ def test_what_lies_in_quarantine_is_told_by_a_look_into_it(
 def test_the_watch_is_an_argument() -> None:
     statistics = Statistics(watch=lambda: 5.0)
 
-    count_commit(statistics, [Send(queue="q", bodies=[])], [None], 4.5)
-    count_commit(statistics, [], [], 0.0)
+    statistics.commit([Send(queue="q", bodies=[])], [None], 4.5)
+    statistics.commit([], [], 0.0)
 
     assert statistics.commits.sum == 0.5
     assert statistics.commits.counts[SECONDS.index(0.5)] == 1

@@ -28,6 +28,7 @@ from spoolrack_store.model.operations import (
     Send,
     UpdateQueue,
 )
+from spoolrack_store.model.reservations import CommitReservations, Confirm, Release, Reserve
 from spoolrack_store.model.settings import QueueSettings
 
 LEASE = 1_000
@@ -146,6 +147,16 @@ def test_what_another_process_has_in_new_is_not_said_to_be_missing(
     assert [type(each) for each in one.ask(delete)] == [MessageNotFound] * len(ids)
 
 
+def test_what_is_sent_after_a_dead_process_was_found_stands_behind_its_messages(one: Rig) -> None:
+    for number in range(20):  # All in one millisecond, in which only the ids tell who was first.
+        dead = one.join(f"dead{number}")
+        begin(dead, Send(queue="q", bodies=[b"first", b"second"]))
+        die(dead, one)
+        one.ask(Send(queue="q", bodies=[b"third"]))
+        one.ask()
+        assert bodies(lease(one)) == [b"first", b"second", b"third"]
+
+
 def test_what_a_living_process_writes_is_left_alone(one: Rig, other: Rig) -> None:
     work = begin(other, Send(queue="q", bodies=[b"a"]))
     for _ in range(4):
@@ -167,6 +178,39 @@ def test_a_purge_takes_what_all_processes_have(one: Rig, other: Rig) -> None:
     assert one.ask(Purge(queue="q")) == 3
     one.after(LEASE)
     assert lease(one) == lease(other) == []
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("sent", [[b"a"], [b"a", b"b"]])
+def test_a_purge_takes_what_another_process_has_answered_and_not_published(
+    one: Rig, other: Rig, sent: list[bytes], dies: bool
+) -> None:
+    work = begin(other, Send(queue="q", bodies=sent))
+    other.engine.finish(work)  # It is answered.
+    assert one.ask(Purge(queue="q")) == len(sent)
+    if dies:
+        die(other, one)
+    else:
+        other.ask()
+        assert lease(other) == []
+    assert lease(one) == []
+    assert list(one.disk.scan("new")) == list(one.disk.scan("queues/q")) == []
+
+
+def test_a_purge_during_a_send_of_another_process_leaves_nothing_half_done(
+    one: Rig, other: Rig
+) -> None:
+    work = begin(other, Send(queue="q", bodies=[b"a", b"b"]), Receive(queue="q", max_messages=1))
+    one.ask(Purge(queue="q"))
+    outcomes = other.engine.finish(work)
+    assert outcomes is not None
+    receipts_of_other = receipts(outcomes[1])
+    deleted = other.ask(Delete(queue="q", receipts=receipts_of_other))
+    assert deleted == [None] * len(receipts_of_other)
+    one.after(LEASE)
+    for each in (other, one):
+        each.ask(tick=True)
+        assert lease(each) == []
 
 
 def test_a_message_is_found_by_its_id_wherever_another_process_has_moved_it(
@@ -273,3 +317,78 @@ def test_random_work_of_several_processes_leases_no_message_twice(seed: int) -> 
         left.update(id for each in found for id in each.ids)
     assert left == sent - deleted
     assert not any(isinstance(each, StoreError) for each in sent)
+
+
+# What broke a promise once.
+
+
+def test_a_purge_takes_a_message_whose_repetition_was_answered_and_whose_sender_was_not(
+    one: Rig, other: Rig
+) -> None:
+    third = one.join("p3")
+    sending = Send(queue="q", bodies=[b"a"], deduplication_ids={0: "id"})
+    work = other.engine.apply([sending])
+    assert work is not None
+    repeated = third.ask(sending)
+    assert repeated.duplicates == {0}
+    assert one.ask(Purge(queue="q")) == 1
+    assert work.commit is not None
+    work.commit.sync()
+    other.engine.finish(work)
+    for each in (other, third, one):
+        each.ask(tick=True)
+        assert lease(each) == []
+    assert one.ask(sending).duplicates == {0}, "the id is taken nevertheless"
+
+
+def test_a_set_that_one_process_releases_and_another_commits_at_once_ends_in_one_way(
+    one: Rig, other: Rig
+) -> None:
+    one.send(b"a")
+    other.ask(Reserve(queue="q", stream="s", seq=1, hold=Millis(60_000)))
+    work = begin(other, Release(stream="s", seq=1))
+    committed = one.ask(CommitReservations(stream="s", up_to=1))
+    assert (committed.messages, committed.lost) == (0, [1]), "it was lost before"
+    other.engine.finish(work)
+    for _ in range(4):
+        one.ask(tick=True)
+    assert bodies(lease(one)) == [b"a"]
+
+
+def test_a_set_that_is_confirmed_and_committed_at_once_is_committed(one: Rig, other: Rig) -> None:
+    one.send(b"a")
+    one.ask(Reserve(queue="q", stream="s", seq=2, hold=Millis(60_000)))
+    outcomes = begin(
+        one, CommitReservations(stream="s", up_to=2), Confirm(stream="s", seq=2, hold=Millis(90_000))
+    ).outcomes
+    assert outcomes[0].messages == 1
+    for _ in range(6):
+        one.ask(tick=True)
+    one.after(100_000)
+    for each in (one, other):
+        each.ask(tick=True)
+        assert lease(each) == []
+
+
+def test_a_set_of_which_another_process_has_deleted_a_message_has_the_others(
+    one: Rig, other: Rig
+) -> None:
+    ids = one.send(b"a", b"b", b"c")
+    other.ask(Delete(queue="q", ids=ids[:1]))
+    made = one.ask(Reserve(queue="q", stream="s", seq=0, hold=Millis(60_000)))
+    assert made.messages == 2
+    assert one.ask(CommitReservations(stream="s", up_to=0)).messages == 2
+
+
+def test_an_old_receipt_of_what_another_process_has_redriven_works_no_more() -> None:
+    one = Rig()
+    other = one.join("p2")
+    one.send(b"a")
+    (delivery,) = one.receive()
+    one.after(LEASE)
+    one.ask()
+    one.settle()
+    other.redrive()
+    results = one.ask(Delete(queue="q", receipts=delivery.receipts))
+    assert [type(each) for each in results] == [StaleReceipt]
+    assert one.ids("q") == list(delivery.ids)

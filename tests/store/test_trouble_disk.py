@@ -395,3 +395,13 @@ def test_a_start_that_cannot_read_what_was_sent_serves_the_rest_and_publishes_it
     rig.commit()
     assert list(rig.receive()) == [id]
     rig.check()
+
+
+def test_a_receive_whose_lease_the_disk_refuses_says_so_and_gets_the_message_later(rig: Rig) -> None:
+    (id,) = rig.send(b"a")
+    rig.commit()
+    rig.disk.fail(errno.EIO, "link", "rename_new", path="delay/")
+    with pytest.raises(DiskError):
+        rig.ask(Receive(queue="q"))
+    rig.disk.heal()
+    assert list(rig.receive()) == [id]

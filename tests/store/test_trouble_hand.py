@@ -16,6 +16,8 @@ from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.root import FOLDERS
 from spoolrack_store.files.syncer import SyncFailed
+from spoolrack_store.model.chores import Chores
+from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.settings import QueueSettings
 from trouble_rig import Bytes, Rig
 
@@ -198,6 +200,28 @@ def test_a_failed_sync_of_a_file_ends_all_promises_instead_of_being_repeated(
     assert path.exists()
 
 
+def test_a_mover_of_what_is_due_adopts_nothing(root: Path, rig: Rig) -> None:
+    rig.chores = Chores(adopts=False, unlinks=False)
+    rig.start()
+    path = put(root, b"from a shell")
+    rest(rig, looks=10)
+    assert rig.receive() == {}
+    assert path.exists()
+
+
+def test_a_mover_with_a_delay_adopts_nothing_before_it_is_over(root: Path, rig: Rig) -> None:
+    rig.chores = Chores(brings_back=False, unlinks=False, wait=Millis(60_000))
+    rig.start()
+    put(root, b"from a shell")
+    rig.tick()
+    rig.advance(59_999)
+    rig.tick()
+    assert rig.receive() == {}
+    rig.advance(2_000)
+    rig.tick()
+    assert bodies(rig) == [b"from a shell"]
+
+
 # Quarantine.
 
 KINDS: dict[str, Callable[[Path], object]] = {
@@ -233,6 +257,7 @@ def test_what_is_none_of_ours_is_put_aside(root: Path, rig: Rig, folder: str, ki
         "a" * 255,
         "\u00e4" * 127,
         "new line\n",
+        "\udcff\udcfe",
         f"q:{ID}",
         f"q:{ID},s1,c00000000,x7",
         f"q:{ID},s1,c00000000@17",

@@ -111,7 +111,7 @@ WORLD = {
     "spoolrack_store.files.calls": {"os", "fcntl", "ctypes", "platform"},
     "spoolrack_store.files.mounts": {"os", "pathlib"},
     "spoolrack_store.files.holder": {"datetime", "pathlib"},
-    "spoolrack_store.files.watcher": {"os", "ctypes", "fcntl"},
+    "spoolrack_store.files.watcher": {"os", "ctypes", "fcntl", "select"},
     "spoolrack_store.files.root": {"os", "pathlib"},
     "spoolrack_store.files.overlay": {"os", "io"},
     "spoolrack_store.model.clock": {"time"},

@@ -17,7 +17,9 @@ NAMED = sorted(set(re.findall(r"tests/[\w/]+\.py(?:::\w+)?", PAGE)))
 def test_a_test_that_the_page_names_exists(named: str) -> None:
     path, _, test = named.partition("::")
     tree = ast.parse((CHECKOUT / path).read_text())
-    tests = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    tests = {
+        node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
     assert not test or test in tests
 
 

@@ -1,157 +1,84 @@
-"""A message file's bytes: what was written reads back, and any damage shows."""
+"""What is in a file reads as it was written, and a torn or damaged one is told from it."""
 
 from __future__ import annotations
 
-import base64
 import json
 import zlib
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack_store.model.content import (
     MAX_ATTRIBUTE_NAME,
     Attributes,
-    Content,
-    NotTheContent,
+    Damaged,
+    body,
     check,
     checksum,
-    parse,
-    trailer_of,
+    decode,
+    encode,
+    line_of,
 )
 from spoolrack_store.model.errors import AttributesTooLarge, InvalidMessage, MessageTooLarge
-from spoolrack_store.model.names import Entry
+from spoolrack_store.model.names import Stem
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MAX_MESSAGE_SIZE
 
-ID = "0190b0c0-1234-7abc-8def-0123456789ab"
-
-texts = st.text(st.characters(codec="utf-8"), max_size=20)
-names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
-attributes = st.dictionaries(names, texts | st.binary(max_size=20), max_size=5)
-bodies = st.binary(max_size=60)
+ID = "018bcfe5-6800-7194-90e5-78aa96119000"
+texts = st.text(st.characters(codec="utf-8"), max_size=5)
+attributes = st.dictionaries(texts, texts | st.binary(max_size=5), max_size=3)
 
 
-def entry_of(body: bytes, trailer: bytes) -> Entry:
-    return Entry(id=ID, size=len(body), crc=checksum(body, trailer), trailer=len(trailer))
+def written(bodies: list[bytes], named: dict[int, Attributes]) -> tuple[Stem, bytes]:
+    line = line_of(bodies, named, {})
+    encoded = encode(line)
+    count = len(bodies) if len(bodies) > 1 else 0
+    size = sum(map(len, bodies))
+    stem = Stem(id=ID, count=count, size=size, crc=checksum(line, encoded), line=len(encoded))
+    return stem, b"".join(bodies) + encoded
 
 
-@given(bodies, attributes)
-@example(b"", {})
-@example(b"", {"a": ""})
-@example(b"\n{}\n", {"a": b""})
-@example(b'x\n{"attributes":{"a":"b"}}\n', {"a": '\n\r\0\u2028\x85"\\'})
-@example(b"\0" * 50, {"\0": b"\0", "\n": "\n"})
-@example(b"", {"\U0010ffff" * 64: "\U0010ffff"})
-def test_a_message_reads_back_as_it_was_written(body: bytes, attributes: Attributes) -> None:
-    check("q", body, attributes, len(body))
-    trailer = trailer_of(attributes)
-    assert parse(entry_of(body, trailer), body + trailer) == Content(body, attributes)
+@given(st.lists(st.binary(max_size=20), min_size=1, max_size=6), attributes)
+def test_messages_read_as_they_were_written(bodies: list[bytes], named: Attributes) -> None:
+    stem, content = written(bodies, {0: named} if named else {})
+    line = decode(stem, content, len(content))
+    assert [body(line, content, index) for index in range(len(bodies))] == bodies
+    assert line.attributes.get(0, {}) == named
+    assert content.startswith(bodies[0])
 
 
-@given(attributes)
-def test_texts_and_bytes_keep_their_types(attributes: Attributes) -> None:
-    trailer = trailer_of(attributes)
-    read = parse(entry_of(b"x", trailer), b"x" + trailer).attributes
-    assert {name: type(value) for name, value in read.items()} == {
-        name: type(value) for name, value in attributes.items()
-    }
+def test_a_lone_message_without_attributes_is_its_body() -> None:
+    stem, content = written([b"resize cat.jpg"], {})
+    assert content == b"resize cat.jpg"
+    assert stem.line == 0
 
 
-@given(bodies)
-def test_without_attributes_the_file_is_the_body_and_nothing_else(body: bytes) -> None:
-    assert trailer_of({}) == b""
-    assert parse(entry_of(body, b""), body) == Content(body, {})
+@pytest.mark.parametrize("bodies", [[b"hello world"], [b"one", b"two", b"three"]])
+def test_a_file_of_which_a_byte_is_missing_or_differs_is_damaged(bodies: list[bytes]) -> None:
+    stem, content = written(bodies, {})
+
+    def read(found: bytes) -> None:
+        line = decode(stem, found, len(found))
+        for index in range(len(bodies)):
+            body(line, found, index)
+
+    read(content)
+    for at in range(len(content)):
+        with pytest.raises(Damaged) as torn:
+            read(content[:at])
+        assert torn.value.is_torn
+        with pytest.raises(Damaged):
+            read(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    with pytest.raises(Damaged):
+        read(bytes(len(content)))
 
 
-@given(bodies, attributes.filter(bool))
-def test_the_last_line_of_the_file_is_the_attributes(body: bytes, attributes: Attributes) -> None:
-    file = body + trailer_of(attributes)
-    before, last, end = file.rsplit(b"\n", 2)
-    assert (before, end) == (body, b"")
-    assert set(json.loads(last)) <= {"attributes", "binary_attributes"}
+def with_line(encoded: bytes) -> tuple[Stem, bytes]:
+    stem = Stem(id=ID, size=4, crc=zlib.crc32(encoded), line=len(encoded))
+    return stem, b"body" + encoded
 
 
-def test_the_form_of_a_trailer_never_drifts() -> None:
-    assert (
-        trailer_of({"b": b"\x00\xff", "a": "é\n"})
-        == '\n{"attributes":{"a":"é\\n"},"binary_attributes":{"b":"AP8="}}\n'.encode()
-    )
-
-
-@given(bodies, attributes)
-def test_the_checksum_is_that_of_the_whole_file(body: bytes, attributes: Attributes) -> None:
-    trailer = trailer_of(attributes)
-    assert checksum(body, trailer) == zlib.crc32(body + trailer)
-
-
-# Damage.
-
-damaged = pytest.mark.parametrize(
-    ("body", "attributes"),
-    [
-        (b"", {}),
-        (b"hello", {}),
-        (b"", {"a": "b"}),
-        (b"hello\n", {"text": "é", "bytes": b"\0\1"}),
-        (b"\0" * 20, {}),
-    ],
-    ids=["empty", "body", "attributes", "both", "zeros"],
-)
-
-
-@damaged
-def test_any_single_byte_changed_is_detected(body: bytes, attributes: Attributes) -> None:
-    trailer = trailer_of(attributes)
-    file = body + trailer
-    for at in range(len(file)):
-        for byte in range(256):
-            if byte != file[at]:
-                with pytest.raises(NotTheContent) as caught:
-                    parse(entry_of(body, trailer), file[:at] + bytes([byte]) + file[at + 1 :])
-                assert not caught.value.torn
-
-
-@damaged
-def test_any_truncation_is_detected_and_called_torn(body: bytes, attributes: Attributes) -> None:
-    trailer = trailer_of(attributes)
-    file = body + trailer
-    for length in range(len(file)):
-        with pytest.raises(NotTheContent) as caught:
-            parse(entry_of(body, trailer), file[:length])
-        assert caught.value.torn
-
-
-@damaged
-def test_anything_appended_is_detected_and_not_called_torn(body: bytes, attributes: Attributes) -> None:
-    trailer = trailer_of(attributes)
-    for more in (b"\0", b"\n", b"x" * 5_000):
-        with pytest.raises(NotTheContent) as caught:
-            parse(entry_of(body, trailer), body + trailer + more)
-        assert not caught.value.torn
-
-
-@pytest.mark.parametrize("size", [4, 6])
-def test_a_wrong_size_is_damage_also_where_the_checksum_is_right(size: int) -> None:
-    with pytest.raises(NotTheContent, match=f"5 bytes instead of {size}"):
-        parse(Entry(id=ID, size=size, crc=zlib.crc32(b"12345")), b"12345")
-
-
-@given(st.binary(min_size=1, max_size=60), attributes)
-def test_a_file_of_zeros_in_the_right_length_is_detected(body: bytes, attributes: Attributes) -> None:
-    trailer = trailer_of(attributes)
-    zeros = bytes(len(body + trailer))
-    if body + trailer != zeros:
-        with pytest.raises(NotTheContent):
-            parse(entry_of(body, trailer), zeros)
-
-
-def test_a_file_that_waits_for_its_adoption_has_no_content_yet() -> None:
-    for raw in (b"", b"x"):
-        with pytest.raises(NotTheContent):
-            parse(Entry(id=ID), raw)
-
-
-FOREIGN_TRAILERS = [
+KNOWN = {"sizes": [4], "crcs": [zlib.crc32(b"body")]}
+FOREIGN = [
     b"x",
     b"[]",
     b"null",
@@ -180,29 +107,31 @@ FOREIGN_TRAILERS = [
 ]
 
 
-@pytest.mark.parametrize("trailer", FOREIGN_TRAILERS, ids=lambda trailer: ascii(trailer[:40]))
-def test_a_foreign_trailer_with_a_right_checksum_is_damage_and_nothing_worse(trailer: bytes) -> None:
-    with pytest.raises(NotTheContent) as caught:
-        parse(entry_of(b"body", trailer), b"body" + trailer)
-    assert not caught.value.torn
+@pytest.mark.parametrize("foreign", FOREIGN, ids=lambda line: ascii(line[:40]))
+def test_a_foreign_line_with_a_right_checksum_is_damage_and_nothing_worse(foreign: bytes) -> None:
+    known = json.dumps(KNOWN).encode()[:-1] + b"," + foreign[1:] if foreign[:1] == b"{" else foreign
+    stem, content = with_line(known)
+    with pytest.raises(Damaged) as caught:
+        decode(stem, content, len(content))
+    assert not caught.value.is_torn
 
 
 @given(
-    st.binary(min_size=1)
-    | st.text(min_size=1).map(lambda text: json.dumps({"attributes": text}).encode())
+    st.binary(min_size=1) | st.text(min_size=1).map(lambda text: json.dumps({"sizes": text}).encode())
 )
-def test_a_trailer_of_garbage_is_damage_and_nothing_worse(trailer: bytes) -> None:
-    try:
-        content = parse(entry_of(b"body", trailer), b"body" + trailer)
-    except NotTheContent:
-        return
-    assert content.body == b"body"
-    assert all(isinstance(value, str | bytes) for value in content.attributes.values())
+def test_a_line_of_garbage_is_damage_and_nothing_worse(garbage: bytes) -> None:
+    stem, content = with_line(garbage)
+    with pytest.raises(Damaged):
+        decode(stem, content, len(content))
 
 
-def test_what_a_later_version_adds_to_a_trailer_is_passed_over() -> None:
-    trailer = b'\n{"attributes":{"a":"b"},"later":[1]}\n'
-    assert parse(entry_of(b"", trailer), trailer) == Content(b"", {"a": "b"})
+def test_what_a_later_version_adds_to_a_line_is_passed_over() -> None:
+    stem, content = with_line(
+        json.dumps(KNOWN | {"attributes": {"0": {"a": "b"}}, "later": [1]}).encode()
+    )
+    line = decode(stem, content, len(content))
+    assert line.attributes == {0: {"a": "b"}}
+    assert body(line, content, 0) == b"body"
 
 
 # Limits: checked before a byte is written.
@@ -224,8 +153,6 @@ def test_attributes_may_have_exactly_the_limit_of_names_and_values(value: str | 
     with pytest.raises(AttributesTooLarge) as caught:
         check("q", b"", {**fits, "m": b"mm"}, 0)
     assert caught.value.facts == {"size": MAX_ATTRIBUTES_SIZE + 3, "limit": MAX_ATTRIBUTES_SIZE}
-    trailer = trailer_of(fits)
-    assert parse(entry_of(b"", trailer), trailer).attributes == fits
 
 
 @pytest.mark.parametrize("name", ["", "n" * (MAX_ATTRIBUTE_NAME + 1), "é" * 129, "n" * 10_000_000])
@@ -241,18 +168,3 @@ def test_half_a_surrogate_pair_is_refused_in_few_words(attributes: Attributes) -
         check("q", b"", attributes, 0)
     assert "Unicode" in str(caught.value)
     assert len(str(caught.value)) < 1_000
-
-
-@given(bodies, attributes)
-def test_the_largest_trailer_fits_the_six_digits_that_its_name_has_room_for(
-    body: bytes, attributes: Attributes
-) -> None:
-    worst: list[Attributes] = [
-        {"\0" * 256: "\0" * (MAX_ATTRIBUTES_SIZE - 256)},
-        {f"{number:03x}": b"" for number in range(16**3)},
-        {"b": bytes(MAX_ATTRIBUTES_SIZE - 1)},
-        {chr(first) + chr(second): "" for first in range(32) for second in range(1024)},
-    ]
-    for some in (*worst, attributes):
-        assert len(trailer_of(some)) < 1_000_000
-    assert base64.b64decode(base64.b64encode(body)) == body

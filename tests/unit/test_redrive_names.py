@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.names import MAX_NAME_BYTES, NotAName
+from spoolrack_store.model.names import MAX_BYTES, NotAName
 from spoolrack_store.model.redrive_names import Failure, RedriveName, Stays, parse_redrive
 from spoolrack_store.model.redrive_order import RedriveOrder, decode, encode
 from spoolrack_store.model.redriving import MAX_RATE, MAX_SELECTED, RedriveState
@@ -36,7 +36,7 @@ def redrive_names(draw: st.DrawFn) -> RedriveName:
 @given(redrive_names())
 def test_a_name_is_parsed_as_it_was_formatted(name: RedriveName) -> None:
     assert parse_redrive(str(name)) == name
-    assert len(str(name)) <= MAX_NAME_BYTES
+    assert len(str(name)) <= MAX_BYTES
 
 
 @given(redrive_names(), st.integers(0, 300), st.sampled_from(list(",@~:/xofmw0.\n")))

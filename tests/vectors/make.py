@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import message_vectors
-import name2_vectors
 import name_vectors
+import record_vectors
 import status_vectors
 
 HERE: Final = Path(__file__).parent
@@ -28,7 +28,7 @@ def made() -> dict[str, str]:
         "messages.json": _text({"vectors": message_vectors.vectors()}),
         "statuses.json": _text({"vectors": status_vectors.vectors()}),
         "names.json": _text(name_vectors.vectors()),
-        "names2.json": _text(name2_vectors.vectors()),
+        "records.json": _text(record_vectors.vectors()),
     }
 
 

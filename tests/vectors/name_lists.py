@@ -1,281 +1,250 @@
-"""The texts from which the vectors of names are made: no behaviour, only lists."""
+"""The texts from which the vectors of `names.json` are made: no behaviour, only lists."""
 
 from __future__ import annotations
 
 from typing import Final
 
-ID: Final = "01890a5d-ac96-774b-bcce-b302099a8057"
-OTHER: Final = "01890a5d-ac97-7000-8000-000000000000"
+BATCH: Final = "018bcfe5-6800-7194-90e5-78aa9611a000"
+LONE: Final = "018bcfe5-6801-7000-8000-0000000000ff"
 LONG_QUEUE: Final = "q" * 80
 DUE: Final = "1767323045678"
 TOKEN: Final = "0123456789abc"
-SET_TOKEN: Final = "g123456789abc"
 KEY: Final = "7vvvvvvvvvvvvvvvvvvvvvvvvv"
+PLAIN: Final = f"{LONE},s5,c3610a686"
+"""A lone message whose file is its body."""
+FIVE: Final = f"{BATCH},n5,s25,c0000abcd,m86"
+"""A batch of five."""
+FULL: Final = f"{BATCH},n1000,s1000,c0000abcd,m4000"
 
-ITEMS: Final = (
-    ID,
-    "123e4567-e89b-12d3-a456-426614174000",
-    f"{ID},s5,c3610a686",
-    f"{ID},s0,c00000000",
-    f"{ID},s5,c3610a686,m29",
-    f"{ID},s5,c3610a686,r1,f{DUE}",
-    f"{ID},s5,c3610a686,r999999999,f0",
-    f"{ID},s5,c3610a686,m29,r2,f{DUE},gblue,k{KEY},o0abc9",
-    f"{ID},s5,c3610a686,k{KEY}",
-    f"{ID},s5,c3610a686,knot-a-key-and-kept",
-    f"{ID},s5,c3610a686,g",
-    f"{ID},s999999999999999,cffffffff",
-    f"{ID},s5,c3610a686,z1,Yof-a_later.version",
-    f"{ID},s5,c3610a686,zz,z",
-    f"{ID},r1",
-    f"{ID},o0abc9",
-    f"{ID},n1",
-    f"{ID},n1000,r2,f{DUE}",
-    f"{ID},n3,o0abc9",
-    f"{ID},n3,u",
-    f"{ID},n999999999,zlater",
-    f"{ID},s5,c3610a686,m29,k{KEY},z" + "z" * 21,  # 104 bytes: as long as one may be before its leases
-    f"{ID},s5,c3610a686,m29,r999999999,f{DUE},k{KEY},z" + "z" * 21,
+NAMES: Final = (
+    f"queues/jobs/{PLAIN}",
+    f"queues/jobs/{LONE},s0,c00000000",
+    f"queues/jobs/{LONE},s999999999999999,cffffffff,m999999999999999,d999,k{KEY}",
+    f"queues/jobs/{PLAIN},k{KEY}",
+    f"queues/jobs/{PLAIN},v999999999,r999999999,f0",
+    f"queues/9.a-b_C/{PLAIN}",
+    f"queues/jobs/{PLAIN},d1,v4,t{DUE}",
+    f"delay/jobs:{PLAIN},d1,v5,r1,f{DUE},t{DUE}@{DUE}~{TOKEN}",
+    f"queues/{LONG_QUEUE}/{PLAIN}",
+    "queues/jobs/123e4567-e89b-12d3-a456-426614174000,s5,c3610a686",
+    f"queues/jobs/{FIVE}",
+    f"queues/jobs/{FIVE},k",
+    f"queues/jobs/{FIVE},v2",
+    f"queues/jobs/{FIVE},v3,i0",
+    f"queues/jobs/{FIVE},v3,i1-4",
+    f"queues/jobs/{FIVE},v3,i0.4",
+    f"queues/jobs/{FIVE},v3,b0.p",
+    f"queues/jobs/{FULL},v3,i0-998",
+    f"queues/jobs/{FULL},v3,i0.999",
+    f"queues/jobs/{FULL},v3,b100.lalalalala1",
+    f"queues/jobs/{BATCH},n1,s5,c0000abcd,m40",
+    f"new/jobs:{PLAIN},op1",
+    f"new/jobs:{FIVE},o0123456789abcdef",
+    f"new/jobs:{FIVE},op1@{DUE}",
+    f"new/jobs:{FIVE},v2,i0-1,r1,f{DUE},op1@{DUE}~{TOKEN}",
+    f"delay/jobs:{PLAIN}@0000000000000",
+    f"delay/jobs:{FIVE},v2@{DUE}",
+    f"delay/jobs:{FIVE},v3,i2,r1,f{DUE}@{DUE}~{TOKEN}",
+    f"delay/{LONG_QUEUE}:{FIVE},v3,i2,r1,f{DUE}@9999999999999~vvvvvvvvvvvvv",
+    f"remove/jobs:{FIVE},v4,i2-3,r1,f{DUE}",
+    f"remove/jobs:{PLAIN},v3",
+    f"quarantine/jobs:{FIVE},v4,i1",
 )
-NO_ITEMS: Final = (
-    "",
-    "README",
-    ".",
-    "..",
-    ID.upper(),
-    ID.replace("-", ""),
-    ID[:-1],
-    f"{ID}0",
-    f" {ID}",
-    f"{ID} ",
-    f"{ID}\n",
-    f"{ID},",
-    f"{ID},,s5",
-    f"{ID},s",
-    f"{ID},s05,c3610a686",
-    f"{ID},s-5,c3610a686",
-    f"{ID},s+5,c3610a686",
-    f"{ID},s\N{ARABIC-INDIC DIGIT FIVE},c3610a686",
-    f"{ID},s1000000000000000,c3610a686",
-    f"{ID},s5,c3610A686",
-    f"{ID},s5,c610a686",
-    f"{ID},s5,c03610a686",
-    f"{ID},c3610a686,s5",
-    f"{ID},s5,s5,c3610a686",
-    f"{ID},s5,c3610a686,m0",
-    f"{ID},s5,c3610a686,r0",
-    f"{ID},s5,c3610a686,r01",
-    f"{ID},s5,c3610a686,r1000000000",
-    f"{ID},s5,c3610a686,f{DUE},r1",
-    f"{ID},s5,c3610a686,f{DUE}0",
-    f"{ID},s5,c3610a686,gblue green",
-    f"{ID},s5,c3610a686,gbl/ue",
-    f"{ID},s5,c3610a686,oABC",
-    f"{ID},s5,c3610a686,o",
-    f"{ID},s5,c3610a686,o01234567890123456",
-    f"{ID},s5,c3610a686,zlater,r1",
-    f"{ID},s5,c3610a686,1later",
-    f"{ID},n0",
-    f"{ID},n01",
-    f"{ID},n1000000000",
-    f"{ID},s5,n3",
-    f"{ID},n3,s5",
-    f"{ID},n3,k{KEY}",
-    f"{ID},s5,c3610a686,m29,k{KEY},z" + "z" * 22,  # one byte too long to be leased
-)
-FILED: Final = (
-    f"jobs:{ID}",
-    f"jobs:{ID},s5,c3610a686",
-    f"jobs:{ID},s5,c3610a686,o0abc9",
-    f"jobs:{ID},n3,o0abc9",
-    f"jobs:{ID},s5,c3610a686,r1,f1767323045678,o0abc9@1767323045678~0123456789abc",
-    f"jobs:{ID},n3,r1,f1767323045678,o0abc9@1767323045678~0123456789abc",
-    f"jobs:{ID},s5,c3610a686@{DUE}",
-    f"jobs:{ID},s5,c3610a686,r1,f{DUE}@{DUE}~{TOKEN}",
-    f"jobs:{ID},n3,r1,f{DUE}@{DUE}~{SET_TOKEN}",
-    f"jobs:{ID},s5,c3610a686@0000000000000",
-    f"9.a-b_C:{ID},n3",
-    f"{LONG_QUEUE}:{ID},s5,c3610a686,r1,f{DUE}@9999999999999~vvvvvvvvvvvvv",
-)
-NOT_FILED: Final = (
-    ID,
-    f":{ID}",
-    f".jobs:{ID}",
-    f"-jobs:{ID}",
-    f"_jobs:{ID}",
-    f"jo bs:{ID}",
-    f"jöbs:{ID}",
-    f"../jobs:{ID}",
-    f"{LONG_QUEUE}q:{ID}",
-    f"jobs:jobs:{ID}",
-    "jobs:",
-    f"jobs:{ID}@",
-    f"jobs:{ID}@176732304567",
-    f"jobs:{ID}@17673230456780",
-    f"jobs:{ID}@-767323045678",
-    f"jobs:{ID}@{DUE}~",
-    f"jobs:{ID}@{DUE}~{TOKEN[:-1]}",
-    f"jobs:{ID}@{DUE}~{TOKEN}0",
-    f"jobs:{ID}@{DUE}~w123456789abc",
-    f"jobs:{ID}@{DUE}~{TOKEN.upper()}",
-    f"jobs:{ID}~{TOKEN}",
-    f"jobs:{ID}@{DUE}@{DUE}",
-)
-RECEIPTS: Final = (
-    f"jobs:{ID}~{TOKEN}",
-    f"jobs:{OTHER}/{ID}~{TOKEN}",
-    f"{LONG_QUEUE}:{ID}~vvvvvvvvvvvvv",
-)
-NO_RECEIPTS: Final = (
-    "",
-    f"jobs:{ID}",
-    f"jobs:{ID}~",
-    f"jobs:{ID}~{TOKEN}\n",
-    f"jobs:{OTHER}/{OTHER}/{ID}~{TOKEN}",
-    f"jobs:/{ID}~{TOKEN}",
-    f"jobs:../{ID}~{TOKEN}",
-    f"jobs:{ID},s5~{TOKEN}",
-)
+"""Paths of message files."""
 
-STAGES: Final = (f"nightly@{DUE}", f"nightly@{DUE}~dropped", f"{'s' * 64}@0000000000000", f"_-9@{DUE}")
-NO_STAGES: Final = (
-    "nightly",
-    f"@{DUE}",
-    "nightly@",
-    "nightly@176732304567",
-    f"nightly@{DUE}0",
-    f"nightly@{DUE}~lost",
-    f"nightly@{DUE}~dropped~dropped",
-    f"night.ly@{DUE}",
-    f"night ly@{DUE}",
-    f"{'s' * 65}@{DUE}",
+NO_NAMES: Final = (
+    ("", "it is empty"),
+    ("FORMAT", "no folder of messages"),
+    (f"elsewhere/jobs:{PLAIN}", "no folder of messages"),
+    (f"queues/jobs:{PLAIN}", "in queues/ the queue is a folder"),
+    (f"remove/jobs/{PLAIN}", "in remove/ the queue is in the name"),
+    (f"/queues/jobs/{PLAIN}", "an absolute path"),
+    (f"queues//{PLAIN}", "no queue"),
+    (f"queues/../{PLAIN}", "no queue's name begins with a dot"),
+    (f"queues/.jobs/{PLAIN}", "no queue's name begins with a dot"),
+    (f"queues/-jobs/{PLAIN}", "no queue's name begins with a hyphen"),
+    (f"queues/jo bs/{PLAIN}", "a space in the queue's name"),
+    (f"queues/jöbs/{PLAIN}", "a letter that isn't ASCII"),
+    (f"queues/{LONG_QUEUE}q/{PLAIN}", "a queue's name of 81 characters"),
+    (f"queues/jobs/more/{PLAIN}", "a folder in a queue's folder"),
+    (f"queues/jobs/{PLAIN}\n", "a line feed behind the name"),
+    (f"queues/jobs/ {PLAIN}", "a space before the name"),
+    (f"queues/jobs/{LONE}", "neither size nor CRC"),
+    (f"queues/jobs/{LONE},s5", "no CRC"),
+    (f"queues/jobs/{LONE},c3610a686,s5", "tags in another order"),
+    (f"queues/jobs/{PLAIN},s5", "a tag twice"),
+    (f"queues/jobs/{PLAIN},zlater", "a tag that isn't known"),
+    (f"queues/jobs/{PLAIN},", "a comma without a tag"),
+    (f"queues/jobs/{LONE.upper()},s5,c3610a686", "an id in upper case"),
+    (f"queues/jobs/{LONE.replace('-', '')},s5,c3610a686", "an id without hyphens"),
+    (f"queues/jobs/{LONE},s05,c3610a686", "a leading zero"),
+    (f"queues/jobs/{LONE},s+5,c3610a686", "a sign"),
+    (f"queues/jobs/{LONE},s\N{ARABIC-INDIC DIGIT FIVE},c3610a686", "a digit that isn't ASCII"),
+    (f"queues/jobs/{LONE},s1000000000000000,c3610a686", "a size of 16 digits"),
+    (f"queues/jobs/{LONE},s5,c3610A686", "a CRC in upper case"),
+    (f"queues/jobs/{LONE},s5,c610a686", "a CRC of 7 digits"),
+    (f"queues/jobs/{PLAIN},m0", "a line of 0 bytes has no tag"),
+    (f"queues/jobs/{PLAIN},d0", "no deaths have no tag"),
+    (f"queues/jobs/{PLAIN},d1000", "1000 deaths"),
+    (f"queues/jobs/{PLAIN},v1", "version 1 has no tag"),
+    (f"queues/jobs/{PLAIN},v1000000000", "a version of 10 digits"),
+    (f"queues/jobs/{PLAIN},t1", "a time of a redrive has 13 digits"),
+    (f"queues/jobs/{PLAIN},t{DUE},r1", "tags in another order"),
+    (f"queues/jobs/{PLAIN},r0", "no receives have no tag"),
+    (f"queues/jobs/{PLAIN},f{DUE},r1", "tags in another order"),
+    (f"queues/jobs/{PLAIN},k", "a lone message's key is in its name"),
+    (f"queues/jobs/{PLAIN},k8{KEY[1:]}", "a key of more than 128 bits"),
+    (f"queues/jobs/{FIVE},k{KEY}", "a batch's keys are in its line"),
+    (f"queues/jobs/{PLAIN},i0", "all members have no tag"),
+    (f"queues/jobs/{FIVE},i0-4", "all members have no tag"),
+    (f"queues/jobs/{FIVE},i5", "a batch of 5 has no member 5"),
+    (f"queues/jobs/{FIVE},i1.0", "ranges in another order"),
+    (f"queues/jobs/{FIVE},i0.1", "members in a row are a range"),
+    (f"queues/jobs/{FIVE},i0-0", "a range of one"),
+    (f"queues/jobs/{FIVE},i01", "a leading zero"),
+    (f"queues/jobs/{FIVE},i0.3-4", "a bitmap is shorter"),
+    (f"queues/jobs/{FIVE},b0.1", "ranges are shorter"),
+    (f"queues/jobs/{FIVE},b0.p0", "a bitmap that ends with 0"),
+    (f"queues/jobs/{FIVE},b0.", "a bitmap without a digit"),
+    (f"queues/jobs/{FIVE},b0.w", "no digit of a bitmap"),
+    (f"queues/jobs/{FIVE},i", "no members"),
+    (f"queues/jobs/{BATCH},n0,s5,c0000abcd", "a batch of none"),
+    (f"queues/jobs/{BATCH},n1001,s5,c0000abcd", "a batch of more than 1,000"),
+    (f"queues/jobs/{LONE},n5,s25,c0000abcd,m86", "a batch's id ends with 000"),
+    (f"queues/jobs/{PLAIN},op1", "an owner outside new/"),
+    (f"queues/jobs/{PLAIN}@{DUE}", "a due in queues/"),
+    (f"remove/jobs:{PLAIN}@{DUE}", "a due in remove/"),
+    (f"quarantine/jobs:{PLAIN}@{DUE}", "a due in quarantine/"),
+    (f"delay/jobs:{PLAIN}", "no due in delay/"),
+    (f"delay/jobs:{PLAIN},op1@{DUE}", "an owner outside new/"),
+    (f"delay/jobs:{PLAIN}@", "a due of no digits"),
+    (f"delay/jobs:{PLAIN}@176732304567", "a due of 12 digits"),
+    (f"delay/jobs:{PLAIN}@{DUE}0", "a due of 14 digits"),
+    (f"delay/jobs:{PLAIN}@{DUE}~", "no token behind the tilde"),
+    (f"delay/jobs:{PLAIN}@{DUE}~{TOKEN[:-1]}", "a token of 12 digits"),
+    (f"delay/jobs:{PLAIN}@{DUE}~{TOKEN.upper()}", "a token in upper case"),
+    (f"delay/jobs:{PLAIN}~{TOKEN}", "a token without a due"),
+    (f"new/jobs:{PLAIN}", "no owner in new/"),
+    (f"new/jobs:{LONE}", "put there by hand: it waits to be adopted"),
+    (f"new/jobs:{PLAIN},oP1", "an owner in upper case"),
+    (f"new/jobs:{PLAIN},o01234567890123456", "an owner of 17 characters"),
 )
-CHUNKS: Final = (
-    f"0:jobs:{ID},n1",
-    f"999999999:jobs:{ID},n1000,o0abc9",
-    f"7+0:jobs:{ID},n2",
-    f"7+31536000000:jobs:{ID},n2",
-    f"7:{LONG_QUEUE}:{ID},n2",
-)
-NO_CHUNKS: Final = (
-    f":jobs:{ID},n1",
-    f"00:jobs:{ID},n1",
-    f"01:jobs:{ID},n1",
-    f"-1:jobs:{ID},n1",
-    f"1000000000:jobs:{ID},n1",
-    f"7+:jobs:{ID},n1",
-    f"7+-1:jobs:{ID},n1",
-    f"7+01:jobs:{ID},n1",
-    f"7+31536000001:jobs:{ID},n1",
-    f"7:.jobs:{ID},n1",
-    f"7:jobs:{ID}",
-    f"7:jobs:{ID},s5,c3610a686",
-    f"7:{ID},n1",
-    f"jobs:{ID},n1",
-)
-PUBLISHED: Final = (
-    "writer-1.0",
-    "writer_1.9223372036854775807",
-    f"{'w' * 80}.7",
-    f"writer-1.7.nightly@{DUE}",
-)
-NOT_PUBLISHED: Final = (
-    "writer-1",
-    "writer-1.",
-    ".7",
-    "writer-1.07",
-    "writer-1.-7",
-    "writer-1.9223372036854775808",
-    f"{'w' * 81}.7",
-    "wri ter.7",
-    "writer-1.7.",
-    "writer-1.7.nightly",
-    f"writer-1.7.nightly@{DUE}~dropped",
-    f"writer-1.7.night.ly@{DUE}",
-)
-RESERVED: Final = (
-    "reader-1.0",
-    "reader_1.9223372036854775807",
-    f"reader-1.7@{DUE}",
-    f"reader-1.7@{DUE}~lost",
-    f"reader-1.7@{DUE}~read",
-    f"{'r' * 80}.7@0000000000000",
-)
-NOT_RESERVED: Final = (
-    "LOCK",
-    "reader-1",
-    "reader-1.",
-    "reader-1.07",
-    "reader-1.-7",
-    "reader-1.9223372036854775808",
-    f"{'r' * 81}.7",
-    "rea.der.7",
-    "reader-1.7@",
-    "reader-1.7@176732304567",
-    f"reader-1.7@{DUE}0",
-    "reader-1.7~lost",
-    f"reader-1.7@{DUE}~dropped",
-    "reader-1.7~read",
-    f"reader-1.7@{DUE}~lost~lost",
-    f"reader-1.7@{DUE}~read~lost",
-)
-REDRIVES: Final = (
-    f"{ID},m0,f0",
-    f"{ID},m7,f2,wmissing.jobs,o0abc9",
-    f"{ID},m7,f2,whistory",
-    f"{ID},m999999999999999,f0@{DUE}",
-    f"{ID},m7,f0,x@{DUE}",
-    f"{ID},m7,f1,wtwice.{LONG_QUEUE},x,o0abc9@{DUE}",
-)
-NO_REDRIVES: Final = (
-    ID,
-    f"{ID},m0",
-    f"{ID},f0,m0",
-    f"{ID},m00,f0",
-    f"{ID},m-1,f0",
-    f"{ID},m0,f0,x",  # cancelled, and not ended
-    f"{ID},m0,f0,wunheard",
-    f"{ID},m0,f0,wmissing.",
-    f"{ID},m0,f0,wmissing..jobs",
-    f"{ID},m0,f0,o0abc9,x@{DUE}",
-    f"{ID},m0,f0@176732304567",
-    f"{ID},m0,f0@{DUE}~lost",
-)
+"""Paths that are none, and why."""
 
-SEGMENTS: Final = (
-    "",
-    f"jobs:{ID},k{KEY}\n",
-    f"+jobs:{ID},k{KEY}\n{LONG_QUEUE}:{OTHER},k{'0' * 26}\n",
-    f"jobs:{ID},k{KEY}\njobs:{OTHER},k{'0' * 26}",  # the second has no end yet
-    f"damaged\n\njobs:{ID},k8{'0' * 25}\n ++jobs:{ID},k{KEY}\n"
-    f"jobs:{ID},k{KEY},o1\njobs:{OTHER},k{'1' * 26}\n",
-)
-KEYS: Final = (
-    ("order-1", ""),
-    ("order-1", "0123456789abcdef"),
-    ("order-1", "salt"),
-    ("order-2", "salt"),
-    ("Bestellung 世界", "salt"),
-    ("x" * 128, "z"),
-)
-"""A deduplication id and the salt of its queue."""
-CONTENTS: Final[tuple[tuple[bytes, dict[str, str | bytes]], ...]] = (
-    (b"", {}),
-    (b"hello", {}),
-    (bytes(range(256)), {}),
-    (b"hello", {"kind": "greeting"}),
-    (b"", {"kind": "", "bytes": b""}),
+LISTINGS: Final = (
     (
-        b'hello\n{"attributes":{"kind":"none"}}\n',
-        {'a "name"': "Grüße, 世界 \N{SNAKE}\n", "b": b"\xff\x00"},
+        "sent and not published",
+        (f"new/jobs:{FIVE},op1",),
+    ),
+    (
+        "never sent: a message is listed by none, and all names are in new/",
+        (f"new/jobs:{FIVE},v2,i0-3,r1,f{DUE},op1@{DUE}~{TOKEN}",),
+    ),
+    (
+        "leased as it was sent: a part, and the rest waits",
+        (f"new/jobs:{FIVE},op1", f"new/jobs:{FIVE},v2,i0-1,r1,f{DUE},op1@{DUE}~{TOKEN}"),
+    ),
+    (
+        "ready, two leased, one deleted",
+        (
+            f"queues/jobs/{FIVE},v2",
+            f"delay/jobs:{FIVE},v3,i0-1,r1,f{DUE}@{DUE}~{TOKEN}",
+            f"remove/jobs:{FIVE},v4,i0,r1,f{DUE}",
+        ),
+    ),
+    (
+        "an extended lease: the old name says nothing any more",
+        (
+            f"queues/jobs/{FIVE},v2",
+            f"delay/jobs:{FIVE},v3,i0-1,r1,f{DUE}@{DUE}~{TOKEN}",
+            f"delay/jobs:{FIVE},v4,i0-1,r1,f{DUE}@1767323099999~{TOKEN}",
+        ),
+    ),
+    (
+        "a released lease: the higher version counts, whatever the folder",
+        (
+            f"delay/jobs:{FIVE},v3,i0-1,r1,f{DUE}@{DUE}~{TOKEN}",
+            f"queues/jobs/{FIVE},v4,i0,r1,f{DUE}",
+            f"queues/jobs/{FIVE},v2",
+        ),
+    ),
+    (
+        "all deleted: the names in remove/ may be unlinked",
+        (f"remove/jobs:{FIVE},v4,i0-1", f"remove/jobs:{FIVE},v5,i2-4"),
+    ),
+    (
+        "a message that no name lists: deleted and unlinked too early, or lost",
+        (f"queues/jobs/{FIVE},v4,i0-1", f"remove/jobs:{FIVE},v5,i2-3"),
+    ),
+    (
+        "equal versions can't come about; the later state counts",
+        (f"queues/jobs/{FIVE},v3", f"remove/jobs:{FIVE},v3,i0"),
+    ),
+    (
+        "one message in quarantine",
+        (f"queues/jobs/{FIVE},v2", f"quarantine/jobs:{FIVE},v3,i4"),
+    ),
+    (
+        "a dead letter's own file counts, and not where the message was",
+        (f"queues/jobs/{FIVE},v2", f"queues/dead/{BATCH[:-3]}002,s5,c0000abcd,m99,d1,v2"),
+    ),
+    (
+        "the copy of a message that was to become a dead letter counts for nothing in new/",
+        (f"queues/jobs/{FIVE},v2", f"new/dead:{BATCH[:-3]}002,s5,c0000abcd,m99,d1,op1"),
+    ),
+    (
+        "of two files of one message the one with more deaths counts",
+        (f"queues/dead/{LONE},s5,c0000abcd,m99,d1,v2", f"queues/dead/{LONE},s5,c0000abce,m150,d2,v2"),
     ),
 )
-"""A body and attributes."""
-SEALED: Final = (
-    '{"sets":[0,1],"made_at":1767323045678}\n',
-    '{"queue":"jobs","token":"g123456789abc","hold":30000,"made_at":1767323045678,"messages":1,"bytes":5,'
-    f'"ids":["{ID}"]}}\n',
-    f'{{"stages":{{"stage-1@{DUE}":"{ID}"}},"queues":{{"jobs":[1767323045678,1]}},"messages":1,'
-    '"digest":"1-d41d8cd98f00b204e9800998ecf8427e","published_at":1767323045678,"memory":60000}\n',
+"""A name, and all paths of a root."""
+
+CONTENTS: Final[tuple[tuple[tuple[bytes, dict[str, str | bytes]], ...], ...]] = (
+    ((b"", {}),),
+    ((b"hello", {}),),
+    ((bytes(range(256)), {}),),
+    ((b"hello", {"kind": "greeting"}),),
+    ((b"", {"kind": "", "bytes": b""}),),
+    (
+        (
+            b'hello\n{"sizes":[1],"crcs":[7]}\n',
+            {'a "name"': "Grüße, 世界 \N{SNAKE}\n", "b": b"\xff\x00"},
+        ),
+    ),
+    ((b"one", {}), (b"", {}), (b"three", {})),
+    ((b"one", {"n": "1"}), (b"two", {}), (b"\n\n", {"n": b"\x03", "kind": "Ж"})),
 )
-"""The first lines of files in `reserved/` and `published/`."""
+"""The messages of a file: body and attributes."""
+
+LINES: Final = (
+    ('{"sizes":[3,2],"crcs":[2053932785]}', "as many sizes as messages, and as many CRCs"),
+    ('{"sizes":[3],"crcs":[2053932785]}', "as many sizes as messages, and as many CRCs"),
+    ('{"sizes":[3,3],"crcs":[2053932785,1]}', "the sizes are those of the bodies"),
+    ('{"sizes":[6,-1],"crcs":[2053932785,1]}', "no negative number"),
+    ('{"sizes":[3,true],"crcs":[2053932785,1]}', "numbers only"),
+    ('{"sizes":[3,2.0],"crcs":[2053932785,1]}', "whole numbers only"),
+    ('{"sizes":"32","crcs":[2053932785,1]}', "a list"),
+    ('{"crcs":[2053932785,1]}', "sizes must be there"),
+    ("[[3,2],[1,2]]", "an object"),
+    ('{"sizes":[3,2],"crcs":[1,2],"attributes":[]}', "attributes are an object"),
+    ('{"sizes":[3,2],"crcs":[1,2],"binary_attributes":{"0":{"a":"%"}}}', "base64"),
+    ('{"sizes":[3,2],"crcs":[1,2],"attributes":{"one":{}}}', "members are numbers"),
+    ('{"sizes":[3,2],"crcs":[1,2],"deaths":{}}', "deaths are a list"),
+    ("not JSON", "JSON"),
+)
+"""Lines of a file of "onetw", a batch of 2, that must be refused though their CRC is right."""
+
+RECEIPTS: Final = (
+    ("jobs", "0123456789abc", BATCH, (0, 1, 7, 8, 999)),
+    ("jobs", "vvvvvvvvvvvvv", BATCH, (0,)),
+    (LONG_QUEUE, "0123456789abc", BATCH, (3,)),
+)
+"""Queue, token, a batch's id, and indexes."""
+
+RECORDS: Final = (
+    (1, 7_654_321, f"queues/jobs/{FIVE},v2", f"delay/jobs:{FIVE},v3,i0,r1,f{DUE}@{DUE}~{TOKEN}"),
+    (2, 0, f"new/jobs:{FIVE},op1", f"queues/jobs/{FIVE},v2"),
+    (3, 0, f"remove/jobs:{FIVE},v9", ""),
+    (4, 0, "", "config/jobs.1.json"),
+)
+"""What CHANGES holds: kind, due, source, target."""

@@ -1,152 +1,235 @@
-"""The names on disk, with what they say: those that are one, and those that are none.
+"""The vectors of `names.json`: names, members, listings, contents, receipts and CHANGES.
 
-Each text is written here by hand; what it says is what the store's own grammar makes of it. A text
-that is named as invalid must be refused, and one that is valid must be spelt the same again.
+Each text is written by hand in `name_lists`; what it says is what the store makes of it.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
-from dataclasses import fields, is_dataclass
-from enum import Enum
-from typing import Any, Final
+from typing import Any
 from zlib import crc32
 
 import name_lists as lists
-from spoolrack_store.model.content import NotTheContent, checksum, parse, trailer_of
-from spoolrack_store.model.holds import parse_hold
-from spoolrack_store.model.keys import id_text, key_of, key_text, lines_in
-from spoolrack_store.model.names import (
-    Entry,
-    NotAName,
-    parse_entry,
-    parse_filed,
-    parse_item,
-    parse_receipt,
-)
-from spoolrack_store.model.redrive_names import parse_redrive
-from spoolrack_store.model.sealed import NotWhole, unseal
-from spoolrack_store.model.stage_names import parse_chunk, parse_published, parse_stage_folder
+from spoolrack_store.engine.index import Index
+from spoolrack_store.files.changes import SIZE, Change, Changes, Kind
+from spoolrack_store.model import receipts
+from spoolrack_store.model.content import Attributes, Damaged, body, checksum, decode, encode, line_of
+from spoolrack_store.model.members import indexes, runs
+from spoolrack_store.model.names import Name, NotAName, Stem, parse
+from spoolrack_store.model.transitions import State
 
-Parse = Callable[[str], Any]
-GRAMMARS: Final[dict[str, tuple[Parse, tuple[str, ...], tuple[str, ...]]]] = {
-    "item": (parse_item, lists.ITEMS, lists.NO_ITEMS),
-    "filed": (parse_filed, lists.FILED, lists.NOT_FILED),
-    "receipt": (parse_receipt, lists.RECEIPTS, lists.NO_RECEIPTS),
-    "stage": (parse_stage_folder, lists.STAGES, lists.NO_STAGES),
-    "chunk": (parse_chunk, lists.CHUNKS, lists.NO_CHUNKS),
-    "published": (parse_published, lists.PUBLISHED, lists.NOT_PUBLISHED),
-    "redrive": (parse_redrive, lists.REDRIVES, lists.NO_REDRIVES),
-    "reserved": (parse_hold, lists.RESERVED, lists.NOT_RESERVED),
-}
-"""By kind: what parses it, what is one, and what is none."""
+_HEADER = 64
+"""Bytes of the header of CHANGES that the vectors show: more is zero."""
+_RING = 4096
 
 
 def vectors() -> dict[str, Any]:
-    """`names`, each with `kind`, `name` and `parsed` (null: it is none); and what files hold:
-    `contents` of messages, `segments` and `keys` of deduplication, and what is `sealed`."""
-    names = []
-    for kind, (parse_name, valid, invalid) in GRAMMARS.items():
-        for name in valid:
-            parsed = parse_name(name)
-            assert str(parsed) == name, name
-            names.append({"kind": kind, "name": name, "parsed": said(parsed)})
-        for name in invalid:
-            assert is_refused(parse_name, name), name
-            names.append({"kind": kind, "name": name, "parsed": None})
     return {
-        "names": names,
-        "segments": [_segment(content) for content in lists.SEGMENTS],
-        "keys": [
-            {"deduplication_id": id, "salt": salt, "key": key_text(key_of(id, salt))}
-            for id, salt in lists.KEYS
+        "names": [
+            *({"path": path, "parsed": _said(path)} for path in lists.NAMES),
+            *({"path": path, "parsed": None, "why": why} for path, why in _refused(lists.NO_NAMES)),
         ],
-        "contents": [*(_content(*content) for content in lists.CONTENTS), *_damaged()],
-        "sealed": [sealed for line in lists.SEALED for sealed in _sealed(line)],
+        "listings": [_listing(name, paths) for name, paths in lists.LISTINGS],
+        "contents": [
+            *(_content(messages) for messages in lists.CONTENTS),
+            *_damaged(),
+            *(_line(text, why) for text, why in lists.LINES),
+        ],
+        "receipts": [each for args in lists.RECEIPTS for each in _receipts(*args)],
+        "changes": _changes(),
     }
 
 
-def is_refused(parse_name: Parse, name: str) -> bool:
-    try:
-        parse_name(name)
-    except NotAName:
-        return True
-    return False
-
-
-def said(value: Any) -> Any:
-    """What a parsed name says, as JSON: an object with its kind, and a member for each part."""
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = {field.name: said(getattr(value, field.name)) for field in fields(value)}
-        return {"is": type(value).__name__} | parts
-    if isinstance(value, Enum):
-        return said(value.value)
-    if isinstance(value, tuple):
-        return [said(each) for each in value]
-    assert value is None or isinstance(value, bool | int | str), value
-    return value
-
-
-def _segment(content: str) -> dict[str, Any]:
-    lines = [
-        {
-            "queue": line.queue,
-            "id": id_text(line.id),
-            "key": key_text(line.key),
-            "is_news": line.is_news,
-        }
-        for line in lines_in(content.encode())
-    ]
-    return {"content": content, "lines": lines}
-
-
-def _content(body: bytes, attributes: dict[str, str | bytes]) -> dict[str, Any]:
-    """A message's file: what its name says of it, and its bytes."""
-    trailer = trailer_of(attributes)
-    entry = Entry(id=lists.ID, size=len(body), crc=checksum(body, trailer), trailer=len(trailer))
-    raw = body + trailer
-    assert parse(entry, raw).attributes == attributes
+def said_of(name: Name) -> dict[str, Any]:
+    stem = name.stem
     return {
-        "name": str(entry),
-        "content": text(raw),
-        "body": text(body),
-        "attributes": {
-            name: {"text": value} if isinstance(value, str) else {"bytes": text(value)}
-            for name, value in attributes.items()
-        },
+        "state": name.state.value,
+        "queue": name.queue,
+        "id": stem.id,
+        "count": stem.count,
+        "size": stem.size,
+        "crc": stem.crc,
+        "line": stem.line,
+        "deaths": stem.deaths,
+        "key": stem.key,
+        "version": name.version,
+        "members": list(runs(name.members)),
+        "receives": name.receives,
+        "first": name.first,
+        "redriven": name.redriven,
+        "owner": name.owner or None,
+        "due": name.due,
+        "token": name.token or None,
     }
+
+
+def _said(path: str) -> dict[str, Any]:
+    name = parse(path)
+    assert name.path == path
+    return said_of(name)
+
+
+def _refused(given: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    for path, _ in given:
+        try:
+            parse(path)
+        except NotAName:
+            continue
+        raise AssertionError(path)
+    return given
+
+
+def _listing(name: str, paths: tuple[str, ...]) -> dict[str, Any]:
+    """What a root with these names holds: each message with its state, and where its holder is."""
+    index = Index()
+    for path in paths:
+        index.appear(parse(path), 1)
+    messages: dict[str, Any] = {}
+    unlisted: list[str] = []
+    for batch in index.batches.values():
+        stem = batch.stem
+        is_sent_only = all(entry.name.state is State.SENT for entry in batch.entries)
+        if not batch.was_sent or (stem.deaths and is_sent_only):
+            continue
+        if not batch.is_over:
+            unlisted += [stem.message_id(member) for member in indexes(batch.unlisted)]
+        for member in indexes(stem.full & ~batch.unlisted):
+            id = stem.message_id(member)
+            found = index.holder(id)
+            assert found is not None
+            held = found[0].name
+            messages[id] = {
+                "state": held.state.value,
+                "queue": held.queue,
+                "receives": held.receives,
+                "due": held.due,
+                "token": held.token or None,
+                "holder": held.path,
+            }
+    return {"name": name, "paths": paths, "messages": messages, "unlisted": unlisted}
+
+
+def _content(messages: tuple[tuple[bytes, dict[str, str | bytes]], ...]) -> dict[str, Any]:
+    bodies = [body for body, _ in messages]
+    attributes: dict[int, Attributes] = {at: named for at, (_, named) in enumerate(messages) if named}
+    line = line_of(bodies, attributes, {})
+    encoded = encode(line)
+    is_lone = len(bodies) == 1
+    stem = Stem(
+        id=lists.LONE if is_lone else lists.BATCH,
+        count=0 if is_lone else len(bodies),
+        size=sum(map(len, bodies)),
+        crc=checksum(line, encoded),
+        line=len(encoded),
+    )
+    content = b"".join(bodies) + encoded
+    assert _messages(stem, content) == [(each, named) for each, named in messages]
+    return {
+        "stem": stem.text,
+        "content": text(content),
+        "messages": [
+            {
+                "body": text(each),
+                "attributes": {
+                    name: {"text": value} if isinstance(value, str) else {"bytes": text(value)}
+                    for name, value in named.items()
+                },
+            }
+            for each, named in messages
+        ],
+    }
+
+
+def _messages(stem: Stem, content: bytes) -> list[tuple[bytes, Attributes]]:
+    line = decode(stem, content, len(content))
+    return [
+        (body(line, content, index), line.attributes.get(index, {})) for index in indexes(stem.full)
+    ]
 
 
 def _damaged() -> list[dict[str, Any]]:
-    """Files that are not what their names say: they must not be delivered."""
-    whole = _content(b"hello", {"kind": "greeting"})
-    raw = base64.b64decode(whole["content"])
-    damaged = [raw[:-1], raw + b"\n", b"j" + raw[1:], b""]
-    for content in damaged:
-        try:
-            parse(parse_entry(whole["name"]), content)
-        except NotTheContent:
-            continue
-        raise AssertionError(content)
+    """Files that are not what their names say."""
+    found = []
+    for whole, changed in ((lists.CONTENTS[3], b"j"), (lists.CONTENTS[6], b"k")):
+        vector = _content(whole)
+        stem = parse(f"queues/jobs/{vector['stem']}").stem
+        content = base64.b64decode(vector["content"])
+        for raw, why in (
+            (content[:-1], "the last byte is missing"),
+            (content + b"\n", "a byte too many"),
+            (b"", "all is missing"),
+            (bytes(len(content)), "zeros"),
+            (content[:-3] + changed + content[-2:], "the line is another one"),
+            (changed + content[1:], "the first body is another one"),
+        ):
+            assert_damaged(stem, raw)
+            found.append({"stem": stem.text, "content": text(raw), "messages": None, "why": why})
+    return found
+
+
+def _line(line: str, why: str) -> dict[str, Any]:
+    encoded = b"\n" + line.encode() + b"\n"
+    stem = Stem(id=lists.BATCH, count=2, size=5, crc=crc32(encoded), line=len(encoded))
+    content = b"onetw" + encoded
+    assert_damaged(stem, content)
+    return {"stem": stem.text, "content": text(content), "messages": None, "why": why}
+
+
+def assert_damaged(stem: Stem, content: bytes) -> None:
+    try:
+        _messages(stem, content)
+    except Damaged:
+        return
+    raise AssertionError(content)
+
+
+def _receipts(queue: str, token: str, batch: str, of: tuple[int, ...]) -> list[dict[str, Any]]:
+    stem = Stem(id=batch, count=1000, size=0, crc=0, line=1)
+    made = receipts.make(queue, token, [(index, stem.message_id(index)) for index in of])
     return [
-        {"name": whole["name"], "content": text(content), "body": None, "attributes": None}
-        for content in damaged
+        {"queue": queue, "token": token, "index": index, "receipt": receipt}
+        for index, receipt in zip(of, made, strict=True)
     ]
 
 
-def _sealed(line: str) -> list[dict[str, Any]]:
-    """The same line, sealed, torn and changed."""
-    whole = line + f"{crc32(line.encode()):08x}\n"
-    changed = whole.replace("7", "8", 1)
-    made: list[dict[str, Any]] = [{"content": whole, "values": unseal(whole.encode())}]
-    for content in (line, whole[:-1], changed, whole + "\n", ""):
-        try:
-            unseal(content.encode())
-        except NotWhole:
-            made.append({"content": content, "values": None})
-    assert len(made) == 6
-    return made
+class _Memory:
+    def __init__(self) -> None:
+        self.content = bytearray(SIZE)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return bytes(self.content[offset : offset + length])
+
+    def write(self, offset: int, content: bytes) -> None:
+        self.content[offset : offset + len(content)] = content
+
+
+def _changes() -> dict[str, Any]:
+    """A log with its last record in doubt."""
+    memory = _Memory()
+    changes = Changes(memory, "p1")
+    changes.begin_anew()
+    changes.set_members(("p1", "p2"))
+    for kind, due, source, target in lists.RECORDS:
+        changes.intend(Change(Kind(kind), source, target, due))
+    reader = Changes(memory, "p2")
+    reader.look()
+    in_doubt = reader.in_doubt()
+    assert in_doubt is not None
+    records = [*reader.news(), in_doubt]
+    assert [(each.kind, each.due, each.source, each.target) for each in records] == list(lists.RECORDS)
+    assert not any(memory.content[_HEADER:_RING])
+    ring = bytes(memory.content[_RING:]).rstrip(b"\0")
+    return {
+        "header": text(bytes(memory.content[:_HEADER])),
+        "ring": text(ring),
+        "head": len(ring),
+        "members": list(reader.members),
+        "records": [
+            {"kind": kind, "due": due, "source": source, "target": target}
+            for kind, due, source, target in lists.RECORDS
+        ],
+        "in_doubt": len(lists.RECORDS) - 1,
+    }
 
 
 def text(raw: bytes) -> str:

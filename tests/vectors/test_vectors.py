@@ -25,7 +25,7 @@ SERVICE = rpc.DESCRIPTOR.services_by_name["QueueService"]
 WELL_KNOWN = "google.protobuf."
 LATER = {"a state of a later version", "fields of a later version, which must not hurt"}
 """What a codec keeps, and JSON can't say or not in words."""
-KINDS = {"item", "filed", "receipt", "stage", "chunk", "published", "redrive", "reserved"}
+KINDS = {"stage", "chunk", "published", "redrive", "reserved"}
 
 
 @cache
@@ -126,12 +126,12 @@ def test_each_status_carries_its_reason_code_facts_and_delay() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_each_kind_of_name_has_valid_and_invalid_ones(kind: str) -> None:
-    names = [vector for vector in read("names.json")["names"] if vector["kind"] == kind]
+def test_each_kind_of_record_has_valid_and_invalid_ones(kind: str) -> None:
+    names = [vector for vector in read("records.json")["names"] if vector["kind"] == kind]
     assert any(vector["parsed"] is not None for vector in names)
     assert any(vector["parsed"] is None for vector in names)
     assert len({vector["name"] for vector in names}) == len(names)
 
 
-def test_every_kind_of_name_is_known() -> None:
-    assert {vector["kind"] for vector in read("names.json")["names"]} == KINDS
+def test_every_kind_of_record_is_known() -> None:
+    assert {vector["kind"] for vector in read("records.json")["names"]} == KINDS

@@ -111,7 +111,7 @@ def _print(
             say(f"{leftover.path}: unfinished: {leftover.why}")
         for aside in report.aside:
             why = f"{aside.source}: {aside.why}" if aside.source else aside.why
-            say(f"quarantine/{aside.id}/{aside.name}: {why}")
+            say(f"{aside.path}: {why}")
     if quiet:
         return
     if mended or left or (verbose and (report.leftovers or report.aside)):

@@ -14,6 +14,7 @@ from typing import Final
 
 from ..files.disk import Facts, Kind
 from ..files.syncer import SyncFailed, explained
+from ..model.chores import Chores
 from ..model.clock import Millis
 from ..model.errors import StoreError
 from ..model.ids import FileIds, is_id
@@ -40,10 +41,12 @@ def adoptable(name: str) -> str | None:
 class Adoption(Part):
     """Not thread-safe."""
 
-    def __init__(self, moves: Moves, catalog: Catalog, ids: FileIds) -> None:
+    def __init__(self, moves: Moves, catalog: Catalog, ids: FileIds, chores: Chores) -> None:
         self._moves = moves
         self._catalog = catalog
         self._ids = ids
+        self._adopts = chores.adopts
+        self._unchanged_for = max(UNCHANGED_FOR, chores.wait)
         self._seen: dict[str, tuple[Facts, Millis]] = {}
         """What was found in `new/`, and since when it is as it is, monotonic."""
         self._next_look = moves.clock.monotonic()
@@ -55,7 +58,7 @@ class Adoption(Part):
         """Adopt what has been unchanged for long enough. Raise `SyncFailed` if a file can't be made
         durable."""
         now = self._moves.clock.monotonic()
-        if now < self._next_look:
+        if not self._adopts or now < self._next_look:
             return
         self._next_look = Millis(now + LOOK_EVERY)
         try:
@@ -74,7 +77,7 @@ class Adoption(Part):
                     continue  # It has a second name somewhere, through which it could be changed.
                 before = self._seen.get(each.name)
                 since = before[1] if before is not None and before[0] == facts else now
-                if now - since < UNCHANGED_FOR or not self._adopt(path, queue):
+                if now - since < self._unchanged_for or not self._adopt(path, queue):
                     there[each.name] = (facts, since)
             except OSError as error:
                 log.error("%a can't be adopted: %s", path, explained(error))

@@ -159,7 +159,7 @@ class Catalog(Part):
 
     def _write(self, record: QueueRecord, settings: QueueSettings | None) -> None:
         content = encode(Record(settings=settings, created_at=record.created_at, salt=record.salt))
-        self._moves.create_file(_path(record.name, record.version), content)
+        self._moves.create_file(_path(record.name, record.version), content, urgent=settings is None)
 
     def _make_folder(self, name: str) -> None:
         try:
@@ -197,7 +197,7 @@ class Catalog(Part):
         for each in self._scan(CONFIG):
             match = _FILE.fullmatch(each.name)
             if match is None or each.kind is not Kind.FILE:
-                self._put_aside(f"{CONFIG}/{each.name}", "it is not a settings file")
+                self._moves.foreign[f"{CONFIG}/{each.name}"] = "it is not a settings file"
             else:
                 found.setdefault(match["queue"], []).append(int(match["version"]))
         self._moves.syncer.folder_changed(CONFIG)
@@ -239,13 +239,13 @@ class Catalog(Part):
         quarantine: nobody else can be writing it."""
         path = _path(name, version)
         try:
-            said = decode(self._moves.disk.read(path), path)
+            said = decode(self._moves.disk.read(path, afresh=True), path)
         except FileNotFoundError:
             return False
         except OSError as error:
             raise explained(error) from error
         except DamagedSettings as error:
-            self._put_aside(path, str(error))
+            self._moves.put_aside(path, str(error))
             return False
         # The process that wrote it may have died before its sync.
         self._moves.syncer.lone_file_written(path)
@@ -292,11 +292,6 @@ class Catalog(Part):
             name,
             name,
         )
-
-    def _put_aside(self, path: str, why: str) -> None:
-        target = f"quarantine/{path.replace('/', '.')}.{make_token(self._random)}"
-        log.error("%s is moved to %s: %s", path, target, why)
-        self._moves.rename_file(path, target)
 
     # What a tombstone brings about.
 
@@ -383,7 +378,8 @@ class Catalog(Part):
             for each in moves.disk.scan(folder):
                 if self._is_known(f"{folder}/{each.name}"):
                     return False
-                self._put_aside(f"{folder}/{each.name}", "its queue is deleted, and it is no message")
+                path = f"{folder}/{each.name}"
+                self._moves.put_aside(path, "its queue is deleted, and it is no message")
             moves.disk.remove_folder(folder)
         except FileNotFoundError:
             pass  # Another process was faster.

@@ -21,7 +21,7 @@ from ..model.ids import FileIds
 from ..model.keys import MAX_KEYS, first_number_of, id_number, id_text
 from ..model.members import indexes
 from ..model.names import Name, NotAName, Stem, parse
-from ..model.sealed import NotWhole, seal, unseal
+from ..model.sealed import Torn, seal, unseal
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .moves import Moves
@@ -162,9 +162,12 @@ class Deduplication(Part):
         try:
             keys = unseal(content)
             numbers = {key: id_number(str(id)) for key, id in keys.items()}
-        except (NotWhole, ValueError):
+        except Torn:
             log.warning("%s is torn: the names of its messages were not unlinked", path)
             self._segments[path] = 0
+            return
+        except ValueError as error:
+            self._moves.put_aside(path, f"its deduplication keys are lost: {error}")
             return
         self._segments[path] = max(numbers.values(), default=0)
         for key, number in sorted(numbers.items(), key=lambda item: item[1]):
@@ -187,11 +190,11 @@ class Deduplication(Part):
             self._take_in(name, line)
 
     def _take_in_batch(self, batch: Batch) -> None:
-        entries = [entry for entry in batch.entries if entry.name.state is not State.QUARANTINED]
+        entries = batch.entries
         if not entries:
             return
         name = entries[0].name
-        if all(entry.name.state is State.SENT for entry in batch.entries):
+        if all(entry.name.state is State.SENT for entry in entries):
             line = self._whole(batch.stem, name.path) if batch.was_sent else None
         else:
             line = self._line(entries[0])
@@ -235,7 +238,7 @@ class Deduplication(Part):
 
     def _read(self, path: str) -> bytes | None:
         try:
-            return self._moves.disk.read(path)
+            return self._moves.disk.read(path, afresh=True)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -282,7 +285,7 @@ class Deduplication(Part):
     def _keep(self, segment: dict[str, str], batches: Iterable[Batch]) -> None:
         path = f"{FOLDER}/{self._ids.make()}"
         try:
-            self._moves.create_file(path, seal(segment))
+            self._moves.create_file(path, seal(segment), urgent=True)
         except StoreError as error:
             log.warning("deleted messages stay, as their keys can't be written: %s", error)
             return

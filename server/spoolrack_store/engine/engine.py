@@ -99,12 +99,12 @@ class Engine:
     ) -> None:
         """`memory` is `CHANGES`; `pid` is told to processes that wait for the lock; `is_living` tells
         whether the process of an owner is alive."""
-        self.moves = Moves(disk, clock, owner)
+        self._ids = FileIds(clock, random)
+        self.moves = Moves(disk, clock, owner, self._ids)
         self.index = self.moves.index
         self.catalog = Catalog(self.moves, random)
         self.moves.may_make = self._may_make
         self.views = Views(self.moves, self.catalog)
-        self._ids = FileIds(clock, random)
         self.reader = Reader(disk, self.index, clock, cache_bytes)
         self.deduplication = Deduplication(self.moves, self.catalog, self.reader, self._ids, clock)
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids, self.deduplication)
@@ -121,6 +121,7 @@ class Engine:
         self.redrives = Redrives(
             self.moves, self.catalog, self.reader, self._letters, self._sender, self._ids
         )
+        self._foreign = Foreign(self.moves)
         self._parts: tuple[Part, ...] = (
             self.deduplication,
             self.catalog,
@@ -130,8 +131,8 @@ class Engine:
             self.reservations,
             self._leaser,
             self.redrives,
-            Foreign(self.moves, self._ids),
-            Adoption(self.moves, self.catalog, self._ids),
+            self._foreign,
+            Adoption(self.moves, self.catalog, self._ids, chores),
         )
         """In the order in which they go on at the beginning of a commit."""
         self._turns = (
@@ -153,7 +154,7 @@ class Engine:
             Turn(Reserve, self.reservations.reserve),
         )
         changes = Changes(memory, owner, pid)
-        self.sharing = Sharing(self.moves, changes, self.catalog, self._ids, is_living, self._parts)
+        self.sharing = Sharing(self.moves, changes, self.catalog, is_living, self._parts)
 
     def open(self) -> bool:
         """Take in the folders, and make durable what was found; False if another process holds the
@@ -183,12 +184,12 @@ class Engine:
 
     def _apply(self, requests: Sequence[Request[Any]], tick: bool) -> Work:
         if tick:
+            self._guarded(self.sharing.require_lock)
             self.moves.reserve.fill()
             self._guarded(self.sharing.look_for_dead)
             for part in self._parts:
                 self._guarded(part.tick)
-        if self.sharing.has_orphans:
-            self._guarded(self.sharing.finish_orphans)
+        self._finish_orphans()
         for part in self._parts:
             if part.has_work:
                 self._guarded(part.go_on)
@@ -249,6 +250,13 @@ class Engine:
             work.assigned = []
         return work.outcomes
 
+    def _finish_orphans(self) -> None:
+        """Publish what the dead had sent. What stands in the place of a queue's folder goes first."""
+        if self.sharing.has_orphans:
+            if self._foreign.has_work:
+                self._guarded(self._foreign.go_on)
+            self._guarded(self.sharing.finish_orphans)
+
     def _may_make(self, folder: str) -> bool:
         kind, _, queue = folder.partition("/")
         return kind != "queues" or not queue or queue in self.catalog.records
@@ -265,21 +273,26 @@ class Engine:
         return self._leaser.receive(requests, self._sender.just_written())
 
     def with_exact_index(self, answer: Callable[[], Found]) -> Found | None:
-        """Return what `answer` finds in an index that has all that other processes did, and what was
-        sent and is durable; None if another process holds the lock."""
+        """Return what `answer` finds in an index that has all that other processes did, and all that
+        was answered here; None if another process holds the lock."""
         if not self.sharing.enter():
             return None
         try:
-            if self._sender.has_durable:
-                self._sender.go_on()
+            self._finish_orphans()
+            for part in self._parts:
+                if part.has_durable:
+                    self._guarded(part.go_on)
             return answer()
         finally:
             self.sharing.leave()
 
     @property
     def has_exact_index(self) -> bool:
-        """Whether the index has all that other processes did, and what was sent and is durable."""
-        return not (self.sharing.has_news or self._sender.has_durable)
+        """Whether the index has all that other processes did, and all that was answered here."""
+        sharing = self.sharing
+        return not (
+            sharing.has_news or sharing.has_orphans or any(part.has_durable for part in self._parts)
+        )
 
     @property
     def wants_commit(self) -> bool:

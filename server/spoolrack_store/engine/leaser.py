@@ -63,6 +63,8 @@ class _Lease:
     members: int
     leased: list[Entry] = field(default_factory=list)
     """Their new entries."""
+    refused: StoreError | None = None
+    """Why the disk leased none of them, or not all."""
 
 
 @dataclass(slots=True, eq=False)
@@ -125,7 +127,9 @@ class Leaser(Part):
             self._lease(lease)
         for share in shares:
             self._deliver(share)
-        return outcomes
+        # An empty answer says that nothing is ready.
+        refused = {id(share.answer): share.lease.refused for share in shares if not share.answer}
+        return [refused.get(id(outcome)) or outcome for outcome in outcomes]
 
     def _choose(
         self, request: Receive, shares: list[_Share], chosen: dict[Entry, int]
@@ -308,8 +312,9 @@ class Leaser(Part):
                 token=token,
             )
         except StoreError as error:
-            # It stays ready, but for a part of a list that is divided over several names. A receive
-            # that gets nothing goes on waiting.
+            # It stays ready, but for a part of a list that is divided over several names.
+            if old.state is State.READY and not isinstance(error, NameVanished):
+                lease.refused = error
             log.warning("%s can't be leased for now: %s", old.path, error)
             lease.leased = [each for each in lease.entry.batch.entries if each.name.token == token]
         if old.state is State.SENT:

@@ -15,16 +15,17 @@ from typing import Final
 
 from ..files.changes import Change, Changes, Kind
 from ..files.disk import NO_ROOM, Disk
-from ..files.layout import COPY, FORMAT
+from ..files.layout import COPY, FORMAT, QUARANTINE
 from ..files.reserve import Reserve
 from ..files.syncer import Commit, Syncer, SyncFailed, explained
 from ..model.batch import Entry, may_rename
 from ..model.clock import Clock, Millis
 from ..model.errors import DiskError, StoreError
 from ..model.figures import Statistics
+from ..model.ids import FileIds
 from ..model.members import pieces
 from ..model.names import MAX_BYTES, Name, Stem, members_room
-from ..model.transitions import State
+from ..model.transitions import CHANGES, State
 from .index import COUNTED, Index
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,11 @@ log = logging.getLogger(__name__)
 _OVER: Final = (State.REMOVED, State.QUARANTINED)
 
 RETRY: Final = Millis(1_000)
-"""After so long what the disk refused is tried again."""
+"""After so long what the disk refused, or what could not go on for another reason, is tried again."""
+NOTE: Final = ".why"
+"""The end of the name of a note in quarantine."""
+_NOTE_NAME_BYTES: Final = 200
+"""Of a note's name before its end, so that it stays below what file systems allow."""
 
 
 class NameVanished(DiskError):
@@ -43,12 +48,13 @@ class NameVanished(DiskError):
 class Moves:
     """All names of one root. Not thread-safe."""
 
-    def __init__(self, disk: Disk, clock: Clock, owner: str) -> None:
+    def __init__(self, disk: Disk, clock: Clock, owner: str, ids: FileIds) -> None:
         self.disk = disk
         self.changes: Changes | None = None
         """Where moves are told to other processes; None: there never are any."""
         self.clock = clock
         self.owner = owner
+        self.ids = ids
         self.index = Index()
         self.syncer = Syncer(disk)
         self.commit = 1
@@ -135,6 +141,8 @@ class Moves:
         nothing has moved, or, of a long list, only what the index says.
         """
         old, batch = entry.name, entry.batch
+        if (old.state, state) not in CHANGES:
+            raise AssertionError(f"no move leads from {old.path} to {state.value}")
         count = old.receives if receives is None else receives
         if redriven is None:
             redriven = old.redriven
@@ -220,9 +228,9 @@ class Moves:
         """Write a file that isn't there yet; it is durable with the commit, and may be torn until
         then.
 
-        What is `urgent` may use the reserve of a full disk. With `sync` the content is durable at once.
-        It has to be if the next commit may rename the file: a sync that has begun would look for it in
-        vain.
+        What is `urgent`, as a delete needs it, may use the reserve of a full disk. With `sync` the
+        content is durable at once. It has to be if the next commit may rename the file: a sync that has
+        begun would look for it in vain.
         """
         self._change(
             Kind.FILE,
@@ -244,6 +252,52 @@ class Moves:
     def unlink_file(self, path: str) -> None:
         """Unlink a file; one that is gone already is a success."""
         self._change(Kind.FILE, path, "", 0, lambda: self._unlink(path), urgent=True)
+
+    def put_aside(self, path: str, why: str) -> bool:
+        """Move what is foreign or damaged into a folder of its own in quarantine, beside a note that
+        says why; return whether it was there. Raise `DiskFull` or `DiskError`."""
+        if not self.is_there(path):
+            return False
+        name, why = path.rpartition("/")[2], why.encode(errors="backslashreplace").decode()
+        place = f"{QUARANTINE}/{self.ids.make()}"
+        try:
+            self._attempt(lambda: self.disk.make_folder(place), place, urgent=True)
+        except OSError as error:
+            raise explained(error) from error
+        try:
+            # Durable first: a power cut must not keep what moves into it, and not the folder.
+            self.disk.sync_folder(QUARANTINE)
+        except OSError as error:
+            raise SyncFailed(str(error)) from error
+        # A name that can't be printed is none of ours, and has no place in `CHANGES`.
+        told = path if path.isprintable() else ""
+        try:
+            self._change(
+                Kind.FILE,
+                told,
+                "",
+                0,
+                lambda: self.disk.rename_new(path, f"{place}/{name}"),
+                urgent=True,
+            )
+        except StoreError:
+            with suppress(OSError):
+                self.disk.remove_folder(place)
+            raise
+        self.syncer.file_moved(path, f"{place}/{name}")
+        for folder in (_folder_of(path), QUARANTINE, place):
+            self.syncer.folder_changed(folder)
+        self.quarantined += 1
+        log.error("%a is moved to %s: %s", path, place, why)
+        begin = name.encode(errors="surrogateescape")[:_NOTE_NAME_BYTES].decode(errors="ignore")
+        note = f"{place}/{begin}{NOTE}"
+        try:
+            self.disk.create(note, [f"{path!a}: {why}\n".encode()], sync=False)
+        except OSError as error:
+            log.warning("there is no note beside it: %s", error)
+        else:
+            self.syncer.lone_file_written(note)
+        return True
 
     def _make_name(self, entry: Entry, name: Name, due: int, *, is_rename: bool | None = None) -> Entry:
         """Link or rename `entry` to `name`, whose version is above all."""

@@ -88,16 +88,6 @@ class SortedNames:
         chunk = self._chunks[at]
         return chunk[bisect_right(chunk, end) - 1]
 
-    def down_from(self, end: str) -> Iterator[str]:
-        """All names that aren't above `end`, the last one first. Nothing may change meanwhile."""
-        at = self._chunk_of(end)
-        if at < 0:
-            return
-        chunk = self._chunks[at]
-        yield from reversed(chunk[: bisect_right(chunk, end)])
-        for earlier in range(at - 1, -1, -1):
-            yield from reversed(self._chunks[earlier])
-
     def counts_below(self, bounds: Iterable[str]) -> list[int]:
         """How many names stand below each of `bounds`, which ascend.
 

@@ -6,6 +6,7 @@ that a commit waits for no body. A message that has moved meanwhile is looked up
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -20,7 +21,7 @@ from zlib import crc32
 from ..files.changes import Poisoned
 from ..files.disk import Disk
 from ..files.holder import look_at
-from ..files.syncer import explained
+from ..files.syncer import SyncFailed, explained
 from ..model.batch import Entry
 from ..model.clock import Millis
 from ..model.content import Damaged, Line, decode
@@ -94,7 +95,7 @@ class Questions:
                     return answer()
                 try:
                     found = self._engine.with_exact_index(lambda: (answer(),))
-                except Poisoned:
+                except (Poisoned, SyncFailed):
                     break  # The next commit says so. What is known may still be looked at.
             if found is not None:
                 return found[0]
@@ -115,6 +116,8 @@ class Questions:
                 except Poisoned as error:
                     detail = "a sync of another process that has the root open failed"
                     raise StoreFailed(detail=detail) from error
+                except SyncFailed as error:
+                    raise StoreFailed(detail=str(error)) from error
             if found is not None:
                 return found[0]
             _NEVER.wait(_TRY_EVERY)
@@ -250,7 +253,12 @@ def _opened(disk: Disk, sight: _Sight) -> BinaryIO:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise explained(error) from error
+        raise _why(error) from error
+
+
+def _why(error: OSError) -> Exception:
+    """Return what a file that can't be read means: EIO speaks of the file, all else of the system."""
+    return Damaged(str(error)) if error.errno == errno.EIO else explained(error)
 
 
 def _line_of(file: BinaryIO, sight: _Sight) -> Line:
@@ -263,7 +271,7 @@ def _line_of(file: BinaryIO, sight: _Sight) -> Line:
         file.seek(stem.size)
         return decode(stem, file.read(stem.line), length)
     except OSError as error:
-        raise explained(error) from error
+        raise _why(error) from error
 
 
 def _body_of(file: BinaryIO, line: Line, index: int) -> Iterator[bytes]:
@@ -276,7 +284,7 @@ def _body_of(file: BinaryIO, line: Line, index: int) -> Iterator[bytes]:
             crc = crc32(piece, crc)
             yield piece
     except OSError as error:
-        raise explained(error) from error
+        raise _why(error) from error
     if left or crc != line.crcs[index]:
         raise Damaged("its checksum differs")
 

@@ -11,18 +11,17 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from ..files.disk import Found, Kind
+from ..files.layout import QUARANTINE
 from ..files.syncer import explained
 from ..model.batch import Batch, Entry
 from ..model.content import Damaged, body, decode
 from ..model.errors import StoreError
-from ..model.ids import FileIds
 from ..model.members import indexes
 from ..model.names import Name, NotAName, is_queue_name, parse
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .adoption import adoptable
 from .catalog import Catalog
-from .foreign import QUARANTINE
 from .moves import Moves
 from .sender import publish
 
@@ -31,7 +30,7 @@ log = logging.getLogger(__name__)
 FOLDERS: Final = ("new", "delay", "remove", "quarantine")
 
 
-def take_in(moves: Moves, ids: FileIds, living: Collection[str] = ()) -> list[Entry]:
+def take_in(moves: Moves, living: Collection[str] = ()) -> list[Entry]:
     """Fill the index from the folders; return what is in `new/`, to be finished once it is durable.
 
     What the processes `living` write in `new/` is theirs. The next commit makes durable what was found.
@@ -41,7 +40,6 @@ def take_in(moves: Moves, ids: FileIds, living: Collection[str] = ()) -> list[En
         if name.owner in living and name.state is State.SENT:
             continue
         entry = appear(moves, name)
-        ids.rise_above(name.stem.message_id(max(name.stem.count - 1, 0)))
         if name.state is State.SENT:
             sent.append(entry)
             # A process that died may not have synced what it wrote.
@@ -53,10 +51,14 @@ def take_in(moves: Moves, ids: FileIds, living: Collection[str] = ()) -> list[En
 
 def appear(moves: Moves, name: Name) -> Entry:
     """Take in a name that a listing shows, unless it is known: of two entries with one path the one
-    that holds nothing would be unlinked, and with it the other's file."""
+    that holds nothing would be unlinked, and with it the other's file.
+
+    What is sent from now on stands behind it.
+    """
     known = moves.index.entry_at(name)
     if known is not None:
         return known
+    moves.ids.rise_above(name.stem.id)
     due = 0
     if name.due is not None:
         # The wall clock may have been set back since.
@@ -184,7 +186,8 @@ def _scan(moves: Moves, folder: str) -> list[Found]:
 def _is_whole(moves: Moves, batch: Batch) -> bool:
     """Whether a file holds what was sent, to the last byte; raise `DiskError` if it can't be read."""
     try:
-        content = moves.disk.read(batch.entries[0].name.path)
+        # The process that wrote it may have died because its sync failed.
+        content = moves.disk.read(batch.entries[0].name.path, afresh=True)
     except OSError as error:
         raise explained(error) from error
     try:

@@ -38,11 +38,11 @@ from ..model.redriving import (
     Redrive,
     StartRedrive,
 )
-from ..model.sealed import NotWhole
+from ..model.sealed import NotWhole, Torn
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .letters import Letters, history_of
-from .moves import Moves
+from .moves import RETRY, Moves
 from .part import Part
 from .reader import Reader
 from .sender import Sender
@@ -54,8 +54,6 @@ AT_ONCE: Final = 100
 """Messages that one commit looks at, of all redrives together."""
 PORTION: Final = Millis(100)
 """What a rate allows in so much time is moved together."""
-RETRY: Final = Millis(SECOND)
-"""What waits for room, or was refused by the disk, is looked at again after so long."""
 MOST_WAITING: Final = 1_000
 """A pass ends when so many messages wait for room."""
 STAND_BY: Final = Millis(2 * SECOND)
@@ -147,7 +145,7 @@ class _Room:
         count, bytes = self._taken[record.name]
         fitting = 0
         for index in indexes(members):
-            size = entry.batch.bytes_of(1 << index)
+            size = entry.batch.counted_bytes_of(1 << index)
             is_full = settings.max_messages and queue.total + count + 1 > settings.max_messages
             if is_full or (settings.max_bytes and queue.bytes + bytes + size > settings.max_bytes):
                 break
@@ -230,7 +228,10 @@ class Redrives(Part):
                 drive.pace = Pace(drive.order.rate, now)
         else:
             try:
-                order = decode(self._moves.disk.read(f"{FOLDER}/{name}"))
+                order = decode(self._moves.disk.read(f"{FOLDER}/{name}", afresh=True))
+            except Torn:
+                self._unlink_torn(f"{FOLDER}/{name}")
+                return
             except NotWhole as error:
                 self._put_aside(str(name), str(error))
                 return
@@ -250,10 +251,16 @@ class Redrives(Part):
         if drive.goes_on or drive.unsynced:
             self._active[id] = drive
 
-    def _put_aside(self, text: str, why: str) -> None:
-        log.error("redrives/%a is no redrive and goes to quarantine: %s", text, why)
+    def _unlink_torn(self, path: str) -> None:
+        log.info("%s was never written whole", path)
         try:
-            self._moves.rename_file(f"{FOLDER}/{text}", f"quarantine/{FOLDER}:{text}")
+            self._moves.unlink_file(path)
+        except StoreError as error:
+            log.warning("%s stays for now: %s", path, error)
+
+    def _put_aside(self, text: str, why: str) -> None:
+        try:
+            self._moves.put_aside(f"{FOLDER}/{text}", f"it is no redrive: {why}")
         except StoreError as error:
             log.warning("redrives/%a can't be put aside: %s", text, error)
 

@@ -12,11 +12,11 @@ from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StoreErro
 from ..model.ids import is_id
 from ..model.names import Name, NotAName, batch_of, index_of, parse
 from ..model.operations import Delete, Purge
-from ..model.transitions import State
 from .catalog import Catalog
 from .index import COUNTED, Index
 from .leaser import Leaser
 from .moves import Moves, NameVanished
+from .recovery import appear
 from .sender import Sender
 
 Results = list[StoreError | None]
@@ -88,14 +88,20 @@ class Remover:
                 results[position] = error
 
     def purge(self, request: Purge) -> int:
-        """Delete all messages of a queue; return how many. What the disk refuses costs no other name,
-        and the first of its errors is raised."""
+        """Delete all messages of a queue, also those that other processes have in `new/`; return how
+        many. What the disk refuses costs no other name, and the first of its errors is raised."""
         queue = request.queue
         self._catalog.require(queue)
         count = 0
         refused: StoreError | None = None
-        for entry in (*self._index.queue(queue).entries, *self._sender.unpublished(queue)):
+        for entry in (
+            *self._index.queue(queue).entries,
+            *self._sender.unpublished(queue),
+            *self._sent_by_others(queue),
+        ):
             held = entry.held
+            if not held:
+                continue
             try:
                 self._moves.delete(entry, held, is_purge=True)
             except NameVanished:
@@ -122,14 +128,10 @@ class Remover:
     def _is_being_sent(self, queue: str, id: str) -> bool:
         """Whether another process, which may have died, has the message in `new/`: it may have
         answered the send."""
-        changes = self._moves.changes
-        if changes is None or not changes.is_shared:
-            return False
         if self._sent is None:
             self._sent = list(self._names_sent())
         return any(
             name.queue == queue
-            and not name.stem.deaths
             and (
                 name.stem.id == batch_of(id) and index_of(id) < name.stem.count
                 if name.stem.count
@@ -138,7 +140,16 @@ class Remover:
             for name in self._sent
         )
 
+    def _sent_by_others(self, queue: str) -> list[Entry]:
+        """Take in what other processes have in `new/`: they may have answered those sends."""
+        return [appear(self._moves, name) for name in list(self._names_sent()) if name.queue == queue]
+
     def _names_sent(self) -> Iterator[Name]:
+        """Yield what other processes have in `new/`, but for copies of dead letters: their messages are
+        where they were."""
+        changes = self._moves.changes
+        if changes is None or not changes.is_shared:
+            return
         try:
             listed = self._moves.disk.scan("new")
         except OSError as error:
@@ -146,5 +157,5 @@ class Remover:
         for each in listed:
             with suppress(NotAName):
                 name = parse(f"new/{each.name}")
-                if name.state is State.SENT:
+                if name.owner != self._moves.owner and not name.stem.deaths:
                     yield name

@@ -64,7 +64,7 @@ from ..model.reservations import (
     Reserve,
     Unreserve,
 )
-from ..model.sealed import NotWhole
+from ..model.sealed import NotWhole, Torn
 from ..model.set_records import SetRecord
 from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import State
@@ -165,12 +165,14 @@ class Reservations(Part):
         """Sets that are to be undone."""
         self._useless: list[str] = []
         """Files that don't count."""
+        self._damaged: dict[str, str] = {}
+        """Files that are to be put aside, and why."""
         self._unread: dict[str, None] = {}
         """Files that can't be read for now."""
         self._may_have_unnamed = False
         """Whether there may be leases of no set."""
         self._has_news = False
-        """Whether something is doubted, useless, unread or unnamed."""
+        """Whether something is doubted, useless, damaged, unread or unnamed."""
         self._old_markers: dict[str, None] = {}
         """Streams that have more than one marker."""
         self._ends: list[tuple[int, int, HeldSet]] = []
@@ -298,7 +300,7 @@ class Reservations(Part):
                     self._lose(held)
             marker = Marker(sets=tuple(held.name.seq for held in done), made_at=self._clock.wall())
             name = HoldName(stream=stream, seq=up_to)
-            self._moves.create_file(f"{FOLDER}/{name}", marker.encode())
+            self._moves.create_file(f"{FOLDER}/{name}", marker.encode(), urgent=True)
             self._mark(stream, up_to, marker)
             self._busy.update(dict.fromkeys(done))
             for held in lost:
@@ -477,6 +479,15 @@ class Reservations(Part):
         self._pushed += 1
         heappush(self._ends, (ends, self._pushed, held))
 
+    @property
+    def has_durable(self) -> bool:
+        return self._clock.monotonic() >= self._retry_at and any(
+            self._is_doomed(held)
+            and self._committed_in(held) <= self._moves.synced
+            and self._leases(held)
+            for held in self._busy
+        )
+
     def go_on(self) -> None:
         self._attempt(self._take_in_news)
         self._attempt(self._end_holds)
@@ -503,6 +514,9 @@ class Reservations(Part):
         while self._useless:
             self._moves.unlink_file(self._useless[-1])
             self._useless.pop()
+        for path, why in list(self._damaged.items()):
+            self._moves.put_aside(path, why)
+            del self._damaged[path]
         for key in list(self._doubted):
             held = self.sets.get(key)
             if held is None:
@@ -536,7 +550,7 @@ class Reservations(Part):
         is_doomed = self._is_doomed(held)
         since = held.changed
         if is_doomed:
-            since = self.markers[held.name.stream][self.committed(held.name.stream)][1]
+            since = self._committed_in(held)
         if since > self._moves.synced:
             return
         leases = self._leases(held)
@@ -595,6 +609,7 @@ class Reservations(Part):
         for waiting in (self._doubted, self._busy, self._void, self._unread):
             waiting.clear()
         self._useless.clear()
+        self._damaged.clear()
         try:
             names = [each.name for each in self._moves.disk.scan(FOLDER)]
         except OSError as error:
@@ -624,9 +639,10 @@ class Reservations(Part):
     def _read(self, path: str) -> None:
         """Take in a file that may be there; `_take_in_news` follows."""
         self._has_news = True
+        self._damaged.pop(path, None)
         try:
             name = parse_hold(path.removeprefix(f"{FOLDER}/"))
-            content = self._moves.disk.read(path)
+            content = self._moves.disk.read(path, afresh=True)
             self._doubted[name.stream, name.seq] = None
             if name.due is None:
                 self._mark(name.stream, name.seq, Marker.decode(content))
@@ -636,9 +652,11 @@ class Reservations(Part):
             log.warning("%a is none of ours", path)
         except FileNotFoundError:
             self._doubted[name.stream, name.seq] = None
-        except NotWhole as error:
+        except Torn as error:
             log.info("%s was never written whole: %s", path, error)
             self._useless.append(path)
+        except NotWhole as error:
+            self._damaged[path] = f"this reservation's file is damaged: {error}"
         except OSError as error:
             log.error("%s can't be read, so reservations have to wait: %s", path, error)
             self._unread[path] = None
@@ -685,6 +703,11 @@ class Reservations(Part):
             if text in batches
             for entry in batches[text].entries
         )
+
+    def _committed_in(self, held: HeldSet) -> int:
+        """Return the store's commit that holds the newest marker of the set's stream."""
+        stream = held.name.stream
+        return self.markers[stream][self.committed(stream)][1]
 
     def _is_doomed(self, held: HeldSet) -> bool:
         """Whether a commit names it."""

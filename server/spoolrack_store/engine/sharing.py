@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from ..files.changes import LOCK, Change, Changes, Kind, Overtaken
 from ..files.disk import Lock
@@ -17,7 +18,6 @@ from ..files.layout import owner as owner_file
 from ..files.syncer import SyncFailed, explained
 from ..model.batch import Entry
 from ..model.errors import StoreError
-from ..model.ids import FileIds
 from ..model.names import NotAName, parse
 from .catalog import Catalog
 from .moves import Moves
@@ -35,7 +35,6 @@ class Sharing:
         moves: Moves,
         changes: Changes,
         catalog: Catalog,
-        ids: FileIds,
         is_living: Callable[[str], bool],
         parts: Sequence[Part],
     ) -> None:
@@ -44,7 +43,6 @@ class Sharing:
         self._moves = moves
         self._changes = changes
         self._catalog = catalog
-        self._ids = ids
         self._is_living = is_living
         self._parts = parts
         self._lock: Lock | None = None
@@ -66,7 +64,8 @@ class Sharing:
             self._open()
         except BaseException as error:
             if isinstance(error, Exception):
-                self.close()
+                with suppress(SyncFailed):  # Of the disk whose failure is on its way up.
+                    self.close()
             self._release()
             raise
         self.leave()
@@ -83,7 +82,7 @@ class Sharing:
         else:
             changes.begin_anew()
         self._moves.changes = changes
-        sent = take_in(self._moves, self._ids, living)
+        sent = take_in(self._moves, living)
         for part in self._parts:
             part.recover()
         tell_unlisted(self._moves)
@@ -91,7 +90,7 @@ class Sharing:
 
     def enter(self) -> bool:
         """Take the lock and replay what others did; False if another process holds it. Raise
-        `Poisoned`."""
+        `Poisoned`, `SyncFailed`."""
         if not self._take_lock():
             return False
         try:
@@ -160,11 +159,28 @@ class Sharing:
                 waiting.append((commit, dead, sent))
                 continue
             self._changes.set_members(tuple(o for o in self._changes.members if o not in dead))
+            for owner in dead:
+                self._forget(owner)
         self._orphans = waiting
+
+    def _forget(self, owner: str) -> None:
+        """Unlink the file of a dead process; one that stays is unlinked by the next start."""
+        try:
+            self._moves.disk.unlink(owner_file(owner))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            log.warning("%s stays behind: %s", owner_file(owner), error)
 
     @property
     def has_orphans(self) -> bool:
         return bool(self._orphans)
+
+    def require_lock(self) -> None:
+        """Raise `SyncFailed` if `LOCK` is gone, and with it most likely the root: a process that opens
+        the root from now on would lock another file."""
+        if not self._moves.is_there(LOCK):
+            raise SyncFailed(f"the root is lost: No such file or directory: {LOCK!r}")
 
     def _take_lock(self) -> bool:
         try:
@@ -175,7 +191,11 @@ class Sharing:
             raise explained(error) from error
         if self._lock is None:
             return False
-        self._changes.hold(self._moves.clock.wall())
+        try:
+            self._changes.hold(self._moves.clock.wall())
+        except SyncFailed:
+            self._release()
+            raise
         return True
 
     @property
@@ -191,7 +211,8 @@ class Sharing:
     def listen(self, until: int) -> None:
         """Ask to be woken until this time since boot when another process changes something. Needs no
         lock."""
-        self._changes.listen(until)
+        with suppress(SyncFailed):  # The next commit, a second later at most, meets it, too.
+            self._changes.listen(until)
 
     @property
     def has_news(self) -> bool:
@@ -199,8 +220,11 @@ class Sharing:
         return self._changes.has_news
 
     def poison(self) -> None:
-        """Stop all processes that have the root open."""
-        self._changes.poison()
+        """Stop all processes that have the root open. On a dead disk each finds that out by itself."""
+        try:
+            self._changes.poison()
+        except SyncFailed as error:
+            log.error("other processes of the root can't be told that a sync has failed: %s", error)
 
     def _decide(self) -> None:
         """Find out whether the last move of a process that died in a commit took place."""
@@ -225,7 +249,7 @@ class Sharing:
         if change.kind is not Kind.UNLINK:
             name = parse(change.target)
             index.appear(name, commit, due=change.due)
-            self._ids.rise_above(name.stem.id)
+            self._moves.ids.rise_above(name.stem.id)
         if change.kind is not Kind.LINK:
             try:
                 gone = parse(change.source)

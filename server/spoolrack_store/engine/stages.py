@@ -12,8 +12,9 @@ message's name, or unlinked. A record goes when it is durable that its chunks ar
 also the memory of its writer's epoch, and stays until a later one is durable, or its memory is over.
 
 Each step is decided by what is there, so any process, or the next start, goes on with it. A file that a
-death or a power cut has torn is told by its size, its name's checksum, or its seal: a torn chunk was
-never stored, a torn manifest has published nothing.
+death or a power cut has torn is told by its size, or by zeros in the place of its end: a torn chunk was
+never stored, a torn manifest has published nothing. Any other that isn't as it was written is damaged,
+and goes to quarantine.
 """
 
 from __future__ import annotations
@@ -40,14 +41,17 @@ from ..model.errors import (
 from ..model.ids import FileIds
 from ..model.manifest import Manifest
 from ..model.members import MOST, indexes
-from ..model.names import MAX_BYTES, Name, NotAName, Stem, parse
-from ..model.sealed import NotWhole
+from ..model.names import MAX_BYTES, Name, NotAName, Stem
+from ..model.sealed import NotWhole, Torn
 from ..model.settings import MAX_DELAY
 from ..model.stage_names import (
+    STAGED,
+    Chunk,
     Publication,
     StageFolder,
     is_stage_name,
     is_writer_name,
+    parse_chunk,
     parse_published,
     parse_stage_folder,
 )
@@ -73,31 +77,7 @@ from .part import Part
 
 log = logging.getLogger(__name__)
 
-STAGED: Final = "staged"
 PUBLISHED: Final = "published"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Chunk:
-    """One message file in a stage."""
-
-    life: StageFolder
-    number: int
-    queue: str
-    delay: Millis | None
-    """None: the queue's own, as it is when the stage is published."""
-    stem: Stem
-    commit: int = field(compare=False, default=0)
-    """What makes it durable."""
-
-    @property
-    def path(self) -> str:
-        delay = "" if self.delay is None else f"+{self.delay}"
-        return f"{STAGED}/{self.life}:{self.number}{delay}:{self.queue}:{self.stem.text}"
-
-    @property
-    def messages(self) -> int:
-        return self.stem.count or 1
 
 
 @dataclass(slots=True, eq=False)
@@ -107,7 +87,7 @@ class _Stage:
     life: StageFolder
     ends: Millis
     """Monotonic: a step of the clock must not drop it."""
-    chunks: dict[int, _Chunk] = field(default_factory=dict)
+    chunks: dict[int, Chunk] = field(default_factory=dict)
 
     @property
     def messages(self) -> int:
@@ -256,7 +236,7 @@ class Stages(Part):
                 return life
             due += 1
 
-    def _write(self, life: StageFolder, request: Stage) -> tuple[_Stage, _Chunk]:
+    def _write(self, life: StageFolder, request: Stage) -> tuple[_Stage, Chunk]:
         record = self._catalog.require(request.queue)
         _check_messages(record, request)
         line = line_of(request.bodies, request.attributes, {})
@@ -269,7 +249,7 @@ class Stages(Part):
             crc=checksum(line, encoded),
             line=len(encoded),
         )
-        chunk = _Chunk(
+        chunk = Chunk(
             life=life,
             number=request.chunk,
             queue=request.queue,
@@ -285,7 +265,7 @@ class Stages(Part):
         self._moves.create_file(chunk.path, b"".join([*request.bodies, encoded]))
         return self._take_in_chunk(chunk), chunk
 
-    def _require_room(self, record: QueueRecord, chunks: Sequence[_Chunk]) -> None:
+    def _require_room(self, record: QueueRecord, chunks: Sequence[Chunk]) -> None:
         settings, queue = record.settings, self._moves.index.queue(record.name)
         if not settings.max_messages and not settings.max_bytes:
             return
@@ -299,13 +279,13 @@ class Stages(Part):
         if settings.max_bytes and held_bytes + sum(c.stem.size for c in more) > settings.max_bytes:
             raise QueueFull(queue=record.name, held=held_bytes, limit=settings.max_bytes, unit="bytes")
 
-    def _published(self) -> Iterator[_Chunk]:
+    def _published(self) -> Iterator[Chunk]:
         """Yield what is on its way to its queue."""
         for end in self._unfinished.values():
             if end.manifest is not None:
                 yield from self._chunks_of(end)
 
-    def _make_durable(self, chunks: Sequence[_Chunk]) -> None:
+    def _make_durable(self, chunks: Sequence[Chunk]) -> None:
         """Sync chunks that may not be durable: a power cut must not keep a manifest without them."""
         fresh = [chunk for chunk in chunks if chunk.commit > self._moves.synced]
         if not fresh:
@@ -323,12 +303,12 @@ class Stages(Part):
 
     def _drop(self, stage: _Stage) -> None:
         path = f"{STAGED}/{StageFolder(stage=stage.life.stage, due=stage.life.due, is_dropped=True)}"
-        self._moves.create_file(path, b"")
+        self._moves.create_file(path, b"", urgent=True)
         self._take_in_end(_End(path, [str(stage.life)], self._moves.commit))
 
     # What is there.
 
-    def _take_in_chunk(self, chunk: _Chunk) -> _Stage:
+    def _take_in_chunk(self, chunk: Chunk) -> _Stage:
         life = str(chunk.life)
         stage = self._stages.get(life)
         if stage is None:
@@ -341,7 +321,7 @@ class Stages(Part):
         self._ids.rise_above(chunk.stem.message_id(chunk.messages - 1))
         return stage
 
-    def _leave_chunk(self, chunk: _Chunk) -> None:
+    def _leave_chunk(self, chunk: Chunk) -> None:
         """A chunk is not in `staged/` any more."""
         life = str(chunk.life)
         stage = self._stages.get(life)
@@ -380,7 +360,7 @@ class Stages(Part):
         ends = self._writers.get(writer)
         return ends[-1] if ends else None
 
-    def _chunks_of(self, end: _End) -> list[_Chunk]:
+    def _chunks_of(self, end: _End) -> list[Chunk]:
         return [
             chunk
             for life in end.lives
@@ -432,7 +412,7 @@ class Stages(Part):
             log.warning("%a is none of ours", path)
             return
         try:
-            content = self._moves.disk.read(path)
+            content = self._moves.disk.read(path, afresh=True)
         except FileNotFoundError:
             if path in self._ends:
                 self._leave_end(self._ends[path])
@@ -443,10 +423,13 @@ class Stages(Part):
             return
         try:
             manifest = manifests.decode(content)
-        except NotWhole as error:
+        except Torn as error:
             # The process that wrote it has died, or the power failed, before it was durable.
             log.warning("%s has published nothing: %s", path, error)
             self._moves.unlink_file(path)
+            return
+        except NotWhole as error:
+            self._moves.put_aside(path, f"no manifest: {error}")
             return
         self._moves.syncer.lone_file_written(path)
         self._take_in_end(_End(path, list(manifest.stages), self._moves.commit, by, manifest))
@@ -457,7 +440,7 @@ class Stages(Part):
             if text.endswith("~dropped"):
                 self._look_for_drop(path, parse_stage_folder(text))
             else:
-                self._look_for_chunk(_parse_chunk(text, self._moves.commit), is_start=is_start)
+                self._look_for_chunk(parse_chunk(text, self._moves.commit), is_start=is_start)
         except NotAName:
             log.warning("%a is none of ours", path)
 
@@ -469,7 +452,7 @@ class Stages(Part):
         elif not is_there and path in self._ends:
             self._leave_end(self._ends[path])
 
-    def _look_for_chunk(self, chunk: _Chunk, *, is_start: bool) -> None:
+    def _look_for_chunk(self, chunk: Chunk, *, is_start: bool) -> None:
         size = self._size_of(chunk.path)
         if size is None:
             self._leave_chunk(chunk)
@@ -478,33 +461,40 @@ class Stages(Part):
         there = self._stages[life].chunks.get(chunk.number) if life in self._stages else None
         if there == chunk:
             return
+        if life in self._unlinked:
+            # Another process has begun this life anew: for that one the end of the former is durable.
+            del self._unlinked[life], self._ended[life]
         is_ended = life in self._ended
         # A torn one of the same number may be back, whose unlinking wasn't durable.
-        if there is not None or (not is_ended and self._is_torn(chunk, size, is_start=is_start)):
+        if there is not None or (not is_ended and _is_short(chunk, size)):
             log.info("%s was never written whole", chunk.path)
             self._moves.unlink_file(chunk.path)
+            return
+        if not is_ended and is_start and not self._is_whole(chunk):
             return
         if not is_ended:
             self._moves.syncer.lone_file_written(chunk.path)
         self._take_in_chunk(chunk)
 
-    def _is_torn(self, chunk: _Chunk, size: int, *, is_start: bool) -> bool:
-        """Whether a part of the file was never written: after a death some of its end may be missing,
-        after a power cut its bytes may be any."""
-        return size != chunk.stem.length or (is_start and self._is_damaged(chunk))
-
-    def _is_damaged(self, chunk: _Chunk) -> bool:
+    def _is_whole(self, chunk: Chunk) -> bool:
+        """Read a chunk that has its size. One that a power cut has torn is unlinked, any other that is
+        not whole is put aside."""
         try:
-            content = self._moves.disk.read(chunk.path)
+            content = self._moves.disk.read(chunk.path, afresh=True)
         except OSError as error:
             raise explained(error) from error
         try:
             line = decode(chunk.stem, content, len(content))
             for index in indexes(chunk.stem.full):
                 body(line, content, index)
-        except Damaged:
-            return True
-        return False
+        except Damaged as why:
+            if contents.is_torn(content):
+                log.info("%s was never written whole", chunk.path)
+                self._moves.unlink_file(chunk.path)
+            else:
+                self._moves.put_aside(chunk.path, f"this chunk of a stage is damaged: {why}")
+            return False
+        return True
 
     def _size_of(self, path: str) -> int | None:
         try:
@@ -534,6 +524,13 @@ class Stages(Part):
             return True
         due = self.next_due()
         return due is not None and due <= self._clock.monotonic()
+
+    @property
+    def has_durable(self) -> bool:
+        return any(
+            end.manifest is not None and not end.gone and end.commit <= self._moves.synced
+            for end in self._unfinished.values()
+        )
 
     def go_on(self) -> None:
         self._drop_expired()
@@ -568,12 +565,12 @@ class Stages(Part):
             self._moves.unlink_file(end.path)
             self._leave_end(end)
 
-    def _finish_chunk(self, chunk: _Chunk, manifest: Manifest | None) -> None:
+    def _finish_chunk(self, chunk: Chunk, manifest: Manifest | None) -> None:
         if manifest is None or not self._deliver(chunk, manifest):
             self._moves.unlink_file(chunk.path)
         self._leave_chunk(chunk)
 
-    def _deliver(self, chunk: _Chunk, manifest: Manifest) -> bool:
+    def _deliver(self, chunk: Chunk, manifest: Manifest) -> bool:
         """Move a chunk to its queue; False if that isn't the one any more to which it was published."""
         record = self._catalog.records.get(chunk.queue)
         made_at, _ = manifest.queues.get(chunk.queue, (None, 0))
@@ -617,29 +614,13 @@ class Stages(Part):
         return min((stage.ends for stage in self._open.values()), default=None)
 
 
+def _is_short(chunk: Chunk, size: int) -> bool:
+    """Whether some of its end was never written, as after a death."""
+    return size != chunk.stem.length
+
+
 def _epoch(end: _End) -> int:
     return -1 if end.by is None else end.by.epoch
-
-
-def _parse_chunk(text: str, commit: int) -> _Chunk:
-    """Return the chunk whose file has this name; raise `NotAName`."""
-    life, _, rest = text.partition(":")
-    head, _, rest = rest.partition(":")
-    queue, _, stem = rest.partition(":")
-    number, plus, delay = head.partition("+")
-    if not number.isdecimal() or (plus and not delay.isdecimal()):
-        raise NotAName(text)
-    chunk = _Chunk(
-        life=parse_stage_folder(life),
-        number=int(number),
-        queue=queue,
-        delay=Millis(int(delay)) if plus else None,
-        stem=parse(f"queues/{queue}/{stem}").stem,
-        commit=commit,
-    )
-    if chunk.path != f"{STAGED}/{text}":
-        raise NotAName(text)
-    return chunk
 
 
 _NAME_RULE: Final = "must be 1 to 64 letters, digits, '_' and '-'"

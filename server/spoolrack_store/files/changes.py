@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
 
+from .syncer import SyncFailed
+
 PATH: Final = "CHANGES"
 LOCK: Final = "LOCK"
 RING: Final = 1 << 20
@@ -68,7 +70,8 @@ class Memory(Protocol):
 
     def read(self, offset: int, length: int) -> bytes: ...
 
-    def write(self, offset: int, content: bytes) -> None: ...
+    def write(self, offset: int, content: bytes) -> None:
+        """Raise `OSError` as the system does, of a disk that is dead or read-only."""
 
 
 class Overtaken(Exception):
@@ -84,7 +87,11 @@ class Crowded(Exception):
 
 
 class Changes:
-    """The log, as one process sees it. Each call needs `LOCK`."""
+    """The log, as one process sees it. Each call needs `LOCK`.
+
+    What writes raises `SyncFailed` if the disk refuses that: other processes then don't know what
+    this one does.
+    """
 
     def __init__(self, memory: Memory, owner: str, pid: int = 0) -> None:
         self._memory = memory
@@ -112,8 +119,8 @@ class Changes:
     def begin_anew(self) -> None:
         """Empty the log: no other member is alive."""
         self._head = self._done = self._seen = 0
-        self._memory.write(0, _HEADER.pack(_MAGIC, 0, 0, 0))
-        self._memory.write(_LISTENING_AT, _LISTENING.pack(0))
+        self._write(0, _HEADER.pack(_MAGIC, 0, 0, 0))
+        self._write(_LISTENING_AT, _LISTENING.pack(0))
         self.set_members((self._owner,))
 
     def join(self) -> None:
@@ -126,11 +133,11 @@ class Changes:
         text = "".join(f"{owner}\n" for owner in members).encode() + b"\0"
         if len(text) > _START - _OWNERS:
             raise Crowded
-        self._memory.write(_OWNERS, text)
+        self._write(_OWNERS, text)
 
     def hold(self, since: int) -> None:
         """Say who has `LOCK` from now on."""
-        self._memory.write(_HEADER.size, _HOLDER.pack(self._pid, since))
+        self._write(_HEADER.size, _HOLDER.pack(self._pid, since))
 
     def holder(self) -> tuple[int, int]:
         """Return the process that took `LOCK` last, and when, in Unix time. Needs no lock."""
@@ -141,7 +148,7 @@ class Changes:
         """Ask to be woken until this time since boot when another process changes something. Needs no
         lock."""
         if until > self.listening:
-            self._memory.write(_LISTENING_AT, _LISTENING.pack(until))
+            self._write(_LISTENING_AT, _LISTENING.pack(until))
 
     @property
     def listening(self) -> int:
@@ -218,11 +225,17 @@ class Changes:
 
     def poison(self) -> None:
         """Stop all others at their next look: a sync failed. Needs no lock."""
-        self._memory.write(_HEADER.size - 8, (1).to_bytes(8, "little"))
+        self._write(_HEADER.size - 8, (1).to_bytes(8, "little"))
+
+    def _write(self, offset: int, content: bytes) -> None:
+        try:
+            self._memory.write(offset, content)
+        except OSError as error:
+            raise SyncFailed(str(error)) from error
 
     def _write_header(self) -> None:
         # All but the poison, which is written without the lock.
-        self._memory.write(0, _HEADER.pack(_MAGIC, self._head, self._done, 0)[:-8])
+        self._write(0, _HEADER.pack(_MAGIC, self._head, self._done, 0)[:-8])
 
     def _record(self, at: int) -> tuple[Change, int]:
         """Return the record at `at`, and where the next one begins."""
@@ -239,6 +252,6 @@ class Changes:
     def _put(self, at: int, content: bytes) -> None:
         start = at % RING
         first = min(len(content), RING - start)
-        self._memory.write(_START + start, content[:first])
+        self._write(_START + start, content[:first])
         if first < len(content):
-            self._memory.write(_START, content[first:])
+            self._write(_START, content[first:])

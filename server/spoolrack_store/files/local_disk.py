@@ -59,21 +59,39 @@ class Place:
 
 
 def this_place() -> Place:
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_bytes().decode().strip()
     return Place(os.getpid(), socket.gethostname(), boot)
 
 
-class MappedMemory:
-    """The bytes of a file that all processes of the host share."""
+class SharedBytes:
+    """The bytes of a file that all processes of the host share.
 
-    def __init__(self, file: int, size: int) -> None:
-        self._bytes = mmap.mmap(file, size)
+    They are read as mapped memory, and written by pwrite(2): a disk that is dead or read-only refuses
+    a write to mapped memory by SIGBUS, which ends the process without a word.
+    """
+
+    def __init__(self, file: int, size: int, path: str) -> None:
+        """Take over `file`, a descriptor that can be read and written."""
+        self._path = path
+        self._bytes = mmap.mmap(file, size, access=mmap.ACCESS_READ)
+        self._file = file
+        self._close = weakref.finalize(self, os.close, file)
+        self._close.atexit = False  # A thread may still commit: the system closes it then.
+        self._pwrite = ctypes.PyDLL(None, use_errno=True).pwrite
+        self._pwrite.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_longlong]
+        self._pwrite.restype = ctypes.c_ssize_t
 
     def read(self, offset: int, length: int) -> bytes:
         return self._bytes[offset : offset + length]
 
     def write(self, offset: int, content: bytes) -> None:
-        self._bytes[offset : offset + len(content)] = content
+        while content:
+            written = self._pwrite(self._file, content, len(content), offset)
+            if written < 0:
+                if ctypes.get_errno() == errno.EINTR:
+                    continue
+                raise _failure(self._path, "")
+            content, offset = content[written:], offset + written
 
 
 class _LockFile:
@@ -381,7 +399,9 @@ class LocalDisk:
             raise _failure(source, target)
 
     def rename_new(self, source: str, target: str) -> None:
-        if self._renameat2(self._root, source.encode(), self._root, target.encode(), _NOREPLACE):
+        if self._renameat2(
+            self._root, os.fsencode(source), self._root, os.fsencode(target), _NOREPLACE
+        ):
             raise _failure(source, target)
 
     def touch(self, path: str) -> None:
@@ -409,12 +429,13 @@ class LocalDisk:
         return file if file.take(fcntl.LOCK_SH) else None
 
     def map(self, path: str, size: int) -> Memory:
-        """Return the bytes of a file of this size as memory."""
+        """Return the bytes of a file of this size, which all processes of the host share."""
         file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._root)
         try:
-            return MappedMemory(file, size)
-        finally:
+            return SharedBytes(file, size, path)
+        except BaseException:
             os.close(file)
+            raise
 
 
 _CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

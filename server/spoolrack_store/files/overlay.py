@@ -73,9 +73,6 @@ class OverlayDisk(LocalDisk):
         self._require_new(path)
         self._put(path, _Node(None, b"".join(parts)))
 
-    def append(self, path: str, content: bytes, *, sync: bool) -> None:
-        self._put(path, _Node(None, self.read(path) + content))
-
     def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
         node = self._file(path)
         if node.place is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +21,11 @@ from ..model.errors import RootInUse, RootUnusable, UnknownFormat
 from ..model.names import is_owner, make_token
 from . import layout
 from .changes import LOCK, PATH, SIZE, Memory
-from .disk import Disk, Kind, Lock
+from .disk import NO_ROOM, Disk, Kind, Lock
 from .layout import COPY, FOLDERS, FORMAT_CONTENT, RESERVE
 from .layout import owner as owner_file
 from .local_disk import FOLDER_MODE, GROUP_FOLDER_MODE, LocalDisk, Place, ignore_umask_in, is_for_group
+from .reserve import Reserve
 
 log = logging.getLogger(__name__)
 
@@ -133,14 +135,14 @@ def open_root(disk: LocalDisk, root: str, random: Random, place: Place) -> Root:
             with suppress(FileExistsError):
                 disk.make_folder(folder)
         with suppress(FileExistsError):
-            disk.create(LOCK, [], sync=False)
+            _also_when_full(disk, lambda: disk.create(LOCK, [], sync=False))
         gate = disk.lock(LOCK)
         if gate is None:
             raise RootInUse(root=root, holder=holder(disk))
         try:
             _write_format(disk, root)
             lock, owner = _become_owner(disk, root, random, place)
-            disk.set_aside(PATH, SIZE)
+            _also_when_full(disk, lambda: disk.set_aside(PATH, SIZE))
             return Root(disk, disk.map(PATH, SIZE), owner, lock)
         finally:
             gate.release()
@@ -173,6 +175,8 @@ def _require_ours(disk: LocalDisk, root: str) -> None:
     for folder in FOLDERS:
         if kinds.get(folder, Kind.FOLDER) is not Kind.FOLDER:
             raise RootUnusable(root=root, why=f"{folder} in it is not a folder")
+    if "FORMAT" not in kinds and "queues" in kinds and disk.scan("queues"):
+        log.warning("%s had queues and no FORMAT file, which is written anew", root)
     missing = [folder for folder in FOLDERS if folder not in kinds]
     if "FORMAT" in kinds and missing:
         log.warning(
@@ -190,7 +194,7 @@ def _write_format(disk: LocalDisk, root: str) -> None:
         disk.unlink("FORMAT")
     except FileNotFoundError:
         pass
-    _require_links(disk, root, "start")
+    require_links(disk, root, "start")
     disk.sync_folder(".")
     disk.create("FORMAT", [FORMAT_CONTENT], sync=True)
     disk.sync_folder(".")
@@ -214,11 +218,23 @@ def _become_owner(disk: LocalDisk, root: str, random: Random, place: Place) -> t
     owner = make_token(random)[:_OWNER_LENGTH]
     path = owner_file(owner)
     about = f"pid {place.pid} on {place.host} boot {place.boot}\n"
-    disk.create(path, [about.encode()], sync=False)
+    _also_when_full(disk, lambda: disk.create(path, [about.encode()], sync=False))
     lock = disk.lock(path)
     if lock is None:
         raise RootInUse(root=root, holder="")
     return lock, owner
+
+
+def _also_when_full(disk: Disk, make: Callable[[], None]) -> None:
+    """Make a file, with the reserve of a full disk: deletes make room there, and need an open root."""
+    while True:
+        try:
+            make()
+        except OSError as error:
+            if error.errno not in NO_ROOM or not Reserve(disk).give():
+                raise
+        else:
+            return
 
 
 def holder(disk: Disk) -> str:
@@ -230,7 +246,7 @@ def holder(disk: Disk) -> str:
     return f" ({'; '.join(told)})" if told else ""
 
 
-def _require_links(disk: Disk, root: str, owner: str) -> None:
+def require_links(disk: Disk, root: str, owner: str) -> None:
     """Try a link and a rename in `new/`; raise `RootUnusable` if the file system hasn't both.
 
     A process that dies here leaves files that the next start unlinks.

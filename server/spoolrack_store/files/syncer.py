@@ -51,24 +51,15 @@ class Syncer:
         self._dirty: dict[str, None] = {}
         self._files_unsynced = False
         self._files: dict[str, None] = {}
-        self._is_quick = False
         self.is_in_doubt = False
         """The next commit must sync, whether or not anybody waits for it."""
 
     def folder_changed(self, folder: str) -> None:
         self._dirty[folder] = None
-        self._is_quick = False
 
     def file_written(self) -> None:
         """A file was written and not synced: only a sync of the whole file system will do."""
         self._files_unsynced = True
-
-    def file_synced(self) -> None:
-        """A file was written and synced, after all that has changed so far.
-
-        Most file systems have one journal for all, so that its folder, and the others, are quick now.
-        """
-        self._is_quick = True
 
     def lone_file_written(self, path: str) -> None:
         """One file was written and not synced: the next commit syncs it by itself."""
@@ -96,8 +87,6 @@ class Syncer:
     def begin(self) -> Commit:
         """Take over all that is dirty now: to be synced, once, by the commit."""
         commit = Commit(self, list(self._files), list(self._dirty), self._files_unsynced)
-        commit.is_quick = self._is_quick and not (self._files or self._files_unsynced)
-        self._is_quick = False
         self._files.clear()
         self._dirty.clear()
         self._files_unsynced = False
@@ -165,8 +154,6 @@ class Commit:
         self._files = files
         self._folders = folders
         self._whole = whole
-        self.is_quick = False
-        """It will hardly wait for the disk: another thread would cost more."""
 
     def sync(self) -> None:
         """Return once all of it is on stable media; raises `SyncFailed`."""

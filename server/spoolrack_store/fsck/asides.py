@@ -11,40 +11,15 @@ from __future__ import annotations
 import ast
 from typing import Final
 
+from ..engine.moves import NOTE
 from ..files.disk import Disk, Kind
-from ..files.syncer import Syncer, explained
+from ..files.layout import QUARANTINE
 from ..model.errors import DiskError
-from ..model.ids import IdMaker, is_id
-from ..model.names import NotAName, parse
+from ..model.ids import is_id
+from ..model.names import ID_LENGTH, NotAName, parse
 from .findings import Aside, Notes
-from .listing import QUARANTINE
 
-NOTE: Final = ".why"
 _NOTE_BYTES: Final = 4096
-_NAME_BYTES: Final = 200
-"""Of a note's name, so that it stays below what file systems allow."""
-
-
-def put_aside(disk: Disk, syncer: Syncer, ids: IdMaker, path: str, why: str) -> bool:
-    """Move a foreign file or folder to quarantine; False if it is gone. Raise `DiskError`."""
-    place, name = f"{QUARANTINE}/{ids.make()}", path.rpartition("/")[2]
-    try:
-        disk.make_folder(place)
-        try:
-            disk.rename(path, f"{place}/{name}")
-        except OSError as error:
-            disk.remove_folder(place)
-            if isinstance(error, FileNotFoundError):
-                return False
-            raise
-        note = f"{place}/{name[:_NAME_BYTES]}{NOTE}"
-        disk.create(note, [f"{path!a}: {why}\n".encode()], sync=False)
-    except OSError as error:
-        raise explained(error) from error
-    syncer.lone_file_written(note)
-    for folder in (path.rpartition("/")[0], place, QUARANTINE):
-        syncer.folder_changed(folder)
-    return True
 
 
 def take_back(disk: Disk, aside: Aside) -> None:
@@ -77,6 +52,11 @@ def read_asides(notes: Notes) -> list[Aside]:
         source, why = _read_note(notes.disk, f"{folder}/{told[0]}") if told else ("", "")
         asides.append(Aside(id=place.name, name=name, path=f"{folder}/{name}", source=source, why=why))
     return asides
+
+
+def own_id(aside: Aside) -> str:
+    """Return the id in a message's name, as which a foreign file may have lain anywhere."""
+    return aside.name.rpartition(":")[2][:ID_LENGTH]
 
 
 def is_message(path: str) -> bool:

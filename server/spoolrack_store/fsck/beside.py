@@ -11,12 +11,12 @@ from typing import Final
 
 from ..files.disk import Kind
 from ..model import manifest, names, redrive_order
-from ..model.content import Damaged, body, decode
+from ..model.content import Damaged, body, decode, is_torn
 from ..model.holds import parse_hold
 from ..model.members import indexes
 from ..model.names import NotAName, is_owner
 from ..model.redrive_names import parse_redrive
-from ..model.sealed import NotWhole, unseal
+from ..model.sealed import NotWhole, Torn, unseal
 from ..model.stage_names import parse_published, parse_stage_folder
 from .findings import Notes
 
@@ -26,8 +26,6 @@ STAGED: Final = "staged"
 PUBLISHED: Final = "published"
 REDRIVES: Final = "redrives"
 KEYS: Final = "keys"
-_LINES: Final = 2
-"""Of a sealed file."""
 
 
 def look_at_owners(notes: Notes) -> None:
@@ -55,7 +53,7 @@ def look_at_reserved(notes: Notes) -> None:
         try:
             values = unseal(content)
         except NotWhole as error:
-            _tell_not_whole(notes, path, content, f"this reservation's file is damaged: {error}")
+            _tell_not_whole(notes, path, error, f"this reservation's file is damaged: {error}")
             continue
         if hold.due is not None:
             notes.set_tokens.add(str(values.get("token")))
@@ -79,8 +77,7 @@ def look_at_staged(notes: Notes) -> None:
             notes.foreign(path)
             continue
         lives.add(life)
-        if why := _damage(notes, path, stem):
-            notes.leave(path, f"{why}: it was never staged, and the next start unlinks it")
+        _look_at_chunk(notes, path, stem)
     notes.report.staged = len(lives)
 
 
@@ -98,7 +95,7 @@ def look_at_published(notes: Notes) -> None:
         try:
             manifest.decode(content)
         except NotWhole as error:
-            _tell_not_whole(notes, path, content, f"no manifest: {error}")
+            _tell_not_whole(notes, path, error, f"no manifest: {error}")
         else:
             notes.report.published += 1
 
@@ -117,7 +114,7 @@ def look_at_redrives(notes: Notes) -> None:
         try:
             order = redrive_order.decode(content)
         except NotWhole as error:
-            _tell_not_whole(notes, path, content, f"no redrive: {error}")
+            _tell_not_whole(notes, path, error, f"no redrive: {error}")
             continue
         if redrive.ended is None:
             why = f"a redrive of {order.queue}: any process that has the root open goes on with it"
@@ -154,9 +151,9 @@ def _read(notes: Notes, path: str) -> bytes | None:
         return None
 
 
-def _tell_not_whole(notes: Notes, path: str, content: bytes, why: str) -> None:
+def _tell_not_whole(notes: Notes, path: str, error: NotWhole, why: str) -> None:
     """Note a record that isn't as it was sealed. One that is torn was never answered."""
-    if content.count(b"\n") < _LINES or not content.endswith(b"\n"):
+    if isinstance(error, Torn):
         notes.leave(path, "it is being written, or was never written whole: the next start unlinks it")
     else:
         notes.foreign(path, why)
@@ -175,22 +172,26 @@ def _stem_of_chunk(text: str) -> names.Stem:
     return parsed.stem
 
 
-def _damage(notes: Notes, path: str, stem: names.Stem) -> str:
-    """Return what is wrong with a message file; nothing if it is whole, or gone."""
+def _look_at_chunk(notes: Notes, path: str, stem: names.Stem) -> None:
+    """Note what is wrong with a chunk's file, if it isn't gone."""
+    torn = "it was never staged, and the next start unlinks it"
     try:
         size = notes.disk.facts(path).size
     except FileNotFoundError:
-        return ""
+        return
     if size != stem.length:
-        return f"it has {size} bytes instead of {stem.length}"
+        notes.leave(path, f"it has {size} bytes instead of {stem.length}: {torn}")
+        return
     content = _read(notes, path) if notes.deep else None
     if content is None:
-        return ""
+        return
     notes.report.bytes += len(content)
     try:
         line = decode(stem, content, len(content))
         for index in indexes(stem.full):
             body(line, content, index)
     except Damaged as error:
-        return str(error)
-    return ""
+        if is_torn(content):
+            notes.leave(path, f"{error}: {torn}")
+        else:
+            notes.foreign(path, f"this chunk of a stage is damaged: {error}")

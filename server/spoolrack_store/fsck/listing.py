@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..files.disk import Found, Kind
-from ..files.layout import COPY
+from ..files.layout import COPY, QUARANTINE
 from ..model.ids import is_id
 from ..model.names import Name, NotAName, is_queue_name, parse
 from .findings import Notes
 
 QUEUES: Final = "queues"
-QUARANTINE: Final = "quarantine"
 SHARED: Final = ("new", "delay", "remove", QUARANTINE)
 """The folders that hold messages of all queues."""
 

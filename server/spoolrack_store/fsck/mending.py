@@ -14,20 +14,21 @@ from ..engine.index import COUNTED
 from ..engine.moves import Moves
 from ..engine.recovery import appear
 from ..files.disk import Disk, Kind
+from ..files.layout import QUARANTINE
 from ..files.syncer import Syncer, explained
 from ..model.batch import Batch, Entry
 from ..model.clock import Clock
 from ..model.content import Damaged, body, decode
 from ..model.errors import StoreError
-from ..model.ids import IdMaker, is_id
+from ..model.ids import FileIds, is_id
 from ..model.members import indexes
 from ..model.names import Name, NotAName, batch_of, index_of, is_queue_name, make_token, parse
 from ..model.settings import QueueSettings, Record, encode
 from ..model.transitions import State
-from .asides import put_aside, read_asides, take_back
+from .asides import own_id, read_asides, take_back
 from .findings import Aside, Mended, Notes, NotRestorable, Problem, Remedy
 from .inspection import KNOWN
-from .listing import QUARANTINE, QUEUES, Lister
+from .listing import QUEUES, Lister
 from .registry import Registry, settings_path
 
 
@@ -39,9 +40,8 @@ class Mender:
         self._clock = clock
         self._random = random
         self._notes = Notes(disk)
-        self._moves = Moves(disk, clock, owner="")
+        self._moves = Moves(disk, clock, "", FileIds(clock, random))
         self._syncer: Syncer = self._moves.syncer
-        self._ids = IdMaker(clock, random)
         lister = Lister(self._notes)
         for paths in lister.list().values():
             for path in paths:
@@ -86,7 +86,7 @@ class Mender:
                 self._use_defaults(problem.queue)
                 return f"the queue {problem.queue} has the default settings now"
             case Remedy.QUARANTINE if not problem.members:
-                is_there = put_aside(self._disk, self._syncer, self._ids, problem.path, problem.why)
+                is_there = self._moves.put_aside(problem.path, problem.why)
                 return "put into quarantine" if is_there else "gone by now"
         entry = self._moves.index.entry_at(parse(problem.path))
         assert entry is not None, "the root is locked"
@@ -126,7 +126,11 @@ class Mender:
     def restore(self, id: str, queue: str | None) -> str:
         """Make the messages under `id` ready; return their path. Raise `NotRestorable`, `DiskError`."""
         found = self._messages(id)
-        asides = [aside for aside in read_asides(self._notes) if aside.id == id and aside.name]
+        asides = [
+            aside
+            for aside in read_asides(self._notes)
+            if aside.name and id in (aside.id, own_id(aside))
+        ]
         if found:
             path = self._restore_messages(found, queue)
         elif asides:

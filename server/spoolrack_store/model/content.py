@@ -27,6 +27,10 @@ MAX_ATTRIBUTE_NAME = 256
 """Bytes of UTF-8 of an attribute's name."""
 
 
+_BLOCK = 512
+"""Bytes that a disk writes whole."""
+
+
 class Damaged(ValueError):
     """The bytes are not what the name says; `is_torn` says that some are only missing."""
 
@@ -54,6 +58,19 @@ class Line:
 
     def bytes_of(self, members: int) -> int:
         return sum(self.sizes[index] for index in indexes(members))
+
+    def attribute_bytes_of(self, members: int) -> int:
+        return sum(
+            size_of(attributes) for index, attributes in self.attributes.items() if members >> index & 1
+        )
+
+
+def size_of(attributes: Attributes) -> int:
+    """Return the bytes of valid attributes: of names and values."""
+    return sum(
+        len(name.encode()) + len(value.encode() if isinstance(value, str) else value)
+        for name, value in attributes.items()
+    )
 
 
 def check(queue: str, body: bytes, attributes: Attributes, max_message_size: int) -> None:
@@ -111,6 +128,11 @@ def encode(line: Line) -> bytes:
 def checksum(line: Line, encoded: bytes) -> int:
     """Return the CRC-32 that a name has: of the line, or of the body where there is none."""
     return zlib.crc32(encoded) if encoded else line.crcs[0]
+
+
+def is_torn(content: bytes) -> bool:
+    """Whether the end of a file that has its size was never written: a power cut leaves zeros there."""
+    return not any(content[(len(content) - 1) // _BLOCK * _BLOCK :])
 
 
 def decode(stem: Stem, tail: bytes, length: int) -> Line:

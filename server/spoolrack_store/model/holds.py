@@ -1,6 +1,6 @@
-"""The grammar of `reserved/`: how its names are spelt, and what its files say.
+"""The grammar of `reserved/`: how its names are spelt, and what a marker says.
 
-    held   = stream "." seq "@" due            a manifest: the set is leased until then
+    held   = stream "." seq "@" due            a record of `set_records`: the set is leased until then
     read   = stream "." seq "@" due "~read"    the same, once a reader has marked it as read
     lost   = stream "." seq "@" ended "~lost"  the same, once the hold is over
     marker = stream "." seq                    the stream is committed up to this number
@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .clock import Millis
-from .ids import is_id
-from .names import NotAName, is_queue_name, is_token
+from .names import NotAName
 from .reservations import MAX_SEQ
 from .sealed import NotWhole, seal, unseal
 
@@ -52,57 +51,8 @@ class HoldName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """What is in a set. Its leases share one token, by which they are found wherever they are."""
-
-    queue: str
-    token: str
-    hold: Millis
-    """As it was first asked for."""
-    made_at: Millis
-    """Unix time."""
-    size: int
-    """Bytes of their bodies and attributes."""
-    ids: tuple[str, ...]
-    """Of its messages, in order."""
-
-    def encode(self) -> bytes:
-        return seal(
-            {
-                "queue": self.queue,
-                "token": self.token,
-                "hold": self.hold,
-                "made_at": self.made_at,
-                "messages": len(self.ids),
-                "bytes": self.size,
-                "ids": self.ids,
-            }
-        )
-
-    @classmethod
-    def decode(cls, content: bytes) -> Manifest:
-        """The manifest in `content`; raises `NotWhole`."""
-        values = unseal(content)
-        queue, token, ids = values.get("queue"), values.get("token"), values.get("ids")
-        if not isinstance(queue, str) or not is_queue_name(queue):
-            raise NotWhole("it names no queue")
-        if not isinstance(token, str) or not is_token(token):
-            raise NotWhole("it has no token")
-        if not isinstance(ids, list) or not all(isinstance(id, str) and is_id(id) for id in ids):
-            raise NotWhole("it doesn't say which messages it holds")
-        return cls(
-            queue=queue,
-            token=token,
-            hold=Millis(_number(values, "hold")),
-            made_at=Millis(_number(values, "made_at")),
-            size=_number(values, "bytes"),
-            ids=tuple(ids),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
-    """What a commit did. Whoever finds sets of it still there finishes it."""
+    """What a commit did. A process that finds sets of it still there finishes it."""
 
     sets: tuple[int, ...]
     """The numbers of those that were held: their messages are deleted."""

@@ -7,42 +7,20 @@ one id of one queue. In memory keys and ids of messages are numbers: there may b
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Final
 
 from .errors import InvalidMessage
-from .ids import UUID
-from .names import ID_LENGTH, QUEUE_NAME
+from .names import ID_LENGTH
 
 MAX_ID_LENGTH: Final = 128
 """Characters of a deduplication id."""
 MAX_KEYS: Final = 4_000_000
 """So many are remembered for one queue."""
-KEY_LENGTH: Final = 26
-_BASE: Final = 32
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
 _PAIRS: Final = [high + low for high in _DIGITS for low in _DIGITS]
-_KEY: Final = re.compile(r"[0-7][0-9a-v]{25}(?![A-Za-z0-9_.-])")
-_LINE: Final = re.compile(
-    rf"^(\+?)({QUEUE_NAME}):({UUID.pattern}),k([0-7][0-9a-v]{{25}})\n".encode(), re.MULTILINE
-)
 _TIME_AT: Final = 80
 """Where in an id's number its time begins."""
-
-
-class Line(NamedTuple):
-    """One key, as it stands in a segment."""
-
-    queue: str
-    id: int
-    key: int
-    is_news: bool
-    """Whether it tells the others of a message that is there, and not of one that will be unlinked."""
-
-    def __str__(self) -> str:
-        return f"{'+' * self.is_news}{self.queue}:{id_text(self.id)},k{key_text(self.key)}\n"
 
 
 def key_of(deduplication_id: str, salt: str) -> int:
@@ -63,13 +41,6 @@ def key_text(key: int) -> str:
     return "".join([_PAIRS[(key >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
-def key_in(name: str) -> int | None:
-    """The key in an entry's name; None if it has none of ours."""
-    at = name.find(",k")
-    match = _KEY.match(name, at + 2) if at > 0 else None
-    return None if match is None else int(match[0], _BASE)
-
-
 def id_number(id: str) -> int:
     return int(id[:ID_LENGTH].replace("-", ""), 16)
 
@@ -79,23 +50,6 @@ def id_text(number: int) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def moment_of(number: int) -> int:
-    """The Unix time in milliseconds at which the message with this id was sent."""
-    return number >> _TIME_AT
-
-
 def first_number_of(moment: int) -> int:
     """No id that was made at this time or later is below it."""
     return max(moment, 0) << _TIME_AT
-
-
-def lines_in(content: bytes) -> Iterator[Line]:
-    """The whole lines of a segment; damaged ones are passed over, and what has no end yet."""
-    for news, queue, id, key in _LINE.findall(content):
-        number = int(id.replace(b"-", b""), 16)
-        yield Line(queue.decode(), number, int(key, _BASE), bool(news))
-
-
-def is_line(content: bytes) -> bool:
-    """Whether this is one whole line, with its end."""
-    return _LINE.fullmatch(content) is not None

@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Final
 from zlib import crc32
+
+_LINES: Final = 2
 
 
 class NotWhole(ValueError):
     """The content is not that of such a file, as it was written."""
+
+
+class Torn(NotWhole):
+    """Its end was never written: a crash came before it was durable, so nothing rests on it."""
 
 
 def seal(values: Mapping[str, object]) -> bytes:
@@ -20,9 +27,11 @@ def seal(values: Mapping[str, object]) -> bytes:
 
 
 def unseal(content: bytes) -> dict[str, object]:
-    """The values that were sealed; raises `NotWhole`."""
+    """Return the values that were sealed; raise `NotWhole`, or `Torn` if a part is missing."""
     line, end, checksum = content.partition(b"\n")
     line += end
+    if content.count(b"\n") < _LINES or not content.endswith(b"\n"):
+        raise Torn("it was never written whole")
     if checksum != _checksum(line):
         raise NotWhole("its checksum is not that of its content")
     try:

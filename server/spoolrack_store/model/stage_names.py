@@ -1,21 +1,25 @@
 """The grammar of the names of stages and publications: the one module that formats and parses them.
 
     stage        name "@" due ["~dropped"]
+    chunk        name "@" due ":" number ["+" delay] ":" queue ":" stem
     publication  writer "." epoch
 
-Where they lie, and the grammar of a chunk's name, is in `engine.stages`. Pure; what isn't spelled so
-raises `NotAName`.
+`stem` is that of a message file. Stages and chunks lie in `staged/`, publications in `published/`.
+Pure; what isn't spelled so raises `NotAName`.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from .clock import Millis
-from .names import NotAName
-from .staging import MAX_EPOCH
+from .names import NotAName, Stem, parse
+from .settings import MAX_DELAY
+from .staging import MAX_CHUNK, MAX_EPOCH
 
+STAGED: Final = "staged"
 _STAGE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WRITER = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _DUE = re.compile(r"[0-9]{13}")
@@ -35,6 +39,29 @@ class StageFolder:
 
     def __str__(self) -> str:
         return f"{self.stage}@{self.due:013d}{_DROPPED if self.is_dropped else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """One message file in a stage."""
+
+    life: StageFolder
+    number: int
+    queue: str
+    delay: Millis | None
+    """None: the queue's own, as it is when the stage is published."""
+    stem: Stem
+    commit: int = field(compare=False, default=0)
+    """What makes it durable."""
+
+    @property
+    def path(self) -> str:
+        delay = "" if self.delay is None else f"+{self.delay}"
+        return f"{STAGED}/{self.life}:{self.number}{delay}:{self.queue}:{self.stem.text}"
+
+    @property
+    def messages(self) -> int:
+        return self.stem.count or 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +89,25 @@ def parse_stage_folder(text: str) -> StageFolder:
     if not is_stage_name(stage) or not _DUE.fullmatch(due):
         raise NotAName(text)
     return StageFolder(stage=stage, due=Millis(int(due)), is_dropped=bare != text)
+
+
+def parse_chunk(text: str, commit: int = 0) -> Chunk:
+    life, _, rest = text.partition(":")
+    head, _, rest = rest.partition(":")
+    queue, _, stem = rest.partition(":")
+    number, plus, delay = head.partition("+")
+    chunk = Chunk(
+        life=parse_stage_folder(life),
+        number=_parsed(number, text),
+        queue=queue,
+        delay=Millis(_parsed(delay, text)) if plus else None,
+        stem=parse(f"queues/{queue}/{stem}").stem,
+        commit=commit,
+    )
+    is_within = chunk.number <= MAX_CHUNK and (chunk.delay or 0) <= MAX_DELAY
+    if chunk.path != f"{STAGED}/{text}" or chunk.life.is_dropped or not is_within:
+        raise NotAName(text)
+    return chunk
 
 
 def parse_published(text: str) -> Publication:

@@ -1,15 +1,14 @@
 """The legal moves of a message, as data.
 
-A state is a folder, and a move is one rename from one to another. Every rename that the store does
-names its move here and is refused if the table doesn't hold it; the lifecycle drawing in the README
-is checked against this table by a test.
+A state is a folder, and a move is a name in another one, by one link or rename. `engine.moves` refuses
+a change of state that the table doesn't hold. A test compares the README's drawing with the table.
 
     SENT ──publish──► READY ──lease──► LEASED ──delete──► REMOVED ──reap──► (gone)
       └────hide────► DELAYED ──due──► READY ◄──requeue── LEASED
 
 What is leased in the commit that sends it is assigned while it is SENT, and then delivered to LEASED.
 READY and DELAYED messages can be deleted too, LEASED ones be extended, and any file that isn't what
-its name says goes to QUARANTINED, from where nothing of ours ever takes it.
+its name says goes to QUARANTINED, from where only `fsck --restore` takes it.
 """
 
 from __future__ import annotations
@@ -51,16 +50,9 @@ class Move(Enum):
     """From there to the queue that it came from, or another one, where it is ready."""
     DELETE = "delete"
     QUARANTINE = "quarantine"
+    RESTORE = "restore"
+    """By `fsck --restore`, which an operator calls."""
 
-
-FOLDERS: Final = {
-    State.SENT: "new",
-    State.READY: "queues",
-    State.DELAYED: "delay",
-    State.LEASED: "delay",
-    State.REMOVED: "remove",
-    State.QUARANTINED: "quarantine",
-}
 
 LEGAL: Final = frozenset(
     {
@@ -83,13 +75,9 @@ LEGAL: Final = frozenset(
         (Move.QUARANTINE, State.READY, State.QUARANTINED),
         (Move.QUARANTINE, State.DELAYED, State.QUARANTINED),
         (Move.QUARANTINE, State.LEASED, State.QUARANTINED),
-        (Move.QUARANTINE, State.REMOVED, State.QUARANTINED),
+        (Move.RESTORE, State.QUARANTINED, State.READY),
     }
 )
 
-LATER: Final = (State.REMOVED, State.LEASED, State.DELAYED, State.READY, State.SENT)
-"""Where a crash has left one id in two places, the state that stands first here is the true one."""
-
-
-def is_legal(move: Move, source: State, target: State) -> bool:
-    return (move, source, target) in LEGAL
+CHANGES: Final = frozenset((source, target) for _, source, target in LEGAL)
+"""The changes of state that some move makes."""
