@@ -19,10 +19,10 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.operations import CreateQueue, Outgoing, Purge, Send, Sent
+from spoolrack_store.model.operations import CreateQueue, Purge, Send, Stored
 from spoolrack_store.model.settings import MAX_WINDOW, QueueSettings
 from spoolrack_store.store import Store
 
@@ -41,33 +41,30 @@ def memory() -> int:
     return pages * 4096
 
 
-def sends(ids: int, *, keyed: bool = True) -> Iterator[Send]:
+def sends(ids: int) -> Iterator[Send]:
     for first in range(0, ids, BATCH):
+        numbers = range(first, min(first + BATCH, ids))
         yield Send(
             queue=QUEUE,
-            messages=[
-                Outgoing(
-                    body=b"%d" % number,
-                    # As long as a UUID, which is what most will send.
-                    deduplication_id=f"order-{number:030d}" if keyed else "",
-                )
-                for number in range(first, min(first + BATCH, ids))
-            ],
+            bodies=[b"%d" % number for number in numbers],
+            # As long as a UUID, which is what most clients send.
+            deduplication_ids={at: f"order-{number:030d}" for at, number in enumerate(numbers)},
         )
 
 
 def send_all(store: Store, ids: int) -> tuple[float, int, int]:
     """Seconds, and how many messages were stored and how many refused as repeated."""
     stored = repeated = 0
-    waiting: list[Future[Any]] = []
+    waiting: list[Future[Stored]] = []
 
-    def count(done: Future[Any]) -> None:
+    def count(done: Future[Stored]) -> None:
         nonlocal stored, repeated
-        for result in done.result():
-            if not isinstance(result, Sent):
+        answer = done.result()
+        for result in answer.results:
+            if not isinstance(result, str):
                 raise result
-            repeated += result.is_duplicate
-            stored += not result.is_duplicate
+        repeated += len(answer.duplicates)
+        stored += len(answer.results) - len(answer.duplicates)
 
     begun = time.monotonic()
     for send in sends(ids):

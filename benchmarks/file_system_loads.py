@@ -15,18 +15,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from spoolrack_store.model.operations import (
-    ByReceipt,
     CreateQueue,
     Delete,
-    Message,
-    Outgoing,
     Receive,
     Request,
     Send,
-    Sent,
+    Stored,
+    messages_of,
 )
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
@@ -102,21 +100,21 @@ class _Queue:
     def create(self) -> None:
         self._ask(CreateQueue(name=_QUEUE, settings=QueueSettings()))
 
-    def begin_to_send(self, count: int) -> Future[Any]:
-        return self._store.submit(Send(queue=_QUEUE, messages=[Outgoing(body=self._body)] * count))
+    def begin_to_send(self, count: int) -> Future[Stored]:
+        return self._store.submit(Send(queue=_QUEUE, bodies=[self._body] * count))
 
     def send(self, count: int) -> int:
         sent = self.begin_to_send(count).result(_PATIENCE)
-        assert all(isinstance(each, Sent) for each in sent), sent
+        assert all(isinstance(each, str) for each in sent.results), sent.results
         return count
 
     def take(self, count: int) -> int:
         """Receive and delete; how many there were."""
-        found: list[Message] = self._ask(Receive(queue=_QUEUE, max_messages=count))
-        targets = [ByReceipt(each.receipt or "") for each in found]
-        if targets:
-            assert self._ask(Delete(queue=_QUEUE, targets=targets)) == [None] * len(targets)
-        return len(targets)
+        found = messages_of(self._ask(Receive(queue=_QUEUE, max_messages=count)))
+        receipts = [each.receipt or "" for each in found]
+        if receipts:
+            assert self._ask(Delete(queue=_QUEUE, receipts=receipts)) == [None] * len(receipts)
+        return len(receipts)
 
     def live(self, count: int) -> int:
         self.send(count)
@@ -147,11 +145,11 @@ def _sends(count: int) -> Callable[[Path, float], Done]:
 def _callers(root: Path, seconds: float) -> Done:
     """So many calls of one message are always under way."""
     with _opened(root) as queue:
-        calls: deque[Future[Any]] = deque(queue.begin_to_send(1) for _ in range(_CALLERS))
+        calls: deque[Future[Stored]] = deque(queue.begin_to_send(1) for _ in range(_CALLERS))
 
         def act() -> int:
-            (sent,) = calls.popleft().result(_PATIENCE)
-            assert isinstance(sent, Sent), sent
+            (sent,) = calls.popleft().result(_PATIENCE).results
+            assert isinstance(sent, str), sent
             calls.append(queue.begin_to_send(1))
             return 1
 

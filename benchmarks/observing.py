@@ -18,7 +18,7 @@ from spoolrack_server.health import Health
 from spoolrack_server.observing.observer import Observer
 from spoolrack_server.observing.watch import Asked, Watch
 from spoolrack_store.model.clock import SystemClock
-from spoolrack_store.model.operations import CreateQueue, Outgoing, Send
+from spoolrack_store.model.operations import CreateQueue, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
@@ -83,8 +83,7 @@ async def scrape_cost(store: Store) -> tuple[float, float, int]:
 def fill(store: Store, queue: str, messages: int) -> None:
     store.submit(CreateQueue(name=queue, settings=QueueSettings())).result()
     sends = [
-        store.submit(Send(queue=queue, messages=[Outgoing(body=b"x")] * AT_ONCE))
-        for _ in range(messages // AT_ONCE)
+        store.submit(Send(queue=queue, bodies=[b"x"] * AT_ONCE)) for _ in range(messages // AT_ONCE)
     ]
     for each in sends:
         each.result()

@@ -5,7 +5,7 @@
 makes a root of its own in FOLDER, prints the medians of several rounds in milliseconds, and removes it
 again. The rounds are interleaved, so that noise hits all sizes alike. Beside a publication stand what
 staging cost, what sending as many messages at once costs, and the first receive of what was published,
-which lists the first batch.
+which renames all of its chunks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from spoolrack_store.model.operations import CreateQueue, Outgoing, Purge, Receive, Send
+from spoolrack_store.model.operations import CreateQueue, Purge, Receive, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.staging import Publish, Stage
 from spoolrack_store.store import Store
@@ -56,12 +56,12 @@ class Bench:
 
     def _stage(self, size: int) -> None:
         for number, count in enumerate(chunks(size)):
-            messages = [Outgoing(body=BODY)] * count
-            self._store.submit(Stage(stage="s", chunk=number, queue="q", messages=messages)).result()
+            bodies = [BODY] * count
+            self._store.submit(Stage(stage="s", chunk=number, queue="q", bodies=bodies)).result()
 
     def _send(self, size: int) -> None:
         for count in chunks(size):
-            self._store.submit(Send(queue="q", messages=[Outgoing(body=BODY)] * count)).result()
+            self._store.submit(Send(queue="q", bodies=[BODY] * count)).result()
 
 
 def chunks(size: int) -> list[int]:

@@ -16,14 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spoolrack_store.model.operations import (
-    ByReceipt,
     CreateQueue,
     Delete,
     Message,
-    Outgoing,
     Receive,
     Request,
     Send,
+    messages_of,
 )
 from spoolrack_store.model.reservations import CommitReservations, Confirm, Reserve
 from spoolrack_store.model.settings import QueueSettings
@@ -55,8 +54,8 @@ class Reserving:
 
     def fill(self, count: int) -> None:
         for at in range(0, count, SENT_TOGETHER):
-            messages = [Outgoing(body=BODY)] * min(SENT_TOGETHER, count - at)
-            self._ask(Send(queue="q", messages=messages))
+            bodies = [BODY] * min(SENT_TOGETHER, count - at)
+            self._ask(Send(queue="q", bodies=bodies))
 
     def round(self, count: int) -> dict[str, float]:
         """Milliseconds of each step with so many messages."""
@@ -83,11 +82,11 @@ class Reserving:
 
     def _receive(self, count: int) -> list[Message]:
         request = Receive(queue="q", max_messages=count, max_bytes=ENOUGH)
-        return self._store.submit(request).result(PATIENCE)
+        return messages_of(self._store.submit(request).result(PATIENCE))
 
     def _delete(self, messages: list[Message]) -> None:
-        targets = [ByReceipt(message.receipt or "") for message in messages]
-        self._ask(Delete(queue="q", targets=targets))
+        receipts = [message.receipt or "" for message in messages]
+        self._ask(Delete(queue="q", receipts=receipts))
 
 
 def measure(folder: Path) -> dict[int, dict[str, float]]:

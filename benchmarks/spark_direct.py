@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spoolrack import Client, connect
-from spoolrack_store.model.operations import CreateQueue, Outgoing, Send
+from spoolrack_store.model.operations import CreateQueue, Send
 from spoolrack_store.model.reservations import CommitReservations, Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
@@ -129,8 +129,8 @@ def _fill(store: Store, rows: int) -> None:
     for at in range(0, rows, IN_A_CALL):
         if len(under_way) == DEPTH:
             under_way.popleft().result(PATIENCE)
-        messages = [Outgoing(body=BODY)] * min(IN_A_CALL, rows - at)
-        under_way.append(store.submit(Send(queue="q", messages=messages)))
+        bodies = [BODY] * min(IN_A_CALL, rows - at)
+        under_way.append(store.submit(Send(queue="q", bodies=bodies)))
     for sent in under_way:
         sent.result(PATIENCE)
 

@@ -41,7 +41,9 @@ class Campaign:
 
 
 SIMULATED: Final = Campaign(name="simulated crashes", program="crash/campaign.py")
-SHARED_DISK: Final = Campaign(name="simulated crashes of several", program="crash/shared_campaign.py")
+SHARED_DISK: Final = Campaign(
+    name="simulated crashes of several", program="crash/campaign.py", arguments=("--shared",)
+)
 
 
 def real_campaigns() -> list[Campaign]:
