@@ -5,8 +5,8 @@
 works in a folder of its own in FOLDER, which it removes again. FOLDER should be on a file system with a
 journal. Two tables:
 
-drain   1, 2 and 4 servers, `--peers` 0, 1 and 4: a full queue is received, ten at a time, and deleted
-        by eight consumers who share the servers. Messages a second.
+drain   1, 2 and 4 servers: a full queue is received, ten at a time, and deleted by eight consumers that
+        share the servers. Messages a second.
 unary   `spoolrack serve --processes` 1 and 4: unary calls a second, one that only reads and one that
         is a durable send, from h2load (apt install nghttp2-client), which costs less than Python.
 """
@@ -72,9 +72,9 @@ class Process:
 # The roles.
 
 
-async def serve(root: str, peers: int) -> None:
+async def serve(root: str) -> None:
     log = make_log(level=logging.ERROR)
-    async with Server(root, http_port=None, peers=peers, log=log) as server:
+    async with Server(root, http_port=None, log=log) as server:
         print(server.grpc_address, flush=True)
         await asyncio.to_thread(sys.stdin.readline)
 
@@ -95,17 +95,17 @@ def consume(url: str) -> None:
 # The tables.
 
 
-def drain(folder: Path, servers: int, peers: int, count: int) -> float:
+def drain(folder: Path, servers: int, count: int) -> float:
     """Messages a second."""
-    root = folder / f"drain-{servers}-{peers}"
-    serving = [Process("serve", root, peers)]
+    root = folder / f"drain-{servers}"
+    serving = [Process("serve", root)]
     addresses = [serving[0].says()]
     with spoolrack.connect(addresses[0]) as client:
         client.create_queue(QUEUE, visibility_timeout=600)
         queue = client.queue(QUEUE)
         with ThreadPoolExecutor(SENDERS) as pool:
             list(pool.map(lambda n: queue.send(b"%d" % n), range(count)))
-    serving += [Process("serve", root, peers) for _ in range(servers - 1)]
+    serving += [Process("serve", root) for _ in range(servers - 1)]
     addresses += [server.says() for server in serving[1:]]
     consumers = [Process("consume", addresses[n % servers]) for n in range(CONSUMERS)]
     for consumer in consumers:
@@ -119,7 +119,8 @@ def drain(folder: Path, servers: int, peers: int, count: int) -> float:
     for server in serving:
         server.end()
     assert sum(received for received, _ in results) == count, "lost, or delivered twice"
-    return count / (max(last for _, last in results) - began)
+    ended: float = max(last for _, last in results)
+    return count / (ended - began)
 
 
 def unary(folder: Path, processes: int) -> dict[str, float]:
@@ -184,11 +185,10 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="peers-", dir=asked.folder))
     try:
         if asked.only != "unary":
-            print("servers | --peers | messages/s")
+            print("servers | messages/s")
             for servers in (1, 2, 4):
-                for peers in (0, 1, 4):
-                    rate = drain(folder, servers, peers, asked.messages)
-                    print(f"{servers:7} | {peers:7} | {rate:10,.0f}", flush=True)
+                rate = drain(folder, servers, asked.messages)
+                print(f"{servers:7} | {rate:,.0f}", flush=True)
         if asked.only != "drain" and shutil.which("h2load") is None:
             print("no table of unary calls: apt install nghttp2-client")
         elif asked.only != "drain":
@@ -202,7 +202,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["serve"]:
-        asyncio.run(serve(sys.argv[2], int(sys.argv[3])))
+        asyncio.run(serve(sys.argv[2]))
     elif sys.argv[1:2] == ["consume"]:
         consume(sys.argv[2])
     else:
