@@ -11,6 +11,7 @@ _MQ: Final = "softlayer/mq"
 _VSQS: Final = "vsqs"
 _AFRESH: Final = "tests/store/test_failed_sync_restarts.py"
 _AWAITED: Final = "tests/store/test_store_awaited.py"
+_CHORES: Final = "tests/store/test_chores_shared.py"
 _CLOCKS: Final = "tests/store/test_store_clocks.py"
 _DEDUPLICATION: Final = "tests/store/test_deduplication_promises.py"
 _DISK: Final = "tests/store/test_trouble_disk.py"
@@ -224,7 +225,7 @@ STORE_MUTANTS: Final = (
             "        insort(chunk, name)\n",
             "        chunk.append(name)\n",
         ),
-        caught_by=("tests/store",),
+        caught_by=(_CHORES,),
     ),
     Mutant(
         name="checksums-are-not-compared",
@@ -240,7 +241,7 @@ STORE_MUTANTS: Final = (
             "target.encode(), _NOREPLACE)",
             "target.encode(), 0)",
         ),
-        caught_by=("tests/store/test_trouble_names.py", "tests/store"),
+        caught_by=(_CHORES,),
     ),
     # Leases.
     Mutant(
@@ -257,7 +258,7 @@ STORE_MUTANTS: Final = (
         name="a-receive-is-not-counted",
         breaks="a message tells how often it was received",
         edits=edit("engine/leaser.py:Leaser._lease", "old.receives + 1", "old.receives"),
-        caught_by=(_AWAITED, "tests/store"),
+        caught_by=(_CATALOG,),
     ),
     Mutant(
         name="leases-end-with-the-wall-clock",
@@ -287,7 +288,7 @@ STORE_MUTANTS: Final = (
             "                self._put_aside(entry, index)\n",
             "",
         ),
-        caught_by=("tests/store",),
+        caught_by=(_DISK,),
     ),
     Mutant(
         name="a-lease-of-what-cannot-be-handed-out-is-told",
@@ -343,11 +344,11 @@ STORE_MUTANTS: Final = (
         name="a-queue-is-made-again-too-early",
         breaks="create says retry until a deleted queue's messages are put away",
         edits=edit(
-            "engine/catalog.py:Catalog.is_doomed",
-            "        return name in self._doomed\n",
-            "        return False\n",
+            "engine/catalog.py:Catalog.create",
+            "        if name in self._doomed:\n            raise QueueBeingDeleted(queue=name)\n",
+            "",
         ),
-        caught_by=(_CATALOG, _QUEUES),
+        caught_by=(_CATALOG,),
     ),
     Mutant(
         name="every-receive-lists-its-queue",
