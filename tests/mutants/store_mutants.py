@@ -468,16 +468,6 @@ STORE_MUTANTS: Final = (
         caught_by=(_REDRIVES,),
     ),
     Mutant(
-        name="a-redrive-ends-before-its-moves-are-durable",
-        breaks="a redrive that says it is done has no moves that a power cut may undo",
-        edits=edit(
-            "engine/redrives.py:Redrives._go_on",
-            "            if drive.since <= self._moves.synced and not drive.unsynced:\n",
-            "            if drive:\n",
-        ),
-        caught_by=(_REDRIVES, "tests/crash/test_redrive_crashes.py"),
-    ),
-    Mutant(
         name="an-older-death-is-forgotten",
         breaks="a second death is told after the first",
         edits=edit(
