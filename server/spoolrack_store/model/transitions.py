@@ -50,6 +50,8 @@ class Move(Enum):
     """From there to the queue that it came from, or another one, where it is ready."""
     DELETE = "delete"
     QUARANTINE = "quarantine"
+    RESTORE = "restore"
+    """By `spoolrack fsck --restore`."""
 
 
 LEGAL: Final = frozenset(
@@ -74,6 +76,7 @@ LEGAL: Final = frozenset(
         (Move.QUARANTINE, State.DELAYED, State.QUARANTINED),
         (Move.QUARANTINE, State.LEASED, State.QUARANTINED),
         (Move.QUARANTINE, State.REMOVED, State.QUARANTINED),
+        (Move.RESTORE, State.QUARANTINED, State.READY),
     }
 )
 
