@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from spoolrack_store.files import layout
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.ids import first_id_of
-from spoolrack_store.model.names import Batch, Entry, make_token
-from spoolrack_store.model.stage_names import Chunk
+from spoolrack_store.model.names import Name, Stem, batch_of, make_token
+from spoolrack_store.model.transitions import State
+
+SIZE = 100
+"""What the names say that each body has."""
 
 
 class MadeRoot:
@@ -20,16 +24,21 @@ class MadeRoot:
     def __init__(self, path: Path, *, seed: int = 0) -> None:
         self.path = path
         self._random = random.Random(seed)
-        for folder in layout.ALL:
+        for folder in layout.FOLDERS:
             (path / folder).mkdir(parents=True)
-        (path / layout.FORMAT).write_text(layout.FORMAT_CONTENT)
+        (path / layout.FORMAT).write_bytes(layout.FORMAT_CONTENT)
 
-    def entries(self, sent_at: int, count: int, *, receives: int = 0) -> Iterator[Entry]:
-        """So many, all sent in that Unix millisecond."""
-        stem = first_id_of(Millis(sent_at))[:24]
-        for _ in range(count):
-            id = f"{stem}{self._random.getrandbits(48):012x}"
-            yield Entry(id=id, size=100, crc=self._random.getrandbits(32), receives=receives)
+    def stem(self, sent_at: int, count: int = 0, *, deaths: int = 0) -> Stem:
+        """A file that was sent in that Unix millisecond."""
+        id = f"{first_id_of(Millis(sent_at))[:24]}{self._random.getrandbits(48):012x}"
+        return Stem(
+            id=batch_of(id) if count else id,
+            count=count,
+            size=SIZE * (count or 1),
+            crc=self._random.getrandbits(32),
+            line=100 if count or deaths else 0,
+            deaths=deaths,
+        )
 
     def put(self, names: Iterable[str]) -> int:
         """Make a file for each path; return how many."""
@@ -40,35 +49,40 @@ class MadeRoot:
         return count
 
     def ready(self, queue: str, sent_at: int, count: int, *, receives: int = 0) -> int:
-        (self.path / layout.queue_folder(queue)).mkdir(exist_ok=True)
-        entries = self.entries(sent_at, count, receives=receives)
-        return self.put(layout.ready(queue, entry) for entry in entries)
+        return self._put(self._names(queue, sent_at, count, receives=receives), queue)
 
     def batch(self, queue: str, sent_at: int, count: int, *, receives: int = 0) -> int:
-        """One batch folder with so many entries."""
-        (self.path / layout.queue_folder(queue)).mkdir(exist_ok=True)
-        entries = [*self.entries(sent_at, count)]
-        folder = layout.ready(queue, Batch(id=entries[0].id, count=count, receives=receives))
-        (self.path / folder).mkdir()
-        return self.put(f"{folder}/{entry}" for entry in entries)
+        """One file with so many messages; return how many."""
+        stem = self.stem(sent_at, count)
+        self._put([_ready(queue, stem, receives)], queue)
+        return count
 
-    def staged(self, folder: str, queue: str, sent_at: int, count: int) -> int:
-        """One chunk with so many entries, in a folder of `staged/` or `published/`."""
-        (self.path / folder).mkdir(exist_ok=True)
-        entries = [*self.entries(sent_at, count)]
-        chunk = Chunk(number=0, queue=queue, batch=Batch(id=entries[0].id, count=count))
-        (self.path / folder / str(chunk)).mkdir()
-        return self.put(f"{folder}/{chunk}/{entry}" for entry in entries)
+    def staged(self, life: str, number: int, queue: str, sent_at: int, count: int) -> None:
+        """One chunk of a stage, with so many messages."""
+        stem = self.stem(sent_at, count)
+        self.put([f"{layout.STAGED}/{life}:{number}:{queue}:{stem.text}"])
 
     def hidden(self, queue: str, sent_at: int, count: int, *, due: int, leased: bool) -> int:
-        receives = 1 if leased else 0
-        token = make_token(self._random) if leased else None
-        entries = self.entries(sent_at, count, receives=receives)
-        return self.put(layout.hidden(queue, entry, Millis(due), token) for entry in entries)
+        state = State.LEASED if leased else State.DELAYED
+        token = make_token(self._random) if leased else ""
+        names = self._names(queue, sent_at, count, receives=1 if leased else 0)
+        return self.put(replace(name, state=state, due=Millis(due), token=token).path for name in names)
 
     def dead(self, queue: str, sent_at: int, count: int) -> int:
         """Dead letters in their queue."""
-        (self.path / layout.queue_folder(queue)).mkdir(exist_ok=True)
-        entries = [*self.entries(sent_at, count)]
-        self.put(layout.history(queue, entry.id) for entry in entries)
-        return self.put(layout.ready(queue, entry) for entry in entries)
+        stems = (self.stem(sent_at, deaths=1) for _ in range(count))
+        return self._put([_ready(queue, stem, 0) for stem in stems], queue)
+
+    def _names(self, queue: str, sent_at: int, count: int, *, receives: int) -> Iterator[Name]:
+        for _ in range(count):
+            yield _ready(queue, self.stem(sent_at), receives)
+
+    def _put(self, names: Iterable[Name], queue: str) -> int:
+        (self.path / layout.QUEUES / queue).mkdir(exist_ok=True)
+        return self.put(name.path for name in names)
+
+
+def _ready(queue: str, stem: Stem, receives: int) -> Name:
+    return Name(
+        stem=stem, state=State.READY, queue=queue, version=2, members=stem.full, receives=receives
+    )

@@ -7,10 +7,10 @@ The picture is that of Postfix's qshape: a line for each queue, a column for eac
 one before. Beside it: the states that the messages are in, and the dead letters. `names` is the table
 behind it, a row for each message, for questions of your own.
 
-The work is cut into slices by the messages' ids: every slice lists all folders, which is quick, and
-parses its share of the names, which isn't. Executors on other machines must have the root at the same
-path. A server may go on meanwhile: a message that moves while it is looked at may be missed or seen
-twice.
+The work is cut into slices by the files' ids: every slice lists all folders, which is quick, and
+parses its share of the names, which isn't. All names of a file are in one slice, since of those that
+list a message the highest version counts. Executors on other machines must have the root at the same
+path. A server may go on meanwhile: a message that moves while it is looked at may be missed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import time
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,18 +31,12 @@ import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as everybody calls it)
 from spoolrack_store.files import layout
+from spoolrack_store.model.batch import Entry, resolve
 from spoolrack_store.model.ids import sent_at
-from spoolrack_store.model.names import (
-    ID_LENGTH,
-    Batch,
-    Entry,
-    Item,
-    NotAName,
-    leases_of,
-    parse_filed,
-    parse_item,
-)
-from spoolrack_store.model.stage_names import Claim, parse_chunk, parse_published, parse_stage_folder
+from spoolrack_store.model.members import indexes
+from spoolrack_store.model.names import Name, NotAName, Stem, parse
+from spoolrack_store.model.stage_names import parse_stage_folder
+from spoolrack_store.model.transitions import State
 
 MINUTES: Final = (5, 10, 20, 40, 80, 160, 320, 640, 1280)
 """Ages that end a column; a last one holds what is older."""
@@ -66,15 +60,22 @@ COLUMNS: Final = (
     "queue string, state string, id string, batch string, sent_at timestamp, due timestamp, "
     "size bigint, receives int, is_dead_letter boolean"
 )
-UNSEEN: Final = ("staged", "publishing")
+UNSEEN: Final = ("staged",)
 """States of messages that are in no queue yet: their ages are no consumer's doing."""
 UNKNOWN: Final = "not a name"
 """The state of what doesn't parse; its id is what it is called."""
+ID_LENGTH: Final = 36
+STATES: Final = {
+    State.SENT: "new",
+    State.READY: "ready",
+    State.LEASED: "leased",
+    State.DELAYED: "delayed",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One message, as its name tells it."""
+    """One message, as the name that holds it tells it."""
 
     queue: str
     state: str
@@ -84,47 +85,55 @@ class Row:
     """Unix milliseconds, as `due`."""
     due: int | None = None
     size: int | None = None
+    """Of a message of a batch, its share: names say how large all of them are together."""
     receives: int = 0
     is_dead_letter: bool = False
 
 
 class Slice:
-    """One share of a root: the messages whose ids say so, and the batches with theirs."""
+    """One share of a root: the files whose ids say so."""
 
     def __init__(self, root: str, number: int, of: int) -> None:
-        """Raises `FileNotFoundError` where there is no root, which is not an empty one."""
+        """Raise `FileNotFoundError` where there is no root, which is not an empty one."""
         self._root = root
         self._number = number
         self._of = of
         with open(os.path.join(root, layout.FORMAT), "rb"):
             pass
-        self._dead = {name for name in self._list(layout.HISTORY) if self._is_mine(_item_in(name))}
 
     def rows(self) -> Iterator[Row]:
-        for queue in self._list(layout.QUEUES):
-            folder = f"{layout.QUEUES}/{queue}"
-            for name in filter(self._is_mine, self._list(folder)):
-                yield from self._rows_of(queue, "ready", name, f"{folder}/{name}")
-        for folder, state in ((layout.NEW, "new"), (layout.DELAY, "delayed")):
+        names: list[Name] = []
+        ready = [f"{layout.QUEUES}/{queue}" for queue in self._list(layout.QUEUES)]
+        for folder in (layout.NEW, *ready, layout.DELAY, layout.REMOVE):
             for name in self._list(folder):
-                if self._is_mine(_item_in(name)):
-                    yield from self._rows_of_filed(state, name, f"{folder}/{name}")
-        for name in self._list(layout.STAGED):
+                if not self._is_mine(name.rpartition(":")[2]):
+                    continue
+                try:
+                    names.append(parse(f"{folder}/{name}"))
+                except NotAName:
+                    yield _unknown(name)
+        for batch in resolve(names).values():
+            for entry in batch.entries:
+                if entry.name.state in STATES:
+                    yield from _rows_of(entry)
+        yield from self._rows_of_stages()
+
+    def _rows_of_stages(self) -> Iterator[Row]:
+        names = self._list(layout.STAGED)
+        dropped = {name for name in names if name.endswith("~dropped")}
+        for name in names:
+            if name in dropped or not self._is_mine(name.rpartition(":")[2]):
+                continue
+            life, _, chunk = name.partition(":")
+            _, _, filed = chunk.partition(":")
             try:
-                is_dropped = parse_stage_folder(name).is_dropped
+                stage = str(parse_stage_folder(life))
+                stem = parse(f"{layout.QUEUES}/{filed.replace(':', '/', 1)}").stem
             except NotAName:
-                yield from self._unknown_if_mine(name)
-            else:
-                if not is_dropped:
-                    yield from self._rows_of_stage("staged", f"{layout.STAGED}/{name}")
-        for name in self._list(layout.PUBLISHED):
-            try:
-                is_claim = isinstance(parse_published(name), Claim)
-            except NotAName:
-                yield from self._unknown_if_mine(name)
-            else:
-                if is_claim:
-                    yield from self._rows_of_stage("publishing", f"{layout.PUBLISHED}/{name}")
+                yield _unknown(name)
+                continue
+            if f"{stage}~dropped" not in dropped:
+                yield from _rows(stem, stem.full, queue=filed.partition(":")[0], state="staged")
 
     def _is_mine(self, item: str) -> bool:
         return zlib.crc32(item[:ID_LENGTH].encode(errors="surrogateescape")) % self._of == self._number
@@ -132,76 +141,37 @@ class Slice:
     def _list(self, folder: str) -> list[str]:
         try:
             return os.listdir(os.path.join(self._root, folder))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []  # Moved on since its name was read.
 
-    def _rows_of_filed(self, state: str, name: str, path: str) -> Iterator[Row]:
-        try:
-            filed = parse_filed(name)
-        except NotAName:
-            yield _unknown("", name)
-            return
-        if filed.token is not None:
-            state = "leased"
-        for row in self._rows_in(filed.queue, state, filed.item, path):
-            yield row if filed.due is None else replace(row, due=filed.due)
 
-    def _rows_of_stage(self, state: str, folder: str) -> Iterator[Row]:
-        for name in self._list(folder):
-            if not self._is_mine(_item_in(_item_in(name))):
-                continue
-            try:
-                chunk = parse_chunk(name)
-            except NotAName:
-                yield _unknown("", name)
-                continue
-            yield from self._rows_in(chunk.queue, state, chunk.batch, f"{folder}/{name}")
+def _rows_of(entry: Entry) -> Iterator[Row]:
+    name = entry.name
+    yield from _rows(
+        name.stem,
+        entry.held,
+        queue=name.queue,
+        state=STATES[name.state],
+        due=name.due,
+        receives=name.receives,
+        is_dead_letter=bool(name.stem.deaths) and name.redriven is None,
+    )
 
-    def _unknown_if_mine(self, name: str) -> Iterator[Row]:
-        if self._is_mine(name):
-            yield _unknown("", name)
 
-    def _rows_of(self, queue: str, state: str, name: str, path: str) -> Iterator[Row]:
-        try:
-            item = parse_item(name)
-        except NotAName:
-            yield _unknown(queue, name)
-            return
-        yield from self._rows_in(queue, state, item, path)
-
-    def _rows_in(self, queue: str, state: str, item: Item, path: str) -> Iterator[Row]:
-        if isinstance(item, Entry):
-            yield self._row(queue, state, item, None)
-            return
-        for name in self._list(path):
-            try:
-                entry = parse_item(name)
-            except NotAName:
-                yield _unknown(queue, name)
-                continue
-            if isinstance(entry, Entry):
-                yield self._row(queue, state, entry, item)
-
-    def _row(self, queue: str, state: str, entry: Entry, batch: Batch | None) -> Row:
-        return Row(
-            queue=queue,
-            state=state,
-            id=entry.id,
-            batch=None if batch is None else batch.id,
-            sent_at=sent_at(entry.id),
-            size=entry.size,
-            receives=leases_of(entry, batch)[0],
-            is_dead_letter=f"{queue}:{entry.id}" in self._dead,
+def _rows(stem: Stem, members: int, **named: Any) -> Iterator[Row]:
+    count = stem.count or 1
+    for index in indexes(members):
+        yield Row(
+            id=stem.message_id(index),
+            batch=stem.id if stem.count else None,
+            sent_at=sent_at(stem.id),
+            size=stem.size * (index + 1) // count - stem.size * index // count,
+            **named,
         )
 
 
-def _item_in(name: str) -> str:
-    """What follows the queue in the name of something filed."""
-    return name.partition(":")[2]
-
-
-def _unknown(queue: str, name: str) -> Row:
-    return Row(queue=queue, state=UNKNOWN, id=name.encode(errors="replace").decode())
+def _unknown(name: str) -> Row:
+    return Row(queue="", state=UNKNOWN, id=name.encode(errors="replace").decode())
 
 
 def to_arrow(rows: Iterable[Row]) -> Iterator[pyarrow.RecordBatch]:

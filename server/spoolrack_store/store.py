@@ -246,11 +246,6 @@ class Store:
         return self._committer.failure
 
     @property
-    def lost_races(self) -> int:
-        """Messages that another process was faster with: none, since one at a time commits."""
-        return 0
-
-    @property
     def quarantined(self) -> int:
         """Messages and files put into quarantine since the start."""
         return self._engine.moves.quarantined

@@ -59,7 +59,6 @@ class Tally:
             self.statistics.forget_all_but(list(records))
             return RootFigures(
                 queues=len(records),
-                lost_races=0,
                 quarantined=engine.moves.quarantined,
                 unlinked=engine.moves.unlinked,
                 to_be_unlinked=engine.to_be_unlinked,

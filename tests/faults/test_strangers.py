@@ -69,7 +69,8 @@ OUR_NAMES = {
     "reserved": ("stream.1", f"stream.2@{DUE}"),
     "redrives": ("{id},m0,f0", "{id},m0,f0,oabcdefgh"),
 }
-"""Names that we might give, for things that are not ours. What has one in remove/ is deleted, in keys/ torn."""
+"""Names that we might give, for things that are not ours. What has one in remove/ is deleted, and in
+keys/ torn."""
 
 
 def plant(root: Path) -> None:

@@ -12,7 +12,7 @@ CERT_MANAGER: Values = {
 }
 TOKENS = f"worker sha256:{'0' * 64}\nscraper sha256:{'1' * 64}\n"
 PERMISSIONS = "worker send,receive jobs*\nscraper monitor *\n"
-PEERS: Values = {"replicas": 2, "persistence": {"accessMode": "ReadWriteMany", "storageClass": "nfs"}}
+SHARED: Values = {"persistence": {"accessMode": "ReadWriteMany", "storageClass": "nfs"}}
 QUEUES: Values = {
     "jobs": {
         "visibilityTimeout": "5m",
@@ -30,7 +30,7 @@ QUEUES: Values = {
     "mail": None,
 }
 EVERYTHING: Values = {
-    **PEERS,
+    **SHARED,
     "tls": {
         "secretName": "spoolrack-tls",
         "clientCA": {"secretName": "clients", "key": "bundle.crt"},
@@ -67,7 +67,6 @@ EVERYTHING: Values = {
         "extraEgress": [{"to": [{"ipBlock": {"cidr": "10.2.0.0/16"}}]}],
     },
     "podDisruptionBudget": {"maxUnavailable": "50%"},
-    "antiAffinity": "required",
     "nodeSelector": {"disk": "fast"},
     "tolerations": [{"key": "queues", "operator": "Exists", "effect": "NoSchedule"}],
     "priorityClassName": "important",
@@ -143,14 +142,7 @@ CASES: dict[str, Values] = {
         **TLS,
         "access": {"existingSecret": {"name": "mine", "permissionsKey": ""}},
     },
-    "two peers": {**TLS, **PEERS},
-    "three peers without a choice": {
-        **TLS,
-        "replicas": 3,
-        "persistence": {"accessMode": "ReadWriteMany", "existingClaim": "shared"},
-        "server": {"peers": 0},
-        "antiAffinity": "none",
-    },
+    "a volume that many nodes can mount": {**TLS, **SHARED},
     "several processes": {**TLS, "server": {"processes": 4, "logFormat": "logfmt"}},
     "no drain": {**TLS, "drain": {"delaySeconds": 0, "graceSeconds": 1}},
     "a long drain": {**TLS, "drain": {"delaySeconds": 15, "graceSeconds": 600}},
@@ -184,7 +176,6 @@ CASES: dict[str, Values] = {
     "somebody else's account": {**TLS, "serviceAccount": {"create": False}},
     "placed by hand": {
         **TLS,
-        **PEERS,
         "affinity": {"nodeAffinity": {}},
         "topologySpreadConstraints": [
             {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}

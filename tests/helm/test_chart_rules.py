@@ -196,19 +196,14 @@ def test_large_ids_are_written_as_whole_numbers(engine: Engine) -> None:
 
 
 @every_case
-def test_several_servers_are_peers_on_one_claim(release: Release, case: str) -> None:
+def test_one_server_has_one_claim(release: Release, case: str) -> None:
     found, values = release(case), CASES[case]
-    assert "volumeClaimTemplates" not in found.one("StatefulSet")["spec"]
-    replicas = found.one("StatefulSet")["spec"]["replicas"]
-    servers = replicas * values.get("server", {}).get("processes", 1)
-    peers = values.get("server", {}).get("peers", servers - 1)
-    assert found.arguments["--peers"] == str(peers)
-    if replicas > 1:
-        claim = values["persistence"].get("existingClaim")
-        assert claim or found.one("PersistentVolumeClaim")["spec"]["accessModes"] == ["ReadWriteMany"]
-    spread = found.pod.get("topologySpreadConstraints", ())
-    assert bool(spread) is (replicas > 1)
-    assert ("affinity" in found.pod) is (replicas > 1 and values.get("antiAffinity") != "none")
+    server = found.one("StatefulSet")
+    assert "volumeClaimTemplates" not in server["spec"]
+    assert server["spec"]["replicas"] == 1
+    assert "--peers" not in found.arguments
+    assert bool(found.pod.get("topologySpreadConstraints")) is ("topologySpreadConstraints" in values)
+    assert ("affinity" in found.pod) is ("affinity" in values)
 
 
 @every_case

@@ -228,29 +228,6 @@ def test_the_permissions_of_the_release_hold(engine: Engine, tmp_path: Path) -> 
             unknown.queue("jobs").send("hello")
 
 
-def test_two_peers_share_the_messages_of_one_claim(engine: Engine, tmp_path: Path) -> None:
-    several = {"replicas": 2, "persistence": {"accessMode": "ReadWriteMany"}}
-    deployed = without_tls(engine, tmp_path, several)
-    other = deployed.machine.pod("server-1", deployed.release.pod)
-    with serving(deployed.server, other):
-        deployed.runs("Job", "install")
-        with deployed.connect() as one, deployed.connect(other) as two:
-            sent = {one.queue("jobs").send(f"{number}") for number in range(20)}
-            received = set()
-            for _ in range(100):
-                for message in two.queue("jobs").receive(10, wait=5):
-                    received.add(message.id)
-                    message.delete()
-                if received == sent:
-                    break
-            assert received == sent
-        # One goes, as in a rolling upgrade; the other goes on.
-        deployed.server.terminate()
-        assert deployed.server.ended(STUCK) == 0
-        with deployed.connect(other) as two:
-            two.queue("jobs").send("still here")
-
-
 def test_a_pod_of_several_processes_is_probed_as_one(engine: Engine, tmp_path: Path) -> None:
     deployed = without_tls(engine, tmp_path, {"server": {"processes": 2}})
     with serving(deployed.server):

@@ -41,16 +41,9 @@ OK: Values = {"insecure": True}
             {"tls": {"secretName": "x", "certManager": {"enabled": True, "issuerRef": {"name": "y"}}}},
             "'/tls/secretName': value must be ''",
         ),
-        # Several servers are peers on one volume.
-        (OK | {"replicas": 2}, "'/persistence/accessMode': value must be 'ReadWriteMany'"),
-        (
-            OK | {"replicas": 2, "persistence": {"existingClaim": "mine"}},
-            "'/persistence/accessMode': value must be 'ReadWriteMany'",
-        ),
-        (
-            OK | {"replicas": 2, "persistence": {"accessMode": "ReadWriteMany", "enabled": False}},
-            "'/persistence/enabled': value must be true",
-        ),
+        # All processes of a root run on one host.
+        (OK | {"replicas": 2}, "'/replicas': maximum: got 2, want 1"),
+        (OK | {"server": {"peers": 0}}, "additional properties 'peers' not allowed"),
         (
             OK | {"persistence": {"existingClaim": "mine", "enabled": False}},
             "'/persistence/enabled': value must be true",

@@ -15,20 +15,20 @@ COST_MUTANTS: Final = (
         name="a-send-syncs-once-more",
         breaks="a send waits for the disk no more often than its promise needs",
         edits=edit(
-            "engine/sender.py",
-            "        self._space = None\n        try:",
-            "        self._space = None\n        self._root.disk.sync_folder(layout.NEW)\n        try:",
+            "engine/sender.py:Sender.send",
+            "        self._room = None\n",
+            '        self._room = None\n        self._moves.disk.sync_folder("new")\n',
         ),
         caught_by=_BUDGET,
     ),
     Mutant(
-        name="each-message-is-renamed-once-more",
-        breaks="messages that are sent together are published by one rename",
+        name="each-file-is-renamed-once-more",
+        breaks="a file is written under the name that it is found by",
         edits=edit(
-            "files/folders.py",
-            "lambda: self._disk.create(path, parts, sync=sync)",
-            'lambda: [self._disk.create(f"{path}+", parts, sync=sync), '
-            'self._disk.rename(f"{path}+", path)][0]',
+            "engine/moves.py:Moves.make",
+            "lambda: self.disk.create(name.path, parts, sync=False)",
+            'lambda: [self.disk.create(f"{name.path}+", parts, sync=False), '
+            'self.disk.rename_new(f"{name.path}+", name.path)][0]',
         ),
         caught_by=_BUDGET,
     ),
@@ -36,10 +36,10 @@ COST_MUTANTS: Final = (
         name="a-receive-lists-its-queue",
         breaks="no operation lists a folder",
         edits=edit(
-            "engine/leaser.py",
-            '        """Lease what is next; empty if nothing is ready, or no credit is free."""\n',
-            '        """Lease what is next."""\n'
-            "        self._root.disk.scan(layout.folder_of(layout.ready(request.queue, None)))\n",
+            "engine/leaser.py:Leaser._choose",
+            "        visibility = request.visibility\n",
+            '        self._moves.disk.scan(f"queues/{record.name}")\n'
+            "        visibility = request.visibility\n",
         ),
         caught_by=_BUDGET,
     ),
@@ -47,9 +47,9 @@ COST_MUTANTS: Final = (
         name="each-body-is-looked-at-before-it-is-read",
         breaks="a message's attributes are asked for once",
         edits=edit(
-            "files/disk.py",
-            '        """A regular file\'s descriptor and size."""\n',
-            '        """A regular file\'s descriptor and size."""\n        self.facts(path)\n',
+            "files/local_disk.py:LocalDisk._open_file",
+            "        file = self._calls.open(",
+            "        self.facts(path)\n        file = self._calls.open(",
         ),
         caught_by=_BUDGET,
     ),

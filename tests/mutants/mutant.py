@@ -1,8 +1,9 @@
 """What a planted bug is, and how it gets into a copy of the store, or of what Spark runs. It never
-touches the checkout."""
+touches the checkout. A bug names a function and a text in it, so that other code may change."""
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,17 +21,49 @@ AUDIT: Final = (
 
 
 class DoesNotApply(ValueError):
-    """The text that a mutant replaces isn't there, or isn't there once: the store has changed."""
+    """The function isn't there, or doesn't hold the text exactly once: the code has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    file: str
-    """In the package."""
+    at: str
+    """A module of the package and a function in it, as in `engine/recovery.py:_finish` or
+    `sink.py:Writer.write`."""
     old: str
-    """Occurs in the file exactly once."""
+    """Occurs in the function exactly once."""
     new: str
     package: Path = STORE
+
+    @property
+    def file(self) -> str:
+        return self.at.partition(":")[0]
+
+    def applied_to(self, text: str) -> str:
+        """Return the module's `text` with the edit; raise `DoesNotApply`."""
+        first, last = _lines_of(text, self.at.partition(":")[2], self.at)
+        lines = text.splitlines(keepends=True)
+        function = "".join(lines[first:last])
+        if function.count(self.old) != 1:
+            raise DoesNotApply(f"{self.at} holds this {function.count(self.old)} times:\n{self.old}")
+        return "".join([*lines[:first], function.replace(self.old, self.new), *lines[last:]])
+
+
+def _lines_of(text: str, function: str, at: str) -> tuple[int, int]:
+    """Return where the lines of a function begin and end."""
+    nodes: list[ast.AST] = [ast.parse(text)]
+    for name in function.split("."):
+        nodes = [
+            child
+            for node in nodes
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            and child.name == name
+        ]
+    if len(nodes) != 1 or not isinstance(nodes[0], ast.FunctionDef | ast.AsyncFunctionDef):
+        raise DoesNotApply(f"there are {len(nodes)} functions {at}")
+    end = nodes[0].end_lineno
+    assert end is not None
+    return nodes[0].lineno - 1, end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,15 +82,10 @@ class Mutant:
         texts: dict[Path, str] = {}
         for edit in self.edits:
             path = checkout / edit.package / edit.file
-            text = texts[path] if path in texts else path.read_text()
-            if text.count(edit.old) != 1:
-                raise DoesNotApply(
-                    f"{self.name}: {edit.file} holds this {text.count(edit.old)} times:\n{edit.old}"
-                )
-            texts[path] = text.replace(edit.old, edit.new)
+            texts[path] = edit.applied_to(texts[path] if path in texts else path.read_text())
         return texts
 
 
-def edit(file: str, old: str, new: str, *, package: Path = STORE) -> tuple[Edit, ...]:
+def edit(at: str, old: str, new: str, *, package: Path = STORE) -> tuple[Edit, ...]:
     """The edits of a mutant that has one."""
-    return (Edit(file=file, old=old, new=new, package=package),)
+    return (Edit(at=at, old=old, new=new, package=package),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ from server_rig import LONG, Client, refused, served
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import redrive_pb2 as rpc
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.content import checksum, encode, line_of
+from spoolrack_store.model.names import Name, Stem
+from spoolrack_store.model.transitions import State
 from spoolrack_store.testing import ManualClock
 
 
@@ -249,16 +253,29 @@ async def test_pages_with_long_histories_are_small_enough_for_any_client(
     tmp_path: Path, clock: ManualClock
 ) -> None:
     source = "q" * 80
-    async with served(tmp_path, clock) as (server, client):
-        await die(client, clock, *([bytes(1_500)] * 1_000), queue=source)
-        chapter = (
-            b'{"source_queue": "%s", "reason": "max_receives", "receives": 2000000000, '
-            b'"first_receive_ms": 9999999999999, "buried_at_ms": 9999999999999, "redriven_to": "%s", '
-            b'"redriven_at_ms": 9999999999999}' % (source.encode(), source.encode())
-        )
-        for path in (tmp_path / "history").iterdir():
-            path.write_bytes(b"[" + b",".join([chapter] * 100) + b"]")
-        async with grpc.aio.insecure_channel(server.grpc_address) as channel:
-            seen = await peek(Client(channel), "dead", page_size=1_000)
+    async with served(tmp_path, clock) as (_, client):
+        await client.create("dead")
+    death = {
+        "source_queue": source,
+        "reason": "max_receives",
+        "receives": 2_000_000_000,
+        "first_receive_ms": 9_999_999_999_999,
+        "buried_at_ms": 9_999_999_999_999,
+        "redriven_to": source,
+        "redriven_at_ms": 9_999_999_999_999,
+    }
+    body = bytes(1_500)
+    line = replace(line_of([body], {}, {}), deaths=[death] * 100)
+    encoded = encode(line)
+    for number in range(1_000):
+        id = f"01890a5d-ac96-774b-bcce-{number:012x}"
+        stem = Stem(id=id, size=len(body), crc=checksum(line, encoded), line=len(encoded), deaths=100)
+        name = Name(stem=stem, state=State.READY, queue="dead", members=stem.full)
+        (tmp_path / name.path).write_bytes(body + encoded)
+    async with (
+        served(tmp_path, clock) as (server, _),
+        grpc.aio.insecure_channel(server.grpc_address) as channel,
+    ):
+        seen = await peek(Client(channel), "dead", page_size=1_000)
     assert len(seen) == 1_000
     assert {len(message.deaths) for message in seen} == {20}

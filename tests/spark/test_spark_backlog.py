@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 import spoolrack
 from pyspark.sql import SparkSession
-from spoolrack_store.files import layout
-from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.stage_names import Claim, Publication, StageFolder
 
 from benchmarks.made_root import MadeRoot
 from examples.backlog import UNKNOWN, Slice, heaps, names, report
@@ -60,7 +57,7 @@ def test_every_message_is_a_row_with_its_queue_and_its_state(
         **dict.fromkeys(ready, ("jobs", "ready", False, 0)),
     }
     assert all((row.due is None) == (row.state in ("ready", "staged")) for row in rows)
-    assert Counter(row.size for row in rows) == Counter([9, 39, 5, 13, 3, 3, 5])
+    assert Counter(row.size for row in rows) == Counter([9, 39, 5, 13, 3, 4, 4])
 
 
 def test_the_report_is_the_age_of_each_queue_and_its_dead_letters(
@@ -88,27 +85,42 @@ def test_the_report_is_the_age_of_each_queue_and_its_dead_letters(
 
 
 def test_what_is_staged_is_told_apart_and_what_was_dropped_is_not_told(made: MadeRoot) -> None:
-    open_stage = StageFolder(stage="load", due=Millis(NOW))
-    dropped = StageFolder(stage="older", due=Millis(NOW), is_dropped=True)
-    claim = Claim(by=Publication(writer="query", epoch=7), folder=open_stage)
-    made.staged(layout.staged(open_stage), "jobs", NOW, 3)
-    made.staged(layout.staged(dropped), "jobs", NOW, 4)
-    made.staged(layout.published(claim), "jobs", NOW, 5)
-    made.put([layout.published(claim.by)])
+    made.staged(f"load@{NOW}", 0, "jobs", NOW, 3)
+    made.staged(f"older@{NOW}", 0, "jobs", NOW, 4)
+    made.put([f"staged/older@{NOW}~dropped"])
 
     rows = [row for number in range(2) for row in Slice(str(made.path), number, 2).rows()]
 
-    assert Counter(row.state for row in rows) == {"staged": 3, "publishing": 5}
+    assert Counter(row.state for row in rows) == {"staged": 3}
     assert {row.queue for row in rows} == {"jobs"}
+
+
+def test_of_several_names_of_one_file_the_highest_version_that_lists_a_message_counts(
+    made: MadeRoot,
+) -> None:
+    stem = made.stem(NOW, 5)
+    (made.path / "queues" / "jobs").mkdir()
+    made.put(
+        [
+            f"queues/jobs/{stem.text},v2",
+            f"delay/jobs:{stem.text},v3,i0-2,r1,f{NOW}@{NOW}~0123456789abc",
+            f"remove/jobs:{stem.text},v4,i0,r1,f{NOW}",
+        ]
+    )
+
+    rows = [row for number in range(2) for row in Slice(str(made.path), number, 2).rows()]
+
+    assert Counter(row.state for row in rows) == {"ready": 2, "leased": 2}
+    assert sum(row.size or 0 for row in rows) == 400
 
 
 def test_what_is_no_name_is_told_and_stops_nothing(made: MadeRoot) -> None:
     made.ready("jobs", NOW, 2)
-    made.put(["queues/jobs/README", "delay/what is this", "new/jobs:0@soon", "staged/?", "published/?"])
+    made.put(["queues/jobs/README", "delay/what is this", "new/jobs:0@soon", "staged/?"])
 
     rows = [*Slice(str(made.path), 0, 1).rows()]
 
-    assert Counter(row.state for row in rows) == {"ready": 2, UNKNOWN: 5}
+    assert Counter(row.state for row in rows) == {"ready": 2, UNKNOWN: 4}
 
 
 @pytest.mark.parametrize("slices", [1, 2, 7])

@@ -45,6 +45,15 @@ def test_what_is_staged_is_not_seen(rig: Rig) -> None:
     assert rig.engine.index.queue("q").total == 0
 
 
+def test_what_is_published_is_counted_from_the_answer_on(rig: Rig) -> None:
+    rig.stage("s", 0, b"a", b"b")
+    rig.publish("w", 1, "s")
+    engine = rig.engine
+    assert not engine.has_exact_index
+    assert engine.with_exact_index(lambda: engine.index.queue("q").counts[State.READY]) == 2
+    assert engine.has_exact_index
+
+
 def test_a_chunk_that_is_there_is_answered_and_not_stored_again(rig: Rig) -> None:
     first = rig.stage("s", 7, b"a", b"b")
     rig.clock.advance(5)

@@ -156,6 +156,26 @@ def test_wherever_a_publication_dies_all_of_it_is_published_or_nothing() -> None
     assert ends == {False, True}
 
 
+def test_a_stage_that_a_new_process_makes_again_in_the_same_millisecond_is_there_for_all(
+    rig: Rig,
+) -> None:
+    rig.stage("s", 0, b"a")
+    rig.ask(Abort(stage="s"))
+    for _ in range(4):
+        work = rig.engine.apply([])
+        assert work is not None
+        if not rig.names("staged"):
+            break
+        if work.commit is not None:
+            work.commit.sync()
+        rig.engine.finish(work)
+    other = rig.open("other")
+    rig.ask(chunk("s", 0, b"b"), engine=other)
+    assert rig.publish("w", 1, "s").messages == 1
+    rig.ticks()
+    assert rig.receive() == [b"b"]
+
+
 @pytest.mark.parametrize("left", [b"", b"{", b"{}\n", bytes(200)])
 def test_a_torn_manifest_is_none(rig: Rig, left: bytes) -> None:
     rig.stage("s", 0, b"a")

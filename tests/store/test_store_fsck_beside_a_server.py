@@ -55,7 +55,7 @@ def test_a_message_that_moves_on_is_looked_for_and_counted_once(root: Path, move
             source.rename(target)
 
     report = inspect(RestlessDisk(root, move), Still())
-    assert report.is_clean
+    assert not report.problems
     assert report.unchecked == 0
     counts = report.queues["q"].counts
     assert counts[State.READY] + counts[State.LEASED] == 7
@@ -70,7 +70,7 @@ def test_a_file_that_is_gone_when_it_is_read_is_looked_for_again(root: Path) -> 
             path.rename(left.pop())
 
     report = inspect(RestlessDisk(root, move), Still())
-    assert report.is_clean
+    assert not report.problems
     assert not left
     assert report.queues["q"].counts[State.READY] == 6
 
@@ -85,7 +85,7 @@ def test_what_never_rests_is_told_as_unchecked(root: Path) -> None:
             at[0] = at[0].rename(path.with_name(f"{stem},v{version}"))
 
     report = inspect(RestlessDisk(root, move), Still())
-    assert report.is_clean
+    assert not report.problems
     assert report.unchecked == 1
 
 

@@ -70,7 +70,7 @@ def test_a_root_that_a_store_has_left_is_clean(root: Path) -> None:
 def test_a_check_changes_nothing(root: Path) -> None:
     single(root).write_bytes(b"damaged")
     before = files_under(root)
-    assert not check(root).is_clean
+    assert check(root).problems
     assert files_under(root) == before
 
 
@@ -131,7 +131,7 @@ def test_damaged_messages_are_found_and_moved_to_quarantine_and_others_are_deliv
     assert mended.problem == problem
     assert not left
     report = check(root)
-    assert report.is_clean
+    assert not report.problems
     (aside,) = report.aside
     assert aside.why != "whole: it can be restored"
     assert (root / aside.path).stat().st_ino == content
@@ -146,13 +146,13 @@ def test_of_a_batch_only_the_damaged_message_goes_to_quarantine(root: Path) -> N
     assert problem.members == 0b100
     assert "message 2" in problem.why
     repair(root)
-    assert check(root).is_clean
+    assert not check(root).problems
     assert bodies(root) == [body for body in READY if body != b"batch 2"]
 
 
 def test_without_deep_only_sizes_are_looked_at(root: Path) -> None:
     flip_a_byte(root)
-    assert fsck.check(root, deep=False, clock=Still()).is_clean
+    assert not fsck.check(root, deep=False, clock=Still()).problems
     assert fsck.check(root, deep=False, clock=Still()).bytes == 0
     os.truncate(delayed(root), 1)
     assert len(fsck.check(root, deep=False, clock=Still()).problems) == 1
@@ -162,13 +162,13 @@ def test_a_damaged_message_that_is_deleted_is_no_problem(root: Path) -> None:
     path = single(root)
     os.truncate(path, 1)
     path.rename(root / "remove" / f"q:{stem_of(path)},v9")
-    assert check(root).is_clean
+    assert not check(root).problems
 
 
 def test_of_a_copied_root_whose_links_became_files_each_is_read(root: Path) -> None:
     lease = root / "delay" / f"q:{stem_of(batch(root))},v3,i0-1,r1,f{NOW}@{NOW + 1000}~0123456789abc"
     shutil.copy(batch(root), lease)
-    assert check(root).is_clean
+    assert not check(root).problems
     lease.write_bytes(lease.read_bytes().replace(b"batch 1", b"batch x"))
     (problem,) = check(root).problems
     assert problem.path == str(lease.relative_to(root))
@@ -314,7 +314,7 @@ def test_foreign_things_are_found_where_they_are_and_put_aside_as_they_are(
     assert mended.problem == problem
     assert not left
     report = check(root)
-    assert report.is_clean
+    assert not report.problems
     (aside,) = report.aside
     assert (aside.name, aside.source, aside.why) == (spoiled.name, problem.path, problem.why)
     kept = (root / aside.path).lstat()
@@ -334,7 +334,7 @@ def test_messages_that_no_name_lists_are_found_and_kept_in_quarantine(root: Path
     assert "1-2" in problem.why
     repair(root)
     report = check(root)
-    assert report.is_clean
+    assert not report.problems
     (aside,) = report.aside
     assert aside.why == "whole: it can be restored"
     assert bodies(root) == [READY[0], READY[1], *READY[4:]]
@@ -345,7 +345,7 @@ def test_messages_that_no_name_lists_are_found_and_kept_in_quarantine(root: Path
 def test_a_batch_of_which_all_names_are_in_remove_is_on_its_way_out(root: Path) -> None:
     path = batch(root)
     path.rename(root / "remove" / f"q:{stem_of(path)},v3,{to_text(0b11001)}")
-    assert check(root).is_clean
+    assert not check(root).problems
 
 
 def test_two_files_with_the_same_messages_are_found_and_one_is_put_aside(root: Path) -> None:
@@ -356,7 +356,7 @@ def test_two_files_with_the_same_messages_are_found_and_one_is_put_aside(root: P
     (problem,) = check(root).problems
     assert problem.path in {str(path.relative_to(root)), str(twin.relative_to(root))}
     repair(root)
-    assert check(root).is_clean
+    assert not check(root).problems
     assert len(bodies(root)) == len(READY)
 
 
@@ -375,7 +375,7 @@ def test_a_dead_letter_beside_its_source_is_unfinished(root: Path) -> None:
     copy = root / "queues" / "dead" / f"{id},s7,c{zlib.crc32(line):08x},m{len(line)},d1"
     copy.write_bytes(READY[1] + line)
     report = check(root)
-    assert report.is_clean
+    assert not report.problems
     (leftover,) = report.leftovers
     assert leftover.path == str(batch(root).relative_to(root))
     assert "dead letter" in leftover.why
@@ -387,7 +387,7 @@ def test_a_copy_of_a_message_that_was_to_become_a_dead_letter_counts_for_nothing
     copy = root / "new" / f"dead:{path.name[:36]},s5,c3610a686,d1,oabc"
     copy.write_bytes(b"hello")
     report = check(root)
-    assert report.is_clean
+    assert not report.problems
     (leftover,) = report.leftovers
     assert leftover.path == str(copy.relative_to(root))
     assert "dead letter" in leftover.why
@@ -401,7 +401,7 @@ def test_what_was_never_sent_is_unfinished_and_no_problem(root: Path) -> None:
     part = root / "new" / f"q:{ID[:-4]}b000,n2,s4,c00000000,m4,i0,oabc"
     part.write_bytes(b"whole so")
     report = check(root)
-    assert report.is_clean
+    assert not report.problems
     assert [each.path for each in report.leftovers] == sorted(
         str(path.relative_to(root)) for path in (torn, part)
     )
@@ -413,7 +413,7 @@ def test_what_a_dead_process_has_sent_is_counted_and_unfinished(root: Path) -> N
     path = single(root)
     path.rename(root / "new" / f"q:{path.name},oabc")
     report = check(root)
-    assert report.is_clean
+    assert not report.problems
     assert report.queues["q"].counts[State.SENT] == 1
     assert "gone" in report.leftovers[0].why
     (root / "owners" / "abc").write_text("pid 1\n")
@@ -426,14 +426,14 @@ def test_what_a_dead_process_has_sent_is_counted_and_unfinished(root: Path) -> N
 def test_what_was_put_in_by_hand_waits_to_be_adopted(root: Path) -> None:
     (root / "new" / f"q:{uuid.uuid4()}").write_text("by hand")
     report = check(root)
-    assert report.is_clean
+    assert not report.problems
     assert "adopted" in report.leftovers[0].why
 
 
 def test_a_copy_that_was_being_made_is_unfinished(root: Path) -> None:
     (root / "new" / "queues-q-x.copy").write_bytes(b"half")
     report = check(root)
-    assert report.is_clean
+    assert not report.problems
     assert "copy" in report.leftovers[0].why
 
 
@@ -446,7 +446,7 @@ def test_a_lease_that_is_longer_than_a_lease_may_be_is_found_and_ended(root: Pat
     (problem,) = check(root).problems
     assert problem.remedy is Remedy.READY
     repair(root)
-    assert check(root).is_clean
+    assert not check(root).problems
     assert sorted(bodies(root)) == sorted([*READY, b"single 1"])
 
 
@@ -457,14 +457,14 @@ def test_of_a_lease_that_is_too_long_the_damaged_messages_are_not_made_ready(roo
     lease.write_bytes(lease.read_bytes().replace(b"batch 2", b"batch x"))
     assert len(check(root).problems) == 2
     repair(root)
-    assert check(root).is_clean
+    assert not check(root).problems
     assert bodies(root) == [body for body in READY if body != b"batch 2"]
 
 
 def test_a_delay_may_be_longer_than_a_lease(root: Path) -> None:
     path = delayed(root)
     path.rename(path.with_name(path.name.replace(f"@{NOW + 3_600_000}", f"@{NOW + 50_000_000}")))
-    assert check(root).is_clean
+    assert not check(root).problems
 
 
 def test_a_message_from_the_future_is_left_to_a_person(root: Path) -> None:
@@ -485,7 +485,7 @@ def test_a_queue_that_lost_its_settings_keeps_its_messages(root: Path) -> None:
     assert (problem.path, problem.remedy) == ("queues/q", Remedy.SETTINGS)
     assert "8 messages" in problem.why
     repair(root)
-    assert check(root).is_clean
+    assert not check(root).problems
     assert '"salt"' in (root / "config" / "q.1.json").read_text()
     assert bodies(root) == READY
 
@@ -495,7 +495,7 @@ def test_a_queue_whose_settings_are_damaged_keeps_its_messages(root: Path) -> No
     remedies = {problem.remedy for problem in check(root).problems}
     assert remedies == {Remedy.QUARANTINE, Remedy.SETTINGS}
     repair(root)
-    assert check(root).is_clean
+    assert not check(root).problems
     assert bodies(root) == READY
 
 
@@ -504,7 +504,7 @@ def test_a_queue_that_is_being_deleted_or_was_never_made_is_unfinished(root: Pat
     (root / "config" / "q.2.json").write_text("")
     (root / "queues" / "nobody").mkdir()
     report = check(root)
-    assert report.is_clean
+    assert not report.problems
     paths = [each.path for each in report.leftovers]
     assert paths == ["config/dead.2.json", "config/q.2.json", "queues/nobody"]
     assert report.queues["dead"].is_doomed
@@ -515,7 +515,7 @@ def test_a_missing_folder_is_found_and_made_anew(root: Path) -> None:
     (problem,) = check(root).problems
     assert (problem.path, problem.remedy) == ("quarantine", Remedy.FOLDER)
     repair(root)
-    assert check(root).is_clean
+    assert not check(root).problems
 
 
 def test_what_lies_beside_the_folders_is_left_alone(root: Path) -> None:
@@ -523,7 +523,7 @@ def test_what_lies_beside_the_folders_is_left_alone(root: Path) -> None:
     (root / "lost+found").mkdir()
     (root / "RESERVE").unlink()
     report = check(root)
-    assert report.is_clean
+    assert not report.problems
     assert [each.path for each in report.leftovers] == ["FORMAT", "notes.txt"]
     assert "RESERVE" in report.leftovers[0].why
     repair(root)

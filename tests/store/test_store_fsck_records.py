@@ -85,7 +85,7 @@ def test_what_is_whole_is_counted_and_no_problem(root: Path) -> None:
     put_a_chunk(root)
     put_a_chunk(root, f"nightly@{NOW + 1000}:8+60000:q:{ID[:-1]}2,s5,c3610a686")
     report = check(root)
-    assert report.is_clean
+    assert not report.problems
     assert report.leftovers == []
     assert (report.reserved, report.published, report.staged) == (1, 1, 1)
 
@@ -101,12 +101,12 @@ def test_a_damaged_record_is_put_aside_and_a_torn_one_was_never_answered(root: P
     for torn in (whole[:-1], whole.splitlines(keepends=True)[0], b"", bytes(len(whole))):
         path.write_bytes(torn)
         report = check(root)
-        assert report.is_clean
+        assert not report.problems
         assert [each.path for each in report.leftovers] == [str(path.relative_to(root))]
     path.write_bytes(whole.replace(b":", b";", 1))
     fsck.repair(root, clock=Still())
     report = check(root)
-    assert report.is_clean
+    assert not report.problems
     assert [aside.source for aside in report.aside] == [problem.path]
 
 
@@ -115,7 +115,7 @@ def test_a_damaged_chunk_is_put_aside(root: Path) -> None:
     path.write_bytes(b"jello")
     (problem,) = check(root).problems
     assert (problem.path, problem.remedy) == (str(path.relative_to(root)), Remedy.QUARANTINE)
-    assert fsck.check(root, deep=False, clock=Still()).is_clean
+    assert not fsck.check(root, deep=False, clock=Still()).problems
     fsck.repair(root, clock=Still())
     assert [aside.source for aside in check(root).aside] == [problem.path]
 
@@ -125,7 +125,7 @@ def test_a_chunk_that_is_torn_was_never_staged(root: Path) -> None:
     for content in (b"hell", bytes(5)):
         path.write_bytes(content)
         report = check(root)
-        assert report.is_clean
+        assert not report.problems
         assert "never staged" in report.leftovers[0].why
     assert fsck.check(root, deep=False, clock=Still()).leftovers == []
 
@@ -135,7 +135,7 @@ def test_a_dropped_stage_and_a_redrive_under_way_are_unfinished(root: Path) -> N
     ended = put_a_redrive(root)
     ended.rename(ended.with_name(ended.name.partition("@")[0]))
     report = check(root)
-    assert report.is_clean
+    assert not report.problems
     words = [each.why for each in report.leftovers]
     assert "goes on" in words[0]
     assert "dropped" in words[1]
@@ -169,7 +169,7 @@ def test_a_lease_of_a_set_ends_when_its_record_says(root: Path) -> None:
     name = path.name.partition("@")[0]
     lease = path.rename(path.with_name(f"{name}@{NOW + 50_000_000}~{SET_TOKEN}"))
     report = check(root)
-    assert report.is_clean
+    assert not report.problems
     assert [each.path for each in report.leftovers] == [str(lease.relative_to(root))]
     assert "never made" in report.leftovers[0].why
     put_a_set(root)
@@ -179,7 +179,7 @@ def test_a_lease_of_a_set_ends_when_its_record_says(root: Path) -> None:
 def test_a_file_that_a_start_has_put_into_quarantine_is_listed(root: Path) -> None:
     (root / "quarantine" / "config.q.2.json.0123456789abc").write_text("{")
     report = check(root)
-    assert report.is_clean
+    assert not report.problems
     (aside,) = report.aside
     assert (aside.path, aside.source) == ("quarantine/config.q.2.json.0123456789abc", "")
     with pytest.raises(fsck.NotRestorable, match="not the name of a message"):

@@ -60,7 +60,7 @@ def test_messages_of_a_batch_come_back_one_by_one_and_are_delivered(root: Path) 
     assert aside.id == f"{id[:-3]}001"
     assert (root / restore(root, aside.id)).is_file()
     report = fsck.check(root, clock=Still())
-    assert report.is_clean
+    assert not report.problems
     assert report.aside == []
     assert sorted(bodies(root)) == sorted([READY[2], READY[3]])
 
@@ -75,7 +75,7 @@ def test_all_of_a_batch_that_lies_there_comes_back_by_its_id(root: Path) -> None
 def test_messages_can_come_back_into_another_queue(root: Path) -> None:
     restore(root, put_a_part_aside(root), queue="dead")
     assert bodies(root, "dead") == READY[2:4]
-    assert fsck.check(root, clock=Still()).is_clean
+    assert not fsck.check(root, clock=Still()).problems
 
 
 def test_a_restored_message_survives_a_start_and_a_delete_of_it_counts(root: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_delayed_message_without_its_due_comes_back_to_its_queue(root: Path) -
     (aside,) = in_quarantine(root)
     assert (root / restore(root, aside.id)).is_file()
     assert list((root / "quarantine").iterdir()) == []
-    assert fsck.check(root, clock=Still()).is_clean
+    assert not fsck.check(root, clock=Still()).problems
     assert bodies(root) == [READY[0], b"delayed", *READY[1:]]
 
 

@@ -28,6 +28,7 @@ from spoolrack_store.model.operations import (
     Send,
     UpdateQueue,
 )
+from spoolrack_store.model.reservations import CommitReservations, Confirm, Release, Reserve
 from spoolrack_store.model.settings import QueueSettings
 
 LEASE = 1_000
@@ -316,3 +317,78 @@ def test_random_work_of_several_processes_leases_no_message_twice(seed: int) -> 
         left.update(id for each in found for id in each.ids)
     assert left == sent - deleted
     assert not any(isinstance(each, StoreError) for each in sent)
+
+
+# What broke a promise once.
+
+
+def test_a_purge_takes_a_message_whose_repetition_was_answered_and_whose_sender_was_not(
+    one: Rig, other: Rig
+) -> None:
+    third = one.join("p3")
+    sending = Send(queue="q", bodies=[b"a"], deduplication_ids={0: "id"})
+    work = other.engine.apply([sending])
+    assert work is not None
+    repeated = third.ask(sending)
+    assert repeated.duplicates == {0}
+    assert one.ask(Purge(queue="q")) == 1
+    assert work.commit is not None
+    work.commit.sync()
+    other.engine.finish(work)
+    for each in (other, third, one):
+        each.ask(tick=True)
+        assert lease(each) == []
+    assert one.ask(sending).duplicates == {0}, "the id is taken nevertheless"
+
+
+def test_a_set_that_one_process_releases_and_another_commits_at_once_ends_in_one_way(
+    one: Rig, other: Rig
+) -> None:
+    one.send(b"a")
+    other.ask(Reserve(queue="q", stream="s", seq=1, hold=Millis(60_000)))
+    work = begin(other, Release(stream="s", seq=1))
+    committed = one.ask(CommitReservations(stream="s", up_to=1))
+    assert (committed.messages, committed.lost) == (0, [1]), "it was lost before"
+    other.engine.finish(work)
+    for _ in range(4):
+        one.ask(tick=True)
+    assert bodies(lease(one)) == [b"a"]
+
+
+def test_a_set_that_is_confirmed_and_committed_at_once_is_committed(one: Rig, other: Rig) -> None:
+    one.send(b"a")
+    one.ask(Reserve(queue="q", stream="s", seq=2, hold=Millis(60_000)))
+    outcomes = begin(
+        one, CommitReservations(stream="s", up_to=2), Confirm(stream="s", seq=2, hold=Millis(90_000))
+    ).outcomes
+    assert outcomes[0].messages == 1
+    for _ in range(6):
+        one.ask(tick=True)
+    one.after(100_000)
+    for each in (one, other):
+        each.ask(tick=True)
+        assert lease(each) == []
+
+
+def test_a_set_of_which_another_process_has_deleted_a_message_has_the_others(
+    one: Rig, other: Rig
+) -> None:
+    ids = one.send(b"a", b"b", b"c")
+    other.ask(Delete(queue="q", ids=ids[:1]))
+    made = one.ask(Reserve(queue="q", stream="s", seq=0, hold=Millis(60_000)))
+    assert made.messages == 2
+    assert one.ask(CommitReservations(stream="s", up_to=0)).messages == 2
+
+
+def test_an_old_receipt_of_what_another_process_has_redriven_works_no_more() -> None:
+    one = Rig()
+    other = one.join("p2")
+    one.send(b"a")
+    (delivery,) = one.receive()
+    one.after(LEASE)
+    one.ask()
+    one.settle()
+    other.redrive()
+    results = one.ask(Delete(queue="q", receipts=delivery.receipts))
+    assert [type(each) for each in results] == [StaleReceipt]
+    assert one.ids("q") == list(delivery.ids)

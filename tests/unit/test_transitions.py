@@ -10,8 +10,8 @@ LIFE = {
     State.READY: {State.READY, State.LEASED, State.REMOVED, State.QUARANTINED},
     State.DELAYED: {State.READY, State.REMOVED, State.QUARANTINED},
     State.LEASED: {State.LEASED, State.READY, State.REMOVED, State.QUARANTINED},
-    State.REMOVED: {State.QUARANTINED},
-    State.QUARANTINED: set(),
+    State.REMOVED: set(),
+    State.QUARANTINED: {State.READY},
 }
 
 
@@ -28,11 +28,11 @@ def test_a_deleted_message_never_comes_back() -> None:
     reached = {State.REMOVED}
     for _ in State:
         reached |= {target for _, source, target in LEGAL if source in reached}
-    assert reached == {State.REMOVED, State.QUARANTINED}
+    assert reached == {State.REMOVED}
 
 
-def test_nothing_is_taken_out_of_quarantine() -> None:
-    assert not [move for move, source, _ in LEGAL if source is State.QUARANTINED]
+def test_only_a_restore_takes_a_message_out_of_quarantine() -> None:
+    assert {move for move, source, _ in LEGAL if source is State.QUARANTINED} == {Move.RESTORE}
 
 
 def test_a_message_can_be_deleted_in_every_state_that_a_user_can_see() -> None:
@@ -41,9 +41,10 @@ def test_a_message_can_be_deleted_in_every_state_that_a_user_can_see() -> None:
     assert {target for move, _, target in LEGAL if move is Move.DELETE} == {State.REMOVED}
 
 
-def test_damage_can_be_put_aside_in_every_state() -> None:
+def test_damage_can_be_put_aside_in_every_state_before_the_message_is_deleted() -> None:
     assert {source for move, source, _ in LEGAL if move is Move.QUARANTINE} == set(State) - {
-        State.QUARANTINED
+        State.QUARANTINED,
+        State.REMOVED,
     }
 
 

@@ -1,4 +1,4 @@
-"""The vectors of names say what docs/format-2.md says, read by a program of its own; and what is no
+"""The vectors of names say what docs/format.md says, read by a program of its own; and what is no
 name is refused, whatever it is."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def test_each_kind_of_vector_has_good_and_bad_ones() -> None:
 
 
 def test_the_page_says_the_bounds_that_the_store_has() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "format-2.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "format.md").read_text()
     grammar = names.__doc__ or ""
     for rule in ("name  =", "stem  =", "path  ="):
         (line,) = (line for line in grammar.splitlines() if line.strip().startswith(rule))

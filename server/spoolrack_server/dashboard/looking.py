@@ -85,7 +85,6 @@ class Looking:
             owners = await self._asking.look(store.overview.owners)
             found |= {
                 "owners": [shapes.owner(each) for each in owners],
-                "lost_races": store.lost_races,
                 "quarantined": store.quarantined,
             }
         return _answer(found)

@@ -129,7 +129,6 @@ _ALL: Final = (
     _own("spoolrack_sync_failures", "counter", "Syncs that failed: the first is the last."),
     _own("spoolrack_quarantined", "counter", "Files and folders put into quarantine."),
     _own("spoolrack_unlinked", "counter", "Deleted messages whose files were unlinked."),
-    _own("spoolrack_lost_races", "counter", "Claims of messages that another process was faster with."),
     _own(
         "spoolrack_reaper_waiting",
         "gauge",

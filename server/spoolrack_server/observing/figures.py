@@ -68,7 +68,6 @@ def of_store(tally: Tally, most: int, removed: int | None) -> Iterator[Row]:
     yield "spoolrack_sync_failures", [], statistics.failed_syncs
     yield "spoolrack_quarantined", [], found.quarantined
     yield "spoolrack_unlinked", [], found.unlinked
-    yield "spoolrack_lost_races", [], found.lost_races
     yield "spoolrack_reaper_waiting", [], found.to_be_unlinked if removed is None else removed
     own, others = set(tally.names()[:most]), _Others()
     for queue, counts in list(statistics.messages.items()):

@@ -273,29 +273,25 @@ class Engine:
         return self._leaser.receive(requests, self._sender.just_written())
 
     def with_exact_index(self, answer: Callable[[], Found]) -> Found | None:
-        """Return what `answer` finds in an index that has all that other processes did, and what was
-        sent or published and is durable; None if another process holds the lock."""
+        """Return what `answer` finds in an index that has all that other processes did, and all that
+        was answered here; None if another process holds the lock."""
         if not self.sharing.enter():
             return None
         try:
             self._finish_orphans()
-            for part in (self._sender, self.stages):
+            for part in self._parts:
                 if part.has_durable:
-                    part.go_on()
+                    self._guarded(part.go_on)
             return answer()
         finally:
             self.sharing.leave()
 
     @property
     def has_exact_index(self) -> bool:
-        """Whether the index has all that other processes did, and what was sent or published and is
-        durable."""
+        """Whether the index has all that other processes did, and all that was answered here."""
         sharing = self.sharing
         return not (
-            sharing.has_news
-            or sharing.has_orphans
-            or self._sender.has_durable
-            or self.stages.has_durable
+            sharing.has_news or sharing.has_orphans or any(part.has_durable for part in self._parts)
         )
 
     @property

@@ -306,10 +306,10 @@ class Index:
         """Take in what a file says of its messages: from now on bytes are exact."""
         counted = [(entry, entry.counted) for entry in batch.entries if entry.counted]
         for entry, held in counted:
-            self.queues[entry.name.queue].bytes -= batch.bytes_of(held)
+            self.queues[entry.name.queue].bytes -= batch.counted_bytes_of(held)
         batch.line = line
         for entry, held in counted:
-            self.queues[entry.name.queue].bytes += batch.bytes_of(held)
+            self.queues[entry.name.queue].bytes += batch.counted_bytes_of(held)
 
     def _count(self, entry: Entry, held: int) -> None:
         """Make the queue's figures and order be as if the entry held `held`."""
@@ -320,7 +320,7 @@ class Index:
         stem = entry.batch.stem
         was = entry.counted
         queue.counts[name.state] += held.bit_count() - was.bit_count()
-        queue.bytes += entry.batch.bytes_of(held) - entry.batch.bytes_of(was)
+        queue.bytes += entry.batch.counted_bytes_of(held) - entry.batch.counted_bytes_of(was)
         entry.counted = held
         if held and not was:
             queue.entries[entry] = None

@@ -41,6 +41,11 @@ class Part:
         """Whether it goes on once what it has changed is durable, and no answer may wait for that."""
         return False
 
+    @property
+    def has_durable(self) -> bool:
+        """Whether an answer was given whose messages are not yet where it says they are."""
+        return False
+
     def go_on(self) -> None:
         """Go on with what waited for a sync: at the beginning of a commit, if it `has_work`."""
 

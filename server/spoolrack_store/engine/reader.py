@@ -42,7 +42,7 @@ class Reader:
 
     def keep(self, batch: Batch, line: Line, content: bytes) -> None:
         """Remember a file that was just written or read; `content` may end with the bodies."""
-        batch.line = line
+        self._index.learn(batch, line)
         if len(content) <= self._cache_bytes and batch not in self._cache:
             self._cache[batch] = content
             self._cached += len(content)

@@ -145,7 +145,7 @@ class _Room:
         count, bytes = self._taken[record.name]
         fitting = 0
         for index in indexes(members):
-            size = entry.batch.bytes_of(1 << index)
+            size = entry.batch.counted_bytes_of(1 << index)
             is_full = settings.max_messages and queue.total + count + 1 > settings.max_messages
             if is_full or (settings.max_bytes and queue.bytes + bytes + size > settings.max_bytes):
                 break

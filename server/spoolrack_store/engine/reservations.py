@@ -479,6 +479,15 @@ class Reservations(Part):
         self._pushed += 1
         heappush(self._ends, (ends, self._pushed, held))
 
+    @property
+    def has_durable(self) -> bool:
+        return self._clock.monotonic() >= self._retry_at and any(
+            self._is_doomed(held)
+            and self._committed_in(held) <= self._moves.synced
+            and self._leases(held)
+            for held in self._busy
+        )
+
     def go_on(self) -> None:
         self._attempt(self._take_in_news)
         self._attempt(self._end_holds)
@@ -541,7 +550,7 @@ class Reservations(Part):
         is_doomed = self._is_doomed(held)
         since = held.changed
         if is_doomed:
-            since = self.markers[held.name.stream][self.committed(held.name.stream)][1]
+            since = self._committed_in(held)
         if since > self._moves.synced:
             return
         leases = self._leases(held)
@@ -694,6 +703,11 @@ class Reservations(Part):
             if text in batches
             for entry in batches[text].entries
         )
+
+    def _committed_in(self, held: HeldSet) -> int:
+        """Return the store's commit that holds the newest marker of the set's stream."""
+        stream = held.name.stream
+        return self.markers[stream][self.committed(stream)][1]
 
     def _is_doomed(self, held: HeldSet) -> bool:
         """Whether a commit names it."""

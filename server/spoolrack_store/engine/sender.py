@@ -141,7 +141,7 @@ class Sender(Part):
         for _, entry in self._written:
             if entry.name.queue == queue:
                 held += entry.held.bit_count()
-                held_bytes += entry.batch.bytes_of(entry.held)
+                held_bytes += entry.batch.counted_bytes_of(entry.held)
         return held, held_bytes
 
     @property
@@ -186,7 +186,8 @@ class Sender(Part):
                     if self._is_repeated(record, key, stored, position):
                         continue
                 if is_limited:
-                    self._require_room(record, len(body), entering)
+                    size = len(body) + contents.size_of(request.attributes.get(position, {}))
+                    self._require_room(record, size, entering)
                 if key is not None:
                     self._coming.setdefault(record.name, {})[key] = stored, position
                     keys[position] = key

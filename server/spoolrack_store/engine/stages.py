@@ -461,6 +461,9 @@ class Stages(Part):
         there = self._stages[life].chunks.get(chunk.number) if life in self._stages else None
         if there == chunk:
             return
+        if life in self._unlinked:
+            # Another process has begun this life anew: for that one the end of the former is durable.
+            del self._unlinked[life], self._ended[life]
         is_ended = life in self._ended
         # A torn one of the same number may be back, whose unlinking wasn't durable.
         if there is not None or (not is_ended and _is_short(chunk, size)):
@@ -524,9 +527,9 @@ class Stages(Part):
 
     @property
     def has_durable(self) -> bool:
-        """Whether messages that are published wait only for a commit to be in their queues."""
         return any(
-            not end.gone and end.commit <= self._moves.synced for end in self._unfinished.values()
+            end.manifest is not None and not end.gone and end.commit <= self._moves.synced
+            for end in self._unfinished.values()
         )
 
     def go_on(self) -> None:

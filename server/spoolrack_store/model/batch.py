@@ -129,6 +129,12 @@ class Batch:
             return stem.size * members.bit_count() // (stem.count or 1)
         return self.line.bytes_of(members)
 
+    def counted_bytes_of(self, members: int) -> int:
+        """Return the bytes that `members` take of a queue: of bodies, and of attributes if the file's
+        line is known."""
+        attributes = 0 if self.line is None else self.line.attribute_bytes_of(members)
+        return self.bytes_of(members) + attributes
+
     @property
     def was_sent(self) -> bool:
         """Whether it counts: rule 4."""

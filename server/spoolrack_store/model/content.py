@@ -59,6 +59,19 @@ class Line:
     def bytes_of(self, members: int) -> int:
         return sum(self.sizes[index] for index in indexes(members))
 
+    def attribute_bytes_of(self, members: int) -> int:
+        return sum(
+            size_of(attributes) for index, attributes in self.attributes.items() if members >> index & 1
+        )
+
+
+def size_of(attributes: Attributes) -> int:
+    """Return the bytes of valid attributes: of names and values."""
+    return sum(
+        len(name.encode()) + len(value.encode() if isinstance(value, str) else value)
+        for name, value in attributes.items()
+    )
+
 
 def check(queue: str, body: bytes, attributes: Attributes, max_message_size: int) -> None:
     """Raise the error that a message of this content deserves, before a byte of it is written."""

@@ -135,7 +135,6 @@ class RootFigures:
     """What there is beside the messages."""
 
     queues: int
-    lost_races: int
     quarantined: int
     """Files and folders put into quarantine since the start."""
     unlinked: int

@@ -8,7 +8,7 @@ a change of state that the table doesn't hold. A test compares the README's draw
 
 What is leased in the commit that sends it is assigned while it is SENT, and then delivered to LEASED.
 READY and DELAYED messages can be deleted too, LEASED ones be extended, and any file that isn't what
-its name says goes to QUARANTINED, from where nothing of ours ever takes it.
+its name says goes to QUARANTINED, from where only `fsck --restore` takes it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Move(Enum):
     DELETE = "delete"
     QUARANTINE = "quarantine"
     RESTORE = "restore"
-    """By `spoolrack fsck --restore`."""
+    """By `fsck --restore`, which an operator calls."""
 
 
 LEGAL: Final = frozenset(
@@ -75,7 +75,6 @@ LEGAL: Final = frozenset(
         (Move.QUARANTINE, State.READY, State.QUARANTINED),
         (Move.QUARANTINE, State.DELAYED, State.QUARANTINED),
         (Move.QUARANTINE, State.LEASED, State.QUARANTINED),
-        (Move.QUARANTINE, State.REMOVED, State.QUARANTINED),
         (Move.RESTORE, State.QUARANTINED, State.READY),
     }
 )

@@ -69,7 +69,6 @@ function Owners({ found }) {
     </table>
     <p class="quiet">${found.owners.length === 1 ? "This process alone: no peers." : `${found.owners.length} processes share the folders. One that was killed may stand here until another notices.`}</p>
     <dl class="facts">
-      <dt>Lost races</dt><dd>${format.number(found.lost_races)}</dd><dd class="quiet">claims that a peer was faster with, since this process began</dd>
       <dt>Quarantined</dt><dd>${format.number(found.quarantined)}</dd><dd class="quiet">files that were not what their names say, since this process began</dd>
     </dl>
   </section>`;

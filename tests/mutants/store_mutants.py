@@ -1,0 +1,509 @@
+"""Planted bugs in the store. Conditions on the order of moves and syncs are taken back one by one in
+`tests/crash/test_*_planted.py`; what is here is any other fault."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutant import AUDIT, Mutant, edit
+
+_MQ: Final = "softlayer/mq"
+_VSQS: Final = "vsqs"
+_AFRESH: Final = "tests/store/test_failed_sync_restarts.py"
+_AWAITED: Final = "tests/store/test_store_awaited.py"
+_CLOCKS: Final = "tests/store/test_store_clocks.py"
+_DEDUPLICATION: Final = "tests/store/test_deduplication_promises.py"
+_DISK: Final = "tests/store/test_trouble_disk.py"
+_FRONT: Final = "tests/store/test_front_store.py"
+_HAND: Final = "tests/store/test_trouble_hand.py"
+_QUEUES: Final = "tests/store/test_store_queues.py"
+_CATALOG: Final = "tests/store/test_catalog_requests.py"
+_REDRIVES: Final = "tests/store/test_redrive_promises.py"
+_REQUESTS: Final = "tests/store/test_store_requests.py"
+_SETS: Final = "tests/store/test_sets_reserved.py"
+_STAGES: Final = "tests/store/test_stages.py"
+_STAGES_ENDS: Final = "tests/store/test_stages_ends.py"
+_STORIES: Final = "tests/crash/test_engine_crashes.py"
+
+STORE_MUTANTS: Final = (
+    # What is synced.
+    Mutant(
+        name="answers-before-the-sync",
+        breaks="no answer leaves before what it rests on is durable",
+        edits=edit(
+            "engine/engine.py:Engine._needs_sync",
+            "        if self.moves.syncer.is_in_doubt:\n            return True\n",
+            "        if requests:\n            return False\n",
+        ),
+        caught_by=(_STORIES, AUDIT),
+        ancestor=_MQ,
+    ),
+    Mutant(
+        name="published-before-the-sync",
+        breaks="nothing leaves new/ before it is on stable media",
+        edits=edit(
+            "engine/sender.py:Sender.go_on",
+            "            if commit > self._moves.synced:\n",
+            "            if commit < 0:\n",
+        ),
+        caught_by=("tests/crash/test_engine_planted.py", _STORIES, AUDIT),
+    ),
+    Mutant(
+        name="folders-are-not-synced",
+        breaks="a name is durable before an answer rests on it",
+        edits=edit(
+            "files/syncer.py:Syncer.folder_changed",
+            "        self._dirty[folder] = None\n",
+            "        assert folder\n",
+        ),
+        caught_by=(_STORIES,),
+        ancestor=_VSQS,
+    ),
+    Mutant(
+        name="a-lone-file-is-not-synced",
+        breaks="a message's content is durable before its send is answered",
+        edits=edit(
+            "files/syncer.py:Syncer.lone_file_written",
+            "        self._files[path] = None\n",
+            "        assert path\n",
+        ),
+        caught_by=(_STORIES,),
+        ancestor=_VSQS,
+    ),
+    Mutant(
+        name="several-files-are-not-synced",
+        breaks="the content of all messages is durable before their send is answered",
+        edits=edit(
+            "files/syncer.py:Syncer.file_written",
+            "        self._files_unsynced = True\n",
+            "        self._files_unsynced = False\n",
+        ),
+        caught_by=(_STORIES,),
+    ),
+    Mutant(
+        name="a-failed-sync-is-called-good",
+        breaks="after a sync that failed nothing is answered with success",
+        edits=edit(
+            "files/syncer.py:Syncer._sync_now",
+            "            raise SyncFailed(str(error)) from error\n",
+            "            assert error\n",
+        ),
+        caught_by=(_FRONT, _HAND, _DISK),
+        ancestor=_MQ,
+    ),
+    Mutant(
+        name="a-start-believes-what-memory-shows-of-a-message",
+        breaks="what a start takes for whole is what the disk has, also after a sync that failed",
+        edits=edit("engine/recovery.py:_is_whole", ", afresh=True)", ")"),
+        caught_by=(_AFRESH,),
+    ),
+    Mutant(
+        name="a-start-believes-what-memory-shows-of-a-chunk",
+        breaks="what a start takes for whole is what the disk has, also after a sync that failed",
+        edits=edit("engine/stages.py:Stages._is_damaged", ", afresh=True)", ")"),
+        caught_by=(_AFRESH,),
+    ),
+    Mutant(
+        name="a-start-believes-what-memory-shows-of-a-manifest",
+        breaks="what a start takes for whole is what the disk has, also after a sync that failed",
+        edits=edit("engine/stages.py:Stages._look_for_manifest", ", afresh=True)", ")"),
+        caught_by=(_AFRESH,),
+    ),
+    Mutant(
+        name="adopted-without-a-sync",
+        breaks="from its adoption on the promises hold for a file that was moved in by hand",
+        edits=edit(
+            "engine/adoption.py:Adoption._adopt",
+            "            moves.disk.sync_file(path)\n",
+            "            assert path\n",
+        ),
+        caught_by=(_HAND,),
+    ),
+    Mutant(
+        name="bodies-are-written-twice",
+        breaks="a file is written once and unlinked once",
+        edits=edit(
+            "files/local_disk.py:LocalDisk.create",
+            "                for part in parts:\n"
+            "                    self._calls.write_all(file, part)\n",
+            "                for _ in range(2):\n"
+            "                    os.lseek(file, 0, os.SEEK_SET)\n"
+            "                    for part in parts:\n"
+            "                        self._calls.write_all(file, part)\n",
+        ),
+        caught_by=(AUDIT,),
+    ),
+    # What a restart finds.
+    Mutant(
+        name="half-a-batch-is-delivered",
+        breaks="the messages of one send appear all or not at all",
+        edits=edit(
+            "model/batch.py:Batch.was_sent",
+            "        return listed == self.stem.full\n",
+            "        return True\n",
+        ),
+        caught_by=("tests/crash/test_batch_rules.py", _STORIES),
+    ),
+    Mutant(
+        name="new-is-stranded-by-a-restart",
+        breaks="what was sent and not yet in its queue is delivered after a restart",
+        edits=edit(
+            "engine/recovery.py:_finish",
+            "        if entry.held:\n",
+            "        if not entry.held:\n",
+        ),
+        caught_by=(_FRONT, _STORIES),
+        ancestor=_MQ,
+    ),
+    Mutant(
+        name="delay-is-stranded-by-a-restart",
+        breaks="what was leased or delayed comes back when it is due, also after a restart",
+        edits=edit(
+            "engine/recovery.py:_listed",
+            "(*FOLDERS, *_queue_folders(moves))",
+            '("new", "remove", "quarantine", *_queue_folders(moves))',
+        ),
+        caught_by=(_CLOCKS,),
+        ancestor=_MQ,
+    ),
+    Mutant(
+        name="dues-are-forgotten-by-a-restart",
+        breaks="a lease stands until it is due, also after a restart",
+        edits=edit(
+            "engine/recovery.py:appear",
+            "min(max(0, name.due - moves.clock.wall()), most)",
+            "min(0, most)",
+        ),
+        caught_by=(_CLOCKS,),
+    ),
+    Mutant(
+        name="dues-are-not-clamped",
+        breaks="a due beyond the maximum counts as the maximum",
+        edits=edit(
+            "engine/recovery.py:appear",
+            "min(max(0, name.due - moves.clock.wall()), most)",
+            "max(min(0, most), name.due - moves.clock.wall())",
+        ),
+        caught_by=(_CLOCKS,),
+    ),
+    Mutant(
+        name="ids-start-anew",
+        breaks="new messages stand behind old ones after a restart, whatever the clock did",
+        edits=edit(
+            "model/ids.py:IdMaker.rise_above", "        if id <= self._seen:\n", "        if id:\n"
+        ),
+        caught_by=(_CLOCKS,),
+    ),
+    Mutant(
+        name="what-is-deleted-comes-back",
+        breaks="of two names that list a message the higher version counts",
+        edits=edit(
+            "model/batch.py:_rank",
+            "    return name.version, _ORDER",
+            "    return -name.version, _ORDER",
+        ),
+        caught_by=("tests/crash/test_batch_rules.py", _STORIES),
+        ancestor=_MQ,
+    ),
+    # Order and content.
+    Mutant(
+        name="ids-fall-with-the-clock",
+        breaks="ids rise, also when the clock steps back",
+        edits=edit(
+            "model/ids.py:IdMaker.make",
+            "        if now > self._millis:",
+            "        if now != self._millis:",
+        ),
+        caught_by=("tests/unit/test_ids.py",),
+    ),
+    Mutant(
+        name="requeued-at-the-end",
+        breaks="what is due comes back at its old place",
+        edits=edit(
+            "engine/order.py:SortedNames.add",
+            "        insort(chunk, name)\n",
+            "        chunk.append(name)\n",
+        ),
+        caught_by=("tests/store",),
+    ),
+    Mutant(
+        name="checksums-are-not-compared",
+        breaks="bit rot is detected on every read",
+        edits=edit("model/content.py:body", " or zlib.crc32(found) != line.crcs[index]", ""),
+        caught_by=("tests/unit/test_content.py",),
+    ),
+    Mutant(
+        name="a-rename-replaces",
+        breaks="nothing is replaced by accident",
+        edits=edit(
+            "files/local_disk.py:LocalDisk.rename_new",
+            "target.encode(), _NOREPLACE)",
+            "target.encode(), 0)",
+        ),
+        caught_by=("tests/store/test_trouble_names.py", "tests/store"),
+    ),
+    # Leases.
+    Mutant(
+        name="any-receipt-of-the-message-will-do",
+        breaks="a receipt of an older lease touches nothing",
+        edits=edit(
+            "engine/leaser.py:Leaser.find",
+            "            or not receipts.fits(receipt, name.token, index)\n",
+            "",
+        ),
+        caught_by=(_REQUESTS,),
+    ),
+    Mutant(
+        name="a-receive-is-not-counted",
+        breaks="a message tells how often it was received",
+        edits=edit("engine/leaser.py:Leaser._lease", "old.receives + 1", "old.receives"),
+        caught_by=(_AWAITED, "tests/store"),
+    ),
+    Mutant(
+        name="leases-end-with-the-wall-clock",
+        breaks="a step of the clock neither expires nor freezes a lease",
+        edits=edit(
+            "engine/leaser.py:Leaser.go_on",
+            "        now = self._clock.monotonic()\n",
+            "        now = Millis(self._clock.wall() - 1_600_000_000_000)\n",
+        ),
+        caught_by=(_CLOCKS,),
+    ),
+    Mutant(
+        name="an-undone-lease-is-counted",
+        breaks="a lease that no consumer has seen leaves no trace",
+        edits=edit(
+            "engine/leaser.py:Leaser.give_back",
+            ", receives=max(0, entry.name.receives - 1)",
+            "",
+        ),
+        caught_by=(_FRONT,),
+    ),
+    Mutant(
+        name="a-damaged-message-is-not-put-aside",
+        breaks="a damaged message goes to quarantine, and is delivered no more",
+        edits=edit(
+            "engine/leaser.py:Leaser._deliver_of",
+            "                self._put_aside(entry, index)\n",
+            "",
+        ),
+        caught_by=("tests/store",),
+    ),
+    Mutant(
+        name="a-lease-of-what-cannot-be-handed-out-is-told",
+        breaks="a consumer hears only of a lease that other processes can find",
+        edits=edit(
+            "engine/leaser.py:Leaser.hand_out",
+            "                    refused.append(entry)\n",
+            "",
+        ),
+        caught_by=(_AWAITED, _DISK),
+    ),
+    Mutant(
+        name="what-was-moved-away-is-delivered",
+        breaks="what was taken out of a queue by hand is not delivered",
+        edits=edit("engine/moves.py:Moves._make_name", "            raise\n", ""),
+        caught_by=(_DISK,),
+        ancestor=_MQ,
+    ),
+    # Deletes.
+    Mutant(
+        name="a-delete-that-finds-no-lease-does-nothing",
+        breaks="a delete that has not deleted says so",
+        edits=edit(
+            "engine/leaser.py:Leaser.find",
+            "            raise StaleReceipt(id=receipt.id)\n",
+            "            return None\n",
+        ),
+        caught_by=(_REQUESTS,),
+        ancestor=_VSQS,
+    ),
+    Mutant(
+        name="purge-forgets-what-is-hidden",
+        breaks="a purge takes leased and delayed messages, too",
+        edits=edit(
+            "engine/remover.py:Remover.purge",
+            "            held = entry.held\n",
+            "            held = 0 if entry.due else entry.held\n",
+        ),
+        caught_by=(_REQUESTS,),
+    ),
+    Mutant(
+        name="what-another-process-sends-is-called-missing",
+        breaks="a delete by id never says of a message that was sent that there is none",
+        edits=edit(
+            "engine/remover.py:Remover._find",
+            "        if self._is_being_sent(queue, id):\n",
+            "        if not id:\n",
+        ),
+        caught_by=("tests/store/test_store_processes.py",),
+    ),
+    # Queues.
+    Mutant(
+        name="a-queue-is-made-again-too-early",
+        breaks="create says retry until a deleted queue's messages are put away",
+        edits=edit(
+            "engine/catalog.py:Catalog.is_doomed",
+            "        return name in self._doomed\n",
+            "        return False\n",
+        ),
+        caught_by=(_CATALOG, _QUEUES),
+    ),
+    Mutant(
+        name="every-receive-lists-its-queue",
+        breaks="a receive costs the same with one message waiting and with a million",
+        edits=edit(
+            "engine/leaser.py:Leaser._choose",
+            "        visibility = request.visibility\n",
+            '        self._moves.disk.scan(f"queues/{record.name}")\n'
+            "        visibility = request.visibility\n",
+        ),
+        caught_by=(_QUEUES,),
+        ancestor=_VSQS,
+    ),
+    Mutant(
+        name="every-send-lists-its-queue",
+        breaks="a send costs the same with one message waiting and with a million",
+        edits=edit(
+            "engine/sender.py:Sender._write",
+            "        count = len(file.bodies)\n",
+            '        self._moves.disk.scan(f"queues/{file.queue}")\n        count = len(file.bodies)\n',
+        ),
+        caught_by=(_QUEUES,),
+        ancestor=_VSQS,
+    ),
+    # Deduplication.
+    Mutant(
+        name="a-window-never-ends",
+        breaks="an id may be sent again when its window is over",
+        edits=edit(
+            "engine/deduplication.py:Deduplication._since",
+            "self._clock.wall() - record.settings.deduplication_window + 1",
+            "0 * record.settings.deduplication_window",
+        ),
+        caught_by=(_DEDUPLICATION,),
+    ),
+    Mutant(
+        name="a-repetition-is-answered-undurable",
+        breaks="a repetition is answered only once the first message is on stable media",
+        edits=edit(
+            "engine/deduplication.py:Deduplication.find",
+            "            self._make_durable(key)\n",
+            "",
+        ),
+        caught_by=(_DEDUPLICATION, "tests/crash/test_deduplication_crashes.py"),
+    ),
+    # Stages.
+    Mutant(
+        name="a-chunk-is-stored-as-often-as-it-comes",
+        breaks="a chunk that is there already is not stored again",
+        edits=edit(
+            "engine/stages.py:Stages.stage",
+            "        if there is None:\n",
+            "        if there is None or request.chunk >= 0:\n",
+        ),
+        caught_by=(_STAGES,),
+    ),
+    Mutant(
+        name="an-older-epoch-is-published-again",
+        breaks="an epoch that is not above the writer's last publishes nothing",
+        edits=edit(
+            "engine/stages.py:Stages.publish",
+            "request.epoch <= last.by.epoch:\n",
+            "request.epoch == last.by.epoch:\n",
+        ),
+        caught_by=(_STAGES,),
+    ),
+    Mutant(
+        name="an-epoch-with-other-messages-counts-as-done",
+        breaks="an epoch that was published with other messages is refused",
+        edits=edit(
+            "engine/stages.py:Stages.publish",
+            'and known and request.digest not in ("", known):\n',
+            "and request.digest is None:\n",
+        ),
+        caught_by=(_STAGES,),
+    ),
+    Mutant(
+        name="a-digest-is-forgotten-by-a-start",
+        breaks="the digest of an epoch is remembered as long as the epoch",
+        edits=edit(
+            "model/manifest.py:decode",
+            '            digest=str(parts["digest"]),\n',
+            '            digest="",\n',
+        ),
+        caught_by=(_STAGES,),
+    ),
+    Mutant(
+        name="a-torn-chunk-is-kept",
+        breaks="a chunk is stored whole or not at all",
+        edits=edit(
+            "engine/stages.py:Stages._is_torn",
+            "        return size != chunk.stem.length or (is_start and self._is_damaged(chunk))\n",
+            "        return False\n",
+        ),
+        caught_by=(_STAGES_ENDS, "tests/crash/test_stage_crashes.py"),
+    ),
+    # Reservations.
+    Mutant(
+        name="a-committed-set-is-reserved-again",
+        breaks="what was committed under a name is not reserved under it again",
+        edits=edit(
+            "engine/reservations.py:Reservations._refuse_committed",
+            "        if ",
+            "        if False and ",
+        ),
+        caught_by=(_SETS,),
+    ),
+    # Dead letters and redrives.
+    Mutant(
+        name="a-cancelled-redrive-moves-on",
+        breaks="a redrive that was cancelled moves nothing more",
+        edits=edit(
+            "engine/redrives.py:Redrives.cancel",
+            "            self._end(drive, is_cancelled=True)\n",
+            "            assert drive\n",
+        ),
+        caught_by=(_REDRIVES,),
+    ),
+    Mutant(
+        name="a-deleted-queue-is-redriven",
+        breaks="what was deleted with its queue never comes back",
+        edits=edit(
+            "engine/redrives.py:Redrives._go_on",
+            "record is None or record.created_at != drive.order.queue_created_at",
+            "record is None",
+        ),
+        caught_by=(_REDRIVES,),
+    ),
+    Mutant(
+        name="dead-letters-go-round-in-circles",
+        breaks="a redrive moves a message once",
+        edits=edit(
+            "engine/redrives.py:Redrives._judge",
+            "        if order.started_at < since <= wall:\n",
+            "        if not stem.deaths and order.started_at < since <= wall:\n",
+        ),
+        caught_by=(_REDRIVES,),
+    ),
+    Mutant(
+        name="a-redrive-ends-before-its-moves-are-durable",
+        breaks="a redrive that says it is done has no moves that a power cut may undo",
+        edits=edit(
+            "engine/redrives.py:Redrives._go_on",
+            "            if drive.since <= self._moves.synced and not drive.unsynced:\n",
+            "            if drive:\n",
+        ),
+        caught_by=(_REDRIVES, "tests/crash/test_redrive_crashes.py"),
+    ),
+    Mutant(
+        name="an-older-death-is-forgotten",
+        breaks="a second death is told after the first",
+        edits=edit(
+            "engine/letters.py:Letters._copy",
+            "[*history_of(name, self._reader.line(entry)), death]",
+            "[death]",
+        ),
+        caught_by=(_REDRIVES,),
+    ),
+)
