@@ -20,11 +20,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from http2_frames import PREFACE, Direction
-from shadow import Change, Node, Shadow
+from shadow import Change, File, Shadow
+from spoolrack_store.model.names import batch_of, index_of
+from steps import holder, name_at
 from system_calls import Call
 
 _UUID: Final = rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_RECEIPT: Final = re.compile(rb":(?:" + _UUID + rb"/)?(?P<id>" + _UUID + rb")~(?P<token>[0-9a-v]{13})")
+_RECEIPT: Final = re.compile(rb":(?P<id>" + _UUID + rb")~[0-9a-f]{16}")
 _NAMED: Final = re.compile(_UUID)
 
 
@@ -55,8 +57,8 @@ class Answers:
         self._connections: dict[str, _Connection] = {}
         self._before: dict[int, Direction] = {}
         """What a connection had sent when a send began, by thread."""
-        self.bodies: dict[str, Node] = {}
-        """All bodies that were written, by their messages' ids."""
+        self.bodies: dict[str, File] = {}
+        """All message files, by their ids."""
         self.count = 0
         self.alone = 0
         """Those that left while nobody else waited for one."""
@@ -108,56 +110,63 @@ class Answers:
         if alone and stream.half_closed and stream.requests == 1:
             self.alone += 1
             self._judge_all(line)
-        leased = {each["id"].decode(): each["token"].decode() for each in _RECEIPT.finditer(answer)}
-        for id in {each[0].decode() for each in _NAMED.finditer(answer)} - leased.keys():
+        leased = {each["id"].decode() for each in _RECEIPT.finditer(answer)}
+        for id in {each[0].decode() for each in _NAMED.finditer(answer)} - leased:
             self._judge_written(line, id)
-        for id, token in leased.items():
-            self._judge_leased(line, id, token)
-        asked = {
-            each["id"].decode(): each["token"].decode() for each in _RECEIPT.finditer(stream.asked)
-        }
-        for id, token in asked.items():
-            self._judge_done(line, id, token, stream.since)
+        for id in leased:
+            self._judge_leased(line, id)
+        for id in {each["id"].decode() for each in _RECEIPT.finditer(stream.asked)}:
+            self._judge_done(line, id, stream.since)
 
     def _judge_all(self, line: int) -> None:
         for change in self._shadow.pending:
             if not change.excused:
                 self._finds(line, f"an answer leaves, and isn't durable: {change}")
-        for file in self._shadow.unsynced_files:
-            self._finds(line, f"an answer leaves, and {file.path} isn't synced")
+        for path in self._shadow.unsynced_files:
+            self._finds(line, f"an answer leaves, and {path} isn't synced")
+
+    def _find(self, id: str) -> tuple[File | None, int]:
+        """The file of a message, and its index there."""
+        if id in self.bodies:
+            return self.bodies[id], 0
+        return self.bodies.get(batch_of(id)), index_of(id)
 
     def _judge_written(self, line: int, id: str) -> None:
-        """A send is durable when the body is, with the names that it was first given."""
-        body = self.bodies.get(id)
-        if body is None:
-            return  # It is a batch's.
-        self._say(line, id, [each for each in self._shadow.pending_of(body) if not each.source])
-        if body.unsynced:
-            self._finds(line, f"an answer names {id}, and {body.path} isn't synced")
+        """A send is durable when the file is, with the name that it was first given."""
+        file, _ = self._find(id)
+        if file is None:
+            return
+        self._say(line, id, [each for each in self._late(file) if not each.source])
+        if file.unsynced:
+            self._finds(line, f"an answer names {id}, and {min(file.names)} isn't synced")
 
-    def _judge_leased(self, line: int, id: str, token: str) -> None:
-        body = self.bodies.get(id)
-        if body is None or f"~{token}" not in body.path:
+    def _judge_leased(self, line: int, id: str) -> None:
+        file, index = self._find(id)
+        held = None if file is None else holder(file, index)
+        if file is None or held is None or not held.token:
             self._finds(line, f"an answer says that {id} is leased, which it isn't")
         else:
-            self._say_moved(line, id, body)
+            late = [each for each in self._late(file) if each.target == held.path]
+            self._say(line, id, [each for each in late if not each.excused])
 
-    def _judge_done(self, line: int, id: str, token: str, since: int) -> None:
+    def _judge_done(self, line: int, id: str, since: int) -> None:
         """A delete, an extension or a release has moved what it names.
 
-        What was released may be leased again, to somebody else, before the release is told.
+        What was released may be leased again before the release is told: the first move counts.
         """
-        body = self.bodies.get(id)
-        if body is None or max(each.last_change for each in body.above()) <= since:
+        file, index = self._find(id)
+        done = [
+            each
+            for each in (() if file is None else file.changes)
+            if each.number > since and (name := name_at(each.target)) and name.members >> index & 1
+        ]
+        if file is None or not done:
             self._finds(line, f"an answer leaves before anything was done with {id}")
-        else:
-            self._say_moved(line, id, body, own=token)
+        elif done[0] in self._late(file) and not done[0].excused:
+            self._say(line, id, done[:1])
 
-    def _say_moved(self, line: int, id: str, body: Node, own: str | None = None) -> None:
-        late = [each for each in self._shadow.pending_of(body) if not each.excused]
-        if own is not None:
-            late = [each for each in late if "~" not in each.target or f"~{own}" in each.target]
-        self._say(line, id, late)
+    def _late(self, file: File) -> list[Change]:
+        return [each for each in file.changes if each.waits_for]
 
     def _say(self, line: int, id: str, late: list[Change]) -> None:
         for change in late:

@@ -1,7 +1,7 @@
 """Holds a server's system calls against what it may do, and what it may say, at which moment.
 
-Three kinds of rule. A body is written once, unlinked once, and otherwise only moved. A step that rests
-on an earlier one waits until that is durable: what is published was synced, what is unlinked was
+Three kinds of rule. A body is written once, and otherwise only linked, moved and unlinked. A step that
+rests on an earlier one waits until that is durable: what is published was synced, what is unlinked was
 durably deleted. And no answer leaves before the syncs that it depends on; `answers` knows those.
 
 A finding names the line of the trace. Pure: text comes in, findings come out.
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from answers import Answers
-from shadow import Node, Shadow, Sync
-from steps import id_of, is_message, may_make, may_move, may_remove, may_remove_folder, queue_of
+from shadow import File, Shadow, Sync
+from steps import may_make, may_move, may_remove, name_at, queue_of
 from system_calls import Call, read_calls
 
 SYSTEM_CALLS: Final = (
@@ -32,15 +32,15 @@ SYSTEM_CALLS: Final = (
 _NEVER: Final = frozenset(
     {
         *("creat", "writev", "pwrite64", "pwritev", "pwritev2", "truncate", "ftruncate", "fallocate"),
-        *("copy_file_range", "sendfile", "link", "linkat", "symlink", "symlinkat", "openat2"),
+        *("copy_file_range", "sendfile", "symlink", "symlinkat", "openat2"),
     }
 )
 """What none of the root's files ever sees."""
 _WRITING: Final = ("O_WRONLY", "O_RDWR", "O_TRUNC", "O_CREAT", "O_APPEND")
 _LOCKED: Final = re.compile(r"FORMAT|owners/\w+")
 """Opened for writing because flock(2) over a network wants that, and never written again."""
-_ROOM: Final = "RESERVE"
-"""It takes up room on the disk, and holds nothing that anybody was promised."""
+_NO_PROMISE: Final = frozenset({"RESERVE", "LOCK", "CHANGES"})
+"""The first takes up room on the disk; the others are for processes that live."""
 
 
 @dataclass(slots=True)
@@ -84,6 +84,8 @@ class _Auditor:
         self._excused: dict[int, bool] = {}
         """Whether the change under way is, by thread."""
         self._answers = Answers(self._shadow, self._finds)
+        self._stems: set[str] = set()
+        """Of all message files that were ever written."""
 
     def finish(self) -> Report:
         self.report.seen.answers = self._answers.count
@@ -103,8 +105,8 @@ class _Auditor:
                     self._syncs[call.thread] = self._shadow.begin_sync(path)
             case "syncfs" | "sync":
                 self._syncs[call.thread] = self._shadow.begin_sync(None)
-            case "rename" | "renameat" | "renameat2":
-                self._rename_begins(call)
+            case "rename" | "renameat" | "renameat2" | "link" | "linkat":
+                self._move_begins(call)
             case "unlink" | "unlinkat" | "rmdir":
                 self._removal_begins(call)
             case "sendmsg" | "sendto":
@@ -112,16 +114,19 @@ class _Auditor:
             case _:
                 pass
 
-    def _rename_begins(self, call: Call) -> None:
+    def _move_begins(self, call: Call) -> None:
         source, target = self._two_paths(call)
         if source is None or target is None:
             if (source is None) != (target is None):
                 self._finds(call.line, f"a move across the root: {call.name}({call.arguments})")
             return
-        node = self._shadow.find(source)
-        if node is None:
+        if source not in self._shadow.files:
             return  # It will fail.
-        verdict = may_move(self._shadow, node, source, target, self._relaxed)
+        verdict = may_move(self._shadow, source, target, self._relaxed)
+        if "link" in call.name or call.has("RENAME_NOREPLACE"):
+            pass  # It fails if something is there.
+        elif target in self._shadow.files:
+            verdict.faults.append("it replaces what is there")
         self._excused[call.thread] = verdict.excused
         for why in verdict.faults:
             self._finds(call.line, f"{source} is moved to {target}, and {why}")
@@ -130,11 +135,13 @@ class _Auditor:
         path = self._path(call)
         if path is None:
             return
-        node = self._shadow.find(path)
-        if node is None:
+        if path in self._shadow.folders:
+            self._excused[call.thread] = True
+            return
+        if path not in self._shadow.files:
             self._finds(call.line, f"{path} is removed a second time")
             return
-        verdict = (may_remove_folder if node.is_folder else may_remove)(self._shadow, node, path)
+        verdict = may_remove(self._shadow, path)
         self._excused[call.thread] = verdict.excused
         for why in verdict.faults:
             self._finds(call.line, f"{path} is removed, and {why}")
@@ -162,11 +169,13 @@ class _Auditor:
             case "mkdir" | "mkdirat":
                 path = self._path(call)
                 if path:
-                    self._shadow.make(path, call.line, is_folder=True)
-            case "rename" | "renameat" | "renameat2":
+                    self._shadow.make_folder(path, call.line)
+            case "rename" | "renameat" | "renameat2" | "link" | "linkat":
                 source, target = self._two_paths(call)
                 if source is not None and target is not None:
-                    self._shadow.rename(source, target, call.line).excused = excused
+                    is_link = "link" in call.name
+                    change = self._shadow.move(source, target, call.line, is_link=is_link)
+                    change.excused = excused
                     self.report.seen.moves += 1
             case "unlink" | "unlinkat" | "rmdir":
                 self._removed(call, excused)
@@ -185,18 +194,19 @@ class _Auditor:
         if not (call.has("O_CREAT") and call.has("O_EXCL")):
             if call.has("O_TRUNC") or call.has("O_CREAT") or not _LOCKED.fullmatch(path):
                 self._finds(call.line, f"{path} is opened for writing without being made anew")
-            if self._shadow.find(path) is None:
-                self._shadow.make(path, call.line, is_folder=False)
+            if path not in self._shadow.files:
+                self._shadow.make(path, call.line)
             return
-        node = self._shadow.make(path, call.line, is_folder=False)
-        for why in may_make(path, self._answers.bodies):
+        file = self._shadow.make(path, call.line)
+        for why in may_make(path, self._stems):
             self._finds(call.line, f"{path} is made, and {why}")
         if path.startswith("owners/"):
             self._shadow.pending[-1].excused = True  # A lock, which dies with its process.
-        id = id_of(node.name)
-        if is_message(node) and id is not None:
-            self._answers.bodies[id] = node
-            self.report.seen.bodies += 1
+        name = name_at(path)
+        if name is not None:
+            self._stems.add(name.stem.text)
+            self._answers.bodies[name.stem.id] = file
+            self.report.seen.bodies += name.stem.count or 1
 
     def _wrote(self, call: Call) -> None:
         path = self._within(call.descriptors[0]) if call.descriptors else None
@@ -204,27 +214,26 @@ class _Auditor:
             return
         if path.startswith("owners/"):
             return  # A lock; what it says is for people.
-        node = self._shadow.find(path)
-        assert node is not None, f"line {call.line}: {path} was never made"
-        if is_message(node) and not path.startswith("new/"):
+        file = self._shadow.files.get(path)
+        assert file is not None, f"line {call.line}: {path} was never made"
+        if name_at(path) is not None and not path.startswith("new/"):
             self._finds(call.line, f"{path} is written after it was published")
-        self._shadow.write(node, call.strings[0][: call.result])
+        self._shadow.write(file, call.strings[0][: call.result])
         if path.startswith("config/"):
-            self._take_settings(node, path)
+            self._take_settings(file, path)
 
-    def _take_settings(self, node: Node, path: str) -> None:
+    def _take_settings(self, file: File, path: str) -> None:
         queue = queue_of(path)
-        if re.search(rb'"relaxed_leases": *true', node.content):
+        if re.search(rb'"relaxed_leases": *true', file.content):
             self._relaxed.add(queue)
         else:
             self._relaxed.discard(queue)
 
     def _removed(self, call: Call, excused: bool) -> None:
         path = self._path(call)
-        node = None if path is None else self._shadow.find(path)
-        if node is None or path is None:
+        if path is None or (path not in self._shadow.files and path not in self._shadow.folders):
             return
-        self.report.seen.unlinked += is_message(node)
+        self.report.seen.unlinked += name_at(path) is not None
         self._shadow.remove(path, call.line).excused = excused
 
     # Paths.
@@ -234,7 +243,7 @@ class _Auditor:
         if absolute == self._root:
             return ""
         path = absolute.removeprefix(f"{self._root}/")
-        return None if path in (absolute, _ROOM) else path
+        return None if path == absolute or path in _NO_PROMISE else path
 
     def _path(self, call: Call) -> str | None:
         """What the call names."""
@@ -244,7 +253,7 @@ class _Auditor:
 
     def _two_paths(self, call: Call) -> tuple[str | None, str | None]:
         one, other = (name.decode(errors="surrogateescape") for name in call.strings[:2])
-        folders = call.descriptors if call.name != "rename" else ["", ""]
+        folders = call.descriptors if call.name not in ("rename", "link") else ["", ""]
         return self._joined(folders[0], one), self._joined(folders[1], other)
 
     def _joined(self, folder: str, name: str) -> str | None:
@@ -253,7 +262,7 @@ class _Auditor:
     def _mentions(self, call: Call) -> list[str]:
         """What lies in the root, of all that the call names."""
         named = [self._within(path) for path in call.descriptors]
-        if call.name in ("creat", "truncate", "openat2") or "link" in call.name:
+        if call.name in ("creat", "truncate", "openat2") or "symlink" in call.name:
             folder = (call.descriptors or [""])[-1]
             named += [self._joined(folder, name.decode(errors="replace")) for name in call.strings]
         return [path for path in named if path]

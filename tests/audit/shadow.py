@@ -1,4 +1,4 @@
-"""The root as its system calls leave it: a tree of folders and files, and what of it isn't durable yet.
+"""The root as its system calls leave it: folders, files under their names, and what isn't durable yet.
 
 A change of a name is durable once every folder that it touches was synced by a call that began after
 the change was done, and has ended; a file's content once the file was. Whatever else a file system
@@ -7,59 +7,34 @@ writes back by itself isn't counted on. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 
 @dataclass(slots=True, eq=False)
-class Node:
-    """A file or a folder, under whatever name."""
+class File:
+    """What all hard links of a file share."""
 
-    name: str
-    parent: Node | None
-    is_folder: bool
-    entries: dict[str, Node] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    """The paths under which it is there."""
     content: bytes = b""
     """All that was ever written to it, in order."""
     unsynced: bool = False
     """Whether there is content that no sync has covered."""
-    last_change: int = 0
-    """The number of the last change of this node's name."""
-
-    @property
-    def path(self) -> str:
-        """From the root, also of what is gone: where it was."""
-        if self.parent is None or self.parent.parent is None:
-            return self.name
-        return f"{self.parent.path}/{self.name}"
-
-    def above(self) -> Iterator[Node]:
-        """Itself and the folders that it lies in, but for the root."""
-        node: Node | None = self
-        while node is not None and node.parent is not None:
-            yield node
-            node = node.parent
-
-    def inside(self) -> Iterator[Node]:
-        """Itself and all that lies in it."""
-        yield self
-        for entry in self.entries.values():
-            yield from entry.inside()
+    changes: list[Change] = field(default_factory=list)
+    """Of its names, in order."""
 
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """A name that went from one place to another; from "", if it was made, to "", if it was removed."""
+    """A name that was made (`source` is ""), linked, moved or removed (`target` is "")."""
 
     number: int
     line: int
-    node: Node
     source: str
     target: str
-    waits_for: set[Node]
+    waits_for: set[str]
     """The folders that must be synced yet."""
-    left: Node | None = None
-    """The folder that a move led out of."""
+    is_link: bool = False
     excused: bool = False
     """Whether no answer has to wait for it."""
 
@@ -69,7 +44,7 @@ class Change:
         elif not self.target:
             what = f"{self.source} was removed"
         else:
-            what = f"{self.source} was moved to {self.target}"
+            what = f"{self.source} was {'linked' if self.is_link else 'moved'} to {self.target}"
         return f"{what} in line {self.line}"
 
 
@@ -78,76 +53,72 @@ class Sync:
     """A sync that has begun: what it covers if it succeeds."""
 
     changes: list[Change]
-    files: dict[Node, int]
+    files: dict[File, int]
     """With how much of each was written by then."""
-    folder: Node | None
+    folder: str | None
     """None: the whole file system."""
 
 
 class Shadow:
     def __init__(self) -> None:
-        self.root = Node("", None, True)
+        self.folders: set[str] = {""}
+        self.files: dict[str, File] = {}
+        """By path: a file has as many as it has links."""
         self.pending: list[Change] = []
         """What isn't durable, in order."""
-        self._unsynced: set[Node] = set()
+        self._unsynced: dict[File, None] = {}
         self.changes = 0
-
-    def find(self, path: str) -> Node | None:
-        node = self.root
-        for name in path.split("/"):
-            if name in ("", "."):
-                continue
-            found = node.entries.get(name)
-            if found is None:
-                return None
-            node = found
-        return node
 
     # Changes.
 
-    def make(self, path: str, line: int, *, is_folder: bool) -> Node:
-        parent, name = self._place(path)
-        node = Node(name, parent, is_folder)
-        parent.entries[name] = node
-        self._change(line, node, "", path, {parent})
-        return node
+    def make_folder(self, path: str, line: int) -> None:
+        self.folders.add(path)
+        self._change(line, "", path, {folder_of(path)})
 
-    def write(self, node: Node, content: bytes) -> None:
-        node.content += content
-        node.unsynced = True
-        self._unsynced.add(node)
+    def make(self, path: str, line: int) -> File:
+        file = self.files[path] = File({path})
+        file.changes.append(self._change(line, "", path, {folder_of(path)}))
+        return file
 
-    def rename(self, source: str, target: str, line: int) -> Change:
-        node = self.find(source)
-        assert node is not None, f"line {line}: {source} was never made"
-        assert node.parent is not None
-        left, (into, name) = node.parent, self._place(target)
-        del left.entries[node.name]
-        node.parent, node.name = into, name
-        into.entries[name] = node
-        return self._change(line, node, source, target, {left, into}, left)
+    def write(self, file: File, content: bytes) -> None:
+        file.content += content
+        file.unsynced = True
+        self._unsynced[file] = None
+
+    def move(self, source: str, target: str, line: int, *, is_link: bool = False) -> Change:
+        file = self.files.get(source)
+        assert file is not None, f"line {line}: {source} was never made"
+        folders = {folder_of(target)} if is_link else {folder_of(source), folder_of(target)}
+        if not is_link:
+            del self.files[source]
+            file.names.discard(source)
+        self.files[target] = file
+        file.names.add(target)
+        change = self._change(line, source, target, folders)
+        change.is_link = is_link
+        file.changes.append(change)
+        return change
 
     def remove(self, path: str, line: int) -> Change:
-        node = self.find(path)
-        assert node is not None, f"line {line}: {path} was never made"
-        assert node.parent is not None
-        del node.parent.entries[node.name]
-        self._unsynced.discard(node)
-        node.unsynced = False
-        return self._change(line, node, path, "", {node.parent})
+        if path in self.folders:
+            self.folders.discard(path)
+        else:
+            file = self.files.pop(path)
+            file.names.discard(path)
+            if not file.names:
+                file.unsynced = False
+                self._unsynced.pop(file, None)
+        return self._change(line, path, "", {folder_of(path)})
 
     # Syncs.
 
     def begin_sync(self, path: str | None) -> Sync:
         """Of a file, of a folder, or with None of everything."""
-        node = None if path is None else self.find(path)
         if path is None:
             return Sync(list(self.pending), {file: len(file.content) for file in self._unsynced}, None)
-        if node is None:
-            return Sync([], {}, None)  # Gone meanwhile.
-        if not node.is_folder:
-            return Sync([], {node: len(node.content)}, node)
-        return Sync([change for change in self.pending if node in change.waits_for], {}, node)
+        if path in self.files:
+            return Sync([], {self.files[path]: len(self.files[path].content)}, path)
+        return Sync([change for change in self.pending if path in change.waits_for], {}, path)
 
     def end_sync(self, sync: Sync) -> None:
         """It has succeeded."""
@@ -160,42 +131,31 @@ class Shadow:
         for file, length in sync.files.items():
             if len(file.content) == length:
                 file.unsynced = False
-                self._unsynced.discard(file)
+                self._unsynced.pop(file, None)
 
     # What isn't durable.
 
-    def pending_of(self, node: Node) -> list[Change]:
-        """The changes on which the place of `node` depends."""
-        nodes = set(node.above())
-        return [change for change in self.pending if change.node in nodes]
+    def late(self, path: str) -> list[Change]:
+        """The changes without which nothing would be at `path`, as far as they aren't durable."""
+        return [c for c in self.pending if c.target and c.target in (path, folder_of(path))]
 
-    def doubts_about(self, node: Node) -> list[str]:
-        """Why a power cut could take `node`, or something in it, from where it is."""
-        nodes = {*node.above(), *node.inside()}
-        doubts = [str(change) for change in self.pending if change.node in nodes]
-        return doubts + [f"{file.path} isn't synced" for file in node.inside() if file.unsynced]
+    def doubts_about(self, path: str) -> list[str]:
+        """Why a power cut could take the file from where it is, or its content."""
+        doubts = [str(change) for change in self.late(path)]
+        if self.files[path].unsynced:
+            doubts.append(f"{path} isn't synced")
+        return doubts
 
     @property
-    def unsynced_files(self) -> list[Node]:
-        return sorted(self._unsynced, key=lambda node: node.path)
+    def unsynced_files(self) -> list[str]:
+        return sorted(min(file.names) for file in self._unsynced)
 
-    def _change(
-        self,
-        line: int,
-        node: Node,
-        source: str,
-        target: str,
-        folders: set[Node],
-        left: Node | None = None,
-    ) -> Change:
+    def _change(self, line: int, source: str, target: str, folders: set[str]) -> Change:
         self.changes += 1
-        node.last_change = self.changes
-        change = Change(self.changes, line, node, source, target, folders, left)
+        change = Change(self.changes, line, source, target, folders)
         self.pending.append(change)
         return change
 
-    def _place(self, path: str) -> tuple[Node, str]:
-        folder, _, name = path.rpartition("/")
-        parent = self.find(folder)
-        assert parent is not None, f"{folder} was never made"
-        return parent, name
+
+def folder_of(path: str) -> str:
+    return path.rpartition("/")[0]

@@ -1,7 +1,7 @@
 """What one step of the store rests on: which earlier changes must be durable before it may be taken.
 
 Each question is asked when the step begins. Its verdict also says whether an answer may leave before
-the step itself is durable: whoever finds the root after a crash takes such a step again by itself.
+the step itself is durable: a start takes such a step again by itself.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Final
 
-from shadow import Node, Shadow
+from shadow import File, Shadow
+from spoolrack_store.files.layout import COPY
+from spoolrack_store.model.members import indexes
+from spoolrack_store.model.names import Name, NotAName, parse
 
-_ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _BODIES: Final = ("new", "queues", "delay", "remove")
-_LENGTH: Final = re.compile(r",s(?P<body>\d+)(?:,c\w+)?(?:,m(?P<trailer>\d+))?")
 
 
 @dataclass(slots=True)
@@ -40,114 +41,112 @@ def queue_of(path: str) -> str:
     return name.partition(":")[0]
 
 
-def id_of(name: str) -> str | None:
-    """The id in the name of a message, or of a batch."""
-    found = _ID.match(name.rpartition(":")[2])
-    return None if found is None else found[0]
+def name_at(path: str) -> Name | None:
+    """What a message file's name says; None where there is none."""
+    if place(path) not in _BODIES:
+        return None
+    try:
+        return parse(path)
+    except NotAName:
+        return None
 
 
-def is_message(node: Node) -> bool:
-    return not node.is_folder and place(node.path) in _BODIES and id_of(node.name) is not None
+def holder(file: File, index: int) -> Name | None:
+    """The name whose folder is the state of a message: of those that list it, the latest."""
+    names = [name for path in file.names if (name := name_at(path)) is not None]
+    listing = [name for name in names if name.members >> index & 1]
+    return max(listing, key=lambda name: name.version, default=None)
 
 
 def may_make(path: str, written: Container[str]) -> list[str]:
-    """Why no file may be made there; `written` holds the ids of all bodies so far."""
-    id = id_of(path.rpartition("/")[2])
-    if place(path) not in _BODIES or id is None:
+    """Why no file may be made there; `written` holds the stems of all message files so far."""
+    name = name_at(path)
+    if name is None:
         return []
     faults = []
-    if id in written:
-        faults.append("this message has a body already")
+    if name.stem.text in written:
+        faults.append("this file was written already")
     if place(path) != "new":
         faults.append("a body is written in new/ and nowhere else")
     return faults
 
 
-def may_move(shadow: Shadow, node: Node, source: str, target: str, relaxed: set[str]) -> Verdict:
+def may_move(shadow: Shadow, source: str, target: str, relaxed: set[str]) -> Verdict:
+    """Of a link, too."""
     verdict = Verdict()
-    there = shadow.find(target)
-    if there is not None and there is not node:
-        verdict.faults.append("it replaces what is there")
-    folders, queue = (place(source), place(target)), queue_of(source)
-    match folders:
+    match place(source), place(target):
         case ("new", "queues" | "delay"):
-            doubts = shadow.doubts_about(node)
+            doubts = shadow.doubts_about(source)
             verdict.faults += [f"isn't durable yet: {doubt}" for doubt in doubts]
-            verdict.faults += [why for file in node.inside() if (why := _is_not_whole(file))]
+            why = _is_not_whole(shadow.files[source], source)
+            verdict.faults += [why] if why else []
             verdict.excused = True
         case (_, "remove"):
-            _judge_removal(shadow, node, queue, verdict)
-        case ("queues", "queues") if queue != queue_of(target):
-            _judge_burial(shadow, node, queue_of(target), verdict)
+            tombstone = _tombstone(shadow, queue_of(source))
+            if tombstone is not None:
+                doubts = shadow.doubts_about(tombstone)
+                verdict.faults += [f"the queue isn't durably deleted: {doubt}" for doubt in doubts]
+                verdict.excused = True
         case ("delay", "queues") if "~" not in source:
-            verdict.excused = True  # A delay is over, whoever looks.
+            verdict.excused = True  # A delay is over, whichever process looks.
         case ("queues" | "delay", "queues" | "delay"):
-            verdict.excused = queue in relaxed
+            verdict.excused = queue_of(source) in relaxed
         case _:
             pass
-    if _is_in_batch(source):
-        fresh = [c for c in shadow.pending if c.node is node.parent and c.source.startswith("new/")]
-        verdict.faults += [f"its batch has not durably left new/: {change}" for change in fresh]
     return verdict
 
 
-def may_remove(shadow: Shadow, node: Node, path: str) -> Verdict:
+def may_remove(shadow: Shadow, path: str) -> Verdict:
     """Of a file."""
     verdict = Verdict(excused=True)
-    match place(path):
-        case "config":
-            _judge_settings(shadow, node, path, verdict)
-        case "owners" | "history":
-            pass
-        case "remove":
-            late = shadow.pending_of(node)
-            verdict.faults += [f"has not durably been deleted: {c}" for c in late if c.target]
-        case _:
-            verdict.faults.append("only what is in remove/ may be")
+    if place(path) == "config":
+        _judge_settings(shadow, path, verdict)
+    elif place(path) != "owners" and not path.endswith(COPY):
+        name = name_at(path)
+        if name is None:
+            verdict.faults.append("it is no message's")
+        else:
+            verdict.faults += _held_by(shadow, shadow.files[path], name)
     return verdict
 
 
-def may_remove_folder(shadow: Shadow, node: Node, path: str) -> Verdict:
-    return Verdict(faults=_lost_with(shadow, node), excused=True)
+def _held_by(shadow: Shadow, file: File, name: Name) -> list[str]:
+    """Why a name must stay: a message that it lists has no later place that is durable."""
+    faults = []
+    for index in indexes(name.members):
+        held = holder(file, index)
+        assert held is not None
+        if held.path == name.path and place(name.path) != "remove":
+            return ["it holds messages"]
+        if held.path != name.path:
+            late = shadow.late(held.path)
+            faults += [f"what holds its messages isn't durable: {change}" for change in late]
+    if place(name.path) == "remove" and not faults:
+        for index in indexes(name.stem.full):
+            held = holder(file, index)
+            if held is not None and held.path != name.path and place(held.path) != "remove":
+                return []  # The other name keeps the file, and lists nothing that is deleted here.
+        faults += [f"has not durably been deleted: {late}" for late in shadow.late(name.path)]
+    return faults
 
 
-def _is_in_batch(path: str) -> bool:
-    return path.count("/") == (3 if place(path) == "queues" else 2)
-
-
-def _judge_removal(shadow: Shadow, node: Node, queue: str, verdict: Verdict) -> None:
-    if node.is_folder:
-        verdict.faults += _lost_with(shadow, node)
-    tombstone = _tombstone(shadow, queue)
-    if tombstone is not None:
-        doubts = shadow.doubts_about(tombstone)
-        verdict.faults += [f"the queue isn't durably deleted: {doubt}" for doubt in doubts]
-        verdict.excused = True
-
-
-def _judge_burial(shadow: Shadow, node: Node, queue: str, verdict: Verdict) -> None:
-    verdict.excused = True
-    history = shadow.find(f"history/{queue}:{id_of(node.name)}")
-    if history is None:
-        verdict.faults.append("has no history")
-        return
-    doubts = shadow.doubts_about(history)
-    verdict.faults += [f"its history isn't durable: {doubt}" for doubt in doubts]
-
-
-def _judge_settings(shadow: Shadow, node: Node, path: str, verdict: Verdict) -> None:
+def _judge_settings(shadow: Shadow, path: str, verdict: Verdict) -> None:
     """An older version goes when a newer one is durable, a tombstone when nothing else is left."""
     queue = queue_of(path)
-    if _is_tombstone(node):
-        left = [c for c in shadow.pending if c.target and queue in map(queue_of, (c.source, c.target))]
+    if _is_tombstone(shadow.files[path]):
+        left = [
+            change
+            for change in shadow.pending
+            if place(change.source) in _BODIES
+            and change.target
+            and queue in map(queue_of, (change.source, change.target))
+        ]
         verdict.faults += [f"isn't all that is left of the queue: {change}" for change in left]
         return
-    config = shadow.find("config")
-    assert config is not None
     newer = [
         other
-        for other in config.entries.values()
-        if queue_of(other.path) == queue and _version(other) > _version(node)
+        for other in shadow.files
+        if place(other) == "config" and queue_of(other) == queue and _version(other) > _version(path)
     ]
     if not newer:
         verdict.faults.append("there is no newer version")
@@ -155,36 +154,31 @@ def _judge_settings(shadow: Shadow, node: Node, path: str, verdict: Verdict) -> 
         verdict.faults += [f"the newer isn't durable: {why}" for why in shadow.doubts_about(other)]
 
 
-def _lost_with(shadow: Shadow, folder: Node) -> list[str]:
-    """Moves out of the folder, or out of one in it, that a crash could forget with the folder gone."""
-    inside = set(folder.inside())
-    return [
-        f"what has left it could be lost with it: {change}"
-        for change in shadow.pending
-        if change.left in inside and change.node not in inside
-    ]
+def _tombstone(shadow: Shadow, queue: str) -> str | None:
+    return next(
+        (
+            path
+            for path, file in shadow.files.items()
+            if place(path) == "config" and queue_of(path) == queue and _is_tombstone(file)
+        ),
+        None,
+    )
 
 
-def _tombstone(shadow: Shadow, queue: str) -> Node | None:
-    config = shadow.find("config")
-    found = [] if config is None else config.entries.values()
-    return next((n for n in found if queue_of(n.path) == queue and _is_tombstone(n)), None)
+def _is_tombstone(file: File) -> bool:
+    return re.search(rb'"deleted": *true', file.content) is not None
 
 
-def _is_tombstone(node: Node) -> bool:
-    return re.search(rb'"deleted": *true', node.content) is not None
+def _version(path: str) -> int:
+    return int(path.rsplit(".", 2)[1])
 
 
-def _version(node: Node) -> int:
-    return int(node.name.rsplit(".", 2)[1])
-
-
-def _is_not_whole(file: Node) -> str:
+def _is_not_whole(file: File, path: str) -> str:
     """Why what was written to it isn't, once, what its name says; "" if it is."""
-    length = _LENGTH.search(file.name)
-    if file.is_folder or length is None:
+    name = name_at(path)
+    if name is None:
         return ""
-    wanted = int(length["body"]) + int(length["trailer"] or 0)
+    wanted = name.stem.length
     if len(file.content) > wanted:
         return f"{len(file.content)} bytes were written to it in place of {wanted}"
     return "" if len(file.content) == wanted else f"only {len(file.content)} of {wanted} bytes are"

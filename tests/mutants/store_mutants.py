@@ -42,10 +42,17 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="published-before-the-sync",
         breaks="nothing leaves new/ before it is on stable media",
-        edits=edit(
-            "engine/sender.py:Sender.go_on",
-            "            if commit > self._moves.synced:\n",
-            "            if commit < 0:\n",
+        edits=(
+            *edit(
+                "engine/sender.py:Sender.go_on",
+                "            if commit > self._moves.synced:\n",
+                "            if commit < 0:\n",
+            ),
+            *edit(
+                "engine/sender.py:Sender.send",
+                "        if self._coming:\n            self._answer_repeated()\n",
+                "        self.go_on()\n",
+            ),
         ),
         caught_by=("tests/crash/test_engine_planted.py", _STORIES, AUDIT),
     ),
