@@ -14,6 +14,7 @@ from trace_text import (
     entry_of,
     id_of,
     move,
+    new,
     opened,
     receipt_of,
     root,
@@ -107,7 +108,7 @@ def test_a_sync_that_has_failed_covers_nothing(trace: TraceText) -> None:
 def test_while_others_wait_an_answer_depends_on_what_it_names(trace: TraceText) -> None:
     trace.send(1)
     trace.ask(1, "somebody else's", client=2)
-    trace.make(f"new/q:{entry_of(2)}")
+    trace.make(new(entry_of(2)))
     trace.ask(3, "q")
     trace.rename(READY, LEASED)
     trace.sync("queues/q", "delay")
@@ -127,9 +128,10 @@ def test_a_release_is_told_though_somebody_else_has_leased_the_message_by_then(
     trace.lease()
     trace.ask(5, receipt_of(1))
     trace.ask(1, "somebody else's", client=2)
-    trace.rename(LEASED, READY)
+    released = READY.replace(",v2", ",v4,r1")
+    trace.rename(LEASED, released)
     trace.sync("queues/q", "delay")
-    trace.rename(READY, LEASED.replace("~", "~0").removesuffix(LEASED[-1]))
+    trace.rename(released, LEASED.replace(",v3", ",v5"))
     trace.answer(5)
 
     assert report(trace).findings == []

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from findings import finding
+from findings import finding, report
 from trace_text import (
+    BATCH,
+    DUE,
     ENTRY,
     LEASED,
     READY,
     REMOVED,
     ROOT,
     SENT,
+    TOKEN,
     TraceText,
     entry_of,
-    id_of,
+    new,
     opened,
-    root,
     text,
 )
 
@@ -30,48 +32,50 @@ def test_a_publication_before_the_body_is_synced_is_found(trace: TraceText) -> N
     assert "isn't durable yet" in finding(trace)
 
 
-def test_a_publication_of_a_batch_before_all_of_it_is_synced_is_found(trace: TraceText) -> None:
-    batch = f"new/q:{id_of(9)},n1"
-    trace.make_folder(batch)
-    trace.make(f"{batch}/{ENTRY}")
+def test_a_publication_of_a_torn_file_is_found(trace: TraceText) -> None:
+    trace.make(new(BATCH), b"x" * 17)
     trace.sync("new")
-    trace.rename(batch, f"queues/q/{id_of(9)},n1")
+    trace.rename(new(BATCH), f"queues/q/{BATCH},v2")
 
-    assert "isn't durable yet" in finding(trace)
+    assert "only 17 of 18 bytes" in finding(trace)
 
 
 def test_a_move_that_replaces_a_message_is_found(trace: TraceText) -> None:
     trace.send(1)
     trace.send(2)
     trace.sync_all()
-    trace.rename(READY, f"queues/q/{entry_of(2)}")
+    trace.rename(READY, f"queues/q/{entry_of(2)},v2")
 
     assert "replaces" in finding(trace)
 
 
-def test_a_message_that_leaves_a_batch_before_its_publication_is_durable_is_found(
-    trace: TraceText,
-) -> None:
-    batch = trace.send_batch(9, 1, 2, settled=False)
-    trace.rename(f"{batch}/{ENTRY}", LEASED)
+def test_a_name_that_goes_before_its_successor_is_durable_is_found(trace: TraceText) -> None:
+    """Each message of a batch is leased by a link of its own: the name that listed both is stale."""
+    ready = trace.send_batch()
+    for index in (0, 1):
+        trace.link(ready, f"delay/q:{BATCH},v3,i{index},r1{DUE}~{TOKEN}")
+    trace.unlink(ready)
 
-    assert "has not durably left new/" in finding(trace)
+    assert "what holds its messages isn't durable" in finding(trace)
 
 
-@pytest.mark.parametrize("removed", [True, False])
-def test_a_folder_that_goes_before_what_has_left_it_is_durable_is_found(
-    trace: TraceText, removed: bool
-) -> None:
-    batch = trace.send_batch(9, 1, 2)
-    trace.rename(f"{batch}/{ENTRY}", LEASED)
-    if removed:
-        trace.rename(f"{batch}/{entry_of(2)}", f"remove/q:{entry_of(2)}")
-        trace.sync("delay", "remove")
-        trace.remove_folder(batch)
-    else:
-        trace.rename(batch, f"remove/q:{id_of(9)},n2")
+def test_a_stale_name_that_goes_when_its_successors_are_durable_is_well(trace: TraceText) -> None:
+    ready = trace.send_batch()
+    for index in (0, 1):
+        trace.link(ready, f"delay/q:{BATCH},v3,i{index},r1{DUE}~{TOKEN}")
+    trace.sync("delay")
+    trace.unlink(ready)
 
-    assert "could be lost with it" in finding(trace)
+    assert report(trace).findings == []
+
+
+def test_a_name_that_holds_a_message_yet_must_stay(trace: TraceText) -> None:
+    ready = trace.send_batch()
+    trace.link(ready, f"delay/q:{BATCH},v3,i0,r1{DUE}~{TOKEN}")
+    trace.sync("delay")
+    trace.unlink(ready)
+
+    assert "it holds messages" in finding(trace)
 
 
 def test_an_unlink_before_the_delete_is_durable_is_found(trace: TraceText) -> None:
@@ -84,28 +88,11 @@ def test_an_unlink_before_the_delete_is_durable_is_found(trace: TraceText) -> No
     assert "has not durably been deleted" in finding(trace)
 
 
-def test_a_dead_letter_that_moves_before_its_history_is_durable_is_found(trace: TraceText) -> None:
-    trace.queue("graves")
-    trace.send(1)
-    trace.make(f"history/graves:{id_of(1)}", b"[]")
-    trace.rename(READY, f"queues/graves/{ENTRY}")
-
-    assert "its history isn't durable" in finding(trace)
-
-
-def test_a_dead_letter_without_a_history_is_found(trace: TraceText) -> None:
-    trace.queue("graves")
-    trace.send(1)
-    trace.rename(READY, f"queues/graves/{ENTRY}")
-
-    assert "has no history" in finding(trace)
-
-
 def test_a_queue_that_is_emptied_before_its_end_is_durable_is_found(trace: TraceText) -> None:
     trace.send(1)
     trace.sync_all()
     trace.make("config/q.2.json", b'{"deleted": true}')
-    trace.rename(READY, f"remove/q:{ENTRY}")
+    trace.rename(READY, f"remove/q:{ENTRY},v3")
 
     assert "isn't durably deleted" in finding(trace)
 
@@ -114,7 +101,7 @@ def test_a_tombstone_that_goes_before_its_queue_is_found(trace: TraceText) -> No
     trace.send(1)
     trace.make("config/q.2.json", b'{"deleted": true}')
     trace.sync_all()
-    trace.rename(READY, f"remove/q:{ENTRY}")
+    trace.rename(READY, f"remove/q:{ENTRY},v3")
     trace.unlink("config/q.2.json")
 
     assert "isn't all that is left" in finding(trace)
@@ -150,20 +137,16 @@ def write_in_place(trace: TraceText) -> None:
     trace.call("pwrite64", f"{opened(READY)}, {text('b')}, 1, 0", 1)
 
 
-def link(trace: TraceText) -> None:
-    trace.call("linkat", f"{root()}, {text(READY)}, {root()}, {text(REMOVED)}, 0")
-
-
 def make_anew(trace: TraceText) -> None:
-    trace.open(f"new/q:{ENTRY},r1", "O_WRONLY|O_CREAT|O_EXCL")
+    trace.open(SENT, "O_WRONLY|O_CREAT|O_EXCL")
 
 
 def make_elsewhere(trace: TraceText) -> None:
-    trace.open(f"queues/q/{entry_of(2)}", "O_WRONLY|O_CREAT|O_EXCL")
+    trace.open(f"queues/q/{entry_of(2)},v2", "O_WRONLY|O_CREAT|O_EXCL")
 
 
 def make_without_asking(trace: TraceText) -> None:
-    trace.open(f"new/q:{entry_of(2)}", "O_WRONLY|O_CREAT")
+    trace.open(new(entry_of(2)), "O_WRONLY|O_CREAT")
 
 
 def move_out(trace: TraceText) -> None:
@@ -182,7 +165,6 @@ def unlink_unseen(trace: TraceText) -> None:
         truncate_by_name,
         write_on,
         write_in_place,
-        link,
         make_anew,
         make_elsewhere,
         make_without_asking,

@@ -8,7 +8,7 @@ from typing import Final
 from http2_frames import PREFACE, frame, message
 
 ROOT: Final = "/the root"
-FOLDERS: Final = ("config", "owners", "new", "queues", "delay", "remove", "history")
+FOLDERS: Final = ("config", "owners", "new", "queues", "delay", "remove")
 TOKEN: Final = "0123456789abc"
 DUE: Final = "@1700000000000"
 
@@ -22,15 +22,21 @@ def entry_of(number: int, body: bytes = b"body") -> str:
 
 
 def receipt_of(number: int) -> str:
-    return f"q:{id_of(number)}~{TOKEN}"
+    return f"q:{id_of(number)}~{'0' * 16}"
+
+
+def new(stem: str) -> str:
+    return f"new/q:{stem},oabc"
 
 
 ENTRY: Final = entry_of(1)
-SENT: Final = f"new/q:{ENTRY}"
-READY: Final = f"queues/q/{ENTRY}"
-LEASED: Final = f"delay/q:{ENTRY},r1{DUE}~{TOKEN}"
-REMOVED: Final = f"remove/q:{ENTRY},r1"
+SENT: Final = new(ENTRY)
+READY: Final = f"queues/q/{ENTRY},v2"
+LEASED: Final = f"delay/q:{ENTRY},v3,r1{DUE}~{TOKEN}"
+REMOVED: Final = f"remove/q:{ENTRY},v4,r1"
 """Where the message 1 lies in each of its states."""
+BATCH: Final = f"{id_of(0x9000)},n2,s8,c00000000,m10"
+"""Two messages in one file."""
 
 
 class TraceText:
@@ -75,11 +81,11 @@ class TraceText:
     def rename(self, source: str, target: str) -> None:
         self.call("renameat", move(source, target))
 
+    def link(self, source: str, target: str) -> None:
+        self.call("linkat", f"{move(source, target)}, 0")
+
     def unlink(self, path: str, result: int = 0) -> None:
         self.call("unlinkat", f"{root()}, {text(path)}, 0", result)
-
-    def remove_folder(self, path: str) -> None:
-        self.call("rmdir", text(f"{ROOT}/{path}"))
 
     def sync(self, *paths: str, result: int = 0) -> None:
         for path in paths:
@@ -112,25 +118,21 @@ class TraceText:
         """A message is sent, answered and published; where it lies then."""
         entry = entry_of(number)
         self.ask(stream, "q body")
-        self.make(f"new/q:{entry}")
+        self.make(new(entry))
         self.sync("new")
-        self.rename(f"new/q:{entry}", f"queues/q/{entry}")
+        self.rename(new(entry), f"queues/q/{entry},v2")
         self.answer(stream, id_of(number))
-        return f"queues/q/{entry}"
+        return f"queues/q/{entry},v2"
 
-    def send_batch(self, batch: int, *numbers: int, stream: int = 1, settled: bool = True) -> str:
-        """The same, with many; with `settled` its publication is durable, too."""
-        name = f"{id_of(batch)},n{len(numbers)}"
+    def send_batch(self, *, stream: int = 1) -> str:
+        """The same with the two messages of BATCH, settled; where they lie."""
         self.ask(stream, "q bodies")
-        self.make_folder(f"new/q:{name}")
-        for number in numbers:
-            self.make(f"new/q:{name}/{entry_of(number)}", synced=False)
-        self.sync_all()
-        self.rename(f"new/q:{name}", f"queues/q/{name}")
-        self.answer(stream, " ".join(map(id_of, numbers)))
-        if settled:
-            self.sync("new", "queues/q")
-        return f"queues/q/{name}"
+        self.make(new(BATCH), b"x" * 18)
+        self.sync("new")
+        self.rename(new(BATCH), f"queues/q/{BATCH},v2")
+        self.answer(stream, f"{id_of(0x9000)} {id_of(0x9001)}")
+        self.sync("new", "queues/q")
+        return f"queues/q/{BATCH},v2"
 
     def lease(self, *, stream: int = 3, settled: bool = True) -> None:
         """The message 1 is leased; with `settled` durably, and the client is told."""
