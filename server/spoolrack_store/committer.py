@@ -67,6 +67,8 @@ class _Asked:
     """Monotonic."""
     has_begun: bool = False
     """Whether it can't be cancelled any more."""
+    has_waited: bool = False
+    """Whether it was left to the next commit once: messages were on their way back."""
 
 
 @dataclass(slots=True)
@@ -332,6 +334,7 @@ class Committer:
             for parked in self._parking.take_late(self._clock.monotonic()):
                 _answer(parked.future, parked.nothing)
             begun = [each for each in waiting if self._begins(each, draining)]
+            begun = self._without_early(begun)
             waiting = begun
             asked = [each.request for each in begun]
             # This commit itself may make something ready: what has waited comes before what asks now.
@@ -403,6 +406,20 @@ class Committer:
                 self._answer_receive(parked.request, parked.future, outcome)
         for each, outcome in zip(held.begun, outcomes[len(held.tried) :], strict=True):
             self._tell(each, outcome)
+
+    def _without_early(self, begun: list[_Asked]) -> list[_Asked]:
+        """Leave receives to the next commit whose messages are on their way back, each once."""
+        early = [each for each in begun if not each.has_waited and self._is_early(each.request)]
+        if not early:
+            return begun
+        for each in early:
+            each.has_waited = True
+        with self._wakened:
+            self._waiting[:0] = early
+        return [each for each in begun if each not in early]
+
+    def _is_early(self, request: Request[Any]) -> bool:
+        return isinstance(request, Waiting) and self._engine.is_coming_back(request.queue)
 
     def _begins(self, each: _Asked, draining: bool) -> bool:
         if not isinstance(each.request, Waiting):

@@ -56,13 +56,13 @@ def test_a_check_of_a_root_under_load_finds_no_problem(tmp_path: Path) -> None:
                 worker.join()
         store.submit(DeleteQueue(name="busy0")).result()
     assert [problem for report in reports for problem in report.problems] == []
-    assert fsck.check(root).is_clean
+    assert not fsck.check(root).problems
 
 
 def test_a_repair_is_refused_while_a_store_serves_the_root(tmp_path: Path) -> None:
     root = make_root(tmp_path / "root")
     with Store.open(root):
-        assert fsck.check(root).is_clean
+        assert not fsck.check(root).problems
         with pytest.raises(RootInUse):
             fsck.repair(root)
         with pytest.raises(RootInUse):
@@ -77,7 +77,7 @@ def test_the_store_leaves_nothing_to_find_after_queues_come_and_go(tmp_path: Pat
         store.submit(Purge(queue="one")).result()
         store.submit(DeleteQueue(name="two")).result()
     report = fsck.check(tmp_path)
-    assert report.is_clean
+    assert not report.problems
     assert report.queues["one"].messages == 0
 
 

@@ -56,7 +56,7 @@ def test_a_damaged_redrive_is_found_and_put_aside(root: Path, damage: str) -> No
     report = fsck.check(root)
     assert [problem.path for problem in report.problems] == [f"redrives/{path.name}"]
     fsck.repair(root)
-    assert fsck.check(root).is_clean
+    assert not fsck.check(root).problems
     with Store.open(root) as store:
         assert len(store.redrives()) == 1
         assert store.quarantined == 0
@@ -67,5 +67,5 @@ def test_one_that_was_not_written_to_its_end_is_unfinished_and_no_damage(root: P
     path = running(root)
     path.write_bytes(path.read_bytes()[:left])
     report = fsck.check(root)
-    assert report.is_clean
+    assert not report.problems
     assert [leftover.path for leftover in report.leftovers] == [f"redrives/{path.name}"]

@@ -91,7 +91,7 @@ def test_a_damaged_manifest_is_put_aside_and_its_messages_are_ready_again(
     # Its three messages are in two files, and so under two names.
     assert (len(report.leftovers), report.reserved) == (2, 0)
     fsck.repair(root)
-    assert fsck.check(root).is_clean
+    assert not fsck.check(root).problems
     assert receives(root) == [1, *[0] * 6]
 
 
@@ -101,7 +101,7 @@ def test_a_damaged_marker_is_put_aside(root: Path) -> None:
     (problem,) = fsck.check(root).problems
     assert (problem.path, problem.remedy) == ("reserved/s.0", Remedy.QUARANTINE)
     fsck.repair(root)
-    assert fsck.check(root).is_clean
+    assert not fsck.check(root).problems
     with Store.open(root) as store:
         assert store.submit(CommitReservations(stream="s", up_to=2)).result().messages == 3
 
@@ -113,7 +113,7 @@ def test_a_manifest_that_was_not_written_to_its_end_is_unfinished_and_no_damage(
     manifest = manifest_of(root)
     manifest.write_bytes(manifest.read_bytes()[:left])
     report = fsck.check(root)
-    assert report.is_clean
+    assert not report.problems
     about = {leftover.path.partition("/")[0]: leftover.why for leftover in report.leftovers}
     assert "never written whole" in about["reserved"]
     assert "never made" in about["delay"]
@@ -128,7 +128,7 @@ def test_leases_that_no_set_names_are_unfinished_and_those_of_others_are_not(roo
         assert store.submit(Receive(queue="q", max_messages=1)).result()
     manifest_of(root).unlink()
     report = fsck.check(root)
-    assert report.is_clean
+    assert not report.problems
     assert len(report.leftovers) == 2, "its three messages are under two names"
     assert all("never made" in leftover.why for leftover in report.leftovers)
 
@@ -151,7 +151,7 @@ def test_a_set_of_which_messages_were_moved_out_by_hand_is_found_lost_by_the_nex
 ) -> None:
     lease = min(path for path in (root / "delay").iterdir())
     lease.rename(root / "queues" / "q" / lease.name.partition(":")[2].partition("@")[0])
-    assert fsck.check(root).is_clean
+    assert not fsck.check(root).problems
     with Store.open(root) as store:
         made = reserve(store, 2)
         assert made is not None
@@ -181,7 +181,7 @@ def test_wrong_names_are_found_and_put_aside(root: Path, name: str) -> None:
     (problem,) = fsck.check(root).problems
     assert (problem.path, problem.remedy) == (f"reserved/{name}", Remedy.QUARANTINE)
     fsck.repair(root)
-    assert fsck.check(root).is_clean
+    assert not fsck.check(root).problems
     assert manifest_of(root).exists()
 
 
@@ -191,4 +191,4 @@ def test_what_is_no_file_is_found(root: Path, name: str) -> None:
     (problem,) = fsck.check(root).problems
     assert (problem.path, problem.remedy) == (f"reserved/{name}", Remedy.QUARANTINE)
     fsck.repair(root)
-    assert fsck.check(root).is_clean
+    assert not fsck.check(root).problems

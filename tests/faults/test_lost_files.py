@@ -94,7 +94,11 @@ HIDDEN = {b"leased", b"delayed"}
     [
         (remove_all_settings, SETTINGS_ARE_LOST, ALL),
         (remove_config, ("config", *SETTINGS_ARE_LOST), ALL),
-        (overwrite_all_settings, ("config/q.1.json is moved to quarantine/", *SETTINGS_ARE_LOST), ALL),
+        (
+            overwrite_all_settings,
+            ("'config/q.1.json' is moved to quarantine/", *SETTINGS_ARE_LOST),
+            ALL,
+        ),
         (remove_format, ("no FORMAT file",), ALL),
         # What lay in them was what the fault has taken; nothing else goes with it.
         (removing("delay"), ("no folder delay", *IS_MADE_ANEW), ALL - HIDDEN),

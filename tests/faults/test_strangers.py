@@ -67,10 +67,10 @@ OUR_NAMES = {
     "config": ("other.1.json", "q.7.json"),
     "owners": ("abcdefgh",),
     "reserved": ("stream.1", f"stream.2@{DUE}"),
-    "keys": ("{id}",),
     "redrives": ("{id},m0,f0", "{id},m0,f0,oabcdefgh"),
 }
-"""Names that we might give, for things that are not ours. What has one in remove/ is deleted."""
+"""Names that we might give, for things that are not ours. What has one in remove/ is deleted, and in
+keys/ torn."""
 
 
 def plant(root: Path) -> None:

@@ -1,4 +1,4 @@
-"""Upgrade and rollback: an older version and this one serve the same root in turn, and nothing is lost.
+"""A root of an older version that has another format loses nothing by an upgrade that is tried.
 
 The older one comes out of the project's own history.
 """
@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import spoolrack
 from real_server import RealServer
 
 OLDER = "7b45bfcf"
@@ -52,47 +51,25 @@ def ids(server: RealServer, state: str = "ready") -> list[str]:
     return [message.id for message in server.queue("jobs").peek([state])]
 
 
-def test_an_upgrade_and_a_rollback_lose_nothing(older: Path, tmp_path: Path) -> None:
+def test_a_root_of_format_1_is_refused_and_left_to_the_version_that_wrote_it(
+    older: Path, tmp_path: Path
+) -> None:
     root, log = tmp_path / "root", tmp_path / "log"
     with serving(root, log, older) as server:
-        server.client.create_queue("broken")
-        server.client.create_queue(
-            "jobs", visibility_timeout=600, max_receives=3, dead_letter_queue="broken"
-        )
+        server.client.create_queue("jobs", visibility_timeout=600)
         queue = server.queue("jobs")
         ready = [queue.send(b"single")]
         ready += [result.id for result in queue.send_many([b"together"] * 20)]
         delayed = queue.send(b"delayed", delay=600)
         (leased,) = queue.receive(1)
+    before = sorted(map(str, root.rglob("*")))
 
-    with serving(root, log, PROJECT) as server:
+    code, said = RealServer(root, tmp_path / "refused").refuse_start()
+
+    assert code == os.EX_CANTCREAT, said
+    assert "it has format 1" in said
+    assert "spoolrack export" in said
+    assert sorted(map(str, root.rglob("*"))) == before
+    with serving(root, log, older) as server:
         assert (ids(server), ids(server, "leased")) == (ready[1:], [leased.id])
         assert ids(server, "delayed") == [delayed]
-        queue = server.queue("jobs")
-        once = queue.send(b"once", deduplication_id="order 17")
-        server.client.stage("batch", 0, "jobs", [spoolrack.Outgoing(body=b"staged")])
-        reserved = queue.reserve("reader", 0, max_messages=5, hold=600)
-        assert reserved is not None
-        assert reserved.messages == 5
-
-    with serving(root, log, older) as server:
-        assert ids(server) == [*ready[6:], once]
-        assert sorted(ids(server, "leased")) == sorted([leased.id, *ready[1:6]])
-        queue = server.queue("jobs")
-        later = queue.send(b"later")
-        queue.delete_by_id(ready[-1])
-
-    with serving(root, log, PROJECT) as server:
-        assert ids(server) == [*ready[6:-1], once, later]
-        queue = server.queue("jobs")
-        assert queue.send(b"once", deduplication_id="order 17") == once
-        assert server.client.publish("batch", 0, ["batch"]).messages == 1
-        assert [len(list(server.client.read_reservation("reader", 0)))] == [5]
-        assert server.client.commit_reservations("reader", 0).messages == 5
-        leased_now = queue.receive(30)
-        assert [message.body for message in leased_now].count(b"staged") == 1
-        for message in leased_now:
-            message.delete()
-        queue.delete_by_id(leased.id)
-        queue.delete_by_id(delayed)
-        assert [ids(server, state) for state in ("ready", "leased", "delayed")] == [[], [], []]

@@ -11,6 +11,7 @@ _MQ: Final = "softlayer/mq"
 _VSQS: Final = "vsqs"
 _AFRESH: Final = "tests/store/test_failed_sync_restarts.py"
 _AWAITED: Final = "tests/store/test_store_awaited.py"
+_CHORES: Final = "tests/store/test_chores_shared.py"
 _CLOCKS: Final = "tests/store/test_store_clocks.py"
 _DEDUPLICATION: Final = "tests/store/test_deduplication_promises.py"
 _DISK: Final = "tests/store/test_trouble_disk.py"
@@ -100,7 +101,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-start-believes-what-memory-shows-of-a-chunk",
         breaks="what a start takes for whole is what the disk has, also after a sync that failed",
-        edits=edit("engine/stages.py:Stages._is_damaged", ", afresh=True)", ")"),
+        edits=edit("engine/stages.py:Stages._is_whole", ", afresh=True)", ")"),
         caught_by=(_AFRESH,),
     ),
     Mutant(
@@ -224,7 +225,7 @@ STORE_MUTANTS: Final = (
             "        insort(chunk, name)\n",
             "        chunk.append(name)\n",
         ),
-        caught_by=("tests/store",),
+        caught_by=(_CHORES,),
     ),
     Mutant(
         name="checksums-are-not-compared",
@@ -237,10 +238,10 @@ STORE_MUTANTS: Final = (
         breaks="nothing is replaced by accident",
         edits=edit(
             "files/local_disk.py:LocalDisk.rename_new",
-            "target.encode(), _NOREPLACE)",
-            "target.encode(), 0)",
+            "os.fsencode(target), _NOREPLACE\n",
+            "os.fsencode(target), 0\n",
         ),
-        caught_by=("tests/store/test_trouble_names.py", "tests/store"),
+        caught_by=(_CHORES,),
     ),
     # Leases.
     Mutant(
@@ -257,7 +258,7 @@ STORE_MUTANTS: Final = (
         name="a-receive-is-not-counted",
         breaks="a message tells how often it was received",
         edits=edit("engine/leaser.py:Leaser._lease", "old.receives + 1", "old.receives"),
-        caught_by=(_AWAITED, "tests/store"),
+        caught_by=(_CATALOG,),
     ),
     Mutant(
         name="leases-end-with-the-wall-clock",
@@ -287,7 +288,7 @@ STORE_MUTANTS: Final = (
             "                self._put_aside(entry, index)\n",
             "",
         ),
-        caught_by=("tests/store",),
+        caught_by=(_DISK,),
     ),
     Mutant(
         name="a-lease-of-what-cannot-be-handed-out-is-told",
@@ -343,11 +344,11 @@ STORE_MUTANTS: Final = (
         name="a-queue-is-made-again-too-early",
         breaks="create says retry until a deleted queue's messages are put away",
         edits=edit(
-            "engine/catalog.py:Catalog.is_doomed",
-            "        return name in self._doomed\n",
-            "        return False\n",
+            "engine/catalog.py:Catalog.create",
+            "        if name in self._doomed:\n            raise QueueBeingDeleted(queue=name)\n",
+            "",
         ),
-        caught_by=(_CATALOG, _QUEUES),
+        caught_by=(_CATALOG,),
     ),
     Mutant(
         name="every-receive-lists-its-queue",
@@ -438,9 +439,9 @@ STORE_MUTANTS: Final = (
         name="a-torn-chunk-is-kept",
         breaks="a chunk is stored whole or not at all",
         edits=edit(
-            "engine/stages.py:Stages._is_torn",
-            "        return size != chunk.stem.length or (is_start and self._is_damaged(chunk))\n",
-            "        return False\n",
+            "engine/stages.py:_is_short",
+            "    return size != chunk.stem.length\n",
+            "    return False\n",
         ),
         caught_by=(_STAGES_ENDS, "tests/crash/test_stage_crashes.py"),
     ),
@@ -465,36 +466,6 @@ STORE_MUTANTS: Final = (
             "            assert drive\n",
         ),
         caught_by=(_REDRIVES,),
-    ),
-    Mutant(
-        name="a-deleted-queue-is-redriven",
-        breaks="what was deleted with its queue never comes back",
-        edits=edit(
-            "engine/redrives.py:Redrives._go_on",
-            "record is None or record.created_at != drive.order.queue_created_at",
-            "record is None",
-        ),
-        caught_by=(_REDRIVES,),
-    ),
-    Mutant(
-        name="dead-letters-go-round-in-circles",
-        breaks="a redrive moves a message once",
-        edits=edit(
-            "engine/redrives.py:Redrives._judge",
-            "        if order.started_at < since <= wall:\n",
-            "        if not stem.deaths and order.started_at < since <= wall:\n",
-        ),
-        caught_by=(_REDRIVES,),
-    ),
-    Mutant(
-        name="a-redrive-ends-before-its-moves-are-durable",
-        breaks="a redrive that says it is done has no moves that a power cut may undo",
-        edits=edit(
-            "engine/redrives.py:Redrives._go_on",
-            "            if drive.since <= self._moves.synced and not drive.unsynced:\n",
-            "            if drive:\n",
-        ),
-        caught_by=(_REDRIVES, "tests/crash/test_redrive_crashes.py"),
     ),
     Mutant(
         name="an-older-death-is-forgotten",

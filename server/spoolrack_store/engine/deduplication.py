@@ -17,7 +17,7 @@ from ..model.batch import Batch, Entry
 from ..model.clock import Clock
 from ..model.content import Damaged, Line, body, decode
 from ..model.errors import DiskError, StoreError, TooManyDeduplicationIds
-from ..model.ids import FileIds
+from ..model.ids import FileIds, is_id
 from ..model.keys import MAX_KEYS, first_number_of, id_number, id_text
 from ..model.members import indexes
 from ..model.names import Name, NotAName, Stem, parse
@@ -155,6 +155,9 @@ class Deduplication(Part):
                 del keyed[batch]
 
     def _take_in_segment(self, path: str) -> None:
+        if not is_id(path.removeprefix(f"{FOLDER}/")):
+            self._moves.put_aside(path, "it is no segment of deduplication keys")
+            return
         content = self._read(path)
         if content is None:
             self._segments.pop(path, None)

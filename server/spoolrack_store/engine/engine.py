@@ -328,6 +328,11 @@ class Engine:
             return None
         return self.index.queue(queue).counts[State.READY]
 
+    def is_coming_back(self, queue: str) -> bool:
+        """Whether leases of the queue are over, and another commit is needed to make their messages
+        ready."""
+        return self.reservations.is_coming_back(queue)
+
     def close(self) -> bool:
         """Leave the root to the others; False if another process holds the lock."""
         if not self.sharing.enter():

@@ -488,6 +488,18 @@ class Reservations(Part):
             for held in self._busy
         )
 
+    def is_coming_back(self, queue: str) -> bool:
+        """Whether a hold is over, and that has to be durable before its messages are ready."""
+        if not self._ends and not self._busy:
+            return False
+        now, synced = self._clock.monotonic(), self._moves.synced
+        return any(
+            held.record.queue == queue
+            and (held.changed > synced if held.name.is_lost else held.ends <= now)
+            and not self._is_doomed(held)
+            for held in self.sets.values()
+        )
+
     def go_on(self) -> None:
         self._attempt(self._take_in_news)
         self._attempt(self._end_holds)
