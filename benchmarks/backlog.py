@@ -49,7 +49,7 @@ class Standing:
     faults: list[str] = field(default_factory=list)
 
 
-class _Queue:
+class Queue:
     """One queue that is filled and emptied, and the account of it."""
 
     def __init__(self, system: System, *, is_patient: bool) -> None:
@@ -105,7 +105,14 @@ class _Queue:
         self._received.extend(perform(jobs, before=self._sent, enough=self.waiting).received)
 
     def faults(self, *, all_of_it: bool) -> list[str]:
-        return account.faults(self._sent, self._received, all_of_it=all_of_it)
+        found = account.faults(self._sent, self._received, all_of_it=all_of_it)
+        waiting = self.waiting
+        if all_of_it and waiting and count(self._system, self.name, waiting) == waiting:
+            found.append(
+                f"the system still counts all {waiting} that are missing: leased, and not "
+                "lost, if their consumers have ended"
+            )
+        return found
 
 
 def measure(system: System, depths: tuple[int, ...]) -> Standing:
@@ -113,7 +120,7 @@ def measure(system: System, depths: tuple[int, ...]) -> Standing:
     found = Standing(system=system.name)
     found.memory_before = running.memory_bytes(system.pids())
     is_patient = depths[-1] > QUICK[-1]
-    queue = _Queue(system, is_patient=is_patient)
+    queue = Queue(system, is_patient=is_patient)
     for depth in depths:
         rates = []
         for _ in range(_TIMES):
@@ -141,7 +148,7 @@ def measure(system: System, depths: tuple[int, ...]) -> Standing:
     return found
 
 
-def _restart(system: System, queue: _Queue, found: Standing) -> None:
+def _restart(system: System, queue: Queue, found: Standing) -> None:
     found.listing = system.seconds_of_listing()
     found.imports = system.seconds_of_imports()
     system.kill()

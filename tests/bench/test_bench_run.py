@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+import spoolrack
 
+from benchmarks import backlog
 from benchmarks.crew import perform
 from benchmarks.systems.base import Received, Shape
 from benchmarks.systems.spoolrack import Spoolrack, SpoolrackDriver
@@ -63,6 +65,22 @@ def test_what_a_system_loses_or_doubles_is_told(
     shape = Shape(senders=(1, 1), consumers=(1, 1), batch=10, driver=driver)
     outcome = perform(jobs_for(system, queue, run, shape, seconds=60, most=20))
     assert any(words in fault for fault in outcome.faults), outcome.faults
+
+
+def test_what_another_consumer_has_leased_is_told_apart_from_what_is_lost(
+    system: Spoolrack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.crew.SILENCE", 1.0)
+    queue = backlog.Queue(system, is_patient=True)
+    queue.fill(100)
+    with spoolrack.connect(system.address) as client:
+        assert len(client.queue(queue.name).receive(30, visibility_timeout=600)) == 30
+
+        queue.empty()
+
+        faults = queue.faults(all_of_it=True)
+    assert any("30 lost" in fault for fault in faults), faults
+    assert any("still counts all 30 that are missing" in fault for fault in faults), faults
 
 
 def test_the_program_writes_what_it_found_and_leaves_nothing(tmp_path: Path) -> None:

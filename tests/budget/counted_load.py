@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from spoolrack_store.files.local_disk import LocalDisk
-from spoolrack_store.files.watcher import Watcher
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import (
     ChangeVisibility,
@@ -45,6 +44,12 @@ BODY: Final = b"x" * 1024
 SHARING: Final = 16
 STUCK: Final = 60.0
 """Seconds that only a defect takes."""
+_COMMITS: Final = 5
+"""Commits in which a start has done all that it has to do."""
+_TIMEOUTS: Final = {
+    "receive 5 and 5 of 10, one timeout": (Millis(600_000), Millis(600_000)),
+    "receive 5 and 5 of 10, two timeouts": (Millis(600_000), Millis(700_000)),
+}
 _IDLE: Final = "idle"
 _WARM: Final = "warm"
 
@@ -65,10 +70,6 @@ class ToldDisk(LocalDisk):
 
     def unlink(self, path: str) -> None:
         super().unlink(path)
-        self.gone.release()
-
-    def remove_folder(self, path: str) -> None:
-        super().remove_folder(path)
         self.gone.release()
 
     def sync_folder(self, path: str) -> None:
@@ -94,9 +95,7 @@ class Load:
 
     def _open(self) -> None:
         self._disk = ToldDisk(self._root)
-        self._store = Store.open(
-            self._root, clock=ManualClock(), disk=self._disk, ear=Watcher(self._root)
-        )
+        self._store = Store.open(self._root, clock=ManualClock(), disk=self._disk)
         (reaper,) = (each for each in threading.enumerate() if each.name == "spoolrack-reaper")
         mark(f"reaper/{reaper.native_id}")
 
@@ -147,13 +146,10 @@ class Load:
         """Calls of one message each, which come while a commit waits for the disk."""
         self._create("together")
         self._send("together", 1)
-        self._disk.is_held = True
-        first = self._store.submit(_sending("together", 1))
-        # Called in the committer's thread, before it begins with those that have come meanwhile.
-        first.add_done_callback(lambda _: mark(f"begin/send 1, {SHARING} that share a commit"))
-        assert self._disk.has_come.wait(STUCK), "no sync"
-        calls: list[Future[Any]] = [self._store.submit(_sending("together", 1)) for _ in range(SHARING)]
-        self._disk.may_go.set()
+        what = f"send 1, {SHARING} that share a commit"
+        calls = self._behind_a_sync(
+            "create-together", lambda: mark(f"begin/{what}"), [_sending("together", 1)] * SHARING
+        )
         for call in calls:
             (id,) = call.result(STUCK).results
             assert isinstance(id, str)
@@ -167,24 +163,24 @@ class Load:
             self._send(queue, 10)
             found = do("receive 3 of 10", partial(self._receive, queue, 3))
             assert len(found) == 3
-            do("delete 3 of 10, leased singly", partial(self._delete, *found))
+            do("delete 3 of 10, leased without the others", partial(self._delete, *found))
             self._delete(*self._receive(queue, 7))
             self._send(queue, 10)
             found = self._receive(queue, 10)
-            do("delete 3 of 10, leased whole", partial(self._delete, *found[:3]))
+            do("delete 3 of 10, leased with the others", partial(self._delete, *found[:3]))
             self._delete(*found[3:])
 
     def old(self) -> None:
         """What was sent before a start, so that nothing of it is in memory."""
         self._create("old")
-        for count in (1, 10, 100):
+        for count in (1, 10, 100, 1_000):
             self._send("old", count)
         self._store.close()
         self._open()
         self._live(_WARM, 1, _uncounted)
         # What the closed store has left to the collector, it closes in nobody's count.
         gc.collect()
-        for count in (1, 10, 100):
+        for count in (1, 10, 100, 1_000):
             what = f"receive {count}, sent before a start"
             assert len(self._counted(what, partial(self._receive, "old", count))) == count
 
@@ -198,6 +194,51 @@ class Load:
                 do(f"release {count}", partial(self._change, found, 0))
                 self._delete(*self._receive(queue, count))
 
+    def timeouts(self) -> None:
+        """Two receives of one batch that share a commit, with one visibility timeout and with two."""
+        for queue, do in ((_WARM, _unmarked), ("timeouts", mark)):
+            self._create(queue)
+            for title, spans in _TIMEOUTS.items():
+                self._send(queue, 10)
+                self._settle()
+                calls = self._behind_a_sync(
+                    f"create-{title[:3]}-{queue}",
+                    lambda title=title, do=do: do(f"begin/{title}"),
+                    [Receive(queue=queue, max_messages=5, visibility=span) for span in spans],
+                )
+                found = [messages_of(call.result(STUCK)) for call in calls]
+                assert [len(each) for each in found] == [5, 5]
+                self._settle()
+                do("end")
+                self._delete(*found[0], *found[1])
+
+    def _behind_a_sync(
+        self, holder: str, begin: Callable[[], None], requests: Sequence[Request[Any]]
+    ) -> list[Future[Any]]:
+        """Submit requests that one commit does, while another commit, of a new queue, is held in its
+        sync; `begin` is called between the two."""
+        self._disk.has_come.clear()
+        self._disk.may_go.clear()
+        self._disk.is_held = True
+        first = self._store.submit(CreateQueue(name=holder, settings=QueueSettings()))
+        # Called in the committer's thread, before it begins with those that have come meanwhile.
+        first.add_done_callback(lambda _: begin())
+        assert self._disk.has_come.wait(STUCK), "no sync"
+        calls = [self._store.submit(request) for request in requests]
+        self._disk.may_go.set()
+        return calls
+
+    def start(self, number: int) -> None:
+        """Open another root, and publish what is in `new/`."""
+        root = self._root.parent / f"start{number}"
+        mark(f"begin/start {number}")
+        store = Store.open(root, clock=ManualClock())
+        for _ in range(_COMMITS):
+            assert store.submit(Receive(queue=_IDLE, wait=Millis(0))).result(STUCK) == []
+        assert not any((root / "new").iterdir())
+        mark("end")
+        store.close()
+
     def by_id(self) -> None:
         for queue, do in ((_WARM, _uncounted), ("ids", self._counted)):
             self._create(queue)
@@ -205,7 +246,7 @@ class Load:
             do("delete 1 by id, ready", partial(self._delete_ids, queue, *ids))
 
     def depth(self, depth: int) -> None:
-        """With so many waiting: the oldest a single message, then a folder of eight, then the rest."""
+        """With so many waiting: the oldest a lone message, then a batch of eight, then the rest."""
         queue = f"depth{depth}"
         self._live(_WARM, 1, _uncounted)
         (one,) = self._counted(f"{depth}/receive 1", lambda: self._receive(queue, 1))
@@ -258,6 +299,10 @@ class Load:
     def _wait_for_the_reaper(self) -> None:
         while any((self._root / "remove").iterdir()):
             assert self._disk.gone.acquire(timeout=STUCK), "the reaper does nothing"
+
+
+def _unmarked(_: str) -> None:
+    """For what isn't counted."""
 
 
 def _uncounted(_: str, act: Callable[[], Any]) -> Any:

@@ -32,8 +32,8 @@ LOAD: Final = Path(__file__).with_name("counted_load.py")
 STUCK: Final = 240.0
 """Seconds that only a defect takes."""
 PARTS: Final = (
-    *("nothing", "life:1", "life:10", "life:100", "again", "together"),
-    *("awaited:1", "awaited:10", "some", "change", "by_id", "old"),
+    *("nothing", "life:1", "life:10", "life:100", "life:1000", "again", "together"),
+    *("awaited:1", "awaited:10", "some", "timeouts", "change", "by_id", "old"),
 )
 _SHARED: Final = f"send 1, {SHARING} that share a commit"
 ROWS: Final = {
@@ -43,22 +43,28 @@ ROWS: Final = {
     _SHARED: SHARING,
     "send 10": 10,
     "send 100": 100,
+    "send 1000": 1_000,
     "send 1 to a receive that waits": 1,
     "send 10 to a receive that waits": 10,
     "receive 1": 1,
     "receive 10": 10,
     "receive 100": 100,
+    "receive 1000": 1_000,
     "receive 3 of 10": 3,
+    "receive 5 and 5 of 10, one timeout": 10,
+    "receive 5 and 5 of 10, two timeouts": 10,
     "receive 1, sent before a start": 1,
     "receive 10, sent before a start": 10,
     "receive 100, sent before a start": 100,
+    "receive 1000, sent before a start": 1_000,
     "delete 1": 1,
     "delete 10": 10,
     "delete 100": 100,
+    "delete 1000": 1_000,
     "delete 1, leased as it was sent": 1,
     "delete 10, leased as they were sent": 10,
-    "delete 3 of 10, leased singly": 3,
-    "delete 3 of 10, leased whole": 3,
+    "delete 3 of 10, leased without the others": 3,
+    "delete 3 of 10, leased with the others": 3,
     "delete 1 by id, ready": 1,
     "extend 1": 1,
     "extend 10": 10,
@@ -67,6 +73,7 @@ ROWS: Final = {
     "reaper: unlink 1": 1,
     "reaper: unlink 10": 10,
     "reaper: unlink 100": 100,
+    "reaper: unlink 1000": 1_000,
 }
 """All operations, as the table lists them, and how many messages share what each costs."""
 
@@ -84,6 +91,7 @@ _KINDS: Final = {
     **dict.fromkeys(("mkdir", "mkdirat"), "mkdirs"),
     **dict.fromkeys(("read", "pread64", "readv", "preadv", "preadv2"), "reads"),
     **dict.fromkeys(("write", "pwrite64", "writev", "pwritev", "pwritev2"), "writes"),
+    **dict.fromkeys(("link", "linkat"), "links"),
     **dict.fromkeys(("rename", "renameat", "renameat2"), "renames"),
     **dict.fromkeys(("fsync", "fdatasync", "syncfs", "sync", "sync_file_range", "msync"), "syncs"),
     **dict.fromkeys(("unlink", "unlinkat"), "unlinks"),
@@ -179,6 +187,8 @@ def _kind_of(call: Call) -> str | None:
         return "rmdirs"
     if call.name == "fcntl" and (call.has("F_SETLK") or call.has("F_OFD_SETLK")):
         return "locks"
+    if kind == "writes" and call.descriptors[0].endswith("/CHANGES"):
+        return "records"
     if kind in ("reads", "writes") and not call.descriptors[0].startswith("/"):
         return "others"  # A pipe, or what the kernel tells of others.
     return kind
@@ -186,7 +196,7 @@ def _kind_of(call: Call) -> str | None:
 
 def _reaped(call: Call) -> str:
     """What the reaper was at."""
-    for count in (1, 10, 100):
+    for count in (1, 10, 100, 1_000):
         if _hex(f"remove/life{count}:") in call.arguments:
             return f"reaper: unlink {count}"
     return "reaper, elsewhere" if _hex("remove/") not in call.arguments else "reaper, for other rows"

@@ -7,19 +7,21 @@ planted bug show.
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cost_mutants import COST_MUTANTS
-from counting import PARTS, counted, difference, measured_rows, trace
+from counting import PARTS, SHARING, counted, difference, measured_rows, trace
 from mutant import CHECKOUT, Mutant
 from spoolrack_store.files.calls import find_syncfs
 from traced_server import why_not
-from waiting import LEAST, make_root
+from waiting import LEAST, make_root, make_sent
 
 from benchmarks import budget
-from benchmarks.budget import BUDGET
+from benchmarks.budget import BUDGET, Cost
 
+COSTS = {row.operation: row.cost for row in BUDGET}
 PAGE = CHECKOUT / "docs" / "performance.md"
 traced = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 syncs_all = pytest.mark.skipif(
@@ -83,7 +85,7 @@ def test_a_store_that_asks_for_more_is_found_out(tmp_path: Path, mutant: Mutant)
     found = [
         budget.Row(operation=each.operation, messages=1, cost=costs[each.operation]) for each in known
     ]
-    assert len(known) == 12
+    assert len(known) == 13
     assert difference(found, BUDGET)
 
 
@@ -93,19 +95,84 @@ def test_the_page_shows_the_budget_as_it_is_in_the_code() -> None:
     assert budget.put(BUDGET, text) == text, "`make budget` writes it there"
 
 
-def test_the_budget_allows_no_queue_to_be_listed_and_no_message_to_be_looked_at_unread() -> None:
+@traced
+def test_a_start_opens_no_batch_that_is_in_its_queue(tmp_path: Path) -> None:
+    few, many = started(tmp_path, (10, 0), (1_000, 0))
+
+    # How many calls a listing takes grows with its length.
+    assert replace(few, others=0) == replace(many, others=0)
+
+
+@traced
+@syncs_all
+def test_a_start_reads_once_each_batch_that_a_dead_process_has_left_in_new(tmp_path: Path) -> None:
+    few, many = started(tmp_path, (10, 10), (10, 110))
+
+    more = many.less(few)
+    assert more.reads == 100
+    assert more.renames == 100
+    assert more.listings == more.creates == more.writes == 0
+
+
+def started(folder: Path, *roots: tuple[int, int]) -> list[Cost]:
+    """What a start costs with so many batches that are ready, and so many in `new/`."""
+    parts = ["nothing"]
+    for number, (ready, sent) in enumerate(roots):
+        make_sent(folder / f"start{number}", ready, sent)
+        parts.append(f"start:{number}")
+    costs = counted(trace(folder, parts))
+    return [costs[f"start {number}"] for number in range(len(roots))]
+
+
+def test_the_budget_allows_no_listing_and_no_unlink_before_an_answer() -> None:
     answered = [row for row in BUDGET if not row.operation.startswith("reaper")]
-    assert len(answered) >= 20
+    assert len(answered) >= 30
     for row in answered:
         cost = row.cost
-        # A folder that is leased whole may be listed once, instead of opening all that is in it.
-        spared = row.operation.startswith("receive") and row.messages > cost.reads
-        assert cost.listings <= spared, row.operation
+        assert cost.listings == cost.mkdirs == cost.rmdirs == 0, row.operation
         # A receive asks an open file for its size; a commit asks for the room, and for the root.
-        assert cost.looks <= cost.reads + cost.listings + 2, row.operation
-        # A folder is synced with an open; bodies need no sync of their own where several share one.
-        assert cost.syncs <= 4, row.operation
-        assert cost.unlinks == cost.rmdirs == 0, row.operation
+        assert cost.looks <= cost.reads + 2, row.operation
+        # A file or folder is synced with an open; messages that share a commit share a syncfs.
+        assert cost.syncs <= 3, row.operation
+    # The first receive's name lists what two links hold, and goes in the commit after them.
+    assert [row.operation for row in answered if row.cost.unlinks] == [
+        "receive 5 and 5 of 10, two timeouts"
+    ]
+
+
+@pytest.mark.parametrize(
+    "operation", ["send {}", "receive {}", "receive {}, sent before a start", "delete {}"]
+)
+def test_a_frame_of_10_or_100_or_1_000_messages_costs_the_same_and_no_more_than_one_message(
+    operation: str,
+) -> None:
+    lone, *frames = (COSTS[operation.format(count)] for count in (1, 10, 100, 1_000))
+
+    assert frames == [frames[0]] * 3
+    assert frames[0].total <= lone.total
+
+
+def test_the_messages_of_a_commit_are_one_create_one_write_and_one_rename() -> None:
+    for operation in ("send 1", "send 10", "send 1000", f"send 1, {SHARING} that share a commit"):
+        cost = COSTS[operation]
+        assert (cost.creates, cost.writes, cost.renames, cost.links) == (1, 1, 1, 0), operation
+    assert COSTS["send 10"].syncs == COSTS[f"send 1, {SHARING} that share a commit"].syncs == 1
+
+
+def test_a_receive_is_one_link_or_rename_for_each_visibility_timeout() -> None:
+    receives = {name: cost for name, cost in COSTS.items() if name.startswith("receive ")}
+    assert len(receives) == 11
+    for operation, cost in receives.items():
+        timeouts = 2 if operation.endswith("two timeouts") else 1
+        assert cost.links + cost.renames == timeouts, operation
+
+
+def test_a_delete_is_one_link_or_rename_for_each_name_that_it_touches() -> None:
+    deletes = {name: cost for name, cost in COSTS.items() if name.startswith("delete ")}
+    assert len(deletes) == 9
+    for operation, cost in deletes.items():
+        assert cost.links + cost.renames == 1, operation
+    assert COSTS["delete 3 of 10, leased with the others"].links == 1
 
 
 def test_the_table_in_the_code_can_be_written_and_read_again() -> None:
