@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 SECRET: Final = b"what lies outside the root"
-FOLDERS: Final = ("new", "queues", "delay", "remove", "config", "owners", "history", "quarantine")
+FOLDERS: Final = ("new", "queues", "delay", "remove", "config", "owners", "quarantine")
 
 
 class Outside:
@@ -59,7 +59,6 @@ def litter(root: Path, queue: str, outside: Outside) -> None:
         ("delay", f"{queue}:", due),
         ("delay", f"{queue}:", f"{due}~0000000000000"),
         ("remove", f"{queue}:", ""),
-        ("history", f"{queue}:", ""),
     )
     for number, (where, prefix, suffix) in enumerate(places):
         names = (f"{prefix}{name}{suffix}" for name in _names(10 * number))

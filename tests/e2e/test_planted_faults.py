@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 import zlib
 from pathlib import Path
 from typing import Final
@@ -28,7 +29,10 @@ from ledger import (
     now_ms,
 )
 from load import QUEUE, Load
+from spoolrack_store.model.content import decode, encode, line_of
+from spoolrack_store.model.names import parse
 
+PATIENCE: Final = 30.0
 LONG_MS: Final = 600_000
 """A lease that outlasts the test."""
 
@@ -64,8 +68,12 @@ class Planter:
     # The intruder.
 
     def file_of(self, id: str, state: str) -> Path:
-        """Where a message lies, by itself or in a batch; it is in this folder of the root."""
-        (path,) = (found for found in (self._root / state).rglob(f"*{id},s*") if found.is_file())
+        """Where a message lies by itself, in this folder of the root: once it is moved there."""
+        end = time.monotonic() + PATIENCE
+        while not (found := list((self._root / state).rglob(f"*{id},s*"))):
+            assert time.monotonic() < end, f"{id} never comes to {state}/"
+            time.sleep(0.01)
+        (path,) = found
         return path
 
     def lose(self, id: str) -> None:
@@ -90,11 +98,15 @@ class Planter:
         return twin
 
     def alter(self, id: str) -> None:
-        """Another body of the same length, under a name that vouches for it."""
+        """Another body of the same length, with a line and a name that vouch for it."""
         path = self.file_of(id, "queues")
-        content = b"X" + path.read_bytes()[1:]
-        path.write_bytes(content)
-        path.rename(path.with_name(re.sub(",c[0-9a-f]{8}", f",c{zlib.crc32(content):08x}", path.name)))
+        stem = parse(str(path.relative_to(self._root))).stem
+        content = path.read_bytes()
+        body = b"X" + content[1 : stem.size]
+        line = decode(stem, content, len(content))
+        encoded = encode(line_of([body], line.attributes, {}))
+        path.write_bytes(body + encoded)
+        path.rename(path.with_name(re.sub(",c[0-9a-f]{8}", f",c{zlib.crc32(encoded):08x}", path.name)))
 
     def invent(self, id: str) -> str:
         """A message that nobody has sent; returns its id, which is near to that one."""

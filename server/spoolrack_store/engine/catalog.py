@@ -162,10 +162,15 @@ class Catalog(Part):
         self._moves.create_file(_path(record.name, record.version), content, urgent=settings is None)
 
     def _make_folder(self, name: str) -> None:
+        disk, path = self._moves.disk, f"queues/{name}"
         try:
-            self._moves.disk.make_folder(f"queues/{name}")
-        except FileExistsError:
-            pass  # A queue that was never made durable, or is there.
+            try:
+                disk.make_folder(path)
+            except FileExistsError:
+                # A queue that was never made durable, or is there; or a link that leads out of the root.
+                if disk.facts(path).kind is not Kind.FOLDER:
+                    self._moves.put_aside(path, "it has the place of a queue's folder")
+                    disk.make_folder(path)
         except OSError as error:
             raise explained(error) from error
         self._moves.syncer.folder_changed("queues")

@@ -19,7 +19,7 @@ from typing import BinaryIO, Final, TypeVar
 from zlib import crc32
 
 from ..files.changes import Poisoned
-from ..files.disk import Disk
+from ..files.disk import NOT_A_FILE, Disk
 from ..files.holder import look_at
 from ..files.syncer import SyncFailed, explained
 from ..model.batch import Entry
@@ -257,8 +257,9 @@ def _opened(disk: Disk, sight: _Sight) -> BinaryIO:
 
 
 def _why(error: OSError) -> Exception:
-    """Return what a file that can't be read means: EIO speaks of the file, all else of the system."""
-    return Damaged(str(error)) if error.errno == errno.EIO else explained(error)
+    """Return what is wrong: the file, if the disk can't read it or there is none, or the system."""
+    is_damaged = error.errno == errno.EIO or error.errno in NOT_A_FILE
+    return Damaged(str(error)) if is_damaged else explained(error)
 
 
 def _line_of(file: BinaryIO, sight: _Sight) -> Line:

@@ -10,7 +10,7 @@ import logging
 from collections import OrderedDict
 from typing import Final
 
-from ..files.disk import OUT_OF_HANDLES, Disk
+from ..files.disk import NOT_A_FILE, OUT_OF_HANDLES, Disk
 from ..files.syncer import explained
 from ..model.batch import Batch, Entry
 from ..model.clock import Clock, Millis
@@ -117,6 +117,8 @@ class Reader:
         except FileNotFoundError as error:
             raise Damaged("it is not there any more") from error
         except OSError as error:
+            if error.errno in NOT_A_FILE:
+                raise Damaged("it is no file") from error
             raise explained(error) from error
         line = decode(stem, content, len(content))
         self._index.learn(entry.batch, line)

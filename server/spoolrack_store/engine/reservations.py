@@ -30,7 +30,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Final
 
-from ..files.disk import Disk
+from ..files.disk import NOT_A_FILE, Disk
 from ..files.syncer import SyncFailed, explained
 from ..model.batch import Batch, Entry
 from ..model.clock import MINUTE, Clock, Millis, span_text
@@ -670,6 +670,9 @@ class Reservations(Part):
         except NotWhole as error:
             self._damaged[path] = f"this reservation's file is damaged: {error}"
         except OSError as error:
+            if error.errno in NOT_A_FILE:
+                self._damaged[path] = "it is no file"
+                return
             log.error("%s can't be read, so reservations have to wait: %s", path, error)
             self._unread[path] = None
 

@@ -19,6 +19,8 @@ from typing import BinaryIO, Final, Protocol
 OUT_OF_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """What opening a file is refused with when the system, and not the disk, has no more to give."""
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+NOT_A_FILE: Final = frozenset({errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENXIO})
+"""What reading anything but a regular file is refused with."""
 FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM})
 """What opening a file is refused with when its permissions are not what we gave it."""
 
