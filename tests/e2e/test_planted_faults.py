@@ -30,7 +30,7 @@ from ledger import (
 )
 from load import QUEUE, Load
 from spoolrack_store.model.content import decode, encode, line_of
-from spoolrack_store.model.names import parse
+from spoolrack_store.model.names import index_of, parse
 
 PATIENCE: Final = 30.0
 LONG_MS: Final = 600_000
@@ -68,21 +68,30 @@ class Planter:
     # The intruder.
 
     def file_of(self, id: str, state: str) -> Path:
-        """Where a message lies by itself, in this folder of the root: once it is moved there."""
+        """The name in this folder of the root that lists a message, once it is there."""
         end = time.monotonic() + PATIENCE
-        while not (found := list((self._root / state).rglob(f"*{id},s*"))):
+        while not (found := [path for path in self._files(state) if self._lists(path, id)]):
             assert time.monotonic() < end, f"{id} never comes to {state}/"
             time.sleep(0.01)
         (path,) = found
         return path
+
+    def _files(self, state: str) -> list[Path]:
+        return [path for path in (self._root / state).rglob("*") if path.is_file()]
+
+    def _lists(self, path: Path, id: str) -> bool:
+        name = parse(str(path.relative_to(self._root)))
+        index = index_of(id) if name.stem.count else 0
+        return name.stem.message_id(index) == id and bool(name.members >> index & 1)
 
     def lose(self, id: str) -> None:
         self.file_of(id, "queues").unlink()
 
     def bring_back(self, id: str, copy: Path) -> None:
         """Into its queue, from a copy of its file, as if it had never been deleted."""
-        for deleted in (self._root / "remove").rglob(f"*{id},s*"):
-            deleted.unlink()
+        for path in self._files("remove"):
+            if self._lists(path, id):
+                path.unlink()
         shutil.copy(copy, self._ready / copy.name)
 
     def end_lease(self, id: str) -> None:
