@@ -302,8 +302,8 @@ class Index:
         self._pushed += 1
         heappush(self._due, (due, self._pushed, entry))
 
-    def learn(self, batch: Batch, line: Line) -> None:
-        """Take in what a file says of its messages: from now on bytes are exact."""
+    def learn(self, batch: Batch, line: Line | None) -> None:
+        """Take in what a file says of its messages: from now on bytes are exact; None: forget it."""
         counted = [(entry, entry.counted) for entry in batch.entries if entry.counted]
         for entry, held in counted:
             self.queues[entry.name.queue].bytes -= batch.counted_bytes_of(held)
