@@ -141,4 +141,5 @@ def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch)
 
 def _tell_many() -> None:
     for seed in range(MOST_STORIES):
-        StageStory(seed, Model.ANY_SUBSET, processes=2).run(120)
+        for processes in (2, 1):
+            StageStory(seed, Model.ANY_SUBSET, processes=processes).run(120)
