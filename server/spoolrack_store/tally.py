@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Final
 
@@ -17,7 +18,9 @@ from .committer import Committer
 from .engine.catalog import QueueRecord
 from .engine.engine import Engine
 from .files import layout
+from .files.changes import Poisoned
 from .files.disk import Disk, Space
+from .files.syncer import SyncFailed
 from .model.figures import QueueFigures, RootFigures, Statistics
 
 log = logging.getLogger(__name__)
@@ -73,6 +76,13 @@ class Tally:
                 failed=self._committer.failure is not None,
             )
 
+    def _take_in(self) -> None:
+        """Know what was answered and what other processes did, unless one of them holds the lock."""
+        with self._changing:
+            if not self._engine.has_exact_index:
+                with suppress(Poisoned, SyncFailed):  # The next commit says so.
+                    self._engine.with_exact_index(lambda: None)
+
     def names(self) -> list[str]:
         """Return all queues, the oldest first, so that what stands first stays there."""
         with self._changing:
@@ -81,6 +91,7 @@ class Tally:
 
     def queues(self) -> Iterator[list[QueueFigures]]:
         """Yield all queues in parts, in the same order."""
+        self._take_in()
         names = iter(self.names())
         while part := list(islice(names, AT_ONCE)):
             with self._changing:
