@@ -6,6 +6,8 @@ happened before. `NOT_PROVOKED` says of the rest why no client can bring them ab
 
 from __future__ import annotations
 
+import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,9 @@ from spoolrack.v1 import staging_pb2 as stages
 from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
 
 NOBODY: Final = "01999999-9999-7999-8999-999999999999"
+
+ADOPTED_WITHIN: Final = 60.0
+"""Seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +142,14 @@ def _epoch_differs(scene: Scene) -> Provoked:
 
 def _message_damaged(scene: Scene) -> Provoked:
     scene.create()
-    (id,) = scene.send(b"as it was sent")
-    (file,) = (scene.root / "queues" / scene.queue).rglob(f"{id}*")
+    # What was sent over the wire is in memory yet; what is put there by hand isn't.
+    (scene.root / "new" / f"{scene.queue}:{uuid.uuid4()}").write_bytes(b"as it was sent")
+    end = time.monotonic() + ADOPTED_WITHIN
+    while not (adopted := list((scene.root / "queues" / scene.queue).iterdir())):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    (file,) = adopted
+    id = file.name[:36]
     file.write_bytes(b"as it was spent"[:14])
     return "GetMessage", rpc.GetMessageRequest(queue=scene.queue, id=id), {"id": id}
 

@@ -167,7 +167,7 @@ class Catalog(Part):
             try:
                 disk.make_folder(path)
             except FileExistsError:
-                # A queue that was never made durable, or is there; or a link that leads out of the root.
+                # A queue that was never made durable, or is there; or a link out of the root.
                 if disk.facts(path).kind is not Kind.FOLDER:
                     self._moves.put_aside(path, "it has the place of a queue's folder")
                     disk.make_folder(path)
