@@ -24,21 +24,21 @@ def test_what_campaigns_of_one_name_counted_is_added_up(summary: Summary) -> Non
     for _ in range(2):
         summary.add("some", Tally(campaign="some", runs=1, crashes=1_000, messages=3))
 
-    assert not summary.problems
+    assert summary.is_clean
     assert "| some     |    2 |   2,000 |        6 |" in summary.table()
 
 
 def test_a_broken_promise_is_told_with_the_command_that_shows_it_again(summary: Summary) -> None:
     summary.add("some", Tally(campaign="some", runs=1, lost=1, broken=["seed 7"]))
 
-    assert summary.problems
+    assert not summary.is_clean
     assert "broken: seed 7" in summary.table()
 
 
 def test_a_campaign_that_dies_is_no_success(summary: Summary, tmp_path: Path) -> None:
     run(program(tmp_path, "raise SystemExit(3)"), 1.0, 1, summary)
 
-    assert summary.problems
+    assert not summary.is_clean
     assert "died: some, with 3" in summary.table()
 
 
