@@ -13,8 +13,8 @@ from spoolrack_store.model.chores import ONLY_REAPS, Chores
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.store import Store
 
-from .ending import EXIT_CODES, end_by_signals, explain
 from .logs import LogFormat, adopt_library_logs, make_log
+from .shutdown import EXIT_CODES, print_startup_error, shutdown_on_signals
 
 
 async def move(root: str, chores: Chores, log_format: LogFormat) -> int:
@@ -32,7 +32,7 @@ async def _run(root: str, chores: Chores, log_format: LogFormat, what: str) -> i
     log = make_log(format=log_format)
     adopt_library_logs(log)
     loop = asyncio.get_running_loop()
-    ending = end_by_signals(log, "stopping")
+    ending = shutdown_on_signals(log, "stopping")
     failures: list[StoreError] = []
 
     def failed(error: StoreError) -> None:
@@ -43,10 +43,10 @@ async def _run(root: str, chores: Chores, log_format: LogFormat, what: str) -> i
     try:
         store = await asyncio.to_thread(Store.open, root, chores=chores)
     except tuple(EXIT_CODES) as error:
-        return explain(error)
+        return print_startup_error(error)
     store.on_failure(failed)
     log.info(what, root=root)
     await ending.wait()
     await asyncio.to_thread(store.close)
     log.info("stopped", root=root)
-    return explain(failures[0]) if failures else os.EX_OK
+    return print_startup_error(failures[0]) if failures else os.EX_OK

@@ -21,10 +21,10 @@ from spoolrack_store.model.operations import Delivery, Receive
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MIB
 
 from . import encoding
-from .asking import Asking
 from .leases import Leases, receipts_of
 from .memory import Budget
 from .rpc import CallIsOver, Context, put, write
+from .store_access import Asking
 
 USUAL: Final = 4 * MIB
 """Bytes up to which a frame needs no room before its lease, as long as half of the budget is free."""

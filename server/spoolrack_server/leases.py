@@ -21,8 +21,8 @@ from spoolrack_store.model.reservations import Reservation, Reserve, Unreserve
 from spoolrack_store.store import Store
 
 from .answers import answer
+from .concurrency import Workers
 from .logs import Log
-from .workers import Workers
 
 T = TypeVar("T")
 Undo = Callable[[T], Coroutine[Any, Any, None]]

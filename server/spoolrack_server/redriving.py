@@ -21,8 +21,8 @@ from . import convert
 from .access.calls import queues_for
 from .access.permissions import Permission
 from .access.showing import shown
-from .asking import Asking, page_size, page_token
 from .rpc import Context
+from .store_access import Asking, page_size, page_token
 
 _STATES: Final[Mapping[ops.RedriveState, rpc.RedriveState.ValueType]] = {
     ops.RedriveState.RUNNING: rpc.REDRIVE_STATE_RUNNING,

@@ -25,10 +25,10 @@ from . import convert
 from .access.calls import queues_for
 from .access.permissions import Permission
 from .access.showing import shown
-from .asking import FRAME_BYTES, Asking, page_size, page_token
 from .frames import Frames
 from .leases import Leases
 from .rpc import CallIsOver, Context, write
+from .store_access import FRAME_BYTES, Asking, page_size, page_token
 
 MAX_STREAM_NAME: Final = 80
 _FIRST_PAGE: Final = ("", -1)

@@ -17,8 +17,8 @@ from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MAX_DELAY
 from spoolrack_store.store import Store
 
 from . import convert, encoding
+from .concurrency import Workers
 from .observing.trace_context import ROOM, TRACEPARENT
-from .workers import Workers
 
 
 @dataclass(slots=True)

@@ -14,11 +14,11 @@ from spoolrack_store.model.chores import Chores
 from .access.files import AccessUnusable
 from .access.security import Security
 from .access.tls import TlsFiles
-from .ending import EXIT_CODES, GRACE, end_by_signals, explain
 from .limits import Limits
 from .logs import LogFormat, adopt_library_logs, make_log
 from .observing.crew import Member
 from .observing.tracing import TracingUnavailable, exporting
+from .shutdown import EXIT_CODES, SHUTDOWN_GRACE, print_startup_error, shutdown_on_signals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class ServeSettings:
     """None: the same as `host`."""
     http_port: int | None = 8080
     """None: no HTTP."""
-    grace: float = GRACE
+    grace: float = SHUTDOWN_GRACE
     """Seconds that calls have to end when the server stops."""
     log_format: LogFormat = "logfmt"
     workers: int | None = None
@@ -109,7 +109,7 @@ async def serve(
         traces = None if settings.traces is None else exporting(settings.traces)
         security = settings.security
     except (TracingUnavailable, AccessUnusable) as error:
-        return explain(error)
+        return print_startup_error(error)
     server = Server(
         settings.root,
         host=settings.host,
@@ -132,13 +132,13 @@ async def serve(
     )
     if crew is not None:
         crew.join(server.observer)
-    stopping = end_by_signals(log, "draining")
+    stopping = shutdown_on_signals(log, "draining")
     if until is not None:
         until(stopping.set)
     try:
         await server.start()
     except tuple(EXIT_CODES) as error:
-        return explain(error)
+        return print_startup_error(error)
     announce(
         Listening(
             root=server.root,

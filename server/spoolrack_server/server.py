@@ -25,7 +25,7 @@ from .access.calls import Admissions
 from .access.reflection import reflect
 from .access.security import Doors, Security
 from .addresses import AddressUnusable, address_text, reserve
-from .ending import GRACE
+from .concurrency import Workers
 from .gateway.bodies import Patience
 from .gateway.gateway import Gateway
 from .health import Health, HealthService
@@ -40,7 +40,7 @@ from .observing.refusals import Refusals
 from .observing.watch import Traces, Watch
 from .rpc import SERVICE, Calls
 from .service import WRITES_ITSELF, QueueService
-from .workers import Workers
+from .shutdown import SHUTDOWN_GRACE
 
 
 class Server:
@@ -61,7 +61,7 @@ class Server:
         clock: Clock | None = None,
         random: Random | None = None,
         log: Log | None = None,
-        grace: float = GRACE,
+        grace: float = SHUTDOWN_GRACE,
         patience: Patience | None = None,
         workers: int | None = None,
         chores: Chores = ALL_CHORES,

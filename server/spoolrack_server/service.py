@@ -30,7 +30,7 @@ from .access.calls import queues_for
 from .access.permissions import Permission
 from .access.showing import shown
 from .answers import answer
-from .asking import FRAME_BYTES, Asking, page_size, page_token
+from .concurrency import Workers
 from .frames import Frames
 from .leases import Leases
 from .logs import Log
@@ -43,8 +43,8 @@ from .reserving import Reserving
 from .rpc import Context, Requests
 from .staging import Staging
 from .status import error_of
+from .store_access import FRAME_BYTES, Asking, page_size, page_token
 from .streams import Streams
-from .workers import Workers
 
 WRITES_ITSELF: Final = frozenset({"Receive", "Reserve"})
 """Unary methods that must know whether their response was taken."""

@@ -21,9 +21,9 @@ from . import convert
 from .access.calls import queues_for
 from .access.permissions import Permission
 from .access.showing import shown
-from .asking import Asking, page_size, page_token
 from .rpc import Context
 from .sending import columns
+from .store_access import Asking, page_size, page_token
 
 MAX_STAGE_NAME: Final = 64
 MAX_WRITER_NAME: Final = 80

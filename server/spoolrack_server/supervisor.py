@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Final
 from .access.files import AccessUnusable
 from .access.security import Insecure
 from .addresses import AddressUnusable, address_text, reserve
-from .ending import end_by_signals, explain
 from .logs import Log, make_log
 from .observing.crew import Roster
 from .observing.line import Line
 from .serve import Listening, ServeSettings
+from .shutdown import print_startup_error, shutdown_on_signals
 
 if TYPE_CHECKING:
     from .observing.probes import Probes
 
-MEMBER: Final = "spoolrack_server.member"
+MEMBER: Final = "spoolrack_server.worker_main"
 READY: Final = b"ready\n"
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 5.0
@@ -168,15 +168,15 @@ async def supervise(settings: ServeSettings, count: int, announce: Callable[[Lis
             if http_port is not None:
                 http_port = _reserve(reserved, http_host, http_port)
         except (AccessUnusable, AddressUnusable, Insecure) as error:
-            return explain(error)
+            return print_startup_error(error)
         settings = replace(settings, grpc_port=grpc_port, http_port=http_port)
         scheme = "http" if security.tls is None else "https"
         supervisor = Supervisor(settings, count, log)
         try:
             probes = await _probes(supervisor, settings.health)
         except AddressUnusable as error:
-            return explain(error)
-        ending = end_by_signals(log, "draining", supervisor.signal)
+            return print_startup_error(error)
+        ending = shutdown_on_signals(log, "draining", supervisor.signal)
         drain = asyncio.create_task(_drain(supervisor, ending))
         await supervisor.run(
             lambda: announce(

@@ -12,13 +12,13 @@ from google.protobuf.duration_pb2 import Duration
 from reservation_rig import asked, bodies, commit, listed, reserve
 from server_rig import LONG, Client, refused, served
 from spoolrack.v1 import queue_service_pb2 as queues
-from spoolrack_server.asking import Asking
+from spoolrack_server.concurrency import Workers
 from spoolrack_server.frames import Frames
 from spoolrack_server.leases import Leases
 from spoolrack_server.logs import make_log
 from spoolrack_server.memory import Memory
 from spoolrack_server.reserving import Reserving
-from spoolrack_server.workers import Workers
+from spoolrack_server.store_access import Asking
 from spoolrack_store.model.operations import CreateQueue, Receive, Send, messages_of
 from spoolrack_store.model.reservations import Reserve
 from spoolrack_store.model.settings import QueueSettings

@@ -16,10 +16,10 @@ from spoolrack_store.store import Store
 
 from ..access.guard import Guard
 from ..answers import answer
+from ..concurrency import Workers
 from ..leases import Leases
 from ..logs import Log
 from ..memory import Memory
-from ..workers import Workers
 from .bodies import Patience, Room
 
 T = TypeVar("T")

@@ -22,6 +22,7 @@ from spoolrack_store.model.errors import Draining, StoreError
 from spoolrack_store.store import Store
 
 from ..access.guard import Guard
+from ..concurrency import Workers
 from ..dashboard.routes import dashboard_routes
 from ..health import Health
 from ..limits import LINE, Limits
@@ -32,7 +33,6 @@ from ..observing.refusals import Refusals
 from ..observing.request_ids import HEADER
 from ..observing.watch import Watch
 from ..status import LONGEST_MESSAGE
-from ..workers import Workers
 from .asking import Asking
 from .bodies import Patience
 from .entrance import Entrance, require_sane_head

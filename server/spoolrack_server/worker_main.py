@@ -1,4 +1,4 @@
-"""`python -m spoolrack_server.member SETTINGS`: one of the servers that a supervisor keeps.
+"""`python -m spoolrack_server.worker_main SETTINGS`: one of the servers that a supervisor keeps.
 
 It says on standard output when it serves. Its standard input is its line to the supervisor: the end of
 it means that the supervisor is gone, and is a reason to drain.

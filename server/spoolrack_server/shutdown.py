@@ -28,7 +28,7 @@ from .addresses import AddressUnusable
 from .logs import Log
 from .observing.tracing import TracingUnavailable
 
-GRACE: Final = 10.0
+SHUTDOWN_GRACE: Final = 10.0
 """Seconds that calls have to end when a server stops."""
 
 EXIT_CODES: Final[Mapping[type[Exception], int]] = {
@@ -48,13 +48,13 @@ EXIT_CODES: Final[Mapping[type[Exception], int]] = {
 """What a process ends with when it can't start, as in sysexits.h."""
 
 
-def explain(error: Exception) -> int:
+def print_startup_error(error: Exception) -> int:
     """Say in one line what is wrong; returns the exit code. `error` must be one of `EXIT_CODES`."""
     print(f"spoolrack: {error}", file=sys.stderr, flush=True)
     return next(code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
 
 
-def end_by_signals(
+def shutdown_on_signals(
     log: Log, what: str, at_once: Callable[[signal.Signals], None] | None = None
 ) -> asyncio.Event:
     """The event is set by the first signal, which does `what`; the second one ends the process.

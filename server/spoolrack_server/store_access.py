@@ -17,7 +17,7 @@ from spoolrack_store.store import Store
 
 from . import convert
 from .answers import answer
-from .workers import Workers
+from .concurrency import Workers
 
 T = TypeVar("T")
 
