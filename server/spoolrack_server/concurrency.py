@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Workers:
+class ConcurrencyLimit:
     """Lives in one event loop."""
 
     def __init__(self, pairs: int | None) -> None:

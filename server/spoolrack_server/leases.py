@@ -21,7 +21,7 @@ from spoolrack_store.model.reservations import Reservation, Reserve, Unreserve
 from spoolrack_store.store import Store
 
 from .answers import answer
-from .concurrency import Workers
+from .concurrency import ConcurrencyLimit
 from .logs import Log
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ Undo = Callable[[T], Coroutine[Any, Any, None]]
 class Leases:
     """Lives in one event loop."""
 
-    def __init__(self, store: Store, log: Log, workers: Workers) -> None:
+    def __init__(self, store: Store, log: Log, workers: ConcurrencyLimit) -> None:
         self._store = store
         self._workers = workers
         self._log = log

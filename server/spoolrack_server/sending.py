@@ -17,7 +17,7 @@ from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MAX_DELAY
 from spoolrack_store.store import Store
 
 from . import convert, encoding
-from .concurrency import Workers
+from .concurrency import ConcurrencyLimit
 from .observing.trace_context import ROOM, TRACEPARENT
 
 
@@ -122,7 +122,9 @@ def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> S
     return Sending(len(messages), made.refused, store.submit(send))
 
 
-async def start_in_turn(store: Store, workers: Workers, request: rpc.StreamSendRequest) -> Sending:
+async def start_in_turn(
+    store: Store, workers: ConcurrencyLimit, request: rpc.StreamSendRequest
+) -> Sending:
     """`start` once there is a worker for it, which is free again when the store has answered."""
     await workers.begin_save()
     try:

@@ -25,7 +25,7 @@ from .access.calls import Admissions
 from .access.reflection import reflect
 from .access.security import Doors, Security
 from .addresses import AddressUnusable, address_text, reserve
-from .concurrency import Workers
+from .concurrency import ConcurrencyLimit
 from .gateway.bodies import Patience
 from .gateway.gateway import Gateway
 from .health import Health, HealthService
@@ -95,7 +95,7 @@ class Server:
         self._log = log or make_log()
         self._grace = grace
         self._patience = patience
-        self._workers = Workers(workers)
+        self._workers = ConcurrencyLimit(workers)
         self._chores = chores
         self._shares_ports = shares_ports
         self._group_access = group_access

@@ -30,7 +30,7 @@ from .access.calls import queues_for
 from .access.permissions import Permission
 from .access.showing import shown
 from .answers import answer
-from .concurrency import Workers
+from .concurrency import ConcurrencyLimit
 from .frames import Frames
 from .leases import Leases
 from .logs import Log
@@ -58,13 +58,13 @@ class QueueService:
         store: Store,
         clock: Clock,
         log: Log,
-        workers: Workers | None = None,
+        workers: ConcurrencyLimit | None = None,
         watch: Watch | None = None,
         responses: Budget | None = None,
     ) -> None:
         """`responses` bounds the bytes of the messages that are on their way out."""
         self._store = store
-        self._workers = workers or Workers(None)
+        self._workers = workers or ConcurrencyLimit(None)
         self._clock = clock
         self._leases = Leases(store, log, self._workers)
         self._asking = Asking(store, self._workers)

@@ -17,7 +17,7 @@ from spoolrack_store.store import Store
 
 from . import convert
 from .answers import answer
-from .concurrency import Workers
+from .concurrency import ConcurrencyLimit
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ READERS: Final = 4
 class Asking:
     """Lives in one event loop."""
 
-    def __init__(self, store: Store, workers: Workers) -> None:
+    def __init__(self, store: Store, workers: ConcurrencyLimit) -> None:
         self.store = store
         self.workers = workers
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-read")

@@ -12,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from reservation_rig import asked, bodies, commit, listed, reserve
 from server_rig import LONG, Client, refused, served
 from spoolrack.v1 import queue_service_pb2 as queues
-from spoolrack_server.concurrency import Workers
+from spoolrack_server.concurrency import ConcurrencyLimit
 from spoolrack_server.frames import Frames
 from spoolrack_server.leases import Leases
 from spoolrack_server.logs import make_log
@@ -95,7 +95,7 @@ async def test_what_is_reserved_just_when_its_client_leaves_is_undone_unless_it_
 ) -> None:
     clock = ManualClock()
     with Store.open(tmp_path, clock=clock) as store:
-        workers = Workers(None)
+        workers = ConcurrencyLimit(None)
         leases = Leases(store, make_log(), workers)
         asking = Asking(store, workers)
         frames = Frames(Memory(make_log()).responses, asking, leases, clock)

@@ -16,7 +16,7 @@ from spoolrack_store.store import Store
 
 from ..access.guard import Guard
 from ..answers import answer
-from ..concurrency import Workers
+from ..concurrency import ConcurrencyLimit
 from ..leases import Leases
 from ..logs import Log
 from ..memory import Memory
@@ -35,7 +35,7 @@ class Asking:
         store: Store,
         log: Log,
         patience: Patience,
-        workers: Workers | None = None,
+        workers: ConcurrencyLimit | None = None,
         guard: Guard | None = None,
         memory: Memory | None = None,
     ) -> None:
@@ -44,7 +44,7 @@ class Asking:
         self.memory = memory or Memory(log)
         self.patience = patience
         self.room = Room(patience.memory)
-        self.workers = workers or Workers(None)
+        self.workers = workers or ConcurrencyLimit(None)
         self.leases = Leases(store, log, self.workers)
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-http")
 

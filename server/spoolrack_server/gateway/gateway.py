@@ -22,7 +22,7 @@ from spoolrack_store.model.errors import Draining, StoreError
 from spoolrack_store.store import Store
 
 from ..access.guard import Guard
-from ..concurrency import Workers
+from ..concurrency import ConcurrencyLimit
 from ..dashboard.routes import dashboard_routes
 from ..health import Health
 from ..limits import LINE, Limits
@@ -64,7 +64,7 @@ class Gateway:
         clock: Clock,
         log: Log,
         patience: Patience | None = None,
-        workers: Workers | None = None,
+        workers: ConcurrencyLimit | None = None,
         watch: Watch | None = None,
         observer: Observer | None = None,
         guard: Guard | None = None,
