@@ -24,7 +24,7 @@ from . import encoding
 from .leases import Leases, receipts_of
 from .memory import Budget
 from .rpc import CallIsOver, Context, put, write
-from .store_access import Asking
+from .store_access import StoreAccess
 
 USUAL: Final = 4 * MIB
 """Bytes up to which a frame needs no room before its lease, as long as half of the budget is free."""
@@ -38,7 +38,7 @@ MOST_KNOWN: Final = 10_000
 class Frames:
     """Lives in one event loop."""
 
-    def __init__(self, budget: Budget, asking: Asking, leases: Leases, clock: Clock) -> None:
+    def __init__(self, budget: Budget, asking: StoreAccess, leases: Leases, clock: Clock) -> None:
         self.clock = clock
         self._budget = budget
         self._asking = asking

@@ -22,7 +22,7 @@ from .access.calls import queues_for
 from .access.permissions import Permission
 from .access.showing import shown
 from .rpc import Context
-from .store_access import Asking, page_size, page_token
+from .store_access import StoreAccess, page_size, page_token
 
 _STATES: Final[Mapping[ops.RedriveState, rpc.RedriveState.ValueType]] = {
     ops.RedriveState.RUNNING: rpc.REDRIVE_STATE_RUNNING,
@@ -34,7 +34,7 @@ _STATES: Final[Mapping[ops.RedriveState, rpc.RedriveState.ValueType]] = {
 class Redriving:
     """Those handlers. Lives in one event loop."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: StoreAccess) -> None:
         self._asking = asking
 
     async def StartRedrive(

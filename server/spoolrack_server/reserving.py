@@ -28,7 +28,7 @@ from .access.showing import shown
 from .frames import Frames
 from .leases import Leases
 from .rpc import CallIsOver, Context, write
-from .store_access import FRAME_BYTES, Asking, page_size, page_token
+from .store_access import FRAME_BYTES, StoreAccess, page_size, page_token
 
 MAX_STREAM_NAME: Final = 80
 _FIRST_PAGE: Final = ("", -1)
@@ -38,7 +38,7 @@ _LONGEST_SEQ: Final = len(str(ops.MAX_SEQ))
 class Reserving:
     """Those handlers. Lives in one event loop."""
 
-    def __init__(self, asking: Asking, leases: Leases, frames: Frames) -> None:
+    def __init__(self, asking: StoreAccess, leases: Leases, frames: Frames) -> None:
         self._asking = asking
         self._leases = leases
         self._frames = frames

@@ -43,7 +43,7 @@ from .reserving import Reserving
 from .rpc import Context, Requests
 from .staging import Staging
 from .status import error_of
-from .store_access import FRAME_BYTES, Asking, page_size, page_token
+from .store_access import FRAME_BYTES, StoreAccess, page_size, page_token
 from .streams import Streams
 
 WRITES_ITSELF: Final = frozenset({"Receive", "Reserve"})
@@ -67,7 +67,7 @@ class QueueService:
         self._workers = workers or ConcurrencyLimit(None)
         self._clock = clock
         self._leases = Leases(store, log, self._workers)
-        self._asking = Asking(store, self._workers)
+        self._asking = StoreAccess(store, self._workers)
         self._frames = Frames(responses or Memory(log).responses, self._asking, self._leases, clock)
         self._reserving = Reserving(self._asking, self._leases, self._frames)
         self._draining = False

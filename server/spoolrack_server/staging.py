@@ -23,7 +23,7 @@ from .access.permissions import Permission
 from .access.showing import shown
 from .rpc import Context
 from .sending import columns
-from .store_access import Asking, page_size, page_token
+from .store_access import StoreAccess, page_size, page_token
 
 MAX_STAGE_NAME: Final = 64
 MAX_WRITER_NAME: Final = 80
@@ -33,7 +33,7 @@ MAX_DIGEST: Final = 64
 class Staging:
     """Those handlers. Lives in one event loop."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: StoreAccess) -> None:
         self._asking = asking
 
     async def Stage(self, request: rpc.StageRequest, context: Context) -> rpc.StageResponse:

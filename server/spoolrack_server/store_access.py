@@ -28,7 +28,7 @@ Half of what a gRPC client takes unless it is told otherwise."""
 READERS: Final = 4
 
 
-class Asking:
+class StoreAccess:
     """Lives in one event loop."""
 
     def __init__(self, store: Store, workers: ConcurrencyLimit) -> None:

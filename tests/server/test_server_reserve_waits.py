@@ -18,7 +18,7 @@ from spoolrack_server.leases import Leases
 from spoolrack_server.logs import make_log
 from spoolrack_server.memory import Memory
 from spoolrack_server.reserving import Reserving
-from spoolrack_server.store_access import Asking
+from spoolrack_server.store_access import StoreAccess
 from spoolrack_store.model.operations import CreateQueue, Receive, Send, messages_of
 from spoolrack_store.model.reservations import Reserve
 from spoolrack_store.model.settings import QueueSettings
@@ -97,7 +97,7 @@ async def test_what_is_reserved_just_when_its_client_leaves_is_undone_unless_it_
     with Store.open(tmp_path, clock=clock) as store:
         workers = ConcurrencyLimit(None)
         leases = Leases(store, make_log(), workers)
-        asking = Asking(store, workers)
+        asking = StoreAccess(store, workers)
         frames = Frames(Memory(make_log()).responses, asking, leases, clock)
         reserving = Reserving(asking, leases, frames)
         for name in ("q", "empty"):
