@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from .catalogue import Row, from_json
 from .line import Line
+from .metrics import Row, rows_from_json
 
 FIGURES: Final = "figures"
 PROCESS: Final = "process"
@@ -55,7 +55,7 @@ class Member:
 
     async def figures(self) -> dict[int, list[Row] | None]:
         return {
-            number: None if rows is None else from_json(rows)
+            number: None if rows is None else rows_from_json(rows)
             for number, rows in (await self.others(FIGURES)).items()
         }
 

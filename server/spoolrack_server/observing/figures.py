@@ -18,7 +18,7 @@ from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.figures import QueueFigures
 from spoolrack_store.tally import Tally
 
-from .catalogue import METRICS, Row, of_histogram
+from .metrics import METRICS, Row, histogram_row
 
 MOST_QUEUES: Final = 1_000
 """So many queues have series of their own."""
@@ -62,9 +62,9 @@ def of_store(tally: Tally, most: int, removed: int | None) -> Iterator[Row]:
     yield "spoolrack_store_failed", [], int(found.failed)
     yield "spoolrack_waiting_receives", [], found.waiting
     yield "spoolrack_redrives", [], found.redrives
-    yield of_histogram("spoolrack_commit_duration_seconds", [], statistics.commits)
-    yield of_histogram("spoolrack_commit_requests", [], statistics.requests)
-    yield of_histogram("spoolrack_sync_duration_seconds", [], statistics.syncs)
+    yield histogram_row("spoolrack_commit_duration_seconds", [], statistics.commits)
+    yield histogram_row("spoolrack_commit_requests", [], statistics.requests)
+    yield histogram_row("spoolrack_sync_duration_seconds", [], statistics.syncs)
     yield "spoolrack_sync_failures", [], statistics.failed_syncs
     yield "spoolrack_quarantined", [], found.quarantined
     yield "spoolrack_unlinked", [], found.unlinked

@@ -18,12 +18,12 @@ from spoolrack_store.tally import Tally
 
 from ..cgroup import machine_memory, memory_limit
 from ..health import Health
-from .catalogue import Row
 from .census import Census
 from .crew import FIGURES, HISTORY, PROCESS
 from .exposition import written
 from .figures import MOST_QUEUES, of_root, of_store, of_system
 from .history import EVERY, History, Series, combined
+from .metrics import Row
 from .operations import Operations
 
 T = TypeVar("T")

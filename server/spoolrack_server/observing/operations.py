@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from spoolrack_store.model.figures import SECONDS, Histogram
 
-from .catalogue import Row, of_histogram
+from .metrics import Row, histogram_row
 
 
 class Operations:
@@ -42,7 +42,7 @@ class Operations:
 
     def rows(self) -> Iterator[Row]:
         for key, histogram in list(self._spans.items()):
-            yield of_histogram("spoolrack_operation_duration_seconds", key, histogram)
+            yield histogram_row("spoolrack_operation_duration_seconds", key, histogram)
         for operation, count in list(self._open.items()):
             yield "spoolrack_streams", [operation], count
         for key, count in list(self._ended.items()):

@@ -30,7 +30,7 @@ class Metric:
     """Whether each process has its own; the others are of the root, whoever tells them."""
 
 
-def _own(
+def _process_metric(
     name: str, kind: Kind, help: str, labels: tuple[str, ...] = (), bounds: tuple[float, ...] = ()
 ) -> Metric:
     return Metric(name, kind, help, labels, bounds, is_of_process=True)
@@ -82,72 +82,84 @@ _ALL: Final = (
     ),
     Metric("spoolrack_disk_inodes_free", "gauge", "How many more it can have; absent: no limit."),
     # Each process.
-    _own(
+    _process_metric(
         "spoolrack_serving",
         "gauge",
         "1 while it serves; 0 if it starts, drains or has failed.",
     ),
-    _own("spoolrack_draining", "gauge", "1 while the process drains."),
-    _own(
+    _process_metric("spoolrack_draining", "gauge", "1 while the process drains."),
+    _process_metric(
         "spoolrack_memory_watermark_bytes", "gauge", "Memory past which sends are refused; 0: no bound."
     ),
-    _own("spoolrack_memory_refuses_sends", "gauge", "1 while sends are refused for it."),
-    _own("spoolrack_store_failed", "gauge", "1 once nothing is promised any more before a restart."),
-    _own(
+    _process_metric("spoolrack_memory_refuses_sends", "gauge", "1 while sends are refused for it."),
+    _process_metric(
+        "spoolrack_store_failed", "gauge", "1 once nothing is promised any more before a restart."
+    ),
+    _process_metric(
         "spoolrack_operation_duration_seconds",
         "histogram",
         "Calls and requests, by what they asked for and how they ended.",
         ("operation", "code"),
         SECONDS,
     ),
-    _own("spoolrack_streams", "gauge", "Streaming calls that are open.", ("operation",)),
-    _own(
+    _process_metric("spoolrack_streams", "gauge", "Streaming calls that are open.", ("operation",)),
+    _process_metric(
         "spoolrack_streams_ended",
         "counter",
         "Streaming calls that have ended, and how.",
         ("operation", "code"),
     ),
-    _own("spoolrack_credits", "gauge", "Messages that the streams of receives may hold together."),
-    _own("spoolrack_credits_in_use", "gauge", "Messages that they hold."),
-    _own("spoolrack_waiting_receives", "gauge", "Receives that wait for a message."),
-    _own("spoolrack_redrives", "gauge", "Redrives that the process drives."),
-    _own(
+    _process_metric(
+        "spoolrack_credits", "gauge", "Messages that the streams of receives may hold together."
+    ),
+    _process_metric("spoolrack_credits_in_use", "gauge", "Messages that they hold."),
+    _process_metric("spoolrack_waiting_receives", "gauge", "Receives that wait for a message."),
+    _process_metric("spoolrack_redrives", "gauge", "Redrives that the process drives."),
+    _process_metric(
         "spoolrack_messages",
         "counter",
         "Messages, by queue and what was done to them.",
         ("queue", "operation"),
     ),
-    _own(
+    _process_metric(
         "spoolrack_commit_duration_seconds",
         "histogram",
         "From a commit's first change to its answers.",
         (),
         SECONDS,
     ),
-    _own("spoolrack_commit_requests", "histogram", "Requests that share a commit.", (), SIZES),
-    _own("spoolrack_sync_duration_seconds", "histogram", "Syncs that succeeded.", (), SECONDS),
-    _own("spoolrack_sync_failures", "counter", "Syncs that failed: the first is the last."),
-    _own("spoolrack_quarantined", "counter", "Files and folders put into quarantine."),
-    _own("spoolrack_unlinked", "counter", "Deleted messages whose files were unlinked."),
-    _own(
+    _process_metric(
+        "spoolrack_commit_requests", "histogram", "Requests that share a commit.", (), SIZES
+    ),
+    _process_metric(
+        "spoolrack_sync_duration_seconds", "histogram", "Syncs that succeeded.", (), SECONDS
+    ),
+    _process_metric("spoolrack_sync_failures", "counter", "Syncs that failed: the first is the last."),
+    _process_metric("spoolrack_quarantined", "counter", "Files and folders put into quarantine."),
+    _process_metric("spoolrack_unlinked", "counter", "Deleted messages whose files were unlinked."),
+    _process_metric(
         "spoolrack_reaper_waiting",
         "gauge",
         "Deleted files and folders that wait to be unlinked.",
     ),
-    _own("spoolrack_process_answers", "gauge", "1 if the process told its figures in time, else 0."),
-    _own("spoolrack_process_cpu_seconds", "counter", "Processor time, of user and system."),
-    _own("spoolrack_process_resident_memory_bytes", "gauge", "Memory in use."),
-    _own("spoolrack_process_virtual_memory_bytes", "gauge", "Address space in use."),
-    _own("spoolrack_process_open_fds", "gauge", "Open file descriptors."),
-    _own("spoolrack_process_max_fds", "gauge", "How many it may have."),
-    _own("spoolrack_process_start_time_seconds", "gauge", "Unix time of the process's start."),
+    _process_metric(
+        "spoolrack_process_answers", "gauge", "1 if the process told its figures in time, else 0."
+    ),
+    _process_metric("spoolrack_process_cpu_seconds", "counter", "Processor time, of user and system."),
+    _process_metric("spoolrack_process_resident_memory_bytes", "gauge", "Memory in use."),
+    _process_metric("spoolrack_process_virtual_memory_bytes", "gauge", "Address space in use."),
+    _process_metric("spoolrack_process_open_fds", "gauge", "Open file descriptors."),
+    _process_metric("spoolrack_process_max_fds", "gauge", "How many it may have."),
+    _process_metric(
+        "spoolrack_process_start_time_seconds", "gauge", "Unix time of the process's start."
+    ),
 )
 
 METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in _ALL}
 """By name, in the order in which they are shown."""
 
 
-def from_json(rows: Iterable[Any]) -> list[Row]:
+def rows_from_json(rows: Iterable[Any]) -> list[Row]:
     """Rows that were lists on their way here."""
     return [
         (name, labels, (value[0], value[1]) if isinstance(value, list) else value)
@@ -155,6 +167,6 @@ def from_json(rows: Iterable[Any]) -> list[Row]:
     ]
 
 
-def of_histogram(name: str, labels: Sequence[str], histogram: Histogram) -> Row:
+def histogram_row(name: str, labels: Sequence[str], histogram: Histogram) -> Row:
     """A histogram's row; `METRICS` knows its bounds."""
     return name, labels, (list(histogram.counts), histogram.sum)
