@@ -33,7 +33,7 @@ from .limits import Limits
 from .logs import Log, make_log
 from .loop_driver import LoopDriver
 from .memory import Memory
-from .observing.figures import MOST_QUEUES
+from .observing.collectors import MOST_QUEUES
 from .observing.observer import Crew, Observer
 from .observing.probes import probes_of
 from .observing.refusals import Refusals

@@ -28,7 +28,7 @@ OTHERS: Final = "*"
 _system: Final = ProcessCollector(namespace="spoolrack", registry=None)
 
 
-def of_root(tally: Tally, clock: Clock, quarantined: int | None, most: int) -> Iterator[Row]:
+def collect_root(tally: Tally, clock: Clock, quarantined: int | None, most: int) -> Iterator[Row]:
     """What is the same whichever process tells it. In any thread."""
     found = tally.root()
     yield "spoolrack_build", [version("spoolrack"), platform.python_version()], 1
@@ -53,7 +53,7 @@ def of_root(tally: Tally, clock: Clock, quarantined: int | None, most: int) -> I
     yield from others.rows()
 
 
-def of_store(tally: Tally, most: int, removed: int | None) -> Iterator[Row]:
+def collect_store(tally: Tally, most: int, removed: int | None) -> Iterator[Row]:
     """What the store of this process has done and has to do. In any thread.
 
     `removed` is what lies in `remove/`, where another process shall unlink it.
@@ -80,7 +80,7 @@ def of_store(tally: Tally, most: int, removed: int | None) -> Iterator[Row]:
     yield from others.rows()
 
 
-def of_system() -> Iterator[Row]:
+def collect_process() -> Iterator[Row]:
     """What the system knows of this process."""
     for family in _system.collect():
         if family.name in METRICS:
