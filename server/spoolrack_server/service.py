@@ -35,8 +35,8 @@ from .frames import Frames
 from .leases import Leases
 from .logs import Log
 from .memory import Budget, Memory
+from .observing.instrumentation import Instrumentation
 from .observing.trace_context import context_in
-from .observing.watch import Watch
 from .redriving import Redriving
 from .refill import Refill
 from .reserving import Reserving
@@ -59,7 +59,7 @@ class QueueService:
         clock: Clock,
         log: Log,
         workers: ConcurrencyLimit | None = None,
-        watch: Watch | None = None,
+        watch: Instrumentation | None = None,
         responses: Budget | None = None,
     ) -> None:
         """`responses` bounds the bytes of the messages that are on their way out."""

@@ -28,10 +28,10 @@ from ..health import Health
 from ..limits import LINE, Limits
 from ..logs import Log
 from ..memory import Memory
+from ..observing.instrumentation import Instrumentation
 from ..observing.observer import Observer
 from ..observing.refusals import Refusals
 from ..observing.request_ids import HEADER
-from ..observing.watch import Watch
 from ..status import LONGEST_MESSAGE
 from .asking import Asking
 from .bodies import Patience
@@ -65,14 +65,14 @@ class Gateway:
         log: Log,
         patience: Patience | None = None,
         workers: ConcurrencyLimit | None = None,
-        watch: Watch | None = None,
+        watch: Instrumentation | None = None,
         observer: Observer | None = None,
         guard: Guard | None = None,
         memory: Memory | None = None,
     ) -> None:
         self._log = log
         observer = observer or Observer(health, clock)
-        self._watch = watch or Watch(refusals=Refusals(log))
+        self._watch = watch or Instrumentation(refusals=Refusals(log))
         self._entrance = Entrance(guard or Guard())
         self._patience = patience or Patience()
         self._asking = Asking(store, log, self._patience, workers, self._entrance.guard, memory)

@@ -12,8 +12,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from .instrumentation import Metadata
 from .trace_context import TRACEPARENT, context_in, is_traceparent
-from .watch import Metadata
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

@@ -49,7 +49,7 @@ class Traces(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class ObservedRequest:
     """A request of a stream, under way."""
 
     operation: str
@@ -75,7 +75,7 @@ class Begun:
             self.span.end(code, is_fault=is_fault)
 
 
-class Watch:
+class Instrumentation:
     """Lives in one event loop."""
 
     def __init__(
@@ -134,12 +134,12 @@ class Watch:
 
         return run
 
-    def begin(self, operation: str, request: Any) -> Begun:
+    def begin(self, operation: str, request: Any) -> ObservedRequest:
         """A request of a stream comes in."""
         traces, span = self._traces, None
         if traces is not None:
             span = traces.rpc(operation, request, (), REQUEST_ID.get())
-        return Begun(operation, stopwatch(), self.operations, span, self.refusals)
+        return ObservedRequest(operation, stopwatch(), self.operations, span, self.refusals)
 
     # HTTP.
 
