@@ -16,7 +16,7 @@ import grpc
 from spoolrack_store.model.clock import stopwatch
 
 from ..logs import make_log
-from .operations import Operations
+from .call_metrics import CallMetrics
 from .refusals import Refusals
 from .request_ids import HEADER, REQUEST_ID, RequestIds
 
@@ -54,7 +54,7 @@ class ObservedRequest:
 
     operation: str
     began: float
-    operations: Operations
+    operations: CallMetrics
     span: Span | None
     refusals: Refusals
 
@@ -80,12 +80,12 @@ class Instrumentation:
 
     def __init__(
         self,
-        operations: Operations | None = None,
+        operations: CallMetrics | None = None,
         traces: Traces | None = None,
         ids: RequestIds | None = None,
         refusals: Refusals | None = None,
     ) -> None:
-        self.operations = operations or Operations()
+        self.operations = operations or CallMetrics()
         self.refusals = refusals or Refusals(make_log())
         self._traces = traces
         self._ids = ids or RequestIds()

@@ -18,13 +18,13 @@ from spoolrack_store.tally import Tally
 
 from ..cgroup import machine_memory, memory_limit
 from ..health import Health
+from .call_metrics import CallMetrics
 from .census import Census
 from .collectors import MOST_QUEUES, collect_process, collect_root, collect_store
 from .crew import FIGURES, HISTORY, PROCESS
 from .exposition import written
 from .history import EVERY, History, Series, combined
 from .metrics import Row
-from .operations import Operations
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class Observer:
         root: str = "",
     ) -> None:
         """`root` is told as the folder that is served."""
-        self.operations = Operations()
+        self.operations = CallMetrics()
         self._root = os.path.abspath(root) if root else ""
         self._began = clock.monotonic()
         self._history = History()

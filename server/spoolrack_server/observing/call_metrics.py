@@ -14,7 +14,7 @@ from spoolrack_store.model.figures import SECONDS, Histogram
 from .metrics import Row, histogram_row
 
 
-class Operations:
+class CallMetrics:
     """Those of one server, since its start."""
 
     def __init__(self) -> None:
