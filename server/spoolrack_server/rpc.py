@@ -24,8 +24,8 @@ from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 from .access.calls import Admission, Admissions
 from .logs import Log
 from .memory import SMALL, Memory
+from .observing.error_log import ErrorLog
 from .observing.instrumentation import FAULTS, Asked, Instrumentation
-from .observing.refusals import Refusals
 from .status import INTERNAL, Failure, failure_of
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -60,7 +60,7 @@ class Calls:
         """Without `admissions` nobody is asked who he is."""
         self._log = log
         self._memory = memory or Memory(log)
-        self._watch = watch or Instrumentation(refusals=Refusals(log))
+        self._watch = watch or Instrumentation(refusals=ErrorLog(log))
         self._refusals = self._watch.refusals
         self._admissions = admissions
         self._running: set[asyncio.Task[Any]] = set()

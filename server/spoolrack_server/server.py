@@ -34,10 +34,10 @@ from .logs import Log, make_log
 from .loop_driver import LoopDriver
 from .memory import Memory
 from .observing.collectors import MOST_QUEUES
+from .observing.error_log import ErrorLog
 from .observing.instrumentation import Instrumentation, Traces
 from .observing.observer import Crew, Observer
 from .observing.probes import probes_of
-from .observing.refusals import Refusals
 from .rpc import SERVICE, Calls
 from .service import WRITES_ITSELF, QueueService
 from .shutdown import SHUTDOWN_GRACE
@@ -107,7 +107,7 @@ class Server:
         self._health.is_starting = True
         self.observer = Observer(self._health, self._clock, crew, most_queues, self.root)
         self._traces = traces
-        self._watch = Instrumentation(self.observer.operations, traces, refusals=Refusals(self._log))
+        self._watch = Instrumentation(self.observer.operations, traces, refusals=ErrorLog(self._log))
         self._probes = None if health is None else probes_of(self._health, *health)
         self._memory = Memory(self._log, watermark)
         self._calls = Calls(self._log, self._watch, memory=self._memory)

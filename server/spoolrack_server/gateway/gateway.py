@@ -28,9 +28,9 @@ from ..health import Health
 from ..limits import LINE, Limits
 from ..logs import Log
 from ..memory import Memory
+from ..observing.error_log import ErrorLog
 from ..observing.instrumentation import Instrumentation
 from ..observing.observer import Observer
-from ..observing.refusals import Refusals
 from ..observing.request_ids import HEADER
 from ..status import LONGEST_MESSAGE
 from .asking import Asking
@@ -72,7 +72,7 @@ class Gateway:
     ) -> None:
         self._log = log
         observer = observer or Observer(health, clock)
-        self._watch = watch or Instrumentation(refusals=Refusals(log))
+        self._watch = watch or Instrumentation(refusals=ErrorLog(log))
         self._entrance = Entrance(guard or Guard())
         self._patience = patience or Patience()
         self._asking = Asking(store, log, self._patience, workers, self._entrance.guard, memory)

@@ -17,7 +17,7 @@ from spoolrack_store.model.clock import stopwatch
 
 from ..logs import make_log
 from .call_metrics import CallMetrics
-from .refusals import Refusals
+from .error_log import ErrorLog
 from .request_ids import HEADER, REQUEST_ID, RequestIds
 
 Metadata = Iterable[tuple[str, str | bytes]]
@@ -56,7 +56,7 @@ class ObservedRequest:
     began: float
     operations: CallMetrics
     span: Span | None
-    refusals: Refusals
+    refusals: ErrorLog
 
     def end(self) -> None:
         """It is answered."""
@@ -83,10 +83,10 @@ class Instrumentation:
         operations: CallMetrics | None = None,
         traces: Traces | None = None,
         ids: RequestIds | None = None,
-        refusals: Refusals | None = None,
+        refusals: ErrorLog | None = None,
     ) -> None:
         self.operations = operations or CallMetrics()
-        self.refusals = refusals or Refusals(make_log())
+        self.refusals = refusals or ErrorLog(make_log())
         self._traces = traces
         self._ids = ids or RequestIds()
 

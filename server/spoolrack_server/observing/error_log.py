@@ -22,13 +22,13 @@ QUIET: Final = frozenset({"DRAINING"})
 """Everybody is told so while a server stops; the log has said why."""
 
 
-class Refusals:
+class ErrorLog:
     """Those of one server. Lives in one event loop."""
 
     def __init__(self, log: Log, watch: Callable[[], float] = stopwatch) -> None:
         self._log = log
         self._watch = watch
-        self._reasons: dict[str, _Reason] = {}
+        self._reasons: dict[str, _TokenBucket] = {}
 
     def tell(self, operation: str, reason: str, detail: str, *, is_fault: bool) -> None:
         """A call for `operation` is refused for one of our own reasons."""
@@ -36,7 +36,7 @@ class Refusals:
             return
         told = self._reasons.get(reason)
         if told is None:
-            told = self._reasons[reason] = _Reason(self._watch())
+            told = self._reasons[reason] = _TokenBucket(self._watch())
         left_out = told.take(self._watch())
         if left_out is None:
             return
@@ -45,7 +45,7 @@ class Refusals:
         self._log.log(level, "refused", operation=operation, reason=reason, detail=detail, **facts)
 
 
-class _Reason:
+class _TokenBucket:
     """How many lines may still be written."""
 
     def __init__(self, now: float) -> None:
