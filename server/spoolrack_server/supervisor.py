@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Final
 from .access.files import AccessUnusable
 from .access.security import Insecure
 from .addresses import AddressUnusable, address_text, reserve
+from .control_channel import ControlChannel
 from .logs import Log, make_log
 from .observing.crew import Roster
-from .observing.line import Line
 from .serve import Listening, ServeSettings
 from .shutdown import print_startup_error, shutdown_on_signals
 
@@ -132,7 +132,7 @@ class Supervisor:
                 start_new_session=True,
             )
         self._running[n] = process
-        line = await Line.open(ours, self.roster.answers_to(n))
+        line = await ControlChannel.open(ours, self.roster.answers_to(n))
         listening = asyncio.create_task(line.run())
         self.roster.add(n, line)
         try:

@@ -13,8 +13,8 @@ import socket
 import sys
 from collections.abc import Callable
 
+from .control_channel import ControlChannel
 from .observing.crew import Member
-from .observing.line import Line
 from .serve import Listening, ServeSettings, serve
 from .supervisor import READY
 
@@ -26,7 +26,7 @@ def main() -> None:
 
 async def _serve(settings: ServeSettings) -> int:
     member = Member(settings.number)
-    line = await Line.open(socket.socket(fileno=os.dup(sys.stdin.fileno())), member.answer)
+    line = await ControlChannel.open(socket.socket(fileno=os.dup(sys.stdin.fileno())), member.answer)
     member.begin(line)
     listening = asyncio.create_task(line.run())
 

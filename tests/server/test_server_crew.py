@@ -18,8 +18,8 @@ import aiohttp
 import pytest
 import spoolrack
 from scraping import Scrape, scrape_at
+from spoolrack_server.control_channel import ControlChannel
 from spoolrack_server.observing.crew import FIGURES, Member, Roster
-from spoolrack_server.observing.line import Line
 
 STUCK = 60
 
@@ -175,9 +175,9 @@ async def lined(
     member = Member(number)
     if told is not None:
         member.join(told)
-    line = await Line.open(theirs, member.answer)
+    line = await ControlChannel.open(theirs, member.answer)
     member.begin(line)
-    supervisors = await Line.open(ours, roster.answers_to(number))
+    supervisors = await ControlChannel.open(ours, roster.answers_to(number))
     roster.add(number, supervisors)
     return member, [asyncio.create_task(each.run()) for each in (line, supervisors)]
 
@@ -219,7 +219,7 @@ async def test_an_answer_may_be_longer_than_a_socket_holds() -> None:
     async def tell(what: str) -> str:
         return what * 1_000_000
 
-    ends = [await Line.open(each, tell) for each in (ours, theirs)]
+    ends = [await ControlChannel.open(each, tell) for each in (ours, theirs)]
     tasks = [asyncio.create_task(each.run()) for each in ends]
 
     found = await asyncio.gather(*(each.ask("x", STUCK) for each in ends for _ in range(3)))

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from .line import Line
+from ..control_channel import ControlChannel
 from .metrics import Row, rows_from_json
 
 FIGURES: Final = "figures"
@@ -38,10 +38,10 @@ class Member:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self._line: Line | None = None
+        self._line: ControlChannel | None = None
         self._watched: Watched | None = None
 
-    def begin(self, line: Line) -> None:
+    def begin(self, line: ControlChannel) -> None:
         self._line = line
 
     def join(self, watched: Watched) -> None:
@@ -70,7 +70,7 @@ class Roster:
     """The supervisor's side: a line to each process that runs."""
 
     def __init__(self) -> None:
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, ControlChannel] = {}
 
     def answers_to(self, number: int) -> Callable[[str], Any]:
         """Return what serves the line of this process: it asks the others what this one asks."""
@@ -80,7 +80,7 @@ class Roster:
 
         return serve
 
-    def add(self, number: int, line: Line) -> None:
+    def add(self, number: int, line: ControlChannel) -> None:
         self._lines[number] = line
 
     def remove(self, number: int) -> None:

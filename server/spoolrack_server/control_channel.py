@@ -21,11 +21,11 @@ Serve = Callable[[str], Awaitable[Any]]
 """Answers a question, with what JSON can hold."""
 
 
-class Line:
+class ControlChannel:
     """One end. Lives in one event loop."""
 
     @classmethod
-    async def open(cls, end: socket.socket, serve: Serve) -> Line:
+    async def open(cls, end: socket.socket, serve: Serve) -> ControlChannel:
         end.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=end, limit=LONGEST)
         return cls(reader, writer, serve)
