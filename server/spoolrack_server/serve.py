@@ -16,9 +16,9 @@ from .access.security import Security
 from .access.tls import TlsFiles
 from .limits import Limits
 from .logs import LogFormat, adopt_library_logs, make_log
-from .observing.crew import Member
 from .observing.tracing import TracingUnavailable, exporting
 from .shutdown import EXIT_CODES, SHUTDOWN_GRACE, print_startup_error, shutdown_on_signals
+from .worker_processes import WorkerProcess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ async def serve(
     settings: ServeSettings,
     announce: Callable[[Listening], None],
     until: Callable[[Callable[[], None]], None] | None = None,
-    crew: Member | None = None,
+    crew: WorkerProcess | None = None,
 ) -> int:
     """Serve until a signal says otherwise; returns the process's exit code.
 

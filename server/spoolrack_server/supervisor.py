@@ -24,9 +24,9 @@ from .access.security import Insecure
 from .addresses import AddressUnusable, address_text, reserve
 from .control_channel import ControlChannel
 from .logs import Log, make_log
-from .observing.crew import Roster
 from .serve import Listening, ServeSettings
 from .shutdown import print_startup_error, shutdown_on_signals
+from .worker_processes import WorkerProcesses
 
 if TYPE_CHECKING:
     from .observing.probes import Probes
@@ -46,7 +46,7 @@ class Supervisor:
     def __init__(self, settings: ServeSettings, count: int, log: Log) -> None:
         """`settings` name the ports that are reserved."""
         self._settings = replace(settings, shares_ports=True, health=None)
-        self.roster = Roster()
+        self.roster = WorkerProcesses()
         self._count = count
         self._log = log
         self._running: dict[int, asyncio.subprocess.Process] = {}

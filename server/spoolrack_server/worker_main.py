@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable
 
 from .control_channel import ControlChannel
-from .observing.crew import Member
 from .serve import Listening, ServeSettings, serve
 from .supervisor import READY
+from .worker_processes import WorkerProcess
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 async def _serve(settings: ServeSettings) -> int:
-    member = Member(settings.number)
+    member = WorkerProcess(settings.number)
     line = await ControlChannel.open(socket.socket(fileno=os.dup(sys.stdin.fileno())), member.answer)
     member.begin(line)
     listening = asyncio.create_task(line.run())

@@ -18,10 +18,10 @@ from spoolrack_store.tally import Tally
 
 from ..cgroup import machine_memory, memory_limit
 from ..health import Health
+from ..worker_processes import FIGURES, HISTORY, PROCESS
 from .call_metrics import CallMetrics
 from .census import Census
 from .collectors import MOST_QUEUES, collect_process, collect_root, collect_store
-from .crew import FIGURES, HISTORY, PROCESS
 from .exposition import written
 from .history import EVERY, History, Series, combined
 from .metrics import Row

@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from ..control_channel import ControlChannel
-from .metrics import Row, rows_from_json
+from .control_channel import ControlChannel
+from .observing.metrics import Row, rows_from_json
 
 FIGURES: Final = "figures"
 PROCESS: Final = "process"
@@ -23,7 +23,7 @@ PATIENCE: Final = 3.0
 """Seconds that one process has to tell what it is asked. Prometheus gives a scrape ten."""
 
 
-class Watched(Protocol):
+class WorkerReport(Protocol):
     """What a process tells of itself."""
 
     @property
@@ -33,18 +33,18 @@ class Watched(Protocol):
         """What this process tells the others: `FIGURES`, `PROCESS` or `HISTORY` of a queue."""
 
 
-class Member:
+class WorkerProcess:
     """One of several: answers its supervisor, and asks him for the others."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self._line: ControlChannel | None = None
-        self._watched: Watched | None = None
+        self._watched: WorkerReport | None = None
 
     def begin(self, line: ControlChannel) -> None:
         self._line = line
 
-    def join(self, watched: Watched) -> None:
+    def join(self, watched: WorkerReport) -> None:
         """From now on there is something to be told of this one."""
         self._watched = watched
 
@@ -66,7 +66,7 @@ class Member:
         return [] if self._watched is None else await self._watched.answer(what)
 
 
-class Roster:
+class WorkerProcesses:
     """The supervisor's side: a line to each process that runs."""
 
     def __init__(self) -> None:
