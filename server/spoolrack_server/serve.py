@@ -16,7 +16,7 @@ from .access.security import Security
 from .access.tls import TlsFiles
 from .limits import Limits
 from .logs import LogFormat, adopt_library_logs, make_log
-from .observing.tracing import TracingUnavailable, exporting
+from .observing.otel import TracingUnavailable, otlp_traces
 from .shutdown import EXIT_CODES, SHUTDOWN_GRACE, print_startup_error, shutdown_on_signals
 from .worker_processes import WorkerProcess
 
@@ -106,7 +106,7 @@ async def serve(
     log = make_log(format=settings.log_format)
     adopt_library_logs(log)
     try:
-        traces = None if settings.traces is None else exporting(settings.traces)
+        traces = None if settings.traces is None else otlp_traces(settings.traces)
         security = settings.security
     except (TracingUnavailable, AccessUnusable) as error:
         return print_startup_error(error)

@@ -26,7 +26,7 @@ from .access.files import AccessUnusable
 from .access.security import Insecure
 from .addresses import AddressUnusable
 from .logs import Log
-from .observing.tracing import TracingUnavailable
+from .observing.otel import TracingUnavailable
 
 SHUTDOWN_GRACE: Final = 10.0
 """Seconds that calls have to end when a server stops."""

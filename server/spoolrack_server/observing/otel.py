@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 SERVICE: Final = "spoolrack.v1.QueueService"
 REQUEST_ID: Final = "spoolrack.request_id"
 MESSAGES: Final = "messaging.batch.message_count"
-MOST_LINKS: Final = 32
+MAX_LINKS: Final = 32
 """Of one request: of its messages' traces, the first ones."""
-LAST_WORDS: Final = 3_000
+FLUSH_TIMEOUT: Final = 3_000
 """Milliseconds to give away what is still held, when the server stops."""
 
 
@@ -91,7 +91,7 @@ class OtelTraces:
 
     def close(self) -> None:
         if self._owned is not None:
-            self._owned.force_flush(LAST_WORDS)
+            self._owned.force_flush(FLUSH_TIMEOUT)
             self._owned.shutdown()
 
     def _span(
@@ -120,7 +120,7 @@ def _carriers_of(messages: Iterable[Any]) -> Iterator[dict[str, str]]:
     """The trace contexts of messages of the wire, each once."""
     seen: set[str] = set()
     for message in messages:
-        if len(seen) >= MOST_LINKS:
+        if len(seen) >= MAX_LINKS:
             return
         attributes = message.attributes
         # To look into a map with [] would put it there.
@@ -135,7 +135,7 @@ def _carriers_of(messages: Iterable[Any]) -> Iterator[dict[str, str]]:
             yield carrier
 
 
-def exporting(url: str) -> OtelTraces:
+def otlp_traces(url: str) -> OtelTraces:
     """Traces that go to the OTLP endpoint `url`, over gRPC; `http` is without TLS.
 
     Raises `TracingUnavailable`. OpenTelemetry's own environment variables say the rest.
