@@ -25,7 +25,7 @@ from spoolrack_store.model.settings import MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
 
-from . import convert, deleting, encoding, sending
+from . import convert, deleting, encoding, send_requests
 from .access.calls import queues_for
 from .access.permissions import Permission
 from .access.showing import shown
@@ -158,14 +158,14 @@ class QueueService:
 
     async def Send(self, request: rpc.SendRequest, context: Context) -> bytes:
         async with self._workers.saving():
-            sending.lend(context_in(context.invocation_metadata() or ()), request.messages)
-            begun = sending.start(self._store, request.queue, request.messages)
+            send_requests.lend(context_in(context.invocation_metadata() or ()), request.messages)
+            begun = send_requests.start(self._store, request.queue, request.messages)
             del request  # The store has the bodies.
             await answer(begun.future)
             return encoding.send_results(b"\x0a", begun.stored())
 
     async def StreamSend(self, requests: Requests, context: Context) -> None:
-        begin = partial(sending.start_in_turn, self._store, self._workers)
+        begin = partial(send_requests.start_in_turn, self._store, self._workers)
         await self._streams.serve(requests, context, begin, "StreamSend")
 
     # Receives.

@@ -22,7 +22,7 @@ from .access.calls import queues_for
 from .access.permissions import Permission
 from .access.showing import shown
 from .rpc import Context
-from .sending import columns
+from .send_requests import columns
 from .store_access import StoreAccess, page_size, page_token
 
 MAX_STAGE_NAME: Final = 64

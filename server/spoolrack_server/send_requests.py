@@ -22,7 +22,7 @@ from .observing.trace_context import ROOM, TRACEPARENT
 
 
 @dataclass(slots=True)
-class Sending:
+class SubmittedSend:
     """A send that the store works on."""
 
     count: int
@@ -106,7 +106,7 @@ def lend(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMessage]) -> No
                 held[name].string_value = value
 
 
-def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> Sending:
+def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> SubmittedSend:
     """Hand a send to the store; raise the `StoreError` of a request that is wrong as a whole."""
     convert.queue_name(queue)
     convert.check_count(len(messages), "messages")
@@ -119,12 +119,12 @@ def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> S
         deduplication_ids=made.deduplication_ids,
         delays=made.delays,
     )
-    return Sending(len(messages), made.refused, store.submit(send))
+    return SubmittedSend(len(messages), made.refused, store.submit(send))
 
 
 async def start_in_turn(
     store: Store, workers: ConcurrencyLimit, request: rpc.StreamSendRequest
-) -> Sending:
+) -> SubmittedSend:
     """`start` once there is a worker for it, which is free again when the store has answered."""
     await workers.begin_save()
     try:
