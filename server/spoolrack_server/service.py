@@ -25,7 +25,7 @@ from spoolrack_store.model.settings import MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
 
-from . import convert, deleting, encoding, send_requests
+from . import convert, delete_requests, encoding, send_requests
 from .access.calls import queues_for
 from .access.permissions import Permission
 from .access.showing import shown
@@ -239,13 +239,13 @@ class QueueService:
     # What holders of messages do.
 
     async def Delete(self, request: rpc.DeleteRequest, context: Context) -> bytes:
-        begun = deleting.start(self._store, request.queue, request.targets)
+        begun = delete_requests.start(self._store, request.queue, request.targets)
         await answer(begun.future)
         return encoding.delete_results(b"\x0a", begun.results())
 
     async def StreamDelete(self, requests: Requests, context: Context) -> None:
-        async def begin(request: rpc.StreamDeleteRequest) -> deleting.Deleting:
-            return deleting.start(self._store, request.queue, request.targets)
+        async def begin(request: rpc.StreamDeleteRequest) -> delete_requests.SubmittedDelete:
+            return delete_requests.start(self._store, request.queue, request.targets)
 
         await self._streams.serve(requests, context, begin, "StreamDelete")
 

@@ -15,7 +15,7 @@ from . import convert, encoding
 
 
 @dataclass(slots=True)
-class Deleting:
+class SubmittedDelete:
     """A delete that the store works on."""
 
     places: Sequence[int] | None
@@ -37,13 +37,13 @@ class Deleting:
         return [results[position] for position in range(len(results))]
 
 
-def start(store: Store, queue: str, targets: Sequence[rpc.DeleteTarget]) -> Deleting:
+def start(store: Store, queue: str, targets: Sequence[rpc.DeleteTarget]) -> SubmittedDelete:
     """Hand a delete to the store; raise the `StoreError` of a request that is wrong as a whole."""
     convert.queue_name(queue)
     convert.check_count(len(targets), "targets")
     receipts = [target.receipt for target in targets]
     if all(receipts):
-        return Deleting(None, {}, store.submit(Delete(queue=queue, receipts=receipts)))
+        return SubmittedDelete(None, {}, store.submit(Delete(queue=queue, receipts=receipts)))
     by_receipt: dict[int, str] = {}
     by_id: dict[int, str] = {}
     refused: dict[int, StoreError] = {}
@@ -59,4 +59,4 @@ def start(store: Store, queue: str, targets: Sequence[rpc.DeleteTarget]) -> Dele
         except StoreError as error:
             refused[position] = error
     delete = Delete(queue=queue, receipts=list(by_receipt.values()), ids=list(by_id.values()))
-    return Deleting([*by_receipt, *by_id], refused, store.submit(delete))
+    return SubmittedDelete([*by_receipt, *by_id], refused, store.submit(delete))
