@@ -37,7 +37,7 @@ from .logs import Log
 from .memory import Budget, Memory
 from .observing.instrumentation import Instrumentation
 from .observing.trace_context import context_in
-from .redriving import Redriving
+from .redrive_service import RedriveService
 from .refill import Refill
 from .reserving import Reserving
 from .rpc import Context, Requests
@@ -77,7 +77,7 @@ class QueueService:
     @property
     def parts(self) -> tuple[object, ...]:
         """What has the handlers, each of them in one."""
-        return self, Staging(self._asking), self._reserving, Redriving(self._asking)
+        return self, Staging(self._asking), self._reserving, RedriveService(self._asking)
 
     def credits(self) -> tuple[int, int]:
         """How many messages all streams of receives may hold, and how many they hold."""

@@ -31,7 +31,7 @@ _STATES: Final[Mapping[ops.RedriveState, rpc.RedriveState.ValueType]] = {
 }
 
 
-class Redriving:
+class RedriveService:
     """Those handlers. Lives in one event loop."""
 
     def __init__(self, asking: StoreAccess) -> None:
