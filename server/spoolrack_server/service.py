@@ -41,7 +41,7 @@ from .redrive_service import RedriveService
 from .refill import Refill
 from .reserving import Reserving
 from .rpc import Context, Requests
-from .staging import Staging
+from .staging_service import StagingService
 from .status import error_of
 from .store_access import FRAME_BYTES, StoreAccess, page_size, page_token
 from .streams import Streams
@@ -77,7 +77,7 @@ class QueueService:
     @property
     def parts(self) -> tuple[object, ...]:
         """What has the handlers, each of them in one."""
-        return self, Staging(self._asking), self._reserving, RedriveService(self._asking)
+        return self, StagingService(self._asking), self._reserving, RedriveService(self._asking)
 
     def credits(self) -> tuple[int, int]:
         """How many messages all streams of receives may hold, and how many they hold."""

@@ -30,7 +30,7 @@ MAX_WRITER_NAME: Final = 80
 MAX_DIGEST: Final = 64
 
 
-class Staging:
+class StagingService:
     """Those handlers. Lives in one event loop."""
 
     def __init__(self, asking: StoreAccess) -> None:
