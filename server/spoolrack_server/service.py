@@ -39,7 +39,7 @@ from .observing.instrumentation import Instrumentation
 from .observing.trace_context import context_in
 from .redrive_service import RedriveService
 from .refill import Refill
-from .reserving import Reserving
+from .reservation_service import ReservationService
 from .rpc import Context, Requests
 from .staging_service import StagingService
 from .status import error_of
@@ -69,7 +69,7 @@ class QueueService:
         self._leases = Leases(store, log, self._workers)
         self._asking = StoreAccess(store, self._workers)
         self._frames = Frames(responses or Memory(log).responses, self._asking, self._leases, clock)
-        self._reserving = Reserving(self._asking, self._leases, self._frames)
+        self._reserving = ReservationService(self._asking, self._leases, self._frames)
         self._draining = False
         self._refills: set[Refill] = set()
         self._streams = Streams(watch)

@@ -17,7 +17,7 @@ from spoolrack_server.frames import Frames
 from spoolrack_server.leases import Leases
 from spoolrack_server.logs import make_log
 from spoolrack_server.memory import Memory
-from spoolrack_server.reserving import Reserving
+from spoolrack_server.reservation_service import ReservationService
 from spoolrack_server.store_access import StoreAccess
 from spoolrack_store.model.operations import CreateQueue, Receive, Send, messages_of
 from spoolrack_store.model.reservations import Reserve
@@ -99,7 +99,7 @@ async def test_what_is_reserved_just_when_its_client_leaves_is_undone_unless_it_
         leases = Leases(store, make_log(), workers)
         asking = StoreAccess(store, workers)
         frames = Frames(Memory(make_log()).responses, asking, leases, clock)
-        reserving = Reserving(asking, leases, frames)
+        reserving = ReservationService(asking, leases, frames)
         for name in ("q", "empty"):
             store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
         store.submit(Send(queue="q", bodies=[b"1"])).result()

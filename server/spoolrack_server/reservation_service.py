@@ -35,7 +35,7 @@ _FIRST_PAGE: Final = ("", -1)
 _LONGEST_SEQ: Final = len(str(ops.MAX_SEQ))
 
 
-class Reserving:
+class ReservationService:
     """Those handlers. Lives in one event loop."""
 
     def __init__(self, asking: StoreAccess, leases: Leases, frames: Frames) -> None:
