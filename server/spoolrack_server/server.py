@@ -38,8 +38,8 @@ from .observing.error_log import ErrorLog
 from .observing.instrumentation import Instrumentation, Traces
 from .observing.observer import Crew, Observer
 from .observing.probes import probes_of
+from .queue_service import WRITES_ITSELF, QueueService
 from .rpc import SERVICE, Calls
-from .service import WRITES_ITSELF, QueueService
 from .shutdown import SHUTDOWN_GRACE
 
 
