@@ -31,6 +31,7 @@ from .access.permissions import Permission
 from .access.showing import shown
 from .answers import answer
 from .concurrency import ConcurrencyLimit
+from .flow_control import FlowControl
 from .frames import Frames
 from .leases import Leases
 from .logs import Log
@@ -38,7 +39,6 @@ from .memory import Budget, Memory
 from .observing.instrumentation import Instrumentation
 from .observing.trace_context import context_in
 from .redrive_service import RedriveService
-from .refill import Refill
 from .reservation_service import ReservationService
 from .rpc import Context, Requests
 from .staging_service import StagingService
@@ -71,7 +71,7 @@ class QueueService:
         self._frames = Frames(responses or Memory(log).responses, self._asking, self._leases, clock)
         self._reserving = ReservationService(self._asking, self._leases, self._frames)
         self._draining = False
-        self._refills: set[Refill] = set()
+        self._refills: set[FlowControl] = set()
         self._streams = Streams(watch)
 
     @property
@@ -198,7 +198,7 @@ class QueueService:
             default=convert.DEFAULT_IN_FLIGHT,
             most=convert.MAX_IN_FLIGHT,
         )
-        refill = Refill(limit)
+        refill = FlowControl(limit)
         credits = refill.credits
         self._refills.add(refill)
         writing: deque[asyncio.Task[None]] = deque()

@@ -21,7 +21,7 @@ GATHERING: Final = 0.005
 and unseen by one who works on each message for long."""
 
 
-class Refill:
+class FlowControl:
     """The credits of one stream. Lives in one event loop; the credits come back from any thread."""
 
     def __init__(self, limit: int, gathering: float = GATHERING) -> None:
