@@ -13,7 +13,7 @@ from typing import Final
 
 from spoolrack_store.model.credits import Credits
 
-from .bell import Bell
+from .loop_event import LoopEvent
 
 SHARE: Final = 4
 GATHERING: Final = 0.005
@@ -30,7 +30,7 @@ class FlowControl:
         self._gathering = gathering
         self._awaited = 1
         """So many free credits are worth waking the loop for."""
-        self._bell = Bell()
+        self._bell = LoopEvent()
         self._stopped = False
 
     async def due(self) -> None:

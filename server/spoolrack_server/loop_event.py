@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Bell:
+class LoopEvent:
     """Rung from any thread, heard in the event loop in which it was made.
 
     Many rings before it is heard are one. A muffled bell may still be rung, and nothing comes of it.
