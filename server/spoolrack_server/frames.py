@@ -21,7 +21,7 @@ from spoolrack_store.model.operations import Delivery, Receive
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MIB
 
 from . import encoding
-from .leases import Leases, receipts_of
+from .lease_requests import LeaseRequests, receipts_of
 from .memory import Budget
 from .rpc import CallIsOver, Context, put, write
 from .store_access import StoreAccess
@@ -38,7 +38,9 @@ MOST_KNOWN: Final = 10_000
 class Frames:
     """Lives in one event loop."""
 
-    def __init__(self, budget: Budget, asking: StoreAccess, leases: Leases, clock: Clock) -> None:
+    def __init__(
+        self, budget: Budget, asking: StoreAccess, leases: LeaseRequests, clock: Clock
+    ) -> None:
         self.clock = clock
         self._budget = budget
         self._asking = asking
@@ -53,7 +55,7 @@ class Frames:
     async def lease(self, context: Context, wanted: Receive) -> Leased | None:
         """What the store leases for a stream, when there is room; None: look again.
 
-        Raises what `Leases.lease` raises. When the caller is cancelled before, nothing stays leased.
+        Raises what `LeaseRequests.lease` raises. When the caller is cancelled before, nothing stays leased.
         """
         peer, size = context.peer(), await self._size(wanted)
         if not self._is_free(peer, size):

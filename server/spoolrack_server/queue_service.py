@@ -33,7 +33,7 @@ from .answers import answer
 from .concurrency import ConcurrencyLimit
 from .flow_control import FlowControl
 from .frames import Frames
-from .leases import Leases
+from .lease_requests import LeaseRequests
 from .logs import Log
 from .memory import Budget, Memory
 from .observing.instrumentation import Instrumentation
@@ -66,7 +66,7 @@ class QueueService:
         self._store = store
         self._workers = workers or ConcurrencyLimit(None)
         self._clock = clock
-        self._leases = Leases(store, log, self._workers)
+        self._leases = LeaseRequests(store, log, self._workers)
         self._asking = StoreAccess(store, self._workers)
         self._frames = Frames(responses or Memory(log).responses, self._asking, self._leases, clock)
         self._reserving = ReservationService(self._asking, self._leases, self._frames)

@@ -14,7 +14,7 @@ from server_rig import LONG, Client, refused, served
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack_server.concurrency import ConcurrencyLimit
 from spoolrack_server.frames import Frames
-from spoolrack_server.leases import Leases
+from spoolrack_server.lease_requests import LeaseRequests
 from spoolrack_server.logs import make_log
 from spoolrack_server.memory import Memory
 from spoolrack_server.reservation_service import ReservationService
@@ -96,7 +96,7 @@ async def test_what_is_reserved_just_when_its_client_leaves_is_undone_unless_it_
     clock = ManualClock()
     with Store.open(tmp_path, clock=clock) as store:
         workers = ConcurrencyLimit(None)
-        leases = Leases(store, make_log(), workers)
+        leases = LeaseRequests(store, make_log(), workers)
         asking = StoreAccess(store, workers)
         frames = Frames(Memory(make_log()).responses, asking, leases, clock)
         reserving = ReservationService(asking, leases, frames)

@@ -17,7 +17,7 @@ from spoolrack_store.store import Store
 from ..access.guard import Guard
 from ..answers import answer
 from ..concurrency import ConcurrencyLimit
-from ..leases import Leases
+from ..lease_requests import LeaseRequests
 from ..logs import Log
 from ..memory import Memory
 from .bodies import Patience, Room
@@ -45,7 +45,7 @@ class Asking:
         self.patience = patience
         self.room = Room(patience.memory)
         self.workers = workers or ConcurrencyLimit(None)
-        self.leases = Leases(store, log, self.workers)
+        self.leases = LeaseRequests(store, log, self.workers)
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-http")
 
     async def ask(self, request: Request[T]) -> T:

@@ -16,7 +16,7 @@ from spoolrack_store.model.operations import Delete, Message, OpenMessage, Recei
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 
 from .. import convert
-from ..leases import receipts_of
+from ..lease_requests import receipts_of
 from ..observing.trace_context import context_in, lend
 from . import bodies, headers
 from .asking import Asking

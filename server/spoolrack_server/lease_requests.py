@@ -1,4 +1,4 @@
-"""Leases between the store and a transport: one that no transport took goes back at once.
+"""LeaseRequests between the store and a transport: one that no transport took goes back at once.
 
 A receive whose client is gone before the store answers leases nothing, or gives back what it leased;
 a message that couldn't be written to its client is ready again, and the receive isn't counted. The same
@@ -28,7 +28,7 @@ T = TypeVar("T")
 Undo = Callable[[T], Coroutine[Any, Any, None]]
 
 
-class Leases:
+class LeaseRequests:
     """Lives in one event loop."""
 
     def __init__(self, store: Store, log: Log, workers: ConcurrencyLimit) -> None:
