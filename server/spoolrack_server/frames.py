@@ -1,4 +1,4 @@
-"""Frames of messages on their way out, within the budget for responses.
+"""FrameWriter of messages on their way out, within the budget for responses.
 
 A frame is counted from the lease of its messages until the transport has taken it. The store reads
 bodies as it leases, so room for a frame is taken before, for as much as the queue's largest message:
@@ -35,7 +35,7 @@ KNOWN_FOR: Final = 5.0
 MOST_KNOWN: Final = 10_000
 
 
-class Frames:
+class FrameWriter:
     """Lives in one event loop."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Frames:
         """Let nothing wait for room any more."""
         self._budget.end()
 
-    async def lease(self, context: Context, wanted: Receive) -> Leased | None:
+    async def lease(self, context: Context, wanted: Receive) -> LeasedFrame | None:
         """What the store leases for a stream, when there is room; None: look again.
 
         Raises what `LeaseRequests.lease` raises. When the caller is cancelled before, nothing stays leased.
@@ -67,7 +67,7 @@ class Frames:
                 return found
         return await self._lease_then_count(context, peer, wanted)
 
-    async def lease_now(self, context: Context, wanted: Receive) -> Leased:
+    async def lease_now(self, context: Context, wanted: Receive) -> LeasedFrame:
         """What the store leases for a single call. Raises `MemoryLimit` if there is no room for it."""
         peer, size = context.peer(), await self._size(wanted)
         if not self._is_free(peer, size):
@@ -98,7 +98,7 @@ class Frames:
 
     async def _lease_at_once(
         self, context: Context, peer: str, size: int, wanted: Receive
-    ) -> Leased | None:
+    ) -> LeasedFrame | None:
         """What is ready, in room that is taken before; None if nothing is. Raises `MemoryLimit`."""
         with self._budget.share(peer, size):
             deliveries = await self._leases.lease(replace(wanted, wait=Millis(0)))
@@ -106,9 +106,11 @@ class Frames:
             return None
         # Nothing else runs between the two.
         taken = self._budget.take(peer, _size_of(deliveries))
-        return Leased(self, context, peer, taken, wanted.queue, deliveries)
+        return LeasedFrame(self, context, peer, taken, wanted.queue, deliveries)
 
-    async def _lease_then_count(self, context: Context, peer: str, wanted: Receive) -> Leased | None:
+    async def _lease_then_count(
+        self, context: Context, peer: str, wanted: Receive
+    ) -> LeasedFrame | None:
         """What is ready, or comes; None if there is no room for it, and it goes back."""
         deliveries = await self._leases.lease(wanted)
         size = _size_of(deliveries)
@@ -118,7 +120,7 @@ class Frames:
             self._leases.give_back(wanted.queue, receipts_of(deliveries))
             self._largest[wanted.queue] = size, stopwatch()
             return None
-        return Leased(self, context, peer, taken, wanted.queue, deliveries)
+        return LeasedFrame(self, context, peer, taken, wanted.queue, deliveries)
 
     async def _size(self, wanted: Receive) -> int:
         """Bytes that the messages of a receive may have together."""
@@ -139,12 +141,12 @@ class Frames:
         return max(found[0], min(wanted.max_bytes, wanted.max_messages * found[0]))
 
 
-class Leased:
+class LeasedFrame:
     """Messages that were leased for a call, and the room that they have."""
 
     def __init__(
         self,
-        frames: Frames,
+        frames: FrameWriter,
         context: Context,
         peer: str,
         taken: int,

@@ -32,7 +32,7 @@ from .access.showing import shown
 from .answers import answer
 from .concurrency import ConcurrencyLimit
 from .flow_control import FlowControl
-from .frames import Frames
+from .frames import FrameWriter
 from .lease_requests import LeaseRequests
 from .logs import Log
 from .memory import Budget, Memory
@@ -68,7 +68,9 @@ class QueueService:
         self._clock = clock
         self._leases = LeaseRequests(store, log, self._workers)
         self._asking = StoreAccess(store, self._workers)
-        self._frames = Frames(responses or Memory(log).responses, self._asking, self._leases, clock)
+        self._frames = FrameWriter(
+            responses or Memory(log).responses, self._asking, self._leases, clock
+        )
         self._reserving = ReservationService(self._asking, self._leases, self._frames)
         self._draining = False
         self._refills: set[FlowControl] = set()

@@ -25,7 +25,7 @@ from . import convert
 from .access.calls import queues_for
 from .access.permissions import Permission
 from .access.showing import shown
-from .frames import Frames
+from .frames import FrameWriter
 from .lease_requests import LeaseRequests
 from .rpc import CallIsOver, Context, write
 from .store_access import FRAME_BYTES, StoreAccess, page_size, page_token
@@ -38,7 +38,7 @@ _LONGEST_SEQ: Final = len(str(ops.MAX_SEQ))
 class ReservationService:
     """Those handlers. Lives in one event loop."""
 
-    def __init__(self, asking: StoreAccess, leases: LeaseRequests, frames: Frames) -> None:
+    def __init__(self, asking: StoreAccess, leases: LeaseRequests, frames: FrameWriter) -> None:
         self._asking = asking
         self._leases = leases
         self._frames = frames

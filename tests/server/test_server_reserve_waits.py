@@ -13,7 +13,7 @@ from reservation_rig import asked, bodies, commit, listed, reserve
 from server_rig import LONG, Client, refused, served
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack_server.concurrency import ConcurrencyLimit
-from spoolrack_server.frames import Frames
+from spoolrack_server.frames import FrameWriter
 from spoolrack_server.lease_requests import LeaseRequests
 from spoolrack_server.logs import make_log
 from spoolrack_server.memory import Memory
@@ -98,7 +98,7 @@ async def test_what_is_reserved_just_when_its_client_leaves_is_undone_unless_it_
         workers = ConcurrencyLimit(None)
         leases = LeaseRequests(store, make_log(), workers)
         asking = StoreAccess(store, workers)
-        frames = Frames(Memory(make_log()).responses, asking, leases, clock)
+        frames = FrameWriter(Memory(make_log()).responses, asking, leases, clock)
         reserving = ReservationService(asking, leases, frames)
         for name in ("q", "empty"):
             store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
