@@ -3,7 +3,7 @@
 Here are those about queues and messages; those about stages, reservations and redrives are parts of
 their own. A handler checks what the contract bounds, submits to the store and awaits the answer; it
 never waits for a disk in the event loop. What no transport took, because its client was gone, is given
-back at once. Memory is bounded by call: a stream holds two frames at most, one that the
+back at once. MemoryLimiter is bounded by call: a stream holds two frames at most, one that the
 transport takes and the next.
 """
 
@@ -35,7 +35,7 @@ from .flow_control import FlowControl
 from .frames import FrameWriter
 from .lease_requests import LeaseRequests
 from .logs import Log
-from .memory import Budget, Memory
+from .memory import Budget, MemoryLimiter
 from .observing.instrumentation import Instrumentation
 from .observing.trace_context import context_in
 from .redrive_service import RedriveService
@@ -69,7 +69,7 @@ class QueueService:
         self._leases = LeaseRequests(store, log, self._workers)
         self._asking = StoreAccess(store, self._workers)
         self._frames = FrameWriter(
-            responses or Memory(log).responses, self._asking, self._leases, clock
+            responses or MemoryLimiter(log).responses, self._asking, self._leases, clock
         )
         self._reserving = ReservationService(self._asking, self._leases, self._frames)
         self._draining = False

@@ -23,7 +23,7 @@ from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 
 from .access.calls import Admission, Admissions
 from .logs import Log
-from .memory import SMALL, Memory
+from .memory import SMALL, MemoryLimiter
 from .observing.error_log import ErrorLog
 from .observing.instrumentation import FAULTS, Asked, Instrumentation
 from .status import INTERNAL, Failure, failure_of
@@ -55,11 +55,11 @@ class Calls:
         log: Log,
         watch: Instrumentation | None = None,
         admissions: Admissions | None = None,
-        memory: Memory | None = None,
+        memory: MemoryLimiter | None = None,
     ) -> None:
         """Without `admissions` nobody is asked who he is."""
         self._log = log
-        self._memory = memory or Memory(log)
+        self._memory = memory or MemoryLimiter(log)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
         self._refusals = self._watch.refusals
         self._admissions = admissions
@@ -263,7 +263,7 @@ class Requests:
     """The requests of one call, as they come, and what they hold of the memory for requests."""
 
     def __init__(
-        self, calls: Calls, memory: Memory, context: Context, method: MethodDescriptor
+        self, calls: Calls, memory: MemoryLimiter, context: Context, method: MethodDescriptor
     ) -> None:
         self._calls = calls
         self._memory = memory

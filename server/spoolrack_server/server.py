@@ -32,7 +32,7 @@ from .health import Health, HealthService
 from .limits import Limits
 from .logs import Log, make_log
 from .loop_driver import LoopDriver
-from .memory import Memory
+from .memory import MemoryLimiter
 from .observing.collectors import MOST_QUEUES
 from .observing.error_log import ErrorLog
 from .observing.instrumentation import Instrumentation, Traces
@@ -109,7 +109,7 @@ class Server:
         self._traces = traces
         self._watch = Instrumentation(self.observer.operations, traces, refusals=ErrorLog(self._log))
         self._probes = None if health is None else probes_of(self._health, *health)
-        self._memory = Memory(self._log, watermark)
+        self._memory = MemoryLimiter(self._log, watermark)
         self._calls = Calls(self._log, self._watch, memory=self._memory)
         self._store: Store | None = None
         self._service: QueueService | None = None

@@ -16,7 +16,7 @@ from spoolrack_server.concurrency import ConcurrencyLimit
 from spoolrack_server.frames import FrameWriter
 from spoolrack_server.lease_requests import LeaseRequests
 from spoolrack_server.logs import make_log
-from spoolrack_server.memory import Memory
+from spoolrack_server.memory import MemoryLimiter
 from spoolrack_server.reservation_service import ReservationService
 from spoolrack_server.store_access import StoreAccess
 from spoolrack_store.model.operations import CreateQueue, Receive, Send, messages_of
@@ -98,7 +98,7 @@ async def test_what_is_reserved_just_when_its_client_leaves_is_undone_unless_it_
         workers = ConcurrencyLimit(None)
         leases = LeaseRequests(store, make_log(), workers)
         asking = StoreAccess(store, workers)
-        frames = FrameWriter(Memory(make_log()).responses, asking, leases, clock)
+        frames = FrameWriter(MemoryLimiter(make_log()).responses, asking, leases, clock)
         reserving = ReservationService(asking, leases, frames)
         for name in ("q", "empty"):
             store.submit(CreateQueue(name=name, settings=QueueSettings())).result()

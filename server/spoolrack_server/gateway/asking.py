@@ -19,7 +19,7 @@ from ..answers import answer
 from ..concurrency import ConcurrencyLimit
 from ..lease_requests import LeaseRequests
 from ..logs import Log
-from ..memory import Memory
+from ..memory import MemoryLimiter
 from .bodies import Patience, Room
 
 T = TypeVar("T")
@@ -37,11 +37,11 @@ class Asking:
         patience: Patience,
         workers: ConcurrencyLimit | None = None,
         guard: Guard | None = None,
-        memory: Memory | None = None,
+        memory: MemoryLimiter | None = None,
     ) -> None:
         self.store = store
         self.guard = guard or Guard()
-        self.memory = memory or Memory(log)
+        self.memory = memory or MemoryLimiter(log)
         self.patience = patience
         self.room = Room(patience.memory)
         self.workers = workers or ConcurrencyLimit(None)

@@ -27,7 +27,7 @@ from ..dashboard.routes import dashboard_routes
 from ..health import Health
 from ..limits import LINE, Limits
 from ..logs import Log
-from ..memory import Memory
+from ..memory import MemoryLimiter
 from ..observing.error_log import ErrorLog
 from ..observing.instrumentation import Instrumentation
 from ..observing.observer import Observer
@@ -68,7 +68,7 @@ class Gateway:
         watch: Instrumentation | None = None,
         observer: Observer | None = None,
         guard: Guard | None = None,
-        memory: Memory | None = None,
+        memory: MemoryLimiter | None = None,
     ) -> None:
         self._log = log
         observer = observer or Observer(health, clock)
