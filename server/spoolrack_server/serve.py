@@ -22,7 +22,7 @@ from .worker_processes import WorkerProcess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listening:
+class ListenAddresses:
     """Where a server that has started can be reached."""
 
     root: str
@@ -92,7 +92,7 @@ class ServeSettings:
 
 async def serve(
     settings: ServeSettings,
-    announce: Callable[[Listening], None],
+    announce: Callable[[ListenAddresses], None],
     until: Callable[[Callable[[], None]], None] | None = None,
     crew: WorkerProcess | None = None,
 ) -> int:
@@ -140,7 +140,7 @@ async def serve(
     except tuple(EXIT_CODES) as error:
         return print_startup_error(error)
     announce(
-        Listening(
+        ListenAddresses(
             root=server.root,
             grpc_address=server.grpc_address,
             http_url=server.http_url,

@@ -24,7 +24,7 @@ from .access.security import Insecure
 from .addresses import AddressUnusable, address_text, reserve
 from .control_channel import ControlChannel
 from .logs import Log, make_log
-from .serve import Listening, ServeSettings
+from .serve import ListenAddresses, ServeSettings
 from .shutdown import print_startup_error, shutdown_on_signals
 from .worker_processes import WorkerProcesses
 
@@ -153,7 +153,9 @@ class Supervisor:
             await asyncio.gather(listening, return_exceptions=True)
 
 
-async def supervise(settings: ServeSettings, count: int, announce: Callable[[Listening], None]) -> int:
+async def supervise(
+    settings: ServeSettings, count: int, announce: Callable[[ListenAddresses], None]
+) -> int:
     """Serve with `count` processes until a signal says otherwise; returns the exit code."""
     log = make_log(format=settings.log_format)
     http_host = settings.host if settings.http_host is None else settings.http_host
@@ -180,7 +182,7 @@ async def supervise(settings: ServeSettings, count: int, announce: Callable[[Lis
         drain = asyncio.create_task(_drain(supervisor, ending))
         await supervisor.run(
             lambda: announce(
-                Listening(
+                ListenAddresses(
                     root=settings.root,
                     grpc_address=address_text(settings.host, grpc_port),
                     http_url=None

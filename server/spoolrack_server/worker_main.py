@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 
 from .control_channel import ControlChannel
-from .serve import Listening, ServeSettings, serve
+from .serve import ListenAddresses, ServeSettings, serve
 from .supervisor import READY
 from .worker_processes import WorkerProcess
 
@@ -40,7 +40,7 @@ async def _serve(settings: ServeSettings) -> int:
         await asyncio.gather(listening, return_exceptions=True)
 
 
-def _tell(_: Listening) -> None:
+def _tell(_: ListenAddresses) -> None:
     os.write(sys.stdout.fileno(), READY)
 
 
