@@ -26,7 +26,7 @@ from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
 
 from . import convert, delete_requests, encoding, send_requests
-from .access.calls import queues_for
+from .access.authorization import queues_for
 from .access.permissions import Permission
 from .access.showing import shown
 from .answers import answer

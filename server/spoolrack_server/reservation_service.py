@@ -22,7 +22,7 @@ from spoolrack_store.model.operations import Message
 from spoolrack_store.model.settings import MAX_VISIBILITY
 
 from . import convert
-from .access.calls import queues_for
+from .access.authorization import queues_for
 from .access.permissions import Permission
 from .access.showing import shown
 from .frames import FrameWriter

@@ -21,7 +21,7 @@ from google.protobuf.message_factory import GetMessageClass
 from spoolrack.v1 import queue_service_pb2
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 
-from .access.calls import Admission, Admissions
+from .access.authorization import AuthorizedCall, CallAuthorizer
 from .logs import Log
 from .memory import SMALL, MemoryLimiter
 from .observing.error_log import ErrorLog
@@ -54,7 +54,7 @@ class Calls:
         self,
         log: Log,
         watch: Instrumentation | None = None,
-        admissions: Admissions | None = None,
+        admissions: CallAuthorizer | None = None,
         memory: MemoryLimiter | None = None,
     ) -> None:
         """Without `admissions` nobody is asked who he is."""
@@ -188,7 +188,9 @@ class Calls:
         return raw
 
     @contextmanager
-    def _admitted(self, context: Context, name: str, *, is_long: bool) -> Iterator[Admission | None]:
+    def _admitted(
+        self, context: Context, name: str, *, is_long: bool
+    ) -> Iterator[AuthorizedCall | None]:
         """A call whose caller may make it; raises `Unauthenticated` or `PermissionDenied`, also for a
         call that runs and could not begin any more."""
         if self._admissions is None:
@@ -275,7 +277,7 @@ class Requests:
         self._held = 0
         self._ending: asyncio.Task[None] | None = None
         self.is_reading = False
-        self.admission: Admission | None = None
+        self.admission: AuthorizedCall | None = None
         self.on_refusal: Callable[[StoreError], None] | None = None
         """Ends a stream in its own way, after what it has taken is answered."""
 

@@ -21,7 +21,7 @@ from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.store import Store
 
-from .access.calls import Admissions
+from .access.authorization import CallAuthorizer
 from .access.reflection import reflect
 from .access.security import Doors, Security
 from .addresses import AddressUnusable, address_text, reserve
@@ -231,7 +231,7 @@ class Server:
             await self._probes.stop()
 
     async def _start_grpc(self, store: Store, doors: Doors) -> None:
-        admissions = None if doors.guard.is_open else Admissions(doors.guard)
+        admissions = None if doors.guard.is_open else CallAuthorizer(doors.guard)
         self._calls = Calls(self._log, self._watch, admissions, self._memory)
         self._service = QueueService(
             store, self._clock, self._log, self._workers, self._watch, self._memory.responses

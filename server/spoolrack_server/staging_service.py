@@ -18,7 +18,7 @@ from spoolrack_store.model.errors import InvalidMessage
 from spoolrack_store.model.staging import Stage
 
 from . import convert
-from .access.calls import queues_for
+from .access.authorization import queues_for
 from .access.permissions import Permission
 from .access.showing import shown
 from .rpc import Context

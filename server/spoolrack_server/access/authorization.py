@@ -35,7 +35,7 @@ def queues_for(permission: Permission) -> Callable[[str], bool] | None:
 
 
 @dataclass(eq=False, slots=True)
-class Admission:
+class AuthorizedCall:
     """A call that was let in."""
 
     context: Context
@@ -52,21 +52,21 @@ class Admission:
         self.caller.require(self.method, request)
 
 
-class Admissions:
+class CallAuthorizer:
     """The calls of one server. Lives in one event loop."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._open: set[Admission] = set()
+        self._open: set[AuthorizedCall] = set()
 
     @contextmanager
-    def admitted(self, context: Context, method: str, *, is_long: bool) -> Iterator[Admission]:
+    def admitted(self, context: Context, method: str, *, is_long: bool) -> Iterator[AuthorizedCall]:
         """A call while it runs; raises `Unauthenticated` or `PermissionDenied` at its begin, before
         anything of it is read.
 
         One that `is_long` is cancelled when that would be raised later: `refused` then says why.
         """
-        admission = Admission(context, method, self.caller_of(context), asyncio.current_task())
+        admission = AuthorizedCall(context, method, self.caller_of(context), asyncio.current_task())
         admission.caller.require_somewhere(method)
         _caller.set(admission.caller)
         if is_long:
