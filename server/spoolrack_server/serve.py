@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from spoolrack_store.model.chores import Chores
 
-from .access.files import AccessUnusable
 from .access.security import Security
 from .access.tls import TlsFiles
+from .access.watched_files import AccessUnusable
 from .limits import Limits
 from .logs import LogFormat, adopt_library_logs, make_log
 from .observing.otel import TracingUnavailable, otlp_traces

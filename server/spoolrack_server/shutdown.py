@@ -22,8 +22,8 @@ from spoolrack_store.model.errors import (
     UnknownFormat,
 )
 
-from .access.files import AccessUnusable
 from .access.security import Insecure
+from .access.watched_files import AccessUnusable
 from .addresses import AddressUnusable
 from .logs import Log
 from .observing.otel import TracingUnavailable

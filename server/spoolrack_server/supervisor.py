@@ -19,8 +19,8 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
-from .access.files import AccessUnusable
 from .access.security import Insecure
+from .access.watched_files import AccessUnusable
 from .addresses import AddressUnusable, address_text, reserve
 from .control_channel import ControlChannel
 from .logs import Log, make_log

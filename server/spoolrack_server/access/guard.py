@@ -14,11 +14,11 @@ from typing import Final
 from spoolrack_store.model.errors import PermissionDenied, Unauthenticated
 
 from ..convert import queue_name
-from .files import Watched
 from .permissions import Identity, Permission
 from .reading import is_identity
 from .rules import ALL_QUEUES, Rules
 from .tokens import Tokens
+from .watched_files import WatchedFiles
 
 NOBODY: Final = Identity()
 CHALLENGE: Final = 'Bearer realm="spoolrack"'
@@ -32,8 +32,8 @@ class Guard:
     def __init__(
         self,
         *,
-        tokens: Watched[Tokens] | None = None,
-        rules: Watched[Rules] | None = None,
+        tokens: WatchedFiles[Tokens] | None = None,
+        rules: WatchedFiles[Rules] | None = None,
         asks_for_certificates: bool = False,
     ) -> None:
         self._tokens = tokens

@@ -37,7 +37,7 @@ class AccessUnusable(Exception):
         super().__init__(f"{what} can't be used: {why}")
 
 
-class Watched(Generic[T]):
+class WatchedFiles(Generic[T]):
     """What some files say together. `current` may be read by any thread; `look` is called by one."""
 
     def __init__(
