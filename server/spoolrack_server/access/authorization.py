@@ -17,8 +17,8 @@ import grpc
 from google.protobuf.message import Message
 from spoolrack_store.model.errors import StoreError, Unauthenticated
 
+from .access_control import AccessControl
 from .certificates import name_in_grpc
-from .guard import Guard
 from .methods import Caller
 from .permissions import Permission
 
@@ -55,7 +55,7 @@ class AuthorizedCall:
 class CallAuthorizer:
     """The calls of one server. Lives in one event loop."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: AccessControl) -> None:
         self._guard = guard
         self._open: set[AuthorizedCall] = set()
 

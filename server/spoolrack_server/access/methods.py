@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .guard import Guard
+from .access_control import AccessControl
 from .permissions import Identity, Permission
 
 Need = tuple[Permission, str]
@@ -98,7 +98,7 @@ METHODS: Final[Mapping[str, Named | Looked]] = {
 class Caller:
     """Who makes a call, and what of it he may."""
 
-    guard: Guard
+    guard: AccessControl
     identity: Identity
 
     def require(self, method: str, request: Any) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ..addresses import address_text
 from ..logs import Log
-from .guard import Guard
+from .access_control import AccessControl
 from .rules import Rules
 from .tls import Tls, TlsFiles
 from .tokens import Tokens
@@ -66,14 +66,16 @@ class Security:
         rules = _watched("the permissions", self.permissions, FIXED, Rules.parsed, log)
         watched: list[WatchedFiles[Any]] = [] if tls is None else [tls.files]
         watched += [each for each in (tokens, rules) if each is not None]
-        return Doors(Guard(tokens=tokens, rules=rules, asks_for_certificates=asks), tls, watched, log)
+        return Doors(
+            AccessControl(tokens=tokens, rules=rules, asks_for_certificates=asks), tls, watched, log
+        )
 
 
 class Doors:
     """What was opened: who may come in, and the certificates that are shown to him."""
 
     def __init__(
-        self, guard: Guard, tls: Tls | None, watched: Sequence[WatchedFiles[Any]], log: Log
+        self, guard: AccessControl, tls: Tls | None, watched: Sequence[WatchedFiles[Any]], log: Log
     ) -> None:
         self._log = log
         self.guard = guard

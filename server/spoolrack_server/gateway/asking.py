@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from spoolrack_store.model.operations import OpenMessage, Request
 from spoolrack_store.store import Store
 
-from ..access.guard import Guard
+from ..access.access_control import AccessControl
 from ..answers import answer
 from ..concurrency import ConcurrencyLimit
 from ..lease_requests import LeaseRequests
@@ -36,11 +36,11 @@ class Asking:
         log: Log,
         patience: Patience,
         workers: ConcurrencyLimit | None = None,
-        guard: Guard | None = None,
+        guard: AccessControl | None = None,
         memory: MemoryLimiter | None = None,
     ) -> None:
         self.store = store
-        self.guard = guard or Guard()
+        self.guard = guard or AccessControl()
         self.memory = memory or MemoryLimiter(log)
         self.patience = patience
         self.room = Room(patience.memory)

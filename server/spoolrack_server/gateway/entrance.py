@@ -15,8 +15,8 @@ from aiohttp import web
 from aiohttp.http import HttpVersion10, HttpVersion11
 from spoolrack_store.model.errors import InvalidRequest, StoreError, Unauthenticated
 
+from ..access.access_control import NOBODY, AccessControl
 from ..access.certificates import name_in_ssl
-from ..access.guard import NOBODY, Guard
 from ..access.permissions import Identity
 from .errors import CrossOrigin, UnknownParameter, UnreadableBody, WrongHost
 
@@ -30,7 +30,7 @@ IDENTITY: Final = web.RequestKey("identity", Identity)
 class Entrance:
     """Of one gateway."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: AccessControl) -> None:
         self.guard = guard
         self._routes: dict[tuple[str, Any], Route] = {}
         self._waiting: dict[asyncio.Task[Any], web.Request] = {}

@@ -15,7 +15,7 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError, Unauthenticated
 from spoolrack_store.model.texts import printable
 
-from ..access.guard import CHALLENGE
+from ..access.access_control import CHALLENGE
 from ..status import INTERNAL, Failure, failure_of
 
 RETRY_AFTER: Final = Millis(10_000)

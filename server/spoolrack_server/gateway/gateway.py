@@ -21,7 +21,7 @@ from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import Draining, StoreError
 from spoolrack_store.store import Store
 
-from ..access.guard import Guard
+from ..access.access_control import AccessControl
 from ..concurrency import ConcurrencyLimit
 from ..dashboard.routes import dashboard_routes
 from ..health import Health
@@ -67,13 +67,13 @@ class Gateway:
         workers: ConcurrencyLimit | None = None,
         watch: Instrumentation | None = None,
         observer: Observer | None = None,
-        guard: Guard | None = None,
+        guard: AccessControl | None = None,
         memory: MemoryLimiter | None = None,
     ) -> None:
         self._log = log
         observer = observer or Observer(health, clock)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
-        self._entrance = Entrance(guard or Guard())
+        self._entrance = Entrance(guard or AccessControl())
         self._patience = patience or Patience()
         self._asking = Asking(store, log, self._patience, workers, self._entrance.guard, memory)
         self._running: set[asyncio.Task[Any]] = set()

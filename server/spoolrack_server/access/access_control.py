@@ -26,7 +26,7 @@ CHALLENGE: Final = 'Bearer realm="spoolrack"'
 _SCHEME: Final = "bearer"
 
 
-class Guard:
+class AccessControl:
     """`permissions.Access`, and what finds out who asks. For any thread."""
 
     def __init__(
