@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import trustme
 from access_rig import Files
+from spoolrack_server.access.file_format import UnreadableFile
 from spoolrack_server.access.permissions import Identity, Permission
-from spoolrack_server.access.reading import UnreadableFile
 from spoolrack_server.access.rules import Rules
 from spoolrack_server.access.security import Insecure, Security, is_loopback
 from spoolrack_server.access.tls import Tls, TlsFiles

@@ -14,8 +14,8 @@ from typing import Final
 from spoolrack_store.model.errors import PermissionDenied, Unauthenticated
 
 from ..convert import queue_name
+from .file_format import is_identity
 from .permissions import Identity, Permission
-from .reading import is_identity
 from .rules import ALL_QUEUES, Rules
 from .tokens import Tokens
 from .watched_files import WatchedFiles

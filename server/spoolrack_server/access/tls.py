@@ -17,7 +17,7 @@ from typing import Any, Final
 import grpc
 
 from ..logs import Log
-from .reading import UnreadableFile
+from .file_format import UnreadableFile
 from .watched_files import PUBLIC, SECRET, WatchedFiles
 
 _ALPN: Final = ["http/1.1"]

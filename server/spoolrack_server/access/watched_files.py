@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 from ..logs import Log
-from .reading import UnreadableFile
+from .file_format import UnreadableFile
 
 T = TypeVar("T")
 
