@@ -19,13 +19,13 @@ from spoolrack_store.model.errors import StoreError, Unauthenticated
 
 from .access_control import AccessControl
 from .certificates import name_in_grpc
-from .methods import Caller
+from .method_permissions import CallerPermissions
 from .permissions import Permission
 
 Context = grpc.aio.ServicerContext[Any, Any]
 HEADER: Final = "authorization"
 
-_caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
+_caller: ContextVar[CallerPermissions | None] = ContextVar("caller", default=None)
 
 
 def queues_for(permission: Permission) -> Callable[[str], bool] | None:
@@ -40,7 +40,7 @@ class AuthorizedCall:
 
     context: Context
     method: str
-    caller: Caller
+    caller: CallerPermissions
     task: asyncio.Task[Any] | None
     request: Message | None = None
     """The only request of a long call, once it is read."""
@@ -76,7 +76,7 @@ class CallAuthorizer:
         finally:
             self._open.discard(admission)
 
-    def caller_of(self, context: Context) -> Caller:
+    def caller_of(self, context: Context) -> CallerPermissions:
         """Raises `Unauthenticated`."""
         found: str | None = None
         for key, value in context.invocation_metadata() or ():
@@ -85,7 +85,7 @@ class CallAuthorizer:
                     raise Unauthenticated(why="there are two authorizations")
                 found = value if isinstance(value, str) else value.decode(errors="replace")
         name = name_in_grpc(context.auth_context()) if self._guard.asks_for_certificates else None
-        return Caller(self._guard, self._guard.identify(found, name))
+        return CallerPermissions(self._guard, self._guard.identify(found, name))
 
     def look_again(self) -> None:
         """Who may do what has changed: end the calls that could not begin any more."""

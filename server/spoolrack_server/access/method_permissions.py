@@ -3,7 +3,7 @@
 Most name their queues in the request, and are refused before the store hears of them. Others name
 something that belongs to queues which only the store knows (a stage, a reservation, a redrive): these
 ask for the permission anywhere at all, and then see and touch only what belongs to queues to which
-their caller has it. The handler sees to that with `Caller`; what is not his is not found.
+their caller has it. The handler sees to that with `CallerPermissions`; what is not his is not found.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MONITOR: Final = Permission.MONITOR
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class RequestQueues:
     """The request names the queues. Its caller must have the permission somewhere to be read at all."""
 
     permission: Permission
@@ -32,7 +32,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class HandlerQueues:
     """The handler finds out which queues it touches, and touches no others."""
 
     permission: Permission
@@ -40,12 +40,14 @@ class Looked:
     """For what the request names all the same."""
 
 
-def _in_field(permission: Permission, field: str = "queue") -> Named:
-    return Named(permission, lambda request: ((permission, getattr(request, field)),))
+def _in_field(permission: Permission, field: str = "queue") -> RequestQueues:
+    return RequestQueues(permission, lambda request: ((permission, getattr(request, field)),))
 
 
-def _where_named(permission: Permission) -> Looked:
-    return Looked(permission, lambda request: ((permission, request.queue),) if request.queue else ())
+def _where_named(permission: Permission) -> HandlerQueues:
+    return HandlerQueues(
+        permission, lambda request: ((permission, request.queue),) if request.queue else ()
+    )
 
 
 def _settings(request: Any) -> Iterable[Need]:
@@ -61,11 +63,11 @@ def _redrive(request: Any) -> Iterable[Need]:
         yield SEND, request.destination
 
 
-METHODS: Final[Mapping[str, Named | Looked]] = {
-    "CreateQueue": Named(MANAGE, _settings),
+METHODS: Final[Mapping[str, RequestQueues | HandlerQueues]] = {
+    "CreateQueue": RequestQueues(MANAGE, _settings),
     "GetQueue": _in_field(MONITOR, "name"),
-    "ListQueues": Looked(MONITOR),
-    "UpdateQueue": Named(MANAGE, _settings),
+    "ListQueues": HandlerQueues(MONITOR),
+    "UpdateQueue": RequestQueues(MANAGE, _settings),
     "DeleteQueue": _in_field(MANAGE, "name"),
     "PurgeQueue": _in_field(MANAGE, "name"),
     "Send": _in_field(SEND),
@@ -78,24 +80,24 @@ METHODS: Final[Mapping[str, Named | Looked]] = {
     "GetMessage": _in_field(RECEIVE),
     "ListMessages": _in_field(RECEIVE),
     "Stage": _in_field(SEND),
-    "Publish": Looked(SEND),
-    "Abort": Looked(SEND),
-    "ListStages": Looked(MONITOR),
+    "Publish": HandlerQueues(SEND),
+    "Abort": HandlerQueues(SEND),
+    "ListStages": HandlerQueues(MONITOR),
     "Reserve": _in_field(RECEIVE),
-    "Confirm": Looked(RECEIVE),
-    "ReadReservation": Looked(RECEIVE),
-    "CommitReservations": Looked(RECEIVE),
-    "ReleaseReservation": Looked(RECEIVE),
+    "Confirm": HandlerQueues(RECEIVE),
+    "ReadReservation": HandlerQueues(RECEIVE),
+    "CommitReservations": HandlerQueues(RECEIVE),
+    "ReleaseReservation": HandlerQueues(RECEIVE),
     "ListReservations": _where_named(MONITOR),
-    "StartRedrive": Named(MANAGE, _redrive),
-    "GetRedrive": Looked(MONITOR),
+    "StartRedrive": RequestQueues(MANAGE, _redrive),
+    "GetRedrive": HandlerQueues(MONITOR),
     "ListRedrives": _where_named(MONITOR),
-    "CancelRedrive": Looked(MANAGE),
+    "CancelRedrive": HandlerQueues(MANAGE),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class CallerPermissions:
     """Who makes a call, and what of it he may."""
 
     guard: AccessControl
