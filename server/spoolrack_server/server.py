@@ -23,7 +23,7 @@ from spoolrack_store.store import Store
 
 from .access.authorization import CallAuthorizer
 from .access.reflection import reflect
-from .access.security import Doors, Security
+from .access.security import LoadedSecurity, Security
 from .addresses import AddressUnusable, address_text, reserve
 from .concurrency import ConcurrencyLimit
 from .gateway.bodies import Patience
@@ -101,7 +101,7 @@ class Server:
         self._group_access = group_access
         self._security = security or Security()
         self._limits = limits or Limits()
-        self._doors: Doors | None = None
+        self._doors: LoadedSecurity | None = None
         self._watching: list[asyncio.Task[None]] = []
         self._health = Health()
         self._health.is_starting = True
@@ -230,7 +230,7 @@ class Server:
         if self._probes is not None:
             await self._probes.stop()
 
-    async def _start_grpc(self, store: Store, doors: Doors) -> None:
+    async def _start_grpc(self, store: Store, doors: LoadedSecurity) -> None:
         admissions = None if doors.guard.is_open else CallAuthorizer(doors.guard)
         self._calls = Calls(self._log, self._watch, admissions, self._memory)
         self._service = QueueService(
@@ -263,7 +263,7 @@ class Server:
         if self._gateway is not None:
             self._gateway.look_again()
 
-    async def _start_http(self, store: Store, doors: Doors) -> None:
+    async def _start_http(self, store: Store, doors: LoadedSecurity) -> None:
         if self.http_port is None:
             return
         self._gateway = Gateway(

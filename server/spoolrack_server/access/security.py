@@ -53,7 +53,7 @@ class Security:
             if not is_loopback(host):
                 raise Insecure(address_text(host, port))
 
-    def opened(self, log: Log) -> Doors:
+    def opened(self, log: Log) -> LoadedSecurity:
         """Raises `AccessUnusable`."""
         asks = self.tls is not None and self.tls.client_ca is not None
         if self.permissions is not None and self.tokens is None and not asks:
@@ -66,12 +66,12 @@ class Security:
         rules = _watched("the permissions", self.permissions, FIXED, Rules.parsed, log)
         watched: list[WatchedFiles[Any]] = [] if tls is None else [tls.files]
         watched += [each for each in (tokens, rules) if each is not None]
-        return Doors(
+        return LoadedSecurity(
             AccessControl(tokens=tokens, rules=rules, asks_for_certificates=asks), tls, watched, log
         )
 
 
-class Doors:
+class LoadedSecurity:
     """What was opened: who may come in, and the certificates that are shown to him."""
 
     def __init__(
