@@ -21,7 +21,7 @@ from spoolrack_store.model.staging import Abort
 
 from .. import convert
 from ..access.permissions import Permission
-from ..gateway.asking import Asking
+from ..gateway.context import GatewayContext
 from ..gateway.queues import changes_in
 from ..status import INTERNAL, failure_of
 from . import shapes
@@ -36,7 +36,7 @@ MOST_DELETED: Final = 1_000
 class Changing:
     """Lives in one event loop."""
 
-    def __init__(self, asking: Asking, permits: Permits) -> None:
+    def __init__(self, asking: GatewayContext, permits: Permits) -> None:
         self._asking = asking
         self._permits = permits
 

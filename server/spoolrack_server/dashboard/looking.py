@@ -31,7 +31,7 @@ from spoolrack_store.store import Store
 from .. import convert
 from ..access.permissions import Permission
 from ..access.showing import LOOK, shown
-from ..gateway.asking import Asking
+from ..gateway.context import GatewayContext
 from ..gateway.queues import written
 from ..health import Health
 from ..observing.observer import Observer
@@ -62,7 +62,7 @@ class Looking:
     """Lives in one event loop."""
 
     def __init__(
-        self, asking: Asking, permits: Permits, health: Health, clock: Clock, observer: Observer
+        self, asking: GatewayContext, permits: Permits, health: Health, clock: Clock, observer: Observer
     ) -> None:
         self._asking = asking
         self._permits = permits

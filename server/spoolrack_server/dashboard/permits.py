@@ -18,7 +18,7 @@ from spoolrack_store.model.errors import InvalidRequest, MessageTooLarge
 
 from ..access.permissions import Identity, Permission
 from ..gateway import bodies
-from ..gateway.asking import Asking
+from ..gateway.context import GatewayContext
 from ..gateway.entrance import IDENTITY
 
 OURS: Final = "X-Spoolrack-Dashboard"
@@ -32,7 +32,7 @@ LONGEST_FILTER: Final = 80
 class Permits:
     """Lives in one event loop."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: GatewayContext) -> None:
         self._asking = asking
 
     def identity(self, request: web.Request) -> Identity:

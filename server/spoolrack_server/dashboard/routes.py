@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from spoolrack_store.model.clock import Clock
 
-from ..gateway.asking import Asking
+from ..gateway.context import GatewayContext
 from ..gateway.routes import Route
 from ..health import Health
 from ..observing.observer import Observer
@@ -22,7 +22,7 @@ from .permits import Permits
 
 
 def dashboard_routes(
-    asking: Asking, health: Health, clock: Clock, observer: Observer
+    asking: GatewayContext, health: Health, clock: Clock, observer: Observer
 ) -> Sequence[Route]:
     permits = Permits(asking)
     assets, changing = Assets(), Changing(asking, permits)

@@ -33,8 +33,8 @@ from ..observing.instrumentation import Instrumentation
 from ..observing.observer import Observer
 from ..observing.request_ids import HEADER
 from ..status import LONGEST_MESSAGE
-from .asking import Asking
 from .bodies import Patience
+from .context import GatewayContext
 from .entrance import Entrance, require_sane_head
 from .errors import GatewayError, MethodNotAllowed, NoSuchPage, answer_to, mistake
 from .listening import listen
@@ -75,7 +75,7 @@ class Gateway:
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
         self._entrance = Entrance(guard or AccessControl())
         self._patience = patience or Patience()
-        self._asking = Asking(store, log, self._patience, workers, self._entrance.guard, memory)
+        self._asking = GatewayContext(store, log, self._patience, workers, self._entrance.guard, memory)
         self._running: set[asyncio.Task[Any]] = set()
         self._refusing = False
         self._pages: set[Endpoint] = set()

@@ -19,7 +19,7 @@ from .. import convert
 from ..lease_requests import receipts_of
 from ..observing.trace_context import context_in, lend
 from . import bodies, headers
-from .asking import Asking
+from .context import GatewayContext
 from .queues import name_of
 
 SMALL: Final = 64 * 1024
@@ -29,7 +29,7 @@ SMALL: Final = 64 * 1024
 class MessageEndpoints:
     """Lives in one event loop."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: GatewayContext) -> None:
         self._asking = asking
 
     async def send(self, request: web.Request) -> web.StreamResponse:

@@ -22,7 +22,7 @@ from spoolrack_store.model.settings import SPANS, QueueSettings
 from .. import convert
 from ..access.permissions import Permission
 from . import bodies, headers
-from .asking import Asking
+from .context import GatewayContext
 from .entrance import IDENTITY
 from .errors import SettingsTooLarge
 
@@ -34,7 +34,7 @@ _DEFAULTS: Final = QueueSettings()
 class QueueEndpoints:
     """Lives in one event loop."""
 
-    def __init__(self, asking: Asking, clock: Clock) -> None:
+    def __init__(self, asking: GatewayContext, clock: Clock) -> None:
         self._asking = asking
         self._clock = clock
 

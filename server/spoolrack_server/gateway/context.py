@@ -27,7 +27,7 @@ T = TypeVar("T")
 READERS: Final = 4
 
 
-class Asking:
+class GatewayContext:
     """Lives in one event loop."""
 
     def __init__(
