@@ -10,10 +10,10 @@ from typing import Any
 from http_rig import DESCRIPTION, Http, resolved, template
 from spoolrack_server import status
 from spoolrack_server.gateway import errors
+from spoolrack_server.gateway.admin_endpoints import AdminEndpoints
 from spoolrack_server.gateway.bodies import Patience
 from spoolrack_server.gateway.context import GatewayContext
 from spoolrack_server.gateway.messages import MessageEndpoints
-from spoolrack_server.gateway.pages import Pages
 from spoolrack_server.gateway.queues import QueueEndpoints
 from spoolrack_server.gateway.routes import routes
 from spoolrack_server.health import Health
@@ -34,7 +34,7 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 async def test_every_route_is_described_and_nothing_else(server: Server) -> None:
     asking = GatewayContext(server.store, make_log(), Patience())
-    pages = Pages(Health(), server.observer)
+    pages = AdminEndpoints(Health(), server.observer)
     served = routes(QueueEndpoints(asking, SystemClock()), MessageEndpoints(asking), pages)
     await asking.close()
     assert {(route.method, route.path) for route in served} == {

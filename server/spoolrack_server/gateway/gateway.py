@@ -33,13 +33,13 @@ from ..observing.instrumentation import Instrumentation
 from ..observing.observer import Observer
 from ..observing.request_ids import HEADER
 from ..status import LONGEST_MESSAGE
+from .admin_endpoints import AdminEndpoints
 from .bodies import Patience
 from .context import GatewayContext
 from .entrance import Entrance, require_sane_head
 from .errors import GatewayError, MethodNotAllowed, NoSuchPage, answer_to, mistake
 from .listening import listen
 from .messages import MessageEndpoints
-from .pages import Pages
 from .queues import QueueEndpoints
 from .routes import Endpoint, Route, pattern, routes
 
@@ -85,7 +85,7 @@ class Gateway:
                     *routes(
                         QueueEndpoints(self._asking, clock),
                         MessageEndpoints(self._asking),
-                        Pages(health, observer),
+                        AdminEndpoints(health, observer),
                     ),
                     *dashboard_routes(self._asking, health, clock, observer),
                 )

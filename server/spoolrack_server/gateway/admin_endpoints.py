@@ -14,7 +14,7 @@ WORTH_PACKING: Final = 16 * 1024
 """Bytes of figures."""
 
 
-class Pages:
+class AdminEndpoints:
     def __init__(self, health: Health, observer: Observer) -> None:
         self._health = health
         self._observer = observer
