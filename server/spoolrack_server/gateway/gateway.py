@@ -39,7 +39,7 @@ from .context import GatewayContext
 from .entrance import Entrance, require_sane_head
 from .errors import GatewayError, MethodNotAllowed, NoSuchPage, answer_to, mistake
 from .listening import listen
-from .messages import MessageEndpoints
+from .message_endpoints import MessageEndpoints
 from .queues import QueueEndpoints
 from .routes import Endpoint, Route, pattern, routes
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from ..access.permissions import Permission
 from .admin_endpoints import AdminEndpoints
-from .messages import MessageEndpoints
+from .message_endpoints import MessageEndpoints
 from .queues import QueueEndpoints
 
 SEND: Final = Permission.SEND
