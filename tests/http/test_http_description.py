@@ -14,7 +14,7 @@ from spoolrack_server.gateway.admin_endpoints import AdminEndpoints
 from spoolrack_server.gateway.bodies import Patience
 from spoolrack_server.gateway.context import GatewayContext
 from spoolrack_server.gateway.message_endpoints import MessageEndpoints
-from spoolrack_server.gateway.queues import QueueEndpoints
+from spoolrack_server.gateway.queue_endpoints import QueueEndpoints
 from spoolrack_server.gateway.routes import routes
 from spoolrack_server.health import Health
 from spoolrack_server.logs import make_log

@@ -22,7 +22,7 @@ from spoolrack_store.model.staging import Abort
 from .. import convert
 from ..access.permissions import Permission
 from ..gateway.context import GatewayContext
-from ..gateway.queues import changes_in
+from ..gateway.queue_endpoints import changes_in
 from ..status import INTERNAL, failure_of
 from . import shapes
 from .looking import PRIVATE

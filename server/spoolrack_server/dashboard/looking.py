@@ -32,7 +32,7 @@ from .. import convert
 from ..access.permissions import Permission
 from ..access.showing import LOOK, shown
 from ..gateway.context import GatewayContext
-from ..gateway.queues import written
+from ..gateway.queue_endpoints import written
 from ..health import Health
 from ..observing.observer import Observer
 from . import shapes

@@ -20,7 +20,7 @@ from spoolrack_store.model.redriving import Redrive
 from spoolrack_store.model.reservations import Reservation
 from spoolrack_store.model.staging import StageInfo
 
-from ..gateway.queues import described
+from ..gateway.queue_endpoints import described
 
 PREVIEW: Final = 64 * 1024
 """Bytes of a body that are shown of one message."""

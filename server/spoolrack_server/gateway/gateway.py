@@ -40,7 +40,7 @@ from .entrance import Entrance, require_sane_head
 from .errors import GatewayError, MethodNotAllowed, NoSuchPage, answer_to, mistake
 from .listening import listen
 from .message_endpoints import MessageEndpoints
-from .queues import QueueEndpoints
+from .queue_endpoints import QueueEndpoints
 from .routes import Endpoint, Route, pattern, routes
 
 REQUEST: Final = web.RequestKey("spoolrack-request-id", str)

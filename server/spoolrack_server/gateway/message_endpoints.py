@@ -20,7 +20,7 @@ from ..lease_requests import receipts_of
 from ..observing.trace_context import context_in, lend
 from . import bodies, headers
 from .context import GatewayContext
-from .queues import name_of
+from .queue_endpoints import name_of
 
 SMALL: Final = 64 * 1024
 """Bytes of a body that may come before the queue is asked how many it takes."""

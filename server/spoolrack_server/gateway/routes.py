@@ -11,7 +11,7 @@ from aiohttp import web
 from ..access.permissions import Permission
 from .admin_endpoints import AdminEndpoints
 from .message_endpoints import MessageEndpoints
-from .queues import QueueEndpoints
+from .queue_endpoints import QueueEndpoints
 
 SEND: Final = Permission.SEND
 RECEIVE: Final = Permission.RECEIVE
