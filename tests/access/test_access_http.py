@@ -18,7 +18,7 @@ from http_rig import Http
 from spoolrack_server.access.permissions import Permission
 from spoolrack_server.access.security import Security
 from spoolrack_server.gateway.entrance import Entrance
-from spoolrack_server.gateway.errors import answer_to
+from spoolrack_server.gateway.http_errors import response_to
 from spoolrack_server.gateway.routes import Endpoint, Route, routes
 from spoolrack_server.logs import make_log
 from spoolrack_server.server import Server
@@ -226,7 +226,7 @@ def _admitting(entrance: Entrance) -> Any:
         try:
             entrance.admit(request)
         except StoreError as error:
-            response = answer_to(error)
+            response = response_to(error)
             assert response is not None
             return response
         return await handler(request)

@@ -9,7 +9,7 @@ from typing import Any
 
 from http_rig import DESCRIPTION, Http, resolved, template
 from spoolrack_server import status
-from spoolrack_server.gateway import errors
+from spoolrack_server.gateway import http_errors
 from spoolrack_server.gateway.admin_endpoints import AdminEndpoints
 from spoolrack_server.gateway.bodies import Patience
 from spoolrack_server.gateway.context import GatewayContext
@@ -74,7 +74,7 @@ def test_every_parameter_in_a_path_is_described() -> None:
 
 
 def test_every_status_that_an_error_can_have_is_described() -> None:
-    own = {kind.http_code for kind in errors.GatewayError.__subclasses__()}
+    own = {kind.http_code for kind in http_errors.GatewayError.__subclasses__()}
     described = {int(code) for _, _, operation in operations() for code in operation["responses"]}
     # 405 is for methods that aren't described at all.
     assert {*status.HTTP_CODES.values(), *own} - {405} <= described

@@ -21,7 +21,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from spoolrack_store.model.errors import MessageTooLarge
 from spoolrack_store.model.settings import MIB
 
-from .errors import TooManyUploads, UnreadableBody, UploadTooSlow
+from .http_errors import TooManyUploads, UnreadableBody, UploadTooSlow
 
 BLOCK: Final = 256 * 1024
 """Bytes that a slow reader must take within the patience of one stall."""

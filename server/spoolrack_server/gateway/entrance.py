@@ -18,7 +18,7 @@ from spoolrack_store.model.errors import InvalidRequest, StoreError, Unauthentic
 from ..access.access_control import NOBODY, AccessControl
 from ..access.certificates import name_in_ssl
 from ..access.permissions import Identity
-from .errors import CrossOrigin, UnknownParameter, UnreadableBody, WrongHost
+from .http_errors import CrossOrigin, UnknownParameter, UnreadableBody, WrongHost
 
 if TYPE_CHECKING:
     from .routes import Route

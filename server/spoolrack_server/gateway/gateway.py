@@ -37,7 +37,7 @@ from .admin_endpoints import AdminEndpoints
 from .bodies import Patience
 from .context import GatewayContext
 from .entrance import Entrance, require_sane_head
-from .errors import GatewayError, MethodNotAllowed, NoSuchPage, answer_to, mistake
+from .http_errors import GatewayError, MethodNotAllowed, NoSuchPage, internal_error, response_to
 from .listening import listen
 from .message_endpoints import MessageEndpoints
 from .queue_endpoints import QueueEndpoints
@@ -222,11 +222,11 @@ class Gateway:
         response: web.StreamResponse | None = None
         match error:
             case StoreError() | GatewayError():
-                response = answer_to(error)
+                response = response_to(error)
             case web.HTTPMethodNotAllowed():
-                response = answer_to(MethodNotAllowed(error.method, error.allowed_methods))
+                response = response_to(MethodNotAllowed(error.method, error.allowed_methods))
             case web.HTTPNotFound():
-                response = answer_to(NoSuchPage())
+                response = response_to(NoSuchPage())
         if response is not None and isinstance(error, StoreError | GatewayError):
             self._watch.refusals.tell(
                 f"{request.method} {request.path[:200]}",
@@ -236,9 +236,11 @@ class Gateway:
             )
         if response is None:
             self._log.error(
-                "a request failed by a mistake of the server", method=request.method, exc_info=error
+                "a request failed by a internal_error of the server",
+                method=request.method,
+                exc_info=error,
             )
-            response = mistake()
+            response = internal_error()
         return response
 
 

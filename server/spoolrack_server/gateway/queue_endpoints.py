@@ -24,7 +24,7 @@ from ..access.permissions import Permission
 from . import bodies, headers
 from .context import GatewayContext
 from .entrance import IDENTITY
-from .errors import SettingsTooLarge
+from .http_errors import SettingsTooLarge
 
 LARGEST_SETTINGS: Final = 64 * 1024
 """Bytes of JSON."""

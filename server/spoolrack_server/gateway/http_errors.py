@@ -126,7 +126,7 @@ class RangeNotSatisfiable(GatewayError):
         )
 
 
-def answer_to(error: StoreError | GatewayError) -> web.Response | None:
+def response_to(error: StoreError | GatewayError) -> web.Response | None:
     """What a client is told of `error`; None if no client should ever meet it."""
     if isinstance(error, GatewayError):
         retry_after = Millis(1_000) if error.http_code == UNAVAILABLE else None
@@ -140,8 +140,8 @@ def answer_to(error: StoreError | GatewayError) -> web.Response | None:
     return response
 
 
-def mistake() -> web.Response:
-    """What a client is told of a mistake of ours."""
+def internal_error() -> web.Response:
+    """What a client is told of a internal_error of ours."""
     return _of(INTERNAL)
 
 
