@@ -19,7 +19,7 @@ from spoolrack_store.model.errors import InvalidRequest, MessageTooLarge
 from ..access.permissions import Identity, Permission
 from ..gateway import bodies
 from ..gateway.context import GatewayContext
-from ..gateway.entrance import IDENTITY
+from ..gateway.request_checks import IDENTITY
 
 OURS: Final = "X-Spoolrack-Dashboard"
 """The header of a change."""

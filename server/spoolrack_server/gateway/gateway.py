@@ -36,11 +36,11 @@ from ..status import LONGEST_MESSAGE
 from .admin_endpoints import AdminEndpoints
 from .bodies import Patience
 from .context import GatewayContext
-from .entrance import Entrance, require_sane_head
 from .http_errors import GatewayError, MethodNotAllowed, NoSuchPage, internal_error, response_to
 from .listening import listen
 from .message_endpoints import MessageEndpoints
 from .queue_endpoints import QueueEndpoints
+from .request_checks import RequestChecks, require_sane_head
 from .routes import Endpoint, Route, pattern, routes
 
 REQUEST: Final = web.RequestKey("spoolrack-request-id", str)
@@ -73,7 +73,7 @@ class Gateway:
         self._log = log
         observer = observer or Observer(health, clock)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
-        self._entrance = Entrance(guard or AccessControl())
+        self._entrance = RequestChecks(guard or AccessControl())
         self._patience = patience or Patience()
         self._asking = GatewayContext(store, log, self._patience, workers, self._entrance.guard, memory)
         self._running: set[asyncio.Task[Any]] = set()

@@ -23,8 +23,8 @@ from .. import convert
 from ..access.permissions import Permission
 from . import bodies, headers
 from .context import GatewayContext
-from .entrance import IDENTITY
 from .http_errors import SettingsTooLarge
+from .request_checks import IDENTITY
 
 LARGEST_SETTINGS: Final = 64 * 1024
 """Bytes of JSON."""

@@ -27,7 +27,7 @@ IDENTITY: Final = web.RequestKey("identity", Identity)
 """The `Identity` of who sends a request, in the request."""
 
 
-class Entrance:
+class RequestChecks:
     """Of one gateway."""
 
     def __init__(self, guard: AccessControl) -> None:
