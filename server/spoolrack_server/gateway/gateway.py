@@ -37,7 +37,7 @@ from .admin_endpoints import AdminEndpoints
 from .bodies import Patience
 from .context import GatewayContext
 from .http_errors import GatewayError, MethodNotAllowed, NoSuchPage, internal_error, response_to
-from .listening import listen
+from .listen_sockets import listen
 from .message_endpoints import MessageEndpoints
 from .queue_endpoints import QueueEndpoints
 from .request_checks import RequestChecks, require_sane_head

@@ -12,7 +12,7 @@ import socket
 from typing import Any
 
 
-class _Room:
+class _ConnectionLimit:
     """For connections."""
 
     def __init__(self, size: int) -> None:
@@ -22,9 +22,9 @@ class _Room:
 class _Connection(socket.socket):
     """One that gives its place back when it is closed."""
 
-    _room: _Room | None = None
+    _room: _ConnectionLimit | None = None
 
-    def take_place(self, room: _Room) -> None:
+    def take_place(self, room: _ConnectionLimit) -> None:
         room.left -= 1
         self._room = room
 
@@ -35,8 +35,8 @@ class _Connection(socket.socket):
         super().close()
 
 
-class _Listening(socket.socket):
-    _room: _Room
+class _ListenSocket(socket.socket):
+    _room: _ConnectionLimit
 
     def accept(self) -> tuple[socket.socket, Any]:
         """Raises `BlockingIOError` where nobody comes, or nobody may."""
@@ -60,8 +60,8 @@ def listen(host: str, port: int, connections: int, *, shares_port: bool = False)
     with contextlib.ExitStack() as undo:
         made: list[socket.socket] = []
         for family, kind, protocol, _, address in dict.fromkeys(found):
-            listening = undo.enter_context(_Listening(family, kind, protocol))
-            listening._room = _Room(connections)
+            listening = undo.enter_context(_ListenSocket(family, kind, protocol))
+            listening._room = _ConnectionLimit(connections)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if shares_port:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
