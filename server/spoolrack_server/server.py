@@ -26,7 +26,7 @@ from .access.reflection import reflect
 from .access.security import LoadedSecurity, Security
 from .addresses import AddressUnusable, address_text, reserve
 from .concurrency import ConcurrencyLimit
-from .gateway.bodies import Patience
+from .gateway.bodies import HttpLimits
 from .gateway.gateway import Gateway
 from .health import Health, HealthService
 from .limits import Limits
@@ -62,7 +62,7 @@ class Server:
         random: Random | None = None,
         log: Log | None = None,
         grace: float = SHUTDOWN_GRACE,
-        patience: Patience | None = None,
+        patience: HttpLimits | None = None,
         workers: int | None = None,
         chores: Chores = ALL_CHORES,
         shares_ports: bool = False,

@@ -11,7 +11,7 @@ from http_rig import DESCRIPTION, Http, resolved, template
 from spoolrack_server import status
 from spoolrack_server.gateway import http_errors
 from spoolrack_server.gateway.admin_endpoints import AdminEndpoints
-from spoolrack_server.gateway.bodies import Patience
+from spoolrack_server.gateway.bodies import HttpLimits
 from spoolrack_server.gateway.context import GatewayContext
 from spoolrack_server.gateway.message_endpoints import MessageEndpoints
 from spoolrack_server.gateway.queue_endpoints import QueueEndpoints
@@ -33,7 +33,7 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 async def test_every_route_is_described_and_nothing_else(server: Server) -> None:
-    asking = GatewayContext(server.store, make_log(), Patience())
+    asking = GatewayContext(server.store, make_log(), HttpLimits())
     pages = AdminEndpoints(Health(), server.observer)
     served = routes(QueueEndpoints(asking, SystemClock()), MessageEndpoints(asking), pages)
     await asking.close()

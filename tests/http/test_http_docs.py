@@ -38,7 +38,7 @@ def test_the_page_lists_every_route() -> None:
 
 
 def test_the_page_knows_how_patient_the_server_is() -> None:
-    patience = bodies.Patience()
+    patience = bodies.HttpLimits()
     section = HTTP.partition("## How slow a client may be")[2].partition("## ")[0]
     for words in (
         f"{patience.idle:g} seconds",

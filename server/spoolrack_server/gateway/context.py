@@ -20,7 +20,7 @@ from ..concurrency import ConcurrencyLimit
 from ..lease_requests import LeaseRequests
 from ..logs import Log
 from ..memory import MemoryLimiter
-from .bodies import Patience, Room
+from .bodies import HttpLimits, UploadMemory
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class GatewayContext:
         self,
         store: Store,
         log: Log,
-        patience: Patience,
+        patience: HttpLimits,
         workers: ConcurrencyLimit | None = None,
         guard: AccessControl | None = None,
         memory: MemoryLimiter | None = None,
@@ -43,7 +43,7 @@ class GatewayContext:
         self.guard = guard or AccessControl()
         self.memory = memory or MemoryLimiter(log)
         self.patience = patience
-        self.room = Room(patience.memory)
+        self.room = UploadMemory(patience.memory)
         self.workers = workers or ConcurrencyLimit(None)
         self.leases = LeaseRequests(store, log, self.workers)
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-http")

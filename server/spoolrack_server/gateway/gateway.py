@@ -34,7 +34,7 @@ from ..observing.observer import Observer
 from ..observing.request_ids import HEADER
 from ..status import LONGEST_MESSAGE
 from .admin_endpoints import AdminEndpoints
-from .bodies import Patience
+from .bodies import HttpLimits
 from .context import GatewayContext
 from .http_errors import GatewayError, MethodNotAllowed, NoSuchPage, internal_error, response_to
 from .listen_sockets import listen
@@ -63,7 +63,7 @@ class Gateway:
         health: Health,
         clock: Clock,
         log: Log,
-        patience: Patience | None = None,
+        patience: HttpLimits | None = None,
         workers: ConcurrencyLimit | None = None,
         watch: Instrumentation | None = None,
         observer: Observer | None = None,
@@ -74,7 +74,7 @@ class Gateway:
         observer = observer or Observer(health, clock)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
         self._entrance = RequestChecks(guard or AccessControl())
-        self._patience = patience or Patience()
+        self._patience = patience or HttpLimits()
         self._asking = GatewayContext(store, log, self._patience, workers, self._entrance.guard, memory)
         self._running: set[asyncio.Task[Any]] = set()
         self._refusing = False
