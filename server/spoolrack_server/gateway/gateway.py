@@ -23,7 +23,7 @@ from spoolrack_store.store import Store
 
 from ..access.access_control import AccessControl
 from ..concurrency import ConcurrencyLimit
-from ..dashboard.routes import dashboard_routes
+from ..dashboard.dashboard_routes import dashboard_routes
 from ..health import Health
 from ..limits import LINE, Limits
 from ..logs import Log
