@@ -25,8 +25,8 @@ from ..gateway.context import GatewayContext
 from ..gateway.queue_endpoints import changes_in
 from ..status import INTERNAL, failure_of
 from . import shapes
-from .looking import PRIVATE
 from .permits import Permits, text, texts, whole
+from .views import PRIVATE
 
 MAX_NAME: Final = 80
 """Characters of a stage's or a stream's name."""

@@ -16,9 +16,9 @@ from ..health import Health
 from ..observing.observer import Observer
 from .assets import Assets
 from .changing import Changing
-from .looking import Looking
 from .monitoring import Monitoring
 from .permits import Permits
+from .views import Views
 
 
 def dashboard_routes(
@@ -26,7 +26,7 @@ def dashboard_routes(
 ) -> Sequence[Route]:
     permits = Permits(asking)
     assets, changing = Assets(), Changing(asking, permits)
-    looking = Looking(asking, permits, health, clock, observer)
+    looking = Views(asking, permits, health, clock, observer)
     monitoring = Monitoring(asking, permits, observer)
     # Who drains, or has failed, is looked at all the more. The page itself asks for a token, if it
     # takes one to get more than its files; what may be seen and done, each endpoint asks by queue.

@@ -13,8 +13,8 @@ from ..access.permissions import Permission
 from ..gateway.context import GatewayContext
 from ..observing.history import EVERY
 from ..observing.observer import Observer
-from .looking import MOST_QUEUES, PRIVATE
 from .permits import Permits
+from .views import MOST_QUEUES, PRIVATE
 
 
 class Monitoring:

@@ -58,7 +58,7 @@ FIRST_BOUNDS: Final[Mapping[str, Millis]] = {
 """How fine the ages are; qshape's are five minutes."""
 
 
-class Looking:
+class Views:
     """Lives in one event loop."""
 
     def __init__(
