@@ -14,8 +14,8 @@ from ..gateway.context import GatewayContext
 from ..gateway.routes import Route
 from ..health import Health
 from ..observing.observer import Observer
+from .actions import Actions
 from .assets import Assets
-from .changing import Changing
 from .monitoring import Monitoring
 from .permits import Permits
 from .views import Views
@@ -25,7 +25,7 @@ def dashboard_routes(
     asking: GatewayContext, health: Health, clock: Clock, observer: Observer
 ) -> Sequence[Route]:
     permits = Permits(asking)
-    assets, changing = Assets(), Changing(asking, permits)
+    assets, changing = Assets(), Actions(asking, permits)
     looking = Views(asking, permits, health, clock, observer)
     monitoring = Monitoring(asking, permits, observer)
     # Who drains, or has failed, is looked at all the more. The page itself asks for a token, if it

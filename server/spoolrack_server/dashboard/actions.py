@@ -33,7 +33,7 @@ MAX_NAME: Final = 80
 MOST_DELETED: Final = 1_000
 
 
-class Changing:
+class Actions:
     """Lives in one event loop."""
 
     def __init__(self, asking: GatewayContext, permits: Permits) -> None:
