@@ -1,6 +1,6 @@
 """What the dashboard changes: queues, their settings and messages, stages, reservations, redrives.
 
-Each change says in its body what it is about, goes through `Permits.change`, and takes the permission
+Each change says in its body what it is about, goes through `RequestPermissions.change`, and takes the permission
 that the same change takes over gRPC. It is answered once it is on stable media, as everywhere.
 """
 
@@ -25,7 +25,7 @@ from ..gateway.context import GatewayContext
 from ..gateway.queue_endpoints import changes_in
 from ..status import INTERNAL, failure_of
 from . import shapes
-from .permits import Permits, text, texts, whole
+from .request_permissions import RequestPermissions, text, texts, whole
 from .views import PRIVATE
 
 MAX_NAME: Final = 80
@@ -36,7 +36,7 @@ MOST_DELETED: Final = 1_000
 class Actions:
     """Lives in one event loop."""
 
-    def __init__(self, asking: GatewayContext, permits: Permits) -> None:
+    def __init__(self, asking: GatewayContext, permits: RequestPermissions) -> None:
         self._asking = asking
         self._permits = permits
 

@@ -17,14 +17,14 @@ from ..observing.observer import Observer
 from .actions import Actions
 from .assets import Assets
 from .monitoring import Monitoring
-from .permits import Permits
+from .request_permissions import RequestPermissions
 from .views import Views
 
 
 def dashboard_routes(
     asking: GatewayContext, health: Health, clock: Clock, observer: Observer
 ) -> Sequence[Route]:
-    permits = Permits(asking)
+    permits = RequestPermissions(asking)
     assets, changing = Assets(), Actions(asking, permits)
     looking = Views(asking, permits, health, clock, observer)
     monitoring = Monitoring(asking, permits, observer)

@@ -36,7 +36,7 @@ from ..gateway.queue_endpoints import written
 from ..health import Health
 from ..observing.observer import Observer
 from . import shapes
-from .permits import Permits
+from .request_permissions import RequestPermissions
 
 MOST_QUEUES: Final = 1_000
 """In one answer; whoever has more of them filters."""
@@ -62,7 +62,12 @@ class Views:
     """Lives in one event loop."""
 
     def __init__(
-        self, asking: GatewayContext, permits: Permits, health: Health, clock: Clock, observer: Observer
+        self,
+        asking: GatewayContext,
+        permits: RequestPermissions,
+        health: Health,
+        clock: Clock,
+        observer: Observer,
     ) -> None:
         self._asking = asking
         self._permits = permits

@@ -29,7 +29,7 @@ LONGEST_FILTER: Final = 80
 """Characters."""
 
 
-class Permits:
+class RequestPermissions:
     """Lives in one event loop."""
 
     def __init__(self, asking: GatewayContext) -> None:
