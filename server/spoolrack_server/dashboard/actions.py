@@ -24,7 +24,7 @@ from ..access.permissions import Permission
 from ..gateway.context import GatewayContext
 from ..gateway.queue_endpoints import changes_in
 from ..status import INTERNAL, failure_of
-from . import shapes
+from . import serializers
 from .request_permissions import RequestPermissions, text, texts, whole
 from .views import PRIVATE
 
@@ -142,14 +142,14 @@ class Actions:
                 rate=convert.place(whole(asked, "rate"), "rate", most=redriving.MAX_RATE),
             )
         )
-        return _answer({"redrive": shapes.redrive(started)})
+        return _answer({"redrive": serializers.redrive(started)})
 
     async def cancel_redrive(self, request: web.Request) -> web.StreamResponse:
         asked = await self._permits.change(request)
         id = convert.message_id(text(asked, "id"))
         redrive = await self._asking.look(self._asking.store.redrive, id)
         self._permits.require(request, Permission.MANAGE, redrive.queue)
-        return _answer({"redrive": shapes.redrive(await self._asking.ask(CancelRedrive(id=id)))})
+        return _answer({"redrive": serializers.redrive(await self._asking.ask(CancelRedrive(id=id)))})
 
 
 def _seq(text: str) -> int:

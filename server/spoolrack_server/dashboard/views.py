@@ -35,7 +35,7 @@ from ..gateway.context import GatewayContext
 from ..gateway.queue_endpoints import written
 from ..health import Health
 from ..observing.observer import Observer
-from . import shapes
+from . import serializers
 from .request_permissions import RequestPermissions
 
 MOST_QUEUES: Final = 1_000
@@ -89,7 +89,7 @@ class Views:
         if found["sees_all"]:
             owners = await self._asking.look(store.overview.owners)
             found |= {
-                "owners": [shapes.owner(each) for each in owners],
+                "owners": [serializers.owner(each) for each in owners],
                 "quarantined": store.quarantined,
             }
         return _answer(found)
@@ -100,7 +100,7 @@ class Views:
         named = await self._asking.look(self._asking.store.overview.dead_letter_queues)
         rows = [
             {
-                **shapes.row(queue, now, self._permits.permissions(request, queue.name)),
+                **serializers.row(queue, now, self._permits.permissions(request, queue.name)),
                 "is_dead_letter_queue": queue.name in named,
             }
             for queue in visible[:MOST_QUEUES]
@@ -150,7 +150,7 @@ class Views:
         queue = await self._asking.look(store.queue, name)
         bounds = [Millis(FIRST_BOUNDS["15s"] << n) for n in range(BUCKETS)]
         ages = (await self._asking.look(store.overview.ages, [name], bounds)).get(name)
-        found = shapes.page(queue, self._clock.wall(), self._permits.permissions(request, name))
+        found = serializers.page(queue, self._clock.wall(), self._permits.permissions(request, name))
         found |= {"at": self._clock.monotonic(), "by": store.overview.owner, "bounds": bounds}
         if ages is not None:
             found["ages"] = {"counts": ages.counts, "is_exact": ages.is_exact}
@@ -161,7 +161,7 @@ class Views:
         found["redrive"] = None
         if sources:
             running = await self._asking.look(_running_redrive, store, name)
-            found["redrive"] = running and shapes.redrive(running)
+            found["redrive"] = running and serializers.redrive(running)
         target = queue.settings.dead_letter_queue
         found["dead_letter_queue_is_missing"] = bool(target) and not await self._is_there(target)
         return _answer(found)
@@ -191,7 +191,7 @@ class Views:
         return _answer(
             {
                 "now": self._clock.wall(),
-                "messages": [shapes.message(each, body=body) for each, body in page],
+                "messages": [serializers.message(each, body=body) for each, body in page],
                 "next": page[-1][0].id if len(found) > limit else "",
             }
         )
@@ -204,7 +204,7 @@ class Views:
             body = await self._asking.look(_beginning, opened)
         finally:
             self._asking.shut(opened)
-        found = shapes.message(opened.message, body=body)
+        found = serializers.message(opened.message, body=body)
         return _answer({"now": self._clock.wall(), "message": found})
 
     async def stages(self, request: web.Request) -> web.StreamResponse:
@@ -219,7 +219,10 @@ class Views:
         )
         found = await self._asking.look(look)
         stages = [
-            {**shapes.stage(each), "may_abort": self._may(request, Permission.SEND, *each.messages)}
+            {
+                **serializers.stage(each),
+                "may_abort": self._may(request, Permission.SEND, *each.messages),
+            }
             for each in found[:MOST_THINGS]
         ]
         return self._list(stages=stages, are_all=len(found) <= MOST_THINGS)
@@ -237,7 +240,7 @@ class Views:
         found = await self._asking.look(look)
         reservations = [
             {
-                **shapes.reservation(each),
+                **serializers.reservation(each),
                 "may_release": self._may(request, Permission.RECEIVE, each.queue),
             }
             for each in found[:MOST_THINGS]
@@ -247,7 +250,10 @@ class Views:
     async def redrives(self, request: web.Request) -> web.StreamResponse:
         found = await self._asking.look(_last_redrives, self._asking.store)
         redrives = [
-            {**shapes.redrive(each), "may_cancel": self._may(request, Permission.MANAGE, each.queue)}
+            {
+                **serializers.redrive(each),
+                "may_cancel": self._may(request, Permission.MANAGE, each.queue),
+            }
             for each in found
             if self._may(request, Permission.MONITOR, each.queue)
         ]
@@ -284,7 +290,7 @@ def _all_queues(store: Store) -> Iterator[Queue]:
 
 def _beginning(opened: OpenMessage) -> bytes:
     opened.file.seek(opened.offset)
-    return opened.file.read(min(shapes.PREVIEW, opened.message.size))
+    return opened.file.read(min(serializers.PREVIEW, opened.message.size))
 
 
 def _last_redrives(store: Store) -> list[Redrive]:
@@ -320,7 +326,7 @@ def _glimpse(store: Store, message: Message) -> bytes | None:
     if message.size > SMALL:
         return None
     try:
-        return store.message(message.queue, message.id).body[: shapes.GLIMPSE]
+        return store.message(message.queue, message.id).body[: serializers.GLIMPSE]
     except (MessageNotFound, MessageDamaged, DiskError):
         return None  # It has gone since, or its own page says what is wrong with it.
 
