@@ -1,4 +1,4 @@
-"""FrameWriter of messages on their way out, within the budget for responses.
+"""Write frames of messages within the budget for responses.
 
 A frame is counted from the lease of its messages until the transport has taken it. The store reads
 bodies as it leases, so room for a frame is taken before, for as much as the queue's largest message:
@@ -55,7 +55,8 @@ class FrameWriter:
     async def lease(self, context: Context, wanted: Receive) -> LeasedFrame | None:
         """What the store leases for a stream, when there is room; None: look again.
 
-        Raises what `LeaseRequests.lease` raises. When the caller is cancelled before, nothing stays leased.
+        Raises what `LeaseRequests.lease` raises. When the caller is cancelled before, nothing stays
+        leased.
         """
         peer, size = context.peer(), await self._size(wanted)
         if not self._is_free(peer, size):

@@ -1,4 +1,4 @@
-"""LeaseRequests between the store and a transport: one that no transport took goes back at once.
+"""Lease messages for a transport; a lease that no transport took goes back at once.
 
 A receive whose client is gone before the store answers leases nothing, or gives back what it leased;
 a message that couldn't be written to its client is ready again, and the receive isn't counted. The same

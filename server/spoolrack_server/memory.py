@@ -1,4 +1,4 @@
-"""MemoryLimiter of the process: the watermark, and the bounds on the bytes of requests and responses.
+"""Memory of the process: the watermark, and the bounds on the bytes of requests and responses.
 
 gRPC core buffers a request before its size is known here, so a count of bytes can't bound it. The
 watermark does: the resident memory is measured once a second, and every `FAST` seconds while many

@@ -141,7 +141,7 @@ def response_to(error: StoreError | GatewayError) -> web.Response | None:
 
 
 def internal_error() -> web.Response:
-    """What a client is told of a internal_error of ours."""
+    """What a client is told of an error of the server."""
     return _of(INTERNAL)
 
 
