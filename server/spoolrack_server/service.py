@@ -40,7 +40,7 @@ from .observing.watch import Watch
 from .redriving import Redriving
 from .refill import Refill
 from .reserving import Reserving
-from .rpc import Context, Requests
+from .rpc import Context, Requests, outlast
 from .staging import Staging
 from .status import error_of
 from .streams import Streams
@@ -231,10 +231,13 @@ class QueueService:
                     # Nothing of it is held while the next is awaited.
                     del leased
         finally:
-            await asyncio.gather(*writing, return_exceptions=True)
-            # The leases live on until they are due, and their credits still ring.
-            self._refills.discard(refill)
-            refill.muffle()
+            try:
+                # A write that is cancelled couldn't give its leases back.
+                await outlast(writing)
+            finally:
+                # The leases live on until they are due, and their credits still ring.
+                self._refills.discard(refill)
+                refill.muffle()
 
     # What holders of messages do.
 
