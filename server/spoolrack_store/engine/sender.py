@@ -47,6 +47,8 @@ class _File:
 
     queue: str
     delay: Millis
+    most: int
+    """Messages."""
     bodies: list[bytes] = field(default_factory=list)
     attributes: dict[int, Attributes] = field(default_factory=dict)
     keys: dict[int, str] = field(default_factory=dict)
@@ -56,7 +58,9 @@ class _File:
     many."""
 
     def takes(self, count: int, size: int) -> bool:
-        return not self.bodies or (len(self.bodies) + count <= MOST and self.bytes + size <= FILE_BYTES)
+        return not self.bodies or (
+            len(self.bodies) + count <= self.most and self.bytes + size <= FILE_BYTES
+        )
 
 
 class Sender(Part):
@@ -168,6 +172,7 @@ class Sender(Part):
         keys: dict[int, str] = {}
         together: list[tuple[Millis, list[int]]] = []
         last: dict[Millis, list[int]] = {}
+        most = settings.messages_per_file or MOST
         """Of each delay what the next message may share a file with: a large body divides."""
         for position, body in enumerate(bodies):
             try:
@@ -197,7 +202,7 @@ class Sender(Part):
             if len(body) > LARGE_BODY:
                 together.append((delay, [position]))
                 last.pop(delay, None)
-            elif delay in last:
+            elif delay in last and len(last[delay]) < most:
                 last[delay].append(position)
             else:
                 last[delay] = [position]
@@ -206,7 +211,7 @@ class Sender(Part):
             size = sum(len(bodies[position]) for position in positions)
             if len(positions) == 1 and size > LARGE_BODY:
                 size = FILE_BYTES + 1
-            self._place(request, delay, positions, size, stored, files, keys)
+            self._place(request, delay, most, positions, size, stored, files, keys)
         return stored
 
     def _is_repeated(self, record: QueueRecord, key: str, stored: Stored, position: int) -> bool:
@@ -262,6 +267,7 @@ class Sender(Part):
         self,
         request: Send,
         delay: Millis,
+        most: int,
         positions: Sequence[int],
         size: int,
         stored: Stored,
@@ -272,7 +278,7 @@ class Sender(Part):
         file = next(alike, None)
         # An earlier file may have room, and has earlier ids: what it takes in would overtake.
         if file is None or not file.takes(len(positions), size):
-            file = _File(request.queue, delay)
+            file = _File(request.queue, delay, most)
             files.append(file)
         for first, count in _in_a_row(positions):
             file.places.append((stored, first, count))
