@@ -475,6 +475,36 @@ STORE_MUTANTS: Final = (
         caught_by=(_REDRIVES,),
     ),
     Mutant(
+        name="a-deleted-queue-is-redriven",
+        breaks="a redrive of a queue that was deleted moves nothing of the queue that has its name now",
+        edits=edit(
+            "engine/redrives.py:Redrives._go_on",
+            "if record is None or record.created_at != drive.order.queue_created_at:\n",
+            "if record is None:\n",
+        ),
+        caught_by=(_REDRIVES,),
+    ),
+    Mutant(
+        name="a-redrive-ends-before-its-moves-are-durable",
+        breaks="a redrive that is done has no moves that a power cut may undo",
+        edits=edit(
+            "engine/redrives.py:Redrives._go_on",
+            "            if drive.since <= self._moves.synced and not drive.unsynced:\n",
+            "            if drive.is_through:\n",
+        ),
+        caught_by=(_REDRIVES,),
+    ),
+    Mutant(
+        name="a-redrive-moves-what-died-after-its-start",
+        breaks="a redrive moves only messages that died before it was started",
+        edits=edit(
+            "engine/redrives.py:Redrives._judge",
+            "        if order.started_at < since <= wall:\n            return None\n",
+            "",
+        ),
+        caught_by=(_REDRIVES,),
+    ),
+    Mutant(
         name="an-older-death-is-forgotten",
         breaks="a second death is told after the first",
         edits=edit(

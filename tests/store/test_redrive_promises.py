@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from dead_letter_rig import DYING, QUEUES, Rig, is_done
+from linked_disk import reap
 from spoolrack_store.engine.redrives import AT_ONCE, STAND_BY
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
@@ -18,7 +19,15 @@ from spoolrack_store.model.errors import (
     RedriveRunning,
     StoreError,
 )
-from spoolrack_store.model.operations import ChangeVisibility, Delete, Purge, Receive, Send
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    CreateQueue,
+    Delete,
+    DeleteQueue,
+    Purge,
+    Receive,
+    Send,
+)
 from spoolrack_store.model.redriving import MAX_RATE, REDRIVE_MEMORY, RedriveState
 from spoolrack_store.model.settings import QueueSettings
 
@@ -189,17 +198,17 @@ def test_what_died_by_a_clock_that_was_ahead_goes_all_the_same(
 
 
 def test_what_dies_after_the_start_is_none_of_it_after_a_restart_either(rig: Rig) -> None:
-    rig.bury(b"a")
+    ids = rig.bury(b"a", b"b", b"c")
     redrive = rig.start(rate=1)
-    rig.after(1)
-    later = rig.bury(b"b", queue="other")
+    later = rig.bury(b"d", queue="other")
     rig = rig.restart()
+    assert len(rig.ids("dead")) > 1, "the redrive was done before"
     for _ in range(5):
         rig.after(1_000)
         rig.ask()
         rig.settle()
-    assert (rig.shown(redrive).moved, is_done(rig.shown(redrive))) == (1, True)
-    assert rig.ids("dead") == later
+    assert (rig.shown(redrive).moved, is_done(rig.shown(redrive))) == (3, True)
+    assert (rig.ids("q"), rig.ids("dead")) == (ids, later)
 
 
 # What can't be moved.
@@ -383,11 +392,18 @@ def test_a_purge_ends_a_redrive_and_nothing_that_was_purged_comes_back(rig: Rig)
     assert rig.ids("q") == []
 
 
-def test_the_queues_deletion_ends_it_also_if_the_queue_is_made_again(rig: Rig) -> None:
-    redrive = rig.start(rate=1)
-    records = rig.engine.catalog.records
-    records["dead"] = replace(records["dead"], created_at=Millis(5))
-    ids = rig.bury(b"a")
+def test_the_queues_deletion_ends_it_also_if_the_queue_is_made_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redrive = rig.start(destination="q", rate=1)
+    wall = rig.clock.wall
+    monkeypatch.setattr(rig.clock, "wall", lambda: Millis(wall() - 900_000))
+    rig.ask(DeleteQueue(name="dead"))
+    for _ in range(6):
+        rig.ask()
+        reap(rig.engine)
+    rig.ask(CreateQueue(name="dead", settings=QueueSettings()))
+    ids = rig.send(b"a", queue="dead")
     rig.after(1_000)
     rig.settle()
     assert (rig.shown(redrive).moved, is_done(rig.shown(redrive))) == (0, True)
@@ -562,6 +578,22 @@ def test_the_last_moves_are_durable_before_a_redrive_says_that_it_is_done(rig: R
         rig.engine.finish(each)
     rig.settle()
     assert is_done(rig.shown(redrive))
+
+
+def test_not_even_when_moves_of_an_earlier_commit_are_durable(rig: Rig) -> None:
+    rig.bury(b"a", b"b")
+    redrive = rig.start(rate=10)
+    moves = []
+    for _ in range(2):
+        rig.after(100)
+        moves.append(rig.engine.apply([]))
+    assert rig.ids("dead") == []
+    assert moves[0] is not None
+    assert moves[0].commit is not None
+    moves[0].commit.sync()
+    rig.engine.finish(moves[0])
+    rig.engine.apply([])
+    assert rig.shown(redrive).state is RedriveState.RUNNING
 
 
 # A dead-letter queue that is missing.
