@@ -19,6 +19,7 @@ _FRONT: Final = "tests/store/test_front_store.py"
 _HAND: Final = "tests/store/test_trouble_hand.py"
 _QUEUES: Final = "tests/store/test_store_queues.py"
 _CATALOG: Final = "tests/store/test_catalog_requests.py"
+_REAPER: Final = "tests/store/test_reaper_promises.py"
 _REDRIVES: Final = "tests/store/test_redrive_promises.py"
 _REQUESTS: Final = "tests/store/test_store_requests.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
@@ -462,6 +463,31 @@ STORE_MUTANTS: Final = (
             "        if False and ",
         ),
         caught_by=(_SETS,),
+    ),
+    # Deleted files.
+    Mutant(
+        name="reaps-what-another-process-has-in-new",
+        breaks="a deleted message stays deleted when the process that sent it dies",
+        edits=edit(
+            "engine/reaper.py:Reaper.hand_over",
+            "        reapable = self._without_sent_by_others(reapable)\n",
+            "",
+        ),
+        caught_by=(
+            f"{_REAPER}::test_what_was_leased_as_it_was_sent_stays_deleted_when_its_sender_dies",
+        ),
+    ),
+    Mutant(
+        name="reaps-before-a-name-of-another-process-is-durably-gone",
+        breaks="a deleted message stays deleted after a power cut",
+        edits=edit(
+            "engine/index.py:Index.unknown_disappears",
+            "            batch.changed = commit\n",
+            "",
+        ),
+        caught_by=(
+            f"{_REAPER}::test_what_was_leased_as_it_was_sent_stays_deleted_when_the_power_fails",
+        ),
     ),
     # Dead letters and redrives.
     Mutant(

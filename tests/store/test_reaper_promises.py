@@ -6,17 +6,21 @@ import threading
 from pathlib import Path
 
 import pytest
+from cuts import Cut, Keep
+from dead_letter_rig import Rig
 from engine_story import Broken, Story
 from front_rig import opened
+from linked_disk import LinkedDisk, reap
 from power_disk import Model
 from set_rig import SetRig
 from spoolrack_store.engine import reaper
 from spoolrack_store.model.batch import Batch, Entry
 from spoolrack_store.model.chores import Chores
-from spoolrack_store.model.clock import SystemClock
-from spoolrack_store.model.operations import Purge
+from spoolrack_store.model.clock import Millis, SystemClock
+from spoolrack_store.model.operations import Delete, Purge, Receive, Send
 
 MOST_STORIES = 2_000
+BODIES = [b"a", b"b", b"c"]
 
 
 def _before_the_sync(self: Batch, synced: int) -> list[Entry]:
@@ -68,6 +72,72 @@ def test_of_a_large_purge_each_commit_hands_over_a_slice(monkeypatch: pytest.Mon
         rig.commit()
         left.append(len(rig.disk.scan("remove")))
     assert left == [7, 4, 1, 0, 0]
+
+
+@pytest.mark.parametrize("receives", [(1,), (1, 2)], ids=["a part is leased", "all is leased"])
+def test_what_was_leased_as_it_was_sent_stays_deleted_when_its_sender_dies(
+    receives: tuple[int, ...],
+) -> None:
+    one, other = _with_deletes_elsewhere(receives)
+    one.living.discard("p1")
+    other.ask(tick=True)
+    _let_reap(other)
+    _check_left(other, receives)
+
+
+@pytest.mark.parametrize("receives", [(1,), (1, 2)], ids=["a part is leased", "all is leased"])
+def test_what_was_leased_as_it_was_sent_stays_deleted_when_the_power_fails(
+    receives: tuple[int, ...],
+) -> None:
+    one, other = _with_deletes_elsewhere(receives)
+    one.engine.apply([])
+    other.engine.apply([])
+    reap(other.engine)
+    for kept in range(one.disk.pending):
+        disk = one.disk.cut(Cut(Keep.ONLY, (kept,)))
+        assert isinstance(disk, LinkedDisk)
+        disk.free_locks()
+        _check_left(Rig(disk=disk, clock=one.clock, owner="p9"), receives)
+    _let_reap(one)
+    _check_left(other, receives)
+
+
+def _with_deletes_elsewhere(receives: tuple[int, ...]) -> tuple[Rig, Rig]:
+    """Let one process send three messages and lease some in one commit, and another delete those."""
+    one = Rig()
+    other = one.join("p2")
+    work = one.engine.apply(
+        [
+            Send(queue="third", bodies=BODIES),
+            *(
+                Receive(queue="third", max_messages=most, visibility=Millis(most * 10_000))
+                for most in receives
+            ),
+        ]
+    )
+    assert work is not None
+    assert work.commit is not None
+    work.commit.sync()
+    _, *delivered = one.engine.finish(work) or ()
+    receipts = [receipt for (delivery,) in delivered for receipt in delivery.receipts]
+    assert other.ask(Delete(queue="third", receipts=receipts)) == [None] * sum(receives)
+    _let_reap(other)
+    return one, other
+
+
+def _check_left(rig: Rig, receives: tuple[int, ...]) -> None:
+    rig.ask()
+    left = [body for delivery in rig.receive("third") for body in delivery.bodies]
+    assert left == BODIES[sum(receives) :]
+    if not left:
+        _let_reap(rig)
+        assert not list(rig.disk.scan("remove"))
+
+
+def _let_reap(rig: Rig) -> None:
+    for _ in range(3):
+        rig.ask()
+        reap(rig.engine)
 
 
 def test_a_name_that_another_process_has_unlinked_is_no_trouble(tmp_path: Path) -> None:

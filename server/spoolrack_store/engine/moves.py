@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -24,7 +24,7 @@ from ..model.errors import DiskError, StoreError
 from ..model.figures import Statistics
 from ..model.ids import FileIds
 from ..model.members import pieces
-from ..model.names import MAX_BYTES, Name, Stem, members_room
+from ..model.names import MAX_BYTES, Name, NotAName, Stem, members_room, parse
 from ..model.transitions import CHANGES, State
 from .index import COUNTED, Index
 
@@ -452,6 +452,21 @@ class Moves:
         except OSError as error:
             raise SyncFailed(str(error)) from error
         return True
+
+    def names_sent_by_others(self) -> Iterator[Name]:
+        """Yield the names that other processes have in `new/`, which the index doesn't know as long as
+        those live. Raise `DiskError`."""
+        if self.changes is None or not self.changes.is_shared:
+            return
+        try:
+            listed = self.disk.scan("new")
+        except OSError as error:
+            raise explained(error) from error
+        for each in listed:
+            with suppress(NotAName):
+                name = parse(f"new/{each.name}")
+                if name.owner != self.owner:
+                    yield name
 
     def _require_root(self) -> None:
         """Raise `SyncFailed` if the root itself is gone: what is made then is in no root."""

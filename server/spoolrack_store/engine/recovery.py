@@ -163,6 +163,11 @@ def relist(moves: Moves, living: Collection[str]) -> None:
         appear(moves, there[path])
     for path in known.keys() - there.keys():
         moves.index.disappear(known[path], moves.commit)
+    for batch in moves.index.batches.values():
+        if batch.is_over:
+            # Another process may have had a name of it in `new/`, which is gone.
+            batch.changed = moves.commit
+            moves.index.over[batch] = None
 
 
 def _queue_folders(moves: Moves) -> list[str]:
