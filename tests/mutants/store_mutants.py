@@ -464,6 +464,16 @@ STORE_MUTANTS: Final = (
         ),
         caught_by=(_SETS,),
     ),
+    Mutant(
+        name="keys-of-what-was-leased-as-it-was-sent-are-not-known",
+        breaks="whichever process gets a deduplication id again answers with the first message",
+        edits=edit(
+            "engine/deduplication.py:Deduplication._take_in_new",
+            "(known is not None and known.was_sent)",
+            "known is not None",
+        ),
+        caught_by=(_DEDUPLICATION,),
+    ),
     # Deleted files.
     Mutant(
         name="reaps-what-another-process-has-in-new",

@@ -265,3 +265,19 @@ def test_another_process_refuses_what_is_only_written_yet() -> None:
     answer.commit.sync()
     rig.restart(cut=True)
     assert rig.send("a").results == work.outcomes[0].results[:1]
+
+
+@pytest.mark.parametrize("is_synced", [False, True])
+def test_another_process_refuses_what_was_leased_as_it_was_written(is_synced: bool) -> None:
+    rig = Rig()
+    other = rig.start("p1", ["p0", "p1"])
+    work = rig.engine.apply(
+        [sending("a", "b", "c"), Receive(queue="q", max_messages=1, visibility=Millis(1_000))]
+    )
+    assert work is not None
+    if is_synced and work.commit is not None:
+        work.commit.sync()
+        rig.engine.finish(work)
+    again = other.apply([sending("c", "b", "a")])
+    assert again is not None
+    assert again.outcomes[0].results == work.outcomes[0].results[::-1]
