@@ -417,6 +417,8 @@ class Story:
                 self.queue_of[id] = found[id][1]
             elif now not in promised:
                 raise Broken(f"{id} is found {now}, promised {promised}")
+            elif maybe is None and id in found and now != history[-1]:
+                self.queue_of[id] = found[id][1]  # The cut may have undone its death.
             if history[0] == ABSENT:
                 files.setdefault(id[:-3], set()).add(now != ABSENT)
             if now == ABSENT:
