@@ -279,6 +279,72 @@ def test_what_the_disk_refuses_is_tried_again_and_is_no_failure(
     assert (rig.ids("q"), is_done(rig.shown(redrive))) == (ids, True)
 
 
+def test_a_record_that_the_disk_refuses_to_rename_is_tried_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = rig.bury(b"a", b"b")
+    rename = rig.disk.rename_new
+
+    def refused(source: str, target: str) -> None:
+        if source.startswith("redrives/"):
+            _refused()
+        rename(source, target)
+
+    redrive = rig.start()
+    with monkeypatch.context() as broken:
+        broken.setattr(rig.disk, "rename_new", refused)
+        for _ in range(3):
+            rig.after(1_000)
+            rig.ask()
+        going = rig.shown(redrive)
+        assert (going.state, going.failed) == (RedriveState.RUNNING, 0)
+    for _ in range(3):
+        rig.after(1_000)
+        rig.settle()
+    done = rig.shown(redrive)
+    assert (done.state, done.moved, done.failed) == (RedriveState.DONE, 2, 0)
+    assert rig.ids("q") == ids
+
+
+def test_a_redrive_that_cannot_be_read_stands_in_no_other_ones_way(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.bury(b"a", b"b")
+    rig.send(b"c", queue="other")
+    redrive = rig.start(rate=1)
+    other = rig.start("other", destination="third", rate=1)
+    read = rig.disk.read
+
+    def refused(path: str, *rest: Any, **named: Any) -> bytes:
+        if path.startswith(f"redrives/{redrive.id}"):
+            raise OSError(errno.EIO, "Input/output error")
+        return read(path, *rest, **named)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(rig.disk, "read", refused)
+        rig = rig.restart()
+        for _ in range(2):
+            rig.after(1_000)
+            rig.ask()
+            rig.settle()
+    assert is_done(rig.shown(other))
+    assert len(rig.ids("third")) == 1
+    rig = rig.restart("p10")
+    for _ in range(4):
+        rig.after(1_000)
+        rig.ask()
+        rig.settle()
+    assert (is_done(rig.shown(redrive)), len(rig.ids("q"))) == (True, 2)
+
+
+def test_the_folder_of_redrives_is_made_again_when_it_is_gone(rig: Rig) -> None:
+    ids = rig.bury(b"a")
+    rig.disk.remove_folder("redrives")
+    rig = rig.restart()
+    rig.redrive()
+    assert rig.ids("q") == ids
+
+
 def _refused(*_: str) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
