@@ -49,11 +49,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _the_stores_log_stays_as_it_was() -> Iterator[None]:
-    """A server or fsck in this process turns it for its own ends, and doesn't turn it back."""
-    log = logging.getLogger("spoolrack_store")
-    level, propagate, handlers = log.level, log.propagate, list(log.handlers)
+def _the_stores_logs_stay_as_they_were() -> Iterator[None]:
+    """Restore the store's loggers: a server or a command in this process leaves their levels set."""
+    logs = [logging.getLogger(name) for name in _store_logs()]
+    before = [(log, log.level, log.propagate, list(log.handlers)) for log in logs]
     yield
-    log.setLevel(level)
-    log.propagate = propagate
-    log.handlers[:] = handlers
+    for name in _store_logs():
+        logging.getLogger(name).setLevel(logging.NOTSET)
+    for log, level, propagate, handlers in before:
+        log.setLevel(level)
+        log.propagate = propagate
+        log.handlers[:] = handlers
+
+
+def _store_logs() -> list[str]:
+    return [
+        name
+        for name in logging.root.manager.loggerDict
+        if name == "spoolrack_store" or name.startswith("spoolrack_store.")
+    ]

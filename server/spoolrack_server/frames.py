@@ -156,12 +156,14 @@ class Leased:
         self._queue = queue
         self._deliveries = deliveries
 
-    async def hand_over(self) -> None:
-        """Write the messages in one response; what the transport doesn't take goes back."""
+    async def hand_over(self, before: asyncio.Task[None] | None = None) -> None:
+        """Write the messages in one response once `before` has ended; what isn't taken goes back."""
         response = encoding.deliveries(self._deliveries, self._frames.clock.wall())
         receipts = receipts_of(self._deliveries)
         # The bodies are in the response now.
         self._deliveries = []
+        if before is not None:
+            await asyncio.wait({before})
         try:
             await write(self._context, response)
         except CallIsOver:

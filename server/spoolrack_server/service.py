@@ -3,14 +3,16 @@
 Here are those about queues and messages; those about stages, reservations and redrives are parts of
 their own. A handler checks what the contract bounds, submits to the store and awaits the answer; it
 never waits for a disk in the event loop. What no transport took, because its client was gone, is given
-back at once. Memory is bounded by call: a stream holds one frame, and asks the store for the next when
-that one is taken.
+back at once. Memory is bounded by call: a stream holds two frames at most, one that the
+transport takes and the next.
 """
 
 # ruff: noqa: N802 - the contract names the methods
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from functools import partial
 from typing import Final
 
@@ -199,10 +201,14 @@ class QueueService:
         refill = Refill(limit)
         credits = refill.credits
         self._refills.add(refill)
+        writing: deque[asyncio.Task[None]] = deque()
         try:
             # Tells a client of an empty queue that it is connected.
             await context.send_initial_metadata(())
             while True:
+                if len(writing) > 1:
+                    await asyncio.shield(writing[0])
+                    writing.popleft()
                 await refill.due()
                 if self._draining:
                     raise Draining
@@ -218,10 +224,14 @@ class QueueService:
                     ),
                 )
                 if leased is not None:
-                    await leased.hand_over()
+                    # While it is written, the next receive waits in the store, where the next commit
+                    # finds it: what that commit sends, it leases, too.
+                    before = writing[-1] if writing else None
+                    writing.append(asyncio.create_task(leased.hand_over(before)))
                     # Nothing of it is held while the next is awaited.
                     del leased
         finally:
+            await asyncio.gather(*writing, return_exceptions=True)
             # The leases live on until they are due, and their credits still ring.
             self._refills.discard(refill)
             refill.muffle()

@@ -29,10 +29,12 @@ from ledger import (
     now_ms,
 )
 from load import QUEUE, Load
+from spoolrack_store.engine.sender import LARGE_BODY
 from spoolrack_store.model.content import decode, encode, line_of
-from spoolrack_store.model.names import index_of, parse
+from spoolrack_store.model.names import Name, index_of, parse
 
 PATIENCE: Final = 30.0
+FOLDERS: Final = ("new", "queues", "delay", "remove")
 LONG_MS: Final = 600_000
 """A lease that outlasts the test."""
 
@@ -50,6 +52,7 @@ class Planter:
 
     def send(self, body: bytes) -> str:
         copy = f"planter:{body.decode()}:0"
+        body += bytes(LARGE_BODY)  # It has a file of its own.
         self._ledger.write(Sending({copy: digest_of(body)}))
         id = self._queue.send(body, attributes={COPY: copy})
         self._ledger.write(Sent({copy: id}))
@@ -68,19 +71,26 @@ class Planter:
     # The intruder.
 
     def file_of(self, id: str, state: str) -> Path:
-        """The name in this folder of the root that lists a message, once it is there."""
+        """The name that holds a message, once it is in this folder of the root."""
         end = time.monotonic() + PATIENCE
-        while not (found := [path for path in self._files(state) if self._lists(path, id)]):
-            assert time.monotonic() < end, f"{id} never comes to {state}/"
+        while (path := self._holder(id)) is None or path.relative_to(self._root).parts[0] != state:
+            assert time.monotonic() < end, f"{id} never comes to {state}/, but is {path}"
             time.sleep(0.01)
-        (path,) = found
         return path
+
+    def _holder(self, id: str) -> Path | None:
+        """Of the names that list a message the one of the highest version."""
+        found = [path for folder in FOLDERS for path in self._files(folder) if self._lists(path, id)]
+        return max(found, key=lambda path: self._parsed(path).version, default=None)
+
+    def _parsed(self, path: Path) -> Name:
+        return parse(str(path.relative_to(self._root)))
 
     def _files(self, state: str) -> list[Path]:
         return [path for path in (self._root / state).rglob("*") if path.is_file()]
 
     def _lists(self, path: Path, id: str) -> bool:
-        name = parse(str(path.relative_to(self._root)))
+        name = self._parsed(path)
         index = index_of(id) if name.stem.count else 0
         return name.stem.message_id(index) == id and bool(name.members >> index & 1)
 
@@ -109,11 +119,16 @@ class Planter:
     def alter(self, id: str) -> None:
         """Another body of the same length, with a line and a name that vouch for it."""
         path = self.file_of(id, "queues")
-        stem = parse(str(path.relative_to(self._root))).stem
+        stem = self._parsed(path).stem
         content = path.read_bytes()
-        body = b"X" + content[1 : stem.size]
         line = decode(stem, content, len(content))
-        encoded = encode(line_of([body], line.attributes, {}))
+        for first in b"XYZ":
+            body = bytes([first]) + content[1 : stem.size]
+            encoded = encode(line_of([body], line.attributes, {}))
+            if len(encoded) == stem.line:
+                break  # The digits of a checksum may be fewer.
+        else:
+            raise AssertionError("no other body has a line of the same length")
         path.write_bytes(body + encoded)
         path.rename(path.with_name(re.sub(",c[0-9a-f]{8}", f",c{zlib.crc32(encoded):08x}", path.name)))
 

@@ -197,6 +197,24 @@ async def test_a_frame_that_no_transport_took_is_given_back(server: Server, clie
             assert await client.delete(message.receipt) == []
 
 
+async def test_a_frame_behind_one_that_no_transport_took_is_given_back(
+    server: Server, client: Client
+) -> None:
+    await client.create(max_message_size=64 * MIB)
+    await client.send(bytes(60 * MIB))
+    async with connected(server, ("grpc.http2.bdp_probe", 0)) as reader:
+        call = reader.stream()
+        await call.initial_metadata()
+        while (await client.counts()).leased < 1:
+            pass
+        await client.send(b"behind it")
+        while (await client.counts()).leased < 2:
+            pass
+        call.cancel()
+        found = [await client.receive(wait=LONG) for _ in range(2)]
+        assert [message.receive_count for (message,) in found] == [1, 1]
+
+
 async def test_what_is_leased_just_when_its_client_leaves_is_given_back(tmp_path: Path) -> None:
     clock = ManualClock()
     with Store.open(tmp_path, clock=clock) as store:
