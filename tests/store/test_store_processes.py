@@ -9,6 +9,7 @@ import pytest
 from dead_letter_rig import Rig
 from linked_disk import reap
 from spoolrack_store.engine.engine import Work
+from spoolrack_store.files import changes
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     DiskError,
@@ -277,6 +278,22 @@ def test_a_purge_during_a_send_of_another_process_leaves_nothing_half_done(
     for each in (other, one):
         each.ask(tick=True)
         assert lease(each) == []
+
+
+def test_a_purge_takes_what_a_process_has_in_new_that_others_have_overtaken(
+    one: Rig, other: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(changes, "RING", 1_600)
+    work = begin(one, Send(queue="q", bodies=[b"a"]))
+    assert other.ask(Purge(queue="q")) == 1
+    for _ in range(20):
+        other.send(b"b")
+        other.ask(Purge(queue="q"))
+        reap(other.engine)
+    assert one.engine.finish(work) is not None
+    one.ask()
+    assert lease(one) == []
+    assert not [each.message for each in caplog.records if "by hand" in each.message]
 
 
 def test_a_message_is_found_by_its_id_wherever_another_process_has_moved_it(
