@@ -223,6 +223,56 @@ def test_a_message_whose_queue_is_missing_stays_and_the_others_go(rig: Rig) -> N
     assert (rig.ids("dead"), rig.ids("other")) == (mine, others)
 
 
+@pytest.mark.parametrize("source", [b"no", b"../q", b""])
+def test_a_message_whose_history_cannot_be_believed_stays_and_the_others_go(
+    rig: Rig, source: bytes
+) -> None:
+    damaged, whole = rig.bury(b"a"), rig.bury(b"b", queue="other")
+    (path,) = [
+        f"queues/dead/{each.name}"
+        for each in rig.disk.scan("queues/dead")
+        if each.name.startswith(damaged[0])
+    ]
+    content = rig.disk.read(path)
+    assert b'"source_queue":"q"' in content
+    rig.disk.unlink(path)
+    rig.disk.create(path, [content.replace(b'ce_queue":"q"', b'ce_queue":"%s"' % source)], sync=True)
+    rig = rig.restart()
+    redrive = rig.redrive()
+    assert (redrive.moved, redrive.failed, is_done(redrive)) == (1, 1, True)
+    assert redrive.last_failure.startswith("its history can't be read")
+    assert (rig.ids("dead"), rig.ids("other")) == (damaged, whole)
+    assert rig.redrive(destination="third").moved == 1
+
+
+def test_what_is_deleted_or_received_while_it_is_about_to_be_moved_is_not_moved(rig: Rig) -> None:
+    deleted, received, moved = rig.bury(b"a", b"b", b"c")
+    rig.start(rate=10)
+    assert rig.ask(Delete(queue="dead", ids=[deleted])) == [None]
+    (delivery,) = rig.receive("dead", 1)
+    assert delivery.ids == [received]
+    rig.after(100)
+    rig.ask()
+    rig.settle()
+    assert (rig.ids("q"), rig.ids("dead")) == ([moved], [])
+
+
+def test_a_destination_that_goes_while_the_redrive_runs_costs_no_message(rig: Rig) -> None:
+    ids = rig.bury(b"a", b"b", b"c")
+    redrive = rig.start(destination="third", rate=1)
+    rig.after(1_000)
+    rig.ask()
+    assert rig.ids("third") == ids[:1]
+    rig.ask(DeleteQueue(name="third"))
+    for _ in range(3):
+        rig.after(1_000)
+        rig.ask()
+        rig.settle()
+    done = rig.shown(redrive)
+    assert (done.moved, done.failed, is_done(done)) == (1, 2, True)
+    assert rig.ids("dead") == ids[1:]
+
+
 def test_a_message_that_its_queue_would_delete_at_once_stays(rig: Rig) -> None:
     ids = rig.bury(b"a")
     rig.after(60_000)
