@@ -349,10 +349,11 @@ class Moves:
         path = entry.name.path
         if self.is_there(path):
             return
-        log.error("%s was moved away or removed by hand", path)
-        self._intend(Kind.UNLINK, path, "", 0)
-        self.syncer.folder_changed(_folder_of(path))
-        self.index.disappear(entry, self.commit)
+        if entry in entry.batch.entries:  # Another request of this commit may have met it, too.
+            log.error("%s was moved away or removed by hand", path)
+            self._intend(Kind.UNLINK, path, "", 0)
+            self.syncer.folder_changed(_folder_of(path))
+            self.index.disappear(entry, self.commit)
         raise NameVanished(detail=path)
 
     def _rename_or_link(self, source: str, target: str, *, is_rename: bool | None) -> None:
