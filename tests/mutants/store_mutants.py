@@ -476,6 +476,12 @@ STORE_MUTANTS: Final = (
     ),
     # Deleted files.
     Mutant(
+        name="reaps-before-all-names-are-durably-gone",
+        breaks="a deleted message stays deleted after a power cut",
+        edits=edit("model/batch.py:Batch.reapable", "self.changed > synced or ", ""),
+        caught_by=(_REAPER,),
+    ),
+    Mutant(
         name="reaps-what-another-process-has-in-new",
         breaks="a deleted message stays deleted when the process that sent it dies",
         edits=edit(
