@@ -226,6 +226,14 @@ class Index:
         elif not batch.is_loose:
             self.loose.pop(batch, None)
 
+    def unknown_disappears(self, name: Name, commit: int) -> None:
+        """Note that a name is gone which another process had in `new/`: its batch may be over now."""
+        batch = self.batches.get(name.stem.text)
+        if batch is not None:
+            batch.changed = commit
+            if batch.is_over:
+                self.over[batch] = None
+
     def _fall_back(self, batch: Batch, members: int, commit: int) -> None:
         """Let the names that are left hold what the highest one held: it was removed by hand."""
         for other in reversed(batch.entries):
