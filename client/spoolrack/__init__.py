@@ -29,7 +29,7 @@ from .errors import SpoolrackError
 from .message import MessageFacts
 from .redrives import Redrive, RedriveState
 from .reservations import Committed, Reservation, ReservationState
-from .retry import RetryPolicy
+from .retry import Backoff, Retry, RetryPolicy
 from .stages import Published, StagedChunk, StageInfo
 from .values import (
     BlockingMessage,
@@ -46,6 +46,7 @@ from .values import (
 )
 
 __all__ = [
+    "Backoff",
     "Batch",
     "BlockingMessage",
     "ById",
@@ -67,6 +68,7 @@ __all__ = [
     "RedriveState",
     "Reservation",
     "ReservationState",
+    "Retry",
     "RetryPolicy",
     "SendResult",
     "SpoolrackError",

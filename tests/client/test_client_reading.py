@@ -85,7 +85,7 @@ def test_a_hold_that_ends_in_the_middle_is_told(memory: Memory, client: spoolrac
 
 
 def test_a_read_gives_up_as_any_call_does(memory: Memory) -> None:
-    client = memory_client(memory, retry=RetryPolicy(attempts=2, first=0.0))
+    client = memory_client(memory, retry=RetryPolicy(attempts=2, initial=0.0))
     memory.fail("read", Unreachable(), Unreachable(), Unreachable())
     with pytest.raises(Unreachable):
         list(client.read_reservation("s", 0))

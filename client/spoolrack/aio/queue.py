@@ -13,6 +13,7 @@ from ..message import MessageFacts
 from ..outgoing import chunks_of, outgoing_of, outgoing_of_all, size_of
 from ..redrives import Redrive
 from ..reservations import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
+from ..retry import Backoff
 from ..stages import BatchOptions
 from ..stream import EnvelopeStream
 from ..values import (
@@ -235,13 +236,11 @@ class Queue:
         """Let a lease end so long after now; returns the moment. Raises `StaleReceipt`."""
         return await self._settling.extend(receipt_of(message), seconds, timeout)
 
-    async def release(self, message: MessageFacts | str, *, timeout: Seconds | None = None) -> None:
-        """End a lease: the message is ready again at its old place. Raises `StaleReceipt`."""
-        await self._settling.release(receipt_of(message), timeout)
-
-    async def put_off(self, message: MessageFacts, seconds: float, *, timeout: Seconds | None) -> None:
-        """Hide a message that failed for so long; its stream may have another one meanwhile."""
-        await self._settling.put_off(receipt_of(message), seconds, timeout)
+    async def release(
+        self, message: MessageFacts | str, *, delay: Seconds = 0.0, timeout: Seconds | None = None
+    ) -> None:
+        """End a lease: see `spoolrack.Message.release`."""
+        await self._settling.release(receipt_of(message), delay, timeout)
 
     async def extend_many(
         self,
@@ -254,10 +253,14 @@ class Queue:
         return await self._settling.extend_many(_receipts_of(messages), seconds, timeout)
 
     async def release_many(
-        self, messages: Iterable[MessageFacts | str], *, timeout: Seconds | None = None
+        self,
+        messages: Iterable[MessageFacts | str],
+        *,
+        delay: Seconds = 0.0,
+        timeout: Seconds | None = None,
     ) -> list[VisibilityResult]:
         """Release many leases; a result for each."""
-        return await self._settling.release_many(_receipts_of(messages), timeout)
+        return await self._settling.release_many(_receipts_of(messages), delay, timeout)
 
     async def redrive(
         self,
@@ -332,6 +335,7 @@ class Queue:
         concurrency: int = 8,
         prefetch: int | None = None,
         visibility_timeout: Seconds | None = None,
+        retry: Backoff | None = None,
         on_error: Callable[[Message, Exception], object] | None = None,
         grace: Seconds = 30.0,
     ) -> Worker:
@@ -346,6 +350,7 @@ class Queue:
                 concurrency=concurrency,
                 prefetch=prefetch,
                 visibility_timeout=visibility_timeout,
+                retry=retry,
                 grace=grace,
             )
         )
@@ -357,6 +362,7 @@ class Queue:
         concurrency: int = 8,
         prefetch: int | None = None,
         visibility_timeout: Seconds | None = None,
+        retry: Backoff | None = None,
         on_error: Callable[[Message, Exception], object] | None = None,
         grace: Seconds = 30.0,
         stop_on_signals: bool = False,
@@ -367,6 +373,7 @@ class Queue:
             concurrency=concurrency,
             prefetch=prefetch,
             visibility_timeout=visibility_timeout,
+            retry=retry,
             on_error=on_error,
             grace=grace,
         ).run(stop_on_signals=stop_on_signals)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import cast
 
-from ..arguments import span
+from ..arguments import MAX_DELAY, span
 from ..calling import Calling
 from ..coalesce import Coalescer
 from ..errors import MessageNotFound, SpoolrackError, StaleReceipt
@@ -66,19 +66,18 @@ class Settling:
     async def extend_many(
         self, receipts: Iterable[str], seconds: Seconds, timeout: Seconds | None
     ) -> list[VisibilityResult]:
-        return await self._change_many(receipts, _extension(seconds), timeout)
+        extension = _extension(seconds)
+        changes = (VisibilityChange(receipt, extension) for receipt in receipts)
+        return await self._change_many(changes, timeout)
 
-    async def release(self, receipt: str, timeout: Seconds | None) -> None:
-        await self._change(VisibilityChange(receipt, 0.0), timeout, StaleReceipt)
-
-    async def put_off(self, receipt: str, seconds: float, timeout: Seconds | None) -> None:
-        """Hide a message for so long, and count it as in flight no more."""
-        await self._change(VisibilityChange(receipt, seconds, is_put_off=True), timeout, StaleReceipt)
+    async def release(self, receipt: str, delay: Seconds, timeout: Seconds | None) -> None:
+        await self._change(_release(receipt, _delay(delay)), timeout, StaleReceipt)
 
     async def release_many(
-        self, receipts: Iterable[str], timeout: Seconds | None
+        self, receipts: Iterable[str], delay: Seconds, timeout: Seconds | None
     ) -> list[VisibilityResult]:
-        return await self._change_many(receipts, 0.0, timeout)
+        span = _delay(delay)
+        return await self._change_many((_release(receipt, span) for receipt in receipts), timeout)
 
     async def _change(
         self, change: VisibilityChange, timeout: Seconds | None, done_if: type[SpoolrackError] | None
@@ -92,10 +91,9 @@ class Settling:
         return await self._calling.attempt(once, timeout, done_if=done_if)
 
     async def _change_many(
-        self, receipts: Iterable[str], span: float, timeout: Seconds | None
+        self, changes: Iterable[VisibilityChange], timeout: Seconds | None
     ) -> list[VisibilityResult]:
         transport = self._calling.transport
-        changes = (VisibilityChange(receipt, span) for receipt in receipts)
         return await self._calling.in_chunks(
             chunks_of(changes, _no_size),
             lambda chunk, left: transport.change_visibility(self._queue, chunk, timeout=left),
@@ -107,6 +105,15 @@ class Settling:
 def _extension(seconds: Seconds) -> float:
     # To end a lease is a release.
     return span("seconds", seconds, is_positive=True)
+
+
+def _delay(seconds: Seconds) -> float:
+    return span("delay", seconds, most=MAX_DELAY)
+
+
+def _release(receipt: str, delay: float) -> VisibilityChange:
+    # Of a release without a delay nothing is left that could count as in flight.
+    return VisibilityChange(receipt, delay, is_put_off=delay > 0.0)
 
 
 def _no_size(_: object) -> int:

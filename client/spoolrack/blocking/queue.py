@@ -9,6 +9,7 @@ from typing import Unpack
 from .. import aio, arguments
 from ..redrives import Redrive
 from ..reservations import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
+from ..retry import Backoff
 from ..runtime import run
 from ..stages import BatchOptions
 from ..values import (
@@ -187,14 +188,21 @@ class Queue:
         return run(self._core.extend_many(messages, seconds, timeout=timeout))
 
     def release_many(
-        self, messages: Iterable[Message | str], *, timeout: Seconds | None = None
+        self,
+        messages: Iterable[Message | str],
+        *,
+        delay: Seconds = 0.0,
+        timeout: Seconds | None = None,
     ) -> list[VisibilityResult]:
-        """Release many leases; a result for each."""
-        return run(self._core.release_many(messages, timeout=timeout))
+        """Release many leases, as `release` does one; a result for each."""
+        return run(self._core.release_many(messages, delay=delay, timeout=timeout))
 
-    def release(self, message: Message | str, *, timeout: Seconds | None = None) -> None:
-        """End a lease: the message is ready again at its old place. Raises `StaleReceipt`."""
-        run(self._core.release(message, timeout=timeout))
+    def release(
+        self, message: Message | str, *, delay: Seconds = 0.0, timeout: Seconds | None = None
+    ) -> None:
+        """End a lease: the message is ready again at its old place, at once or after `delay`. See
+        `Message.release`."""
+        run(self._core.release(message, delay=delay, timeout=timeout))
 
     def redrive(
         self,
@@ -250,14 +258,17 @@ class Queue:
         concurrency: int = 8,
         prefetch: int | None = None,
         visibility_timeout: Seconds | None = None,
+        retry: Backoff | None = None,
         on_error: Callable[[Message, Exception], object] | None = None,
         grace: Seconds = 30.0,
     ) -> Worker:
         """A worker that calls `handler` with each message, in `concurrency` threads.
 
-        A message is deleted when the handler returns. When it raises, the message comes back after a
-        pause that grows with each receive, from 1 s to 5 minutes, and others are worked on meanwhile;
-        `on_error` is then called with both (default: the error is logged). Leases are extended for as
+        A message is deleted when the handler returns. When the handler raises, the message is released
+        with a delay, and others are worked on meanwhile. The delay is that of `retry`, a `Backoff`; the
+        default one doubles with each receive, from 1 s to 5 minutes, and never is 0. A handler that
+        raises `Retry(after=...)` states the delay itself. For every other exception `on_error` is
+        called with message and exception (default: it is logged). Leases are extended for as
         long as handlers run. `prefetch` messages wait on this side so that no thread is idle, as many
         as `concurrency` if not said; use 0 where handlers take long, to leave them to other workers. At
         a stop the running handlers have `grace` to end.
@@ -277,6 +288,7 @@ class Queue:
                 concurrency=concurrency,
                 prefetch=prefetch,
                 visibility_timeout=visibility_timeout,
+                retry=retry,
                 grace=grace,
             )
         )
@@ -288,6 +300,7 @@ class Queue:
         concurrency: int = 8,
         prefetch: int | None = None,
         visibility_timeout: Seconds | None = None,
+        retry: Backoff | None = None,
         on_error: Callable[[Message, Exception], object] | None = None,
         grace: Seconds = 30.0,
         stop_on_signals: bool = False,
@@ -298,6 +311,7 @@ class Queue:
             concurrency=concurrency,
             prefetch=prefetch,
             visibility_timeout=visibility_timeout,
+            retry=retry,
             on_error=on_error,
             grace=grace,
         ).run(stop_on_signals=stop_on_signals)

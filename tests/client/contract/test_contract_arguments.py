@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 import spoolrack
-from spoolrack import ById, Outgoing, RetryPolicy, aio
+from spoolrack import Backoff, ById, Outgoing, Retry, RetryPolicy, aio
 from spoolrack.errors import InvalidRequest
 
 NAN: Final = math.nan
@@ -178,6 +178,8 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
     ("seconds", lambda c, v: c.queue("jobs").extend_many(["1.1"], v), [*NO_SPANS, 0]),
     ("a message", lambda c, v: c.queue("jobs").release(v), NO_MESSAGES[:-1]),
     ("messages", lambda c, v: c.queue("jobs").release_many(v), NO_MANY),
+    ("delay", lambda c, v: c.queue("jobs").release("1.1", delay=v), [*NO_SPANS, 43_201]),
+    ("delay", lambda c, v: c.queue("jobs").release_many(["1.1"], delay=v), [*NO_SPANS, None]),
     ("destination", lambda c, v: c.queue("jobs").redrive(destination=v), NO_TEXT),
     ("source_queue", lambda c, v: c.queue("jobs").redrive(source_queue=v), NO_TEXT),
     ("ids", lambda c, v: c.queue("jobs").redrive(ids=v), [5, [], object()]),
@@ -213,6 +215,7 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
         [*OPTIONAL_FROM_0, 10_000],
     ),
     ("grace", lambda c, v: c.queue("jobs").worker(print, grace=v), [*NO_SPANS, None]),
+    ("retry", lambda c, v: c.queue("jobs").worker(print, retry=v), [5, RetryPolicy(), "1"]),
     (
         "visibility_timeout",
         lambda c, v: c.queue("jobs").worker(print, visibility_timeout=v),
@@ -299,10 +302,20 @@ async def test_the_options_of_a_client_are_checked_when_it_is_made(connect: Any)
     for value in [5, b"token", "\ud800"]:
         with pytest.raises(spoolrack.SpoolrackError, match="token"):
             connect("127.0.0.1:1", token=value)
-    for option in ("first", "growth", "most"):
+    for option in ("initial", "factor", "maximum"):
         for value in NO_SPANS:
             with pytest.raises(InvalidRequest, match=option):
                 RetryPolicy(**{option: value})
+    for option in ("initial", "factor", "maximum", "jitter"):
+        for value in [*NO_SPANS, None]:
+            with pytest.raises(InvalidRequest, match=option):
+                Backoff(**{option: value})
+    for option, value in [("initial", 0), ("maximum", 0), ("maximum", 43_201), ("jitter", 1.1)]:
+        with pytest.raises(InvalidRequest, match=option):
+            Backoff(**{option: value})
+    for value in [*NO_SPANS, 43_201]:
+        with pytest.raises(InvalidRequest, match="after"):
+            Retry(after=value)
     for value in [*FROM_1[:-1]]:
         with pytest.raises(InvalidRequest, match="attempts"):
             RetryPolicy(attempts=value)
