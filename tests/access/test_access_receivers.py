@@ -56,7 +56,7 @@ def test_a_worker_that_may_only_receive_keeps_its_leases(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(PermissionDenied):
-        served.receiver.get_queue("jobs")
+        served.receiver.queue("jobs").info()
     go, failed = threading.Event(), []
     worker = served.receiver.queue("jobs").worker(
         lambda message: go.wait(STUCK), on_error=lambda message, error: failed.append(error)

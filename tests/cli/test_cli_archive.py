@@ -91,7 +91,7 @@ def test_messages_and_queues_come_back_as_they_were(
     assert bodies_in(f"file://{root}", "dead") == [b"dead"]
     with connect(f"file://{there}") as old, connect(f"file://{root}") as new:
         for name in ("jobs", "dead"):
-            assert old.get_queue(name).settings == new.get_queue(name).settings
+            assert old.queue(name).info().settings == new.queue(name).info().settings
             assert list(old.queue(name).peek()), "an export takes nothing away"
 
 

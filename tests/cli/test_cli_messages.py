@@ -21,7 +21,7 @@ def queue(client: Client) -> None:
 
 
 def counts(client: Client) -> tuple[int, int, int]:
-    found = client.get_queue("jobs").counts
+    found = client.queue("jobs").info().counts
     return found.ready, found.leased, found.delayed
 
 

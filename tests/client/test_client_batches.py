@@ -87,7 +87,7 @@ def test_a_publication_in_doubt_can_be_made_sure_of(
         fill(batch, ["a"])
     assert batch.published is None
     assert batch.in_doubt
-    assert client.publish(batch.writer, batch.epoch, [batch.stage]).already is took_place
+    assert client.staging.publish(batch.writer, batch.epoch, [batch.stage]).already is took_place
     assert [m.text for m in client.queue("jobs").peek()] == ["a"]
 
 
@@ -218,15 +218,15 @@ def test_a_vsqs_folder_says_that_it_has_no_such_things(tmp_path: Path) -> None:
         jobs = client.queue("jobs")
         for refused in (
             lambda: fill(jobs.batch(), ["a"]),
-            lambda: client.publish("me", 0, []),
-            lambda: client.abort("s"),
-            lambda: list(client.stages()),
+            lambda: client.staging.publish("me", 0, []),
+            lambda: client.staging.abort("s"),
+            lambda: list(client.staging.list()),
             lambda: jobs.reserve("s", 0),
-            lambda: client.confirm("s", 0),
-            lambda: list(client.read_reservation("s", 0)),
-            lambda: client.commit_reservations("s", 0),
-            lambda: client.release_reservation("s", 0),
-            lambda: list(client.reservations()),
+            lambda: client.reservations.extend("s", 0),
+            lambda: list(client.reservations.read("s", 0)),
+            lambda: client.reservations.commit("s", 0),
+            lambda: client.reservations.release("s", 0),
+            lambda: list(client.reservations.list()),
             lambda: jobs.send("a", deduplication_id="1"),
         ):
             with pytest.raises(Unsupported):

@@ -69,7 +69,7 @@ def test_a_url_names_a_folder_and_how_this_program_uses_it(tmp_path: Path) -> No
     (tmp_path / "my jobs").mkdir()
     url = f"vsqs://{tmp_path}/my%20jobs/?capacity=5&visibility_timeout=1.5"
     with spoolrack.connect(url) as client:
-        info = client.get_queue("my jobs")
+        info = client.queue("my jobs").info()
         assert info.settings == QueueSettings(
             max_messages=5,
             visibility_timeout=1.5,
@@ -80,8 +80,8 @@ def test_a_url_names_a_folder_and_how_this_program_uses_it(tmp_path: Path) -> No
 
 
 def test_a_folder_is_one_queue_and_no_other(client: Client, jobs: Queue, tmp_path: Path) -> None:
-    assert [info.name for info in client.queues()] == ["jobs"]
-    assert list(client.queues("x")) == []
+    assert [info.name for info in client.list_queues()] == ["jobs"]
+    assert list(client.list_queues("x")) == []
     (tmp_path / "others").mkdir()
     with pytest.raises(QueueNotFound, match="folder of others"):
         client.queue("others").send("a")
@@ -90,7 +90,7 @@ def test_a_folder_is_one_queue_and_no_other(client: Client, jobs: Queue, tmp_pat
 
 
 def test_a_folder_that_is_not_there_is_no_queue_until_it_is_made(client: Client, folder: Path) -> None:
-    assert list(client.queues()) == []
+    assert list(client.list_queues()) == []
     with pytest.raises(QueueNotFound, match="jobs"):
         client.queue("jobs").send("a")
     client.create_queue("jobs")
@@ -161,9 +161,9 @@ def test_a_message_is_deleted_by_its_id_in_every_state(jobs: Queue, state: str) 
 def test_a_lease_that_is_over_is_shown_as_ready(jobs: Queue, client: Client, micros: Micros) -> None:
     jobs.send("foo")
     jobs.receive(visibility_timeout=5)
-    assert client.get_queue("jobs").counts.leased == 1
+    assert client.queue("jobs").info().counts.leased == 1
     micros.advance(5)
-    counts = client.get_queue("jobs").counts
+    counts = client.queue("jobs").info().counts
     assert (counts.ready, counts.leased, counts.bytes, counts.oldest_age) == (1, 0, 3, 5.0)
     (message,) = jobs.peek(State.READY)
     assert message.lease_end is None
@@ -172,7 +172,7 @@ def test_a_lease_that_is_over_is_shown_as_ready(jobs: Queue, client: Client, mic
 def test_a_purge_takes_what_is_leased_too(jobs: Queue, client: Client, folder: Path) -> None:
     jobs.send_many(["a", "b", "c"])
     jobs.receive()
-    assert client.purge_queue("jobs") == 3
+    assert client.queue("jobs").purge() == 3
     assert files(folder) == {}
 
 

@@ -23,6 +23,9 @@ from .message import (
     settle_message,
 )
 from .queue import Queue
+from .redrives import Redrives
+from .reservations import Reservations
+from .staging import Staging
 from .worker import Worker, WorkerCore
 
 __all__ = [
@@ -33,6 +36,9 @@ __all__ = [
     "MessageStream",
     "Queue",
     "QueueBatch",
+    "Redrives",
+    "Reservations",
+    "Staging",
     "Worker",
     "WorkerCore",
     "connect",

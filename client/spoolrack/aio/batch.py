@@ -34,8 +34,8 @@ HELD_BYTES: Final = 8 * CHUNK_BYTES
 """With messages for many queues: of all that isn't on its way yet."""
 MESSAGE_BYTES: Final = 200
 """What a message takes besides."""
-OWN_MEMORY: Final = 3_600.0
-"""Seconds. Nobody repeats a publication of a batch without a writer but the batch itself."""
+_OWN_RETENTION: Final = 3_600.0
+"""Seconds. Only the batch itself repeats a publication without a writer."""
 PATIENCE: Final = 5.0
 """Seconds for what a batch that failed still does. What it leaves expires."""
 
@@ -68,7 +68,9 @@ class Batch:
         self._staging = calling.transport.staging
         self._stage = f"{calling.random.getrandbits(128):032x}"
         self._in_doubt = False
-        self._memory = arguments.optional_span("memory", options.get("memory"))
+        self._epoch_retention = arguments.optional_span(
+            "epoch_retention", options.get("epoch_retention")
+        )
         self._time_to_live = arguments.optional_span("time_to_live", options.get("time_to_live"))
         self._publishes = arguments.flag("publish", options.get("publish", True))
         self._timeout = arguments.timeout(options.get("timeout"))
@@ -255,7 +257,7 @@ class Batch:
                     self.writer,
                     self.epoch,
                     stages,
-                    memory=OWN_MEMORY if self._writer is None else self._memory,
+                    memory=_OWN_RETENTION if self._writer is None else self._epoch_retention,
                     timeout=left,
                 ),
                 self._timeout,

@@ -24,6 +24,7 @@ from ..values import (
     DeleteResult,
     Envelope,
     Outgoing,
+    QueueInfo,
     Seconds,
     SendResult,
     State,
@@ -32,7 +33,7 @@ from ..values import (
 from .batch import QueueBatch
 from .message import Message, MessageStream, receipt_of
 from .peeking import peek_envelopes
-from .redriving import start_redrive
+from .redrives import start_redrive
 from .settling import Settling
 from .worker import Worker, WorkerCore
 
@@ -56,6 +57,20 @@ class Queue:
     @property
     def calling(self) -> Calling:
         return self._calling
+
+    async def info(self, *, timeout: Seconds | None = None) -> QueueInfo:
+        """Return the queue's settings and what is in it now; raises `QueueNotFound`."""
+        transport = self._calling.transport
+        return await self._calling.ask(
+            lambda left: transport.get_queue(self._name, timeout=left), timeout
+        )
+
+    async def purge(self, *, timeout: Seconds | None = None) -> int:
+        """Delete all messages, leased and delayed ones too; returns how many."""
+        transport = self._calling.transport
+        return await self._calling.ask(
+            lambda left: transport.purge_queue(self._name, timeout=left), timeout
+        )
 
     async def send(
         self,
@@ -144,21 +159,21 @@ class Queue:
     async def reserve(
         self,
         stream: str,
-        seq: int,
+        sequence_number: int,
         *,
         max_messages: int = DEFAULT_RESERVED,
         max_bytes: int = DEFAULT_RESERVED_BYTES,
-        hold: Seconds | None = None,
+        visibility_timeout: Seconds | None = None,
         wait: Seconds = 0.0,
         timeout: Seconds | None = None,
     ) -> Reservation | None:
         """Lease messages under a name: see `spoolrack.Queue.reserve`."""
         calling = self._calling
         arguments.text("stream", stream)
-        arguments.integer("seq", seq)
+        arguments.integer("sequence_number", sequence_number)
         arguments.integer("max_messages", max_messages, 1)
         arguments.integer("max_bytes", max_bytes, 1)
-        holds = arguments.optional_span("hold", hold)
+        visibility = arguments.optional_span("visibility_timeout", visibility_timeout)
         waits = arguments.span("wait", wait)
         patience = waits + calling.patience(timeout)
         waits_until = calling.runtime.monotonic() + waits
@@ -166,10 +181,10 @@ class Queue:
             lambda left: calling.transport.reserving.reserve(
                 self._name,
                 stream,
-                seq,
+                sequence_number,
                 max_messages=max_messages,
                 max_bytes=max_bytes,
-                hold=holds,
+                hold=visibility,
                 wait=max(0.0, waits_until - calling.runtime.monotonic()),
                 timeout=left,
             ),
@@ -266,7 +281,7 @@ class Queue:
         self,
         *,
         destination: str = "",
-        ids: Iterable[str] | None = None,
+        message_ids: Iterable[str] | None = None,
         source_queue: str = "",
         max_messages_per_second: int = 0,
         timeout: Seconds | None = None,
@@ -276,7 +291,7 @@ class Queue:
             self._calling,
             self._name,
             destination=destination,
-            ids=ids,
+            message_ids=message_ids,
             source_queue=source_queue,
             max_messages_per_second=max_messages_per_second,
             timeout=timeout,

@@ -11,5 +11,20 @@ from .batch import Batch, QueueBatch
 from .client import Client, connect
 from .message import Message, MessageStream, Worker
 from .queue import Queue
+from .redrives import Redrives
+from .reservations import Reservations
+from .staging import Staging
 
-__all__ = ["Batch", "Client", "Message", "MessageStream", "Queue", "QueueBatch", "Worker", "connect"]
+__all__ = [
+    "Batch",
+    "Client",
+    "Message",
+    "MessageStream",
+    "Queue",
+    "QueueBatch",
+    "Redrives",
+    "Reservations",
+    "Staging",
+    "Worker",
+    "connect",
+]

@@ -27,7 +27,7 @@ class Batch:
 
     @property
     def stage(self) -> str:
-        """The name under which the messages are staged: `client.publish` and `client.abort` take it."""
+        """The name under which the messages are staged: for `client.staging.publish` and `abort`."""
         return self._core.stage
 
     @property

@@ -17,6 +17,7 @@ from ..values import (
     ById,
     DeleteResult,
     Outgoing,
+    QueueInfo,
     Seconds,
     SendResult,
     State,
@@ -36,6 +37,14 @@ class Queue:
     @property
     def name(self) -> str:
         return self._core.name
+
+    def info(self, *, timeout: Seconds | None = None) -> QueueInfo:
+        """Return the queue's settings and what is in it now; raises `QueueNotFound`."""
+        return run(self._core.info(timeout=timeout))
+
+    def purge(self, *, timeout: Seconds | None = None) -> int:
+        """Delete all messages, leased and delayed ones too; returns how many."""
+        return run(self._core.purge(timeout=timeout))
 
     def send(
         self,
@@ -105,29 +114,29 @@ class Queue:
     def reserve(
         self,
         stream: str,
-        seq: int,
+        sequence_number: int,
         *,
         max_messages: int = DEFAULT_RESERVED,
         max_bytes: int = DEFAULT_RESERVED_BYTES,
-        hold: Seconds | None = None,
+        visibility_timeout: Seconds | None = None,
         wait: Seconds = 0.0,
         timeout: Seconds | None = None,
     ) -> Reservation | None:
-        """Lease messages as the set number `seq` of the reader `stream`; None: there was none within
-        `wait`, and nothing is reserved.
+        """Lease messages as the reservation `sequence_number` of `stream`. None: there was no message
+        within `wait`, and nothing is reserved.
 
-        The same name again gives the same messages, whatever else is asked for, also after a restart,
-        until they are committed (`ReservationCommitted`) or the hold is over (`ReservationLost`). They
-        are held for `hold`, or the queue's visibility timeout; `Client.confirm` holds them longer. At
-        most 100,000 messages, and at least one however large it is.
+        The same name again returns the same messages, whatever else is asked for, also after a restart,
+        until they are committed (`ReservationCommitted`) or the lease is over (`ReservationLost`). They
+        are leased for `visibility_timeout`, or the queue's own; `client.reservations.extend` makes
+        that longer. At most 100,000 messages, and at least one however large it is.
         """
         return run(
             self._core.reserve(
                 stream,
-                seq,
+                sequence_number,
                 max_messages=max_messages,
                 max_bytes=max_bytes,
-                hold=hold,
+                visibility_timeout=visibility_timeout,
                 wait=wait,
                 timeout=timeout,
             )
@@ -208,7 +217,7 @@ class Queue:
         self,
         *,
         destination: str = "",
-        ids: Iterable[str] | None = None,
+        message_ids: Iterable[str] | None = None,
         source_queue: str = "",
         max_messages_per_second: int = 0,
         timeout: Seconds | None = None,
@@ -216,16 +225,16 @@ class Queue:
         """Begin to move this queue's dead letters to the queues that they came from, or to
         `destination`; returns once that is on stable media.
 
-        All that are in the queue now, or those with `ids` (1,000 at most), or those that came from
-        `source_queue`; no more than `max_messages_per_second` in a second, if that isn't 0. It goes
-        on by itself, also after a restart; `Client.get_redrive` says how far it is. Over `file://`,
+        All that are in the queue now, or those with `message_ids` (1,000 at most), or those that came
+        from `source_queue`; no more than `max_messages_per_second`, if that isn't 0. It runs
+        by itself, also after a restart; `client.redrives.get` returns its progress. Over `file://`,
         whoever has the root open moves them: stay, or leave it to a server. Raises `RedriveRunning`
         if the queue has a redrive that goes on.
         """
         return run(
             self._core.redrive(
                 destination=destination,
-                ids=ids,
+                message_ids=message_ids,
                 source_queue=source_queue,
                 max_messages_per_second=max_messages_per_second,
                 timeout=timeout,

@@ -51,7 +51,7 @@ def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> 
     names = list(dict.fromkeys(queues))
     states: dict[str, Counter[State]] = {name: Counter() for name in names}
     with reach.patient() as client:
-        found = [client.get_queue(name) for name in names]
+        found = [client.queue(name).info() for name in names]
         length = sum(info.counts.bytes for info in found)
         with _opened(output) as write, progress_bar("Exporting", length, quiet) as advance:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")

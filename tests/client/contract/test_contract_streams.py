@@ -34,7 +34,7 @@ def test_a_stream_leases_no_more_than_its_credits(jobs: Queue, other: Client) ->
     jobs.send_many(str(number) for number in range(10))
     with jobs.messages(max_in_flight=3) as stream:
         held = take(stream, 3)
-        counts = other.get_queue("jobs").counts
+        counts = other.queue("jobs").info().counts
         assert (counts.leased, counts.ready) == (3, 7)
         # Through another connection, by receipt and by id: each gives a credit back.
         other.queue("jobs").delete(held[0].receipt)
@@ -74,9 +74,9 @@ def test_a_closed_stream_gives_back_what_it_did_not_hand_out(jobs: Queue, other:
     jobs.send_many(str(number) for number in range(10))
     stream = jobs.messages(max_in_flight=5)
     (first,) = take(stream, 1)
-    until(lambda: other.get_queue("jobs").counts.leased == 5)
+    until(lambda: other.queue("jobs").info().counts.leased == 5)
     stream.close()
-    until(lambda: other.get_queue("jobs").counts.leased == 1)
+    until(lambda: other.queue("jobs").info().counts.leased == 1)
     assert list(stream) == []
     first.delete()
     again = jobs.receive(10)
@@ -88,7 +88,7 @@ def test_a_forgotten_stream_gives_back_what_it_did_not_hand_out(jobs: Queue, oth
     for message in jobs.messages():
         message.delete()
         break
-    until(lambda: other.get_queue("jobs").counts.ready == 2)
+    until(lambda: other.queue("jobs").info().counts.ready == 2)
 
 
 def test_a_closed_client_ends_its_streams(jobs: Queue, world: World, other: Client) -> None:
@@ -98,7 +98,7 @@ def test_a_closed_client_ends_its_streams(jobs: Queue, world: World, other: Clie
     waiting = threading.Thread(target=lambda: ended.append(list(stream)))
     jobs.send("a")
     waiting.start()
-    until(lambda: other.get_queue("jobs").counts.leased == 1)
+    until(lambda: other.queue("jobs").info().counts.leased == 1)
     client.close()
     waiting.join(60)
     assert not waiting.is_alive()
@@ -290,7 +290,7 @@ def test_messages_that_were_failed_on_do_not_hold_up_a_stream(jobs: Queue, clien
             message = next(stream)
             assert message.text == text
             fail_on(message)
-        assert client.get_queue("jobs").counts.leased == 4
+        assert client.queue("jobs").info().counts.leased == 4
 
 
 @pytest.mark.needs("receive counts")
@@ -307,7 +307,7 @@ def test_a_worker_deletes_what_succeeds_and_puts_off_what_fails(
     worker = jobs.worker(handler, on_error=lambda message, error: failures.append(str(error)))
     thread = threading.Thread(target=worker.run)
     thread.start()
-    until(lambda: client.get_queue("jobs").counts.leased == 10 == len(failures))
+    until(lambda: client.queue("jobs").info().counts.leased == 10 == len(failures))
     world.advance(1)
     until(lambda: not list(jobs.peek(max_body_bytes=0)))
     worker.stop()
@@ -342,7 +342,7 @@ def test_a_worker_does_not_spin_on_a_message_that_its_handler_fails_on(
     with working(jobs.worker(handler, concurrency=1, prefetch=0, on_error=ignore)):
         # Were it ready at once, it would come before its successor, and again and again.
         until(lambda: seen == ["bad", "good"])
-        until(lambda: client.get_queue("jobs").counts.leased == 1)
+        until(lambda: client.queue("jobs").info().counts.leased == 1)
         jobs.send("good")
         until(lambda: seen == ["bad", "good", "good"])
         world.advance(1)
@@ -406,9 +406,9 @@ def test_a_worker_that_stops_ends_what_runs_and_releases_what_waits(
     thread.start()
     for _ in range(2):
         assert running.acquire(timeout=60)
-    until(lambda: client.get_queue("jobs").counts.leased == 5)
+    until(lambda: client.queue("jobs").info().counts.leased == 5)
     worker.stop()
-    until(lambda: client.get_queue("jobs").counts.leased == 2)
+    until(lambda: client.queue("jobs").info().counts.leased == 2)
     free.set()
     thread.join(60)
     assert sorted(done) == ["0", "1"]
