@@ -14,6 +14,8 @@
 server for tests.
 """
 
+from typing import TYPE_CHECKING
+
 from . import errors
 from .blocking import (
     Batch,
@@ -21,7 +23,6 @@ from .blocking import (
     Message,
     MessageStream,
     Queue,
-    QueueBatch,
     Redrives,
     Reservations,
     Staging,
@@ -31,21 +32,21 @@ from .blocking import (
 from .errors import SpoolrackError
 from .message import MessageFacts
 from .redrives import Redrive, RedriveState
-from .reservations import Committed, Reservation, ReservationState
+from .reservations import CommitResult, Reservation, ReservationState
 from .retry import Backoff, Retry, RetryPolicy
-from .stages import Published, StagedChunk, StageInfo
+from .stages import PublishResult, StageInfo, StageResult
 from .values import (
     BlockingMessage,
     ById,
-    Death,
+    DeadLetterRecord,
     DeleteResult,
+    LeaseResult,
+    MessageState,
     Outgoing,
     QueueCounts,
     QueueInfo,
     QueueSettings,
     SendResult,
-    State,
-    VisibilityResult,
 )
 
 __all__ = [
@@ -54,16 +55,17 @@ __all__ = [
     "BlockingMessage",
     "ById",
     "Client",
-    "Committed",
-    "Death",
+    "CommitResult",
+    "DeadLetterRecord",
     "DeleteResult",
+    "LeaseResult",
     "Message",
     "MessageFacts",
+    "MessageState",
     "MessageStream",
     "Outgoing",
-    "Published",
+    "PublishResult",
     "Queue",
-    "QueueBatch",
     "QueueCounts",
     "QueueInfo",
     "QueueSettings",
@@ -78,11 +80,21 @@ __all__ = [
     "SendResult",
     "SpoolrackError",
     "StageInfo",
-    "StagedChunk",
+    "StageResult",
     "Staging",
-    "State",
-    "VisibilityResult",
     "Worker",
     "connect",
     "errors",
 ]
+
+if TYPE_CHECKING:
+    __version__: str
+
+
+def __getattr__(name: str) -> str:
+    """Look the version up when it is asked for: an import pays nothing for it."""
+    if name != "__version__":
+        raise AttributeError(f"module 'spoolrack' has no attribute {name!r}")
+    from importlib.metadata import version
+
+    return version("spoolrack")

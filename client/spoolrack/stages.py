@@ -33,7 +33,7 @@ class BatchOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StagedChunk:
+class StageResult:
     """What became of one chunk of a stage."""
 
     messages: int
@@ -45,7 +45,7 @@ class StagedChunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishResult:
     """What became of a publication."""
 
     messages: int

@@ -45,7 +45,7 @@ def extended(owner: spoolrack.Client) -> None:
     ends: set[datetime | None] = set()
     pause = threading.Event()
     for _ in looks():
-        ends |= {message.lease_end for message in owner.queue("jobs").peek(["leased"])}
+        ends |= {message.lease_expires_at for message in owner.queue("jobs").peek(["leased"])}
         if len(ends) > 2:
             return
         pause.wait(0.01)

@@ -111,6 +111,6 @@ def test_a_dead_letter_tells_another_process_how_it_died(
     other = actor()
     assert other.does("client.queue('dead').info().counts.ready") == "0"
     (id,) = die(client, 1)
-    tell = f"client.queue('dead').get({id!r}).deaths[0].source_queue"
+    tell = f"client.queue('dead').get({id!r}).dead_letter_records[0].source_queue"
     until(lambda: other.does(tell) != "MessageNotFound")  # It hears of it a moment later.
     assert other.does(tell) == "'jobs'"

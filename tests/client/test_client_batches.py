@@ -14,7 +14,7 @@ import spoolrack
 from client_rig import memory_aio_client, memory_client, until_async
 from memory import Memory
 from memory_staging import MemoryStaging
-from spoolrack import Queue, QueueBatch, RetryPolicy, aio
+from spoolrack import Batch, Queue, RetryPolicy, aio
 from spoolrack.aio.batch import CHUNK_BYTES, HELD_BYTES, MESSAGE_BYTES
 from spoolrack.errors import (
     DiskFull,
@@ -27,7 +27,7 @@ from spoolrack.errors import (
     Unreachable,
     Unsupported,
 )
-from spoolrack.stages import StagedChunk
+from spoolrack.stages import StageResult
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def jobs(client: spoolrack.Client) -> Queue:
     return client.queue("jobs")
 
 
-def fill(batch: QueueBatch, bodies: Iterable[str | bytes]) -> QueueBatch:
+def fill(batch: Batch, bodies: Iterable[str | bytes]) -> Batch:
     with batch:
         for body in bodies:
             batch.send(body)
@@ -192,7 +192,7 @@ class Slow(MemoryStaging):
 
     under_way = most = 0
 
-    async def stage(self, *of: Any, **more: Any) -> StagedChunk:
+    async def stage(self, *of: Any, **more: Any) -> StageResult:
         self.under_way += 1
         self.most = max(self.most, self.under_way)
         for _ in range(5):
@@ -240,6 +240,6 @@ async def test_tasks_and_threads_share_the_rules(memory: Memory) -> None:
     memory.lose("publish", Unreachable())
     async with client.queue("jobs").batch() as batch:
         await batch.send("a")
-    assert isinstance(batch, aio.QueueBatch)
+    assert isinstance(batch, aio.Batch)
     assert batch.published is not None
     assert (batch.published.messages, batch.published.already) == (1, False)

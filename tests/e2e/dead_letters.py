@@ -112,8 +112,8 @@ class Letters:
                     faults.append(f"{message.id} of {letter.source} is in {queue}")
                 if message.body != letter.body:
                     faults.append(f"{message.id} has another body")
-                if [death.source_queue for death in message.deaths] != [letter.source]:
-                    faults.append(f"{message.id} in {queue} tells of {message.deaths}")
+                if [death.source_queue for death in message.dead_letter_records] != [letter.source]:
+                    faults.append(f"{message.id} in {queue} tells of {message.dead_letter_records}")
         for id in self.letters:
             wanted = 0 if id in self.deleted else 1
             if seen[id] != wanted:

@@ -79,7 +79,7 @@ def _raise_first(results: list[spoolrack.SendResult]) -> None:
 
 
 def _leased(server: RealServer) -> set[str]:
-    return {message.id for message in server.queue().peek(states=[spoolrack.State.LEASED])}
+    return {message.id for message in server.queue().peek(states=[spoolrack.MessageState.LEASED])}
 
 
 def _queues(server: RealServer) -> set[str]:

@@ -159,7 +159,7 @@ def test_everything_but_what_takes_room_works_when_others_have_taken_the_last_of
     server.kill()
     server.start()
     check()
-    leased = {message.id for message in server.queue().peek(states=[spoolrack.State.LEASED])}
+    leased = {message.id for message in server.queue().peek(states=[spoolrack.MessageState.LEASED])}
     assert leased == {singles[0], *singles[160:200]}
     server.queue().delete_by_id(left.pop())
     check()

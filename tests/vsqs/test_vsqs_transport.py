@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import spoolrack
-from spoolrack import ById, Client, Outgoing, Queue, QueueSettings, State, aio, vsqs
+from spoolrack import ById, Client, MessageState, Outgoing, Queue, QueueSettings, aio, vsqs
 from spoolrack.errors import (
     ClientClosed,
     DiskError,
@@ -109,7 +109,7 @@ def test_it_shares_the_folder_with_the_module(jobs: Queue, folder: Path) -> None
         id = jobs.send("foo")
         assert queue.receive() == (id, b"foo")
         (message,) = jobs.peek()
-        assert (message.id, message.state, message.receive_count) == (id, State.LEASED, 0)
+        assert (message.id, message.state, message.receive_count) == (id, MessageState.LEASED, 0)
         jobs.delete_by_id(id)
         assert queue.size() == 0
         id = queue.publish(b"bar")
@@ -165,8 +165,8 @@ def test_a_lease_that_is_over_is_shown_as_ready(jobs: Queue, client: Client, mic
     micros.advance(5)
     counts = client.queue("jobs").info().counts
     assert (counts.ready, counts.leased, counts.bytes, counts.oldest_age) == (1, 0, 3, 5.0)
-    (message,) = jobs.peek(State.READY)
-    assert message.lease_end is None
+    (message,) = jobs.peek(MessageState.READY)
+    assert message.lease_expires_at is None
 
 
 def test_a_purge_takes_what_is_leased_too(jobs: Queue, client: Client, folder: Path) -> None:
@@ -259,7 +259,7 @@ def test_a_message_that_a_stream_extends_keeps_its_credit(jobs: Queue) -> None:
         id = jobs.send("b")
         waiting = Beside(lambda: next(stream))
         assert not waiting.is_done(0.2)
-        assert jobs.get(id).state is State.READY
+        assert jobs.get(id).state is MessageState.READY
         message.delete()
         waiting.result()
 

@@ -12,7 +12,7 @@ event loop in which it was made, and, like all of asyncio, to one thread.
 """
 
 from ..stream import EnvelopeStream
-from .batch import Batch, QueueBatch
+from .batch import Batch
 from .client import Client, connect
 from .message import (
     Message,
@@ -35,7 +35,6 @@ __all__ = [
     "Message",
     "MessageStream",
     "Queue",
-    "QueueBatch",
     "Redrives",
     "Reservations",
     "Staging",

@@ -53,7 +53,7 @@ async def release_message(
 async def extend_message(
     queue: Queue, message: MessageFacts, seconds: Seconds, timeout: Seconds | None
 ) -> datetime:
-    message._lease_end = end = await queue.extend(message, seconds, timeout=timeout)
+    message._lease_expires_at = end = await queue.extend(message, seconds, timeout=timeout)
     return end
 
 

@@ -23,14 +23,14 @@ from ..values import (
     ByReceipt,
     DeleteResult,
     Envelope,
+    LeaseResult,
+    MessageState,
     Outgoing,
     QueueInfo,
     Seconds,
     SendResult,
-    State,
-    VisibilityResult,
 )
-from .batch import QueueBatch
+from .batch import Batch
 from .message import Message, MessageStream, receipt_of
 from .peeking import peek_envelopes
 from .redrives import start_redrive
@@ -112,9 +112,9 @@ class Queue:
             timeout,
         )
 
-    def batch(self, **options: Unpack[BatchOptions]) -> QueueBatch:
+    def batch(self, **options: Unpack[BatchOptions]) -> Batch:
         """Messages for this queue that appear together: see `spoolrack.Client.batch`."""
-        return QueueBatch(self, **options)
+        return Batch(self._calling, self._name, **options)
 
     async def receive(
         self,
@@ -263,7 +263,7 @@ class Queue:
         seconds: Seconds,
         *,
         timeout: Seconds | None = None,
-    ) -> list[VisibilityResult]:
+    ) -> list[LeaseResult]:
         """Extend many leases; a result for each."""
         return await self._settling.extend_many(_receipts_of(messages), seconds, timeout)
 
@@ -273,7 +273,7 @@ class Queue:
         *,
         delay: Seconds = 0.0,
         timeout: Seconds | None = None,
-    ) -> list[VisibilityResult]:
+    ) -> list[LeaseResult]:
         """Release many leases; a result for each."""
         return await self._settling.release_many(_receipts_of(messages), delay, timeout)
 
@@ -310,7 +310,7 @@ class Queue:
 
     def peek(
         self,
-        states: Collection[State | str] = (),
+        states: Collection[MessageState | str] = (),
         *,
         max_body_bytes: int | None = None,
         limit: int | None = None,
@@ -328,7 +328,7 @@ class Queue:
 
     def peek_envelopes(
         self,
-        states: Collection[State | str],
+        states: Collection[MessageState | str],
         *,
         max_body_bytes: int | None,
         limit: int | None,

@@ -9,7 +9,7 @@ from .. import arguments
 from ..calling import Calling
 from ..message import MessageFacts
 from ..reading import Reading
-from ..reservations import Committed, Reservation, ReservationPage
+from ..reservations import CommitResult, Reservation, ReservationPage
 from ..values import Envelope, Seconds
 from .paging import pages
 
@@ -75,7 +75,7 @@ class Reservations:
 
     async def commit(
         self, stream: str, last_sequence_number: int, *, timeout: Seconds | None = None
-    ) -> Committed:
+    ) -> CommitResult:
         """Delete the messages of a stream's reservations up to a number: see
         `spoolrack.Reservations.commit`."""
         arguments.text("stream", stream)

@@ -14,10 +14,10 @@ from ..outgoing import chunks_of
 from ..values import (
     ById,
     DeleteResult,
+    LeaseResult,
     Seconds,
     Target,
     VisibilityChange,
-    VisibilityResult,
 )
 
 
@@ -31,7 +31,7 @@ class Settling:
         self._deletes: Coalescer[Target, DeleteResult] = Coalescer(
             runtime, lambda items, left: transport.delete(queue, items, timeout=left), _no_size
         )
-        self._changes: Coalescer[VisibilityChange, VisibilityResult] = Coalescer(
+        self._changes: Coalescer[VisibilityChange, LeaseResult] = Coalescer(
             runtime,
             lambda items, left: transport.change_visibility(queue, items, timeout=left),
             _no_size,
@@ -65,7 +65,7 @@ class Settling:
 
     async def extend_many(
         self, receipts: Iterable[str], seconds: Seconds, timeout: Seconds | None
-    ) -> list[VisibilityResult]:
+    ) -> list[LeaseResult]:
         extension = _extension(seconds)
         changes = (VisibilityChange(receipt, extension) for receipt in receipts)
         return await self._change_many(changes, timeout)
@@ -75,7 +75,7 @@ class Settling:
 
     async def release_many(
         self, receipts: Iterable[str], delay: Seconds, timeout: Seconds | None
-    ) -> list[VisibilityResult]:
+    ) -> list[LeaseResult]:
         span = _delay(delay)
         return await self._change_many((_release(receipt, span) for receipt in receipts), timeout)
 
@@ -86,18 +86,18 @@ class Settling:
             result = await self._changes.submit(change, deadline)
             if result.error is not None:
                 raise result.error
-            return result.lease_end
+            return result.lease_expires_at
 
         return await self._calling.attempt(once, timeout, done_if=done_if)
 
     async def _change_many(
         self, changes: Iterable[VisibilityChange], timeout: Seconds | None
-    ) -> list[VisibilityResult]:
+    ) -> list[LeaseResult]:
         transport = self._calling.transport
         return await self._calling.in_chunks(
             chunks_of(changes, _no_size),
             lambda chunk, left: transport.change_visibility(self._queue, chunk, timeout=left),
-            lambda error: VisibilityResult(error=error),
+            lambda error: LeaseResult(error=error),
             timeout,
         )
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from .. import arguments
 from ..calling import Calling
 from ..outgoing import outgoing_of_all
-from ..stages import Published, StagedChunk, StageInfo, StagePage
+from ..stages import PublishResult, StageInfo, StagePage, StageResult
 from ..values import MAX_BATCH, Outgoing, Seconds
 from .paging import pages
 
@@ -27,7 +27,7 @@ class Staging:
         *,
         time_to_live: Seconds | None = None,
         timeout: Seconds | None = None,
-    ) -> StagedChunk:
+    ) -> StageResult:
         """Store one chunk of a stage, all of it or nothing: see `spoolrack.Staging.stage`."""
         arguments.text("stage", stage)
         arguments.integer("chunk_number", chunk_number)
@@ -51,7 +51,7 @@ class Staging:
         *,
         epoch_retention: Seconds | None = None,
         timeout: Seconds | None = None,
-    ) -> Published:
+    ) -> PublishResult:
         """Make all messages of the stages appear, or none: see `spoolrack.Staging.publish`."""
         arguments.text("writer", writer)
         arguments.integer("epoch", epoch)

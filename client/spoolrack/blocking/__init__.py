@@ -7,7 +7,7 @@ Clients, queues and streams may be shared by threads; concurrent sends to a queu
 must not be taken through a fork: the first use in the child raises `ForkedClient`.
 """
 
-from .batch import Batch, QueueBatch
+from .batch import Batch
 from .client import Client, connect
 from .message import Message, MessageStream, Worker
 from .queue import Queue
@@ -21,7 +21,6 @@ __all__ = [
     "Message",
     "MessageStream",
     "Queue",
-    "QueueBatch",
     "Redrives",
     "Reservations",
     "Staging",

@@ -16,14 +16,14 @@ from ..values import (
     Attributes,
     ById,
     DeleteResult,
+    LeaseResult,
+    MessageState,
     Outgoing,
     QueueInfo,
     Seconds,
     SendResult,
-    State,
-    VisibilityResult,
 )
-from .batch import QueueBatch
+from .batch import Batch
 from .iterating import blocking_iterator
 from .message import Message, MessageStream, Worker
 
@@ -85,14 +85,14 @@ class Queue:
         """
         return run(self._core.send_many(messages, timeout=timeout))
 
-    def batch(self, **options: Unpack[BatchOptions]) -> QueueBatch:
+    def batch(self, **options: Unpack[BatchOptions]) -> Batch:
         """Messages for this queue that appear together, or not at all: see `Client.batch`.
 
         with queue.batch() as batch:
             batch.send("one")
             batch.send("two")
         """
-        return QueueBatch(self._core.batch(**options))
+        return Batch(self._core.batch(**options))
 
     def receive(
         self,
@@ -192,7 +192,7 @@ class Queue:
 
     def extend_many(
         self, messages: Iterable[Message | str], seconds: Seconds, *, timeout: Seconds | None = None
-    ) -> list[VisibilityResult]:
+    ) -> list[LeaseResult]:
         """Extend many leases; a result for each."""
         return run(self._core.extend_many(messages, seconds, timeout=timeout))
 
@@ -202,7 +202,7 @@ class Queue:
         *,
         delay: Seconds = 0.0,
         timeout: Seconds | None = None,
-    ) -> list[VisibilityResult]:
+    ) -> list[LeaseResult]:
         """Release many leases, as `release` does one; a result for each."""
         return run(self._core.release_many(messages, delay=delay, timeout=timeout))
 
@@ -247,7 +247,7 @@ class Queue:
 
     def peek(
         self,
-        states: Collection[State | str] = (),
+        states: Collection[MessageState | str] = (),
         *,
         max_body_bytes: int | None = None,
         limit: int | None = None,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..aio import reservations as aio_reservations
 from ..message import MessageFacts
-from ..reservations import Committed, Reservation
+from ..reservations import CommitResult, Reservation
 from ..runtime import run
 from ..values import Seconds
 from .iterating import blocking_iterator, closing_iterator
@@ -53,7 +53,7 @@ class Reservations:
 
     def commit(
         self, stream: str, last_sequence_number: int, *, timeout: Seconds | None = None
-    ) -> Committed:
+    ) -> CommitResult:
         """Delete the messages of all reservations of a stream up to a number, for good.
 
         The answer names the reservations that were lost before: of those nothing was deleted. May be

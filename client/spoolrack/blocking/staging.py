@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ..aio import staging as aio_staging
 from ..runtime import run
-from ..stages import Published, StagedChunk, StageInfo
+from ..stages import PublishResult, StageInfo, StageResult
 from ..values import Outgoing, Seconds
 from .iterating import blocking_iterator
 
@@ -26,7 +26,7 @@ class Staging:
         *,
         time_to_live: Seconds | None = None,
         timeout: Seconds | None = None,
-    ) -> StagedChunk:
+    ) -> StageResult:
         """Store 1 to 1,000 messages for a queue as one chunk of a stage, all of them or none.
 
         They are invisible until `publish`. A chunk whose number the stage has already is not stored
@@ -47,7 +47,7 @@ class Staging:
         *,
         epoch_retention: Seconds | None = None,
         timeout: Seconds | None = None,
-    ) -> Published:
+    ) -> PublishResult:
         """Make all messages of up to 10,000 stages appear, or none, also after a crash.
 
         If the writer has published this epoch or a later one before, nothing is done, and the answer

@@ -8,7 +8,7 @@ import contextlib
 import pytest
 from client_rig import until_true
 from conftest import World
-from spoolrack import ById, Outgoing, QueueSettings, State, aio
+from spoolrack import ById, MessageState, Outgoing, QueueSettings, aio
 from spoolrack.errors import ClientClosed, MessageNotFound, QueueNotFound, StaleReceipt
 
 
@@ -37,11 +37,11 @@ async def test_queues_are_made_changed_listed_and_deleted(aio_client: aio.Client
 @pytest.mark.needs("attributes", "delays")
 async def test_a_message_lives_its_life(aio_jobs: aio.Queue, world: World) -> None:
     id = await aio_jobs.send("a", attributes={"n": b"v"}, delay=5)
-    assert (await aio_jobs.get(id)).state is State.DELAYED
+    assert (await aio_jobs.get(id)).state is MessageState.DELAYED
     world.advance(5)
     (message,) = await aio_jobs.receive(wait=1)
     assert (message.id, message.text, message.attributes) == (id, "a", {"n": b"v"})
-    assert await message.extend(60) == message.lease_end
+    assert await message.extend(60) == message.lease_expires_at
     await message.release()
     with pytest.raises(StaleReceipt):
         await message.delete()

@@ -9,7 +9,7 @@ import pytest
 import spoolrack
 from client_rig import until
 from conftest import World
-from spoolrack import Batch, Outgoing, Queue, QueueBatch, State, aio
+from spoolrack import Batch, MessageState, Outgoing, Queue, aio
 from spoolrack.errors import (
     InvalidMessage,
     InvalidRequest,
@@ -28,7 +28,7 @@ class Refused(Exception):
     """What a block raises."""
 
 
-def fill(batch: QueueBatch, bodies: Iterable[str], then_raise: Exception | None = None) -> None:
+def fill(batch: Batch, bodies: Iterable[str], then_raise: Exception | None = None) -> None:
     with batch:
         for body in bodies:
             batch.send(body)
@@ -119,7 +119,7 @@ def test_a_delay_counts_from_the_publication(
         batch.send("now")
     world.advance(60)
     client.staging.publish("me", 0, [batch.stage])
-    assert [message.state for message in jobs.peek()] == [State.DELAYED, State.READY]
+    assert [message.state for message in jobs.peek()] == [MessageState.DELAYED, MessageState.READY]
     assert bodies(jobs) == ["now"]
     world.advance(10)
     assert bodies(jobs) == ["later"]

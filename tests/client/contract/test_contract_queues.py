@@ -8,7 +8,7 @@ import pytest
 import spoolrack
 from client_rig import until
 from conftest import World
-from spoolrack import Client, Queue, QueueSettings, State
+from spoolrack import Client, MessageState, Queue, QueueSettings
 from spoolrack.errors import QueueExists, QueueNotFound
 
 
@@ -178,7 +178,7 @@ def test_a_peek_leases_nothing(jobs: Queue) -> None:
     for _ in range(2):
         (message,) = jobs.peek()
         assert (message.text, message.attributes, message.receipt) == ("a", {"n": "v"}, "")
-        assert (message.receive_count, message.state) == (0, State.READY)
+        assert (message.receive_count, message.state) == (0, MessageState.READY)
     assert len(jobs.receive(10)) == 1
 
 
@@ -189,7 +189,7 @@ def test_a_peek_pages_in_order_through_all_states(jobs: Queue) -> None:
     jobs.receive(100)
     assert [message.text for message in jobs.peek()] == [str(number) for number in range(251)]
     assert [message.text for message in jobs.peek(["leased"])] == [str(number) for number in range(100)]
-    assert [message.text for message in jobs.peek(State.DELAYED)] == ["250"]
+    assert [message.text for message in jobs.peek(MessageState.DELAYED)] == ["250"]
     wanted = [message.text for message in jobs.peek({"ready", "delayed"}, limit=120)]
     assert wanted == [str(number) for number in range(100, 220)]
 

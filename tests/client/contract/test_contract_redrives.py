@@ -55,19 +55,19 @@ def test_a_dead_letter_tells_how_it_died(world: World, client: Client) -> None:
     (id,) = die(world, client, "poison")
     dead = client.queue("dead")
     for message in (dead.get(id), next(iter(dead.peek())), next(iter(dead.peek(max_body_bytes=0)))):
-        (death,) = message.deaths
+        (death,) = message.dead_letter_records
         assert (death.source_queue, death.reason, death.receive_count) == ("jobs", "max_receives", 1)
-        assert death.first_receive_time is not None
-        assert (death.death_time - death.first_receive_time).total_seconds() == 1
+        assert death.first_received_at is not None
+        assert (death.dead_lettered_at - death.first_received_at).total_seconds() == 1
         assert message.receive_count == 0
     (message,) = dead.receive()
-    assert message.deaths == (), "a receive reads no history"
+    assert message.dead_letter_records == (), "a receive reads no history"
 
 
 def test_other_messages_have_not_died(client: Client, jobs: spoolrack.Queue) -> None:
     id = jobs.send("alive")
-    assert list(jobs.get(id).deaths) == []
-    assert [list(message.deaths) for message in jobs.peek()] == [[]]
+    assert list(jobs.get(id).dead_letter_records) == []
+    assert [list(message.dead_letter_records) for message in jobs.peek()] == [[]]
 
 
 def test_dead_letters_go_back_to_where_they_came_from(world: World, client: Client) -> None:
@@ -184,16 +184,16 @@ def test_who_dies_again_tells_of_both_deaths(world: World, client: Client) -> No
     (id,) = die(world, client, "a")
     redrive = ended(client, client.queue("dead").redrive())
     jobs = client.queue("jobs")
-    (death,) = jobs.get(id).deaths
-    assert (death.redriven_to, death.redrive_time) == ("jobs", redrive.end_time)
+    (death,) = jobs.get(id).dead_letter_records
+    assert (death.redrive_queue, death.redriven_at) == ("jobs", redrive.end_time)
     assert [message.id for message in jobs.receive()] == [id]
     world.advance(1)
     assert jobs.receive() == []
     until(lambda: ready(client, "dead") == 1)
-    first, second = client.queue("dead").get(id).deaths
+    first, second = client.queue("dead").get(id).dead_letter_records
     assert first.source_queue == second.source_queue == "jobs"
-    assert (first.redriven_to, second.redriven_to, second.redrive_time) == ("jobs", "", None)
-    assert first.death_time < second.death_time
+    assert (first.redrive_queue, second.redrive_queue, second.redriven_at) == ("jobs", "", None)
+    assert first.dead_lettered_at < second.dead_lettered_at
 
 
 def test_redrives_are_listed_by_queue_the_oldest_first(world: World, client: Client) -> None:
@@ -247,4 +247,4 @@ async def test_asyncio_has_the_same(world: World, client: Client, aio_client: ai
     assert [found.id async for found in aio_client.redrives.list("dead")] == [redrive.id]
     assert (await aio_client.redrives.cancel(redrive.id)).state is RedriveState.CANCELLED
     (message, *_) = [message async for message in aio_client.queue("dead").peek()]
-    assert message.deaths[-1].source_queue == "jobs"
+    assert message.dead_letter_records[-1].source_queue == "jobs"

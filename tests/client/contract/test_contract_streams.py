@@ -191,9 +191,9 @@ def fail_on(message: spoolrack.Message) -> None:
 def pause_of(jobs: Queue, message: spoolrack.Message) -> float:
     """Seconds until a message that was received a moment ago, for 30 s, comes back."""
     (found,) = [each for each in jobs.peek(["leased"]) if each.id == message.id]
-    assert found.lease_end is not None
-    assert message.lease_end is not None
-    return (found.lease_end - message.lease_end).total_seconds() + 30
+    assert found.lease_expires_at is not None
+    assert message.lease_expires_at is not None
+    return (found.lease_expires_at - message.lease_expires_at).total_seconds() + 30
 
 
 def test_a_message_that_was_failed_on_does_not_come_back_at_once(world: World, jobs: Queue) -> None:
