@@ -16,6 +16,7 @@ from typing import Final
 from ..files.changes import Change, Changes, Kind
 from ..files.disk import NO_ROOM, Disk
 from ..files.layout import COPY, FORMAT, QUARANTINE
+from ..files.removed import Removed
 from ..files.reserve import Reserve
 from ..files.syncer import Commit, Syncer, SyncFailed, explained
 from ..model.batch import Entry, may_rename
@@ -63,6 +64,8 @@ class Moves:
         """The last commit whose sync is complete."""
         self.reserve = Reserve(disk)
         """Room on a full disk, for moves: deletes make room, and a delete needs a receive."""
+        self.removed = Removed(disk)
+        """What the reaper may unlink: room on a full disk, too."""
         self.foreign: dict[str, str] = {}
         """Paths of what was found in the folders and is none of ours, and why."""
         self.quarantined = 0
@@ -416,15 +419,17 @@ class Moves:
                 self.syncer.folder_changed(_folder_of(path))
 
     def _attempt(self, change: Callable[[], None], target: str, *, urgent: bool = False) -> None:
-        """Make a change; if it is `urgent`, with the reserve of a full disk. A folder that a person
-        took away is made again. Raise `OSError`, or `SyncFailed`."""
+        """Make a change; on a full disk with what deleted files leave, and if it is `urgent`, with the
+        reserve. A folder that a person took away is made again. Raise `OSError`, or `SyncFailed`."""
         has_made = False
         while True:
             try:
                 change()
                 return
             except OSError as error:
-                if urgent and error.errno in NO_ROOM and self.reserve.give():
+                if error.errno in NO_ROOM and (
+                    self.removed.make_room() or (urgent and self.reserve.give())
+                ):
                     continue
                 if error.errno == errno.ENOENT and not has_made and self._make_folder_of(target):
                     has_made = True
