@@ -20,7 +20,7 @@ from spoolrack.v1 import redrive_service_pb2 as redrive
 from spoolrack.v1 import reservation_service_pb2 as reservation
 from spoolrack.v1 import staging_service_pb2 as staging
 from spoolrack_server import contract
-from spoolrack_server.access.methods import METHODS, Looked
+from spoolrack_server.access.method_permissions import METHODS, HandlerQueues
 from spoolrack_server.access.security import Security
 from spoolrack_server.server import Server
 
@@ -161,7 +161,7 @@ async def test_a_permission_for_some_queues_is_none_for_others(alice: Client, ow
     for queue in ("a1", "b1"):
         await owner.create(queue)
         await owner.send(b"x", queue=queue)
-    for method in [name for name, rule in METHODS.items() if not isinstance(rule, Looked)]:
+    for method in [name for name, rule in METHODS.items() if not isinstance(rule, HandlerQueues)]:
         reason, message = await outcome(alice, method, requests("b1")[method])
         assert reason == "PERMISSION_DENIED", method
         assert "alice may not" in message
