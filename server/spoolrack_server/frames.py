@@ -103,25 +103,31 @@ class FrameWriter:
         """What is ready, in room that is taken before; None if nothing is. Raises `MemoryLimit`."""
         with self._budget.share(peer, size):
             deliveries = await self._leases.lease(replace(wanted, wait=Millis(0)))
-        if not deliveries:
-            return None
-        # Nothing else runs between the two.
-        taken = self._budget.take(peer, _size_of(deliveries))
-        return LeasedFrame(self, context, peer, taken, wanted.queue, deliveries)
+        return self._counted(context, peer, wanted.queue, deliveries) if deliveries else None
 
     async def _lease_then_count(
         self, context: Context, peer: str, wanted: Receive
     ) -> LeasedFrame | None:
         """What is ready, or comes; None if there is no room for it, and it goes back."""
         deliveries = await self._leases.lease(wanted)
+        try:
+            return self._counted(context, peer, wanted.queue, deliveries)
+        except MemoryLimit:
+            return None
+
+    def _counted(
+        self, context: Context, peer: str, queue: str, deliveries: list[Delivery]
+    ) -> LeasedFrame:
+        """Take room for what was leased. Raise `MemoryLimit`, and then the messages go back."""
         size = _size_of(deliveries)
         try:
             taken = self._budget.take(peer, size)
         except MemoryLimit:
-            self._leases.give_back(wanted.queue, receipts_of(deliveries))
-            self._largest[wanted.queue] = size, stopwatch()
-            return None
-        return LeasedFrame(self, context, peer, taken, wanted.queue, deliveries)
+            self._leases.give_back(queue, receipts_of(deliveries))
+            # A setting was changed since the limit was asked for.
+            self._largest[queue] = size, stopwatch()
+            raise
+        return LeasedFrame(self, context, peer, taken, queue, deliveries)
 
     async def _size(self, wanted: Receive) -> int:
         """Bytes that the messages of a receive may have together."""

@@ -40,7 +40,7 @@ from .observing.instrumentation import Instrumentation
 from .observing.trace_context import context_in
 from .redrive_service import RedriveService
 from .reservation_service import ReservationService
-from .rpc import Context, Requests
+from .rpc import Context, Requests, outlast
 from .staging_service import StagingService
 from .status import error_of
 from .store_access import FRAME_BYTES, StoreAccess, page_size, page_token
@@ -233,10 +233,13 @@ class QueueService:
                     # Nothing of it is held while the next is awaited.
                     del leased
         finally:
-            await asyncio.gather(*writing, return_exceptions=True)
-            # The leases live on until they are due, and their credits still ring.
-            self._refills.discard(refill)
-            refill.muffle()
+            try:
+                # A write that is cancelled couldn't give its leases back.
+                await outlast(writing)
+            finally:
+                # The leases live on until they are due, and their credits still ring.
+                self._refills.discard(refill)
+                refill.muffle()
 
     # What holders of messages do.
 

@@ -10,7 +10,7 @@ nobody foresaw is logged with its traceback and answered with `INTERNAL_ERROR`, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -239,13 +239,29 @@ async def write(context: Context, response: bytes) -> None:
     writing = asyncio.ensure_future(context.write(response))
     cancelled: asyncio.CancelledError | None = None
     try:
-        await asyncio.wait({writing})
+        await outlast({writing})
     except asyncio.CancelledError as error:
-        # The write ends by itself: either it was done already, or it fails now that the call is over.
         cancelled = error
-        await asyncio.wait({writing})
     if writing.cancelled() or writing.exception() is not None:
         raise CallIsOver from cancelled or (None if writing.cancelled() else writing.exception())
+    if cancelled is not None:
+        raise cancelled
+
+
+async def outlast(tasks: Collection[asyncio.Future[None]]) -> None:
+    """Return when all `tasks` have ended, however they do; a cancellation meanwhile is raised then.
+
+    For writes, which end by themselves: each was done already, or fails now that the call is over.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while pending := [task for task in tasks if not task.done()]:
+        try:
+            await asyncio.wait(pending)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # Or asyncio would log it.
     if cancelled is not None:
         raise cancelled
 

@@ -194,7 +194,7 @@ async def test_more_calls_than_streams_are_all_answered_in_the_end(tmp_path: Pat
         spoolrack.aio.connect(server.grpc_address) as client,
     ):
         await client.create_queue("q")
-        answers = await asyncio.gather(*(client.get_queue("q") for _ in range(300)))
+        answers = await asyncio.gather(*(client.queue("q").info() for _ in range(300)))
     assert len(answers) == 300
 
 

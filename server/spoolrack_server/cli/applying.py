@@ -24,6 +24,7 @@ from .units import (
     COUNT,
     DELAY,
     MESSAGE_SIZE,
+    MESSAGES_PER_FILE,
     RETENTION,
     VISIBILITY,
     WINDOW,
@@ -46,6 +47,7 @@ _KINDS: Final[Mapping[str, click.ParamType[Any]]] = {
     "max_message_size": MESSAGE_SIZE,
     "max_receives": COUNT,
     "max_messages": COUNT,
+    "messages_per_file": MESSAGES_PER_FILE,
 }
 _LONGEST_SHOWN: Final = 60
 _KNOWN: Final = tuple(field.name for field in fields(QueueSettings))
@@ -152,12 +154,12 @@ def _apply(client: Client, name: str, declared: QueueSettings) -> str:
     """Make the queue so; returns what was done."""
     wanted = asdict(declared)
     try:
-        found = asdict(client.get_queue(name).settings)
+        found = asdict(client.queue(name).info().settings)
     except errors.QueueNotFound:
         try:
             client.create_queue(name, **wanted)
         except errors.QueueExists:  # Somebody else was faster, and had other settings in mind.
-            found = asdict(client.get_queue(name).settings)
+            found = asdict(client.queue(name).info().settings)
         else:
             return "created"
     changes = {setting: value for setting, value in wanted.items() if value != found[setting]}

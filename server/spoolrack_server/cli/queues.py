@@ -19,6 +19,7 @@ from .units import (
     COUNT,
     DELAY,
     MESSAGE_SIZE,
+    MESSAGES_PER_FILE,
     RETENTION,
     VISIBILITY,
     WINDOW,
@@ -98,6 +99,11 @@ def _has_settings(function: Callable[..., Any]) -> Callable[..., Any]:
             type=WINDOW,
             help="How long a deduplication id is remembered after its send.",
         ),
+        option(
+            "--messages-per-file",
+            type=MESSAGES_PER_FILE,
+            help="The most messages that a send stores as one file; 0: up to 1,000.",
+        ),
     )
     for each in reversed(options):
         function = each(function)
@@ -125,7 +131,7 @@ def create(reach: Reach, name: str, **settings: Any) -> None:
 def list_(reach: Reach, prefix: str, json: bool) -> int:
     """List the queues, or those whose names begin with PREFIX."""
     with reach.quick() as client:
-        found = list(client.queues(prefix))
+        found = list(client.list_queues(prefix))
     if json:
         for info in found:
             say(queue_json(info))
@@ -162,7 +168,7 @@ def oldest_text(info: QueueInfo) -> str:
 def show(reach: Reach, name: str, json: bool) -> None:
     """Show what is in the queue NAME, how it is set, and which message blocks it, if one does."""
     with reach.quick() as client:
-        info = client.get_queue(name)
+        info = client.queue(name).info()
     if json:
         say(*queue_json(info, indent=2).splitlines())
         return
@@ -185,6 +191,9 @@ def show(reach: Reach, name: str, json: bool) -> None:
         "max message size": size_text(settings.max_message_size),
         "lease durability": settings.lease_durability,
         "deduplication": span_text(settings.deduplication_window),
+        "messages per file": f"{settings.messages_per_file:,}"
+        if settings.messages_per_file
+        else _NEVER,
     }
     say(info.name)
     for title, value in shown.items():
@@ -218,7 +227,7 @@ def set_(reach: Reach, name: str, reset: tuple[str, ...], **settings: Any) -> No
 def delete(reach: Reach, name: str, yes: bool) -> None:
     """Delete the queue NAME with all its messages, for good. Asks first, at a terminal."""
     with reach.quick() as client:
-        _ask(yes, lambda: _held(client.get_queue(name), "Delete the queue {}, with {} in it?"))
+        _ask(yes, lambda: _held(client.queue(name).info(), "Delete the queue {}, with {} in it?"))
         client.delete_queue(name)
 
 
@@ -230,8 +239,8 @@ def delete(reach: Reach, name: str, yes: bool) -> None:
 def purge(reach: Reach, name: str, yes: bool, quiet: bool) -> None:
     """Delete all messages of the queue NAME, leased and delayed ones too. Asks first, at a terminal."""
     with reach.quick() as client:
-        _ask(yes, lambda: _held(client.get_queue(name), "Purge the queue {}, of {}?"))
-        purged = client.purge_queue(name)
+        _ask(yes, lambda: _held(client.queue(name).info(), "Purge the queue {}, of {}?"))
+        purged = client.queue(name).purge()
     if not quiet:
         tell(f"deleted {plural(purged, 'message')} of {name}")
 
