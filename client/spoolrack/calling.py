@@ -49,7 +49,7 @@ class Calling:
         self.random = Random() if random is None else random
         self.closed = False
         self.open: WeakSet[Closable] = WeakSet()
-        """What must end before the transport does."""
+        """Objects to close before the transport."""
         self._pid = os.getpid()
 
     def check(self) -> None:

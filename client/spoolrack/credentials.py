@@ -1,4 +1,4 @@
-"""Who a client says he is, and by what he knows the server: a token, certificates, or both.
+"""Credentials of a client, and its trust in the server: a token, certificates, or both.
 
 What can fail: a file that is no certificate, and a token that would be sent where everybody on the way
 could read it. Both are an `InvalidCredentials` before any connection is made. A token is in no `repr`,
@@ -20,7 +20,7 @@ _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,1024}")
 
 
 class CredentialOptions(TypedDict, total=False):
-    """What `connect` takes."""
+    """The credential options of `connect`."""
 
     token: str | None
     """Made by `spoolrack tokens new`, for a server that asks for one."""
@@ -47,7 +47,7 @@ class Credentials:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...] | None:
-        """What goes with each call."""
+        """Return the metadata of each call."""
         return (("authorization", f"Bearer {self.token}"),) if self.token else None
 
 

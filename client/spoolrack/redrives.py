@@ -13,14 +13,14 @@ MAX_REDRIVEN_IDS: Final = 1_000
 
 
 class RedriveState(StrEnum):
-    """What became of a redrive."""
+    """The state of a redrive."""
 
     RUNNING = "running"
     """It moves messages, or waits for its rate to allow it."""
     DONE = "done"
     """It has looked at all messages of its selection."""
     CANCELLED = "cancelled"
-    """What it had moved stays moved."""
+    """Messages moved before stay moved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ DEFAULT_RESERVED_BYTES: Final = 64 * 1024 * 1024
 
 
 class ReservationState(StrEnum):
-    """What became of a reservation."""
+    """The state of a reservation."""
 
     HELD = "held"
     """Its messages are leased for it."""
@@ -44,7 +44,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitResult:
-    """What became of a commit."""
+    """The result of a commit."""
 
     messages: int
     """How many were deleted."""

@@ -29,7 +29,7 @@ class RetryPolicy:
     initial: float = 0.05
     """The upper bound of the first pause, in seconds."""
     factor: float = 2.0
-    """What the bound is multiplied by after each failure: from 1 to 1,000."""
+    """Factor of the bound after each failure: from 1 to 1,000."""
     maximum: float = 5.0
     """The bound never grows beyond this, in seconds."""
     attempts: int | None = None

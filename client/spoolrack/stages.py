@@ -17,7 +17,7 @@ class BatchOptions(TypedDict, total=False):
     """How a batch is made, as keyword arguments: see `spoolrack.Client.batch`."""
 
     writer: str | None
-    """Who publishes. With an `epoch`; without both, the batch is a writer of its own."""
+    """The publishing writer. With an `epoch`; without both, the batch is a writer of its own."""
     epoch: int | None
     epoch_retention: Seconds | None
     """How long the writer's epoch is remembered; 30 days if not said."""
@@ -34,7 +34,7 @@ class BatchOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageResult:
-    """What became of one chunk of a stage."""
+    """The result of one chunk of a stage."""
 
     messages: int
     """In the chunk."""
@@ -46,7 +46,7 @@ class StageResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishResult:
-    """What became of a publication."""
+    """The result of a publication."""
 
     messages: int
     """How many appeared. 0 if `already` is set."""

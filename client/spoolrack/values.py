@@ -53,7 +53,7 @@ class Settings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """What is set on a queue. Zero means "no limit" wherever a limit is meant."""
+    """The settings of a queue. Zero means "no limit" wherever a limit is meant."""
 
     visibility_timeout: float = 30.0
     """Seconds that a receive hides a message from other consumers, if the receive doesn't say."""
@@ -78,7 +78,7 @@ class QueueSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCounts:
-    """What was in a queue at one moment."""
+    """The counts of a queue at one moment."""
 
     ready: int = 0
     leased: int = 0
@@ -194,7 +194,7 @@ class VisibilityChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendResult:
-    """What became of one message of a send: it has an id, or an error."""
+    """The result of one message of a send: an id, or an error."""
 
     id: str | None = None
     sent_ms: int | None = None
@@ -215,7 +215,7 @@ class SendResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteResult:
-    """What became of one message of a delete."""
+    """The result of one message of a delete."""
 
     error: SpoolrackError | None = None
 
@@ -227,7 +227,7 @@ class DeleteResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseResult:
-    """What became of one extension or release."""
+    """The result of one extension or release."""
 
     lease_expires_at: datetime | None = None
     """None: it was released, or the change failed."""

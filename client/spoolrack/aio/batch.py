@@ -33,7 +33,7 @@ CHUNK_BYTES: Final = 1024 * 1024
 HELD_BYTES: Final = 8 * CHUNK_BYTES
 """With messages for many queues: of all that isn't on its way yet."""
 MESSAGE_BYTES: Final = 200
-"""What a message takes besides."""
+"""Overhead of a message."""
 _OWN_RETENTION: Final = 3_600.0
 """Seconds. Only the batch itself repeats a publication without a writer."""
 PATIENCE: Final = 5.0
@@ -106,12 +106,12 @@ class Batch:
 
     @property
     def published(self) -> PublishResult | None:
-        """What came of the publication. None: there was none, or none yet."""
+        """The result of the publication. None: there was none, or none yet."""
         return self._published
 
     @property
     def writer(self) -> str:
-        """Who publishes: the one that was named, or the stage itself."""
+        """The writer of the publication: the one that was named, or the stage itself."""
         return self._stage if self._writer is None else self._writer
 
     @property

@@ -1,4 +1,4 @@
-"""What is done with the messages of one queue."""
+"""Operations on the messages of one queue."""
 
 from __future__ import annotations
 

@@ -43,12 +43,12 @@ class Batch:
 
     @property
     def published(self) -> PublishResult | None:
-        """What came of the publication. None: there was none, or none yet."""
+        """The result of the publication. None: there was none, or none yet."""
         return self._core.published
 
     @property
     def writer(self) -> str:
-        """Who publishes: the one that was named, or the stage itself."""
+        """The writer of the publication: the one that was named, or the stage itself."""
         return self._core.writer
 
     @property

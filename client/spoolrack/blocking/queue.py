@@ -1,4 +1,4 @@
-"""What is done with the messages of one queue, from threads."""
+"""Operations on the messages of one queue, from threads."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """What is in a stage, or in several."""
+    """The content of a stage, or of several."""
 
     messages: int
     total: int
@@ -53,7 +53,7 @@ _CHECKSUM: Final = 16
 
 
 def together(parts: Iterable[Staged]) -> Staged:
-    """What is in all of them."""
+    """Return the content of all of them."""
     messages = total = 0
     for part in parts:
         messages += part.messages
@@ -62,7 +62,7 @@ def together(parts: Iterable[Staged]) -> Staged:
 
 
 def checksums(queue: str, messages: Sequence[pb.OutgoingMessage]) -> Staged:
-    """What these messages for the queue add to a stage."""
+    """Return the checksums that these messages for the queue add to a stage."""
     begun = blake2b(f"{queue}\n".encode(), digest_size=_CHECKSUM)
     total = 0
     for message in messages:

@@ -46,7 +46,7 @@ _AFTER_RESTORE: Final = (
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one attempt of a task has done."""
+    """The result of one attempt of a task."""
 
     query: str
     """The streaming query's id; empty in a batch write."""

@@ -34,7 +34,7 @@ ALL_BYTES = 2**40
 
 @dataclass(frozen=True)
 class Part(InputPartition):
-    """What one task reads."""
+    """The input of one task."""
 
     gen: str
     seq: int

@@ -1,4 +1,4 @@
-"""What the client's surface and the store make of each other's values and errors. Pure.
+"""Convert values and errors between the client's surface and the store. Pure.
 
 The bounds of a request are those that a server has, so that a program may move from a folder to a
 server and back.
@@ -63,7 +63,7 @@ _YES: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What a file URL says."""
+    """The content of a file URL."""
 
     root: str
     """Absolute."""

@@ -226,7 +226,7 @@ def ended(target: str) -> SpoolrackError:
 def error_from(
     error: Any, target: str, timeout: float | None = None, *, is_ours: bool = True
 ) -> SpoolrackError:
-    """What a failed call means: the server's reason if it gave one, else gRPC's code.
+    """Return the error of a failed call: by the server's reason if it gave one, else by gRPC's code.
 
     `is_ours`: whether a cancelled call may have been cancelled on this side.
     """

@@ -1,4 +1,4 @@
-"""What a vsqs folder has nothing for: it is refused, with what to do instead."""
+"""Operations that a vsqs folder lacks: each is refused, with what to do instead."""
 
 from __future__ import annotations
 

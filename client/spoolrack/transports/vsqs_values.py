@@ -1,4 +1,4 @@
-"""What the client's surface and a vsqs folder make of each other's values. No I/O."""
+"""Convert values between the client's surface and a vsqs folder. No I/O."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORM: Final = "vsqs:///the/queue's/folder"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What a vsqs URL says."""
+    """The content of a vsqs URL."""
 
     path: str
     """Absolute, of the one queue that it leads to."""

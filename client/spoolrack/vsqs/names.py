@@ -30,7 +30,7 @@ _NAME: Final = re.compile(
 
 
 class State(StrEnum):
-    """What a name says of its message."""
+    """The state of a message, as its name gives it."""
 
     NEW = "new"
     """Being written, or left behind by a publisher that died: nobody was told that it is stored."""
