@@ -55,7 +55,7 @@ def _receive(endpoint: str, queue: str, rows: int) -> None:
 
 
 def _ready(endpoint: str, queue: str) -> None:
-    client_of(endpoint).get_queue(queue)
+    client_of(endpoint).queue(queue).info()
 
 
 class Direct(AbstractContextManager["Direct"]):

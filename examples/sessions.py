@@ -166,7 +166,7 @@ class Pipeline:
         self._format = format
         self.sent = 0
         self._client = spoolrack.connect(endpoint)
-        known = {queue.name for queue in self._client.queues()}
+        known = {queue.name for queue in self._client.list_queues()}
         for name in {LOG, SESSIONS} - known:
             self._client.create_queue(name)
 
@@ -231,7 +231,7 @@ class Pipeline:
             query.processAllAvailable()
 
     def waiting(self) -> int:
-        counts = self._client.get_queue(LOG).counts
+        counts = self._client.queue(LOG).info().counts
         return counts.ready + counts.leased
 
     def in_sessions(self) -> tuple[int, int]:

@@ -34,7 +34,7 @@ class SpoolrackDriver(Driver):
         super().__init__(address, queue)
         self._client = spoolrack.connect(address, timeout=60)
         self._queue = self._client.queue(queue)
-        self._client.get_queue(queue)  # Connects, and says so if nobody is there.
+        self._client.queue(queue).info()  # Connects, and says so if nobody is there.
         self._making = threading.Lock()
         self._stream: spoolrack.MessageStream | None = None
 
@@ -149,7 +149,7 @@ class Spoolrack(System):
         if self.processes > 1:
             return None  # What the other processes do is counted a moment later.
         with spoolrack.connect(self.address) as client:
-            counts = client.get_queue(queue).counts
+            counts = client.queue(queue).info().counts
         return counts.ready + counts.leased + counts.delayed
 
     def settle(self, queue: str) -> None:

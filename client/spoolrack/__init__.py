@@ -14,6 +14,8 @@
 server for tests.
 """
 
+from typing import TYPE_CHECKING
+
 from . import errors
 from .blocking import (
     Batch,
@@ -21,60 +23,78 @@ from .blocking import (
     Message,
     MessageStream,
     Queue,
-    QueueBatch,
+    Redrives,
+    Reservations,
+    Staging,
     Worker,
     connect,
 )
 from .errors import SpoolrackError
 from .message import MessageFacts
 from .redrives import Redrive, RedriveState
-from .reservations import Committed, Reservation, ReservationState
-from .retry import RetryPolicy
-from .stages import Published, StagedChunk, StageInfo
+from .reservations import CommitResult, Reservation, ReservationState
+from .retry import Backoff, Retry, RetryPolicy
+from .stages import PublishResult, StageInfo, StageResult
 from .values import (
     BlockingMessage,
     ById,
-    Death,
+    DeadLetterRecord,
     DeleteResult,
+    LeaseResult,
+    MessageState,
     Outgoing,
     QueueCounts,
     QueueInfo,
     QueueSettings,
     SendResult,
-    State,
-    VisibilityResult,
 )
 
 __all__ = [
+    "Backoff",
     "Batch",
     "BlockingMessage",
     "ById",
     "Client",
-    "Committed",
-    "Death",
+    "CommitResult",
+    "DeadLetterRecord",
     "DeleteResult",
+    "LeaseResult",
     "Message",
     "MessageFacts",
+    "MessageState",
     "MessageStream",
     "Outgoing",
-    "Published",
+    "PublishResult",
     "Queue",
-    "QueueBatch",
     "QueueCounts",
     "QueueInfo",
     "QueueSettings",
     "Redrive",
     "RedriveState",
+    "Redrives",
     "Reservation",
     "ReservationState",
+    "Reservations",
+    "Retry",
     "RetryPolicy",
     "SendResult",
     "SpoolrackError",
     "StageInfo",
-    "StagedChunk",
-    "State",
-    "VisibilityResult",
+    "StageResult",
+    "Staging",
     "Worker",
     "connect",
     "errors",
 ]
+
+if TYPE_CHECKING:
+    __version__: str
+
+
+def __getattr__(name: str) -> str:
+    """Look the version up when it is asked for: an import pays nothing for it."""
+    if name != "__version__":
+        raise AttributeError(f"module 'spoolrack' has no attribute {name!r}")
+    from importlib.metadata import version
+
+    return version("spoolrack")

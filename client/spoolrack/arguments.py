@@ -6,6 +6,7 @@ the contract's types, and of what no transport can do. A server checks its own l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from operator import index
@@ -22,6 +23,8 @@ MAX_IN_FLIGHT: Final = 10_000
 """Messages that a stream may hold leased at once."""
 LONGEST: Final = 10 * 365 * 86_400
 """Seconds of the longest span, ten years: the longest that any setting may have."""
+MAX_DELAY: Final = 12 * 3_600
+"""Seconds of the longest lease, and so of the longest delay of a release."""
 _SHOWN: Final = 80
 """Characters of a value in an error."""
 
@@ -47,10 +50,24 @@ def integer(name: str, value: int, least: int = 0, most: int = INT64) -> int:
     return number
 
 
-def span(name: str, value: Seconds, *, is_positive: bool = False) -> float:
-    """The seconds of a span, if it is from 0, or above 0, to ten years."""
+def number(name: str, value: float, least: float, most: float = math.inf) -> float:
+    """`value`, if it is a finite number from `least` to `most`."""
+    rule = f"a number from {least:g}" + (f" to {most:g}" if most < math.inf else "")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refusal(name, value, rule)
+    try:
+        found = float(value)
+    except OverflowError:
+        raise refusal(name, value, rule) from None
+    if not least <= found <= most or math.isinf(found):
+        raise refusal(name, value, rule)  # NaN is in no range.
+    return found
+
+
+def span(name: str, value: Seconds, *, is_positive: bool = False, most: float = LONGEST) -> float:
+    """The seconds of a span, if it is from 0, or above 0, to `most`: ten years if not said."""
     least = "more than 0" if is_positive else "0"
-    rule = f"a timedelta or a number of seconds, from {least} to {LONGEST}"
+    rule = f"a timedelta or a number of seconds, from {least} to {most:.0f}"
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, bool | str | bytes | bytearray):
@@ -60,13 +77,15 @@ def span(name: str, value: Seconds, *, is_positive: bool = False) -> float:
             seconds = float(value)
         except (TypeError, ValueError, OverflowError):
             raise refusal(name, value, rule) from None
-    if not 0.0 <= seconds <= LONGEST or (is_positive and seconds == 0.0):
+    if not 0.0 <= seconds <= most or (is_positive and seconds == 0.0):
         raise refusal(name, value, rule)  # NaN is in no range.
     return seconds
 
 
-def optional_span(name: str, value: Seconds | None, *, is_positive: bool = False) -> float | None:
-    return None if value is None else span(name, value, is_positive=is_positive)
+def optional_span(
+    name: str, value: Seconds | None, *, is_positive: bool = False, most: float = LONGEST
+) -> float | None:
+    return None if value is None else span(name, value, is_positive=is_positive, most=most)
 
 
 def timeout(value: Seconds | None) -> float | None:

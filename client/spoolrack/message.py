@@ -1,4 +1,4 @@
-"""A message as a program sees it: the facts, without the operations.
+"""A message without the operations on it.
 
 `spoolrack.Message` and `spoolrack.aio.Message` add what can be done with it.
 """
@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from .values import Attributes, Death, Envelope, State, moment_of
+from .values import Attributes, DeadLetterRecord, Envelope, MessageState, moment_of
 
 
 class MessageFacts:
-    """What is known of a message. Nothing of it changes but `lease_end`, with an extension."""
+    """The content and state of a message. Only `lease_expires_at` changes, with an extension."""
 
-    __slots__ = ("_envelope", "_lease_end", "_queue_name", "_settled")
+    __slots__ = ("_envelope", "_lease_expires_at", "_queue_name", "_settled")
 
     def __init__(self, envelope: Envelope, queue_name: str) -> None:
         self._envelope = envelope
         self._queue_name = queue_name
-        self._lease_end: datetime | None = None
+        self._lease_expires_at: datetime | None = None
         self._settled = False
 
     @property
@@ -48,7 +48,7 @@ class MessageFacts:
         return self._envelope.attributes
 
     @property
-    def send_time(self) -> datetime:
+    def sent_at(self) -> datetime:
         return moment_of(self._envelope.sent_ms)
 
     @property
@@ -57,15 +57,15 @@ class MessageFacts:
         return self._envelope.receive_count
 
     @property
-    def first_receive_time(self) -> datetime | None:
+    def first_received_at(self) -> datetime | None:
         first = self._envelope.first_receive_ms
         return None if first is None else moment_of(first)
 
     @property
-    def lease_end(self) -> datetime | None:
-        """When the lease ends, by the server's clock; of a delayed message, when the delay does."""
-        if self._lease_end is not None:
-            return self._lease_end
+    def lease_expires_at(self) -> datetime | None:
+        """When the lease expires, by the server's clock; of a delayed message, when the delay ends."""
+        if self._lease_expires_at is not None:
+            return self._lease_expires_at
         due = self._envelope.due_ms
         return None if due is None else moment_of(due)
 
@@ -81,17 +81,17 @@ class MessageFacts:
         return self._envelope.receipt
 
     @property
-    def state(self) -> State:
+    def state(self) -> MessageState:
         """Where the message was in its life when this answer was given."""
         return self._envelope.state
 
     @property
-    def deaths(self) -> Sequence[Death]:
-        """How it came to be a dead letter: its last 20 deaths, the oldest of them first.
+    def dead_letter_records(self) -> Sequence[DeadLetterRecord]:
+        """How the message became a dead letter: its last 20 records, the oldest first.
 
-        It keeps them when it is redriven. Only a message that was got or peeked knows them.
+        A redriven message keeps them. Only a message that was got or peeked has them.
         """
-        return self._envelope.deaths
+        return self._envelope.dead_letter_records
 
     @property
     def queue_name(self) -> str:

@@ -43,7 +43,7 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class CommitResult:
     """What became of a commit."""
 
     messages: int

@@ -19,7 +19,7 @@ class BatchOptions(TypedDict, total=False):
     writer: str | None
     """Who publishes. With an `epoch`; without both, the batch is a writer of its own."""
     epoch: int | None
-    memory: Seconds | None
+    epoch_retention: Seconds | None
     """How long the writer's epoch is remembered; 30 days if not said."""
     time_to_live: Seconds | None
     """How long the stage lives unpublished, from its first messages on; 1 day if not said."""
@@ -33,7 +33,7 @@ class BatchOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StagedChunk:
+class StageResult:
     """What became of one chunk of a stage."""
 
     messages: int
@@ -45,7 +45,7 @@ class StagedChunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishResult:
     """What became of a publication."""
 
     messages: int

@@ -26,7 +26,7 @@ MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
 """Bytes of bodies and attributes in one call of several messages; a larger message goes alone."""
 
 
-class State(StrEnum):
+class MessageState(StrEnum):
     """Where a message is in its life."""
 
     READY = "ready"
@@ -126,7 +126,7 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Death:
+class DeadLetterRecord:
     """One time that a message was put into a dead-letter queue."""
 
     source_queue: str
@@ -135,11 +135,11 @@ class Death:
     """Why: "max_receives" is the only reason so far."""
     receive_count: int
     """How many leases on it had begun in that queue."""
-    first_receive_time: datetime | None
-    death_time: datetime
-    redriven_to: str = ""
+    first_received_at: datetime | None
+    dead_lettered_at: datetime
+    redrive_queue: str = ""
     """The queue that a redrive brought it back to afterwards. Empty: none did."""
-    redrive_time: datetime | None = None
+    redriven_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,8 +160,8 @@ class Envelope:
     """Seconds that the lease lasted when the message came; None if the other side didn't say."""
     receipt: str = ""
     """Empty in messages that were got or listed."""
-    state: State = State.READY
-    deaths: Sequence[Death] = ()
+    state: MessageState = MessageState.READY
+    dead_letter_records: Sequence[DeadLetterRecord] = ()
     """The oldest first; only in messages that were got or listed."""
 
 
@@ -204,7 +204,7 @@ class SendResult:
     error: SpoolrackError | None = None
 
     @property
-    def send_time(self) -> datetime | None:
+    def sent_at(self) -> datetime | None:
         return None if self.sent_ms is None else moment_of(self.sent_ms)
 
     @property
@@ -226,10 +226,10 @@ class DeleteResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VisibilityResult:
+class LeaseResult:
     """What became of one extension or release."""
 
-    lease_end: datetime | None = None
+    lease_expires_at: datetime | None = None
     """None: it was released, or the change failed."""
     error: SpoolrackError | None = None
 

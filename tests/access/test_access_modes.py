@@ -35,7 +35,7 @@ def use_everything(root: Path) -> None:
             queue.receive(max_messages=5)
         client.queue("held").send_many(["x", "y"])
         assert client.queue("held").reserve("stream", 0) is not None
-        client.stage("left", 0, "q", ["staged"])
+        client.staging.stage("left", 0, "q", ["staged"])
         with queue.batch() as batch:
             batch.send("three")
         client.create_queue("done")

@@ -45,7 +45,7 @@ def extended(owner: spoolrack.Client) -> None:
     ends: set[datetime | None] = set()
     pause = threading.Event()
     for _ in looks():
-        ends |= {message.lease_end for message in owner.queue("jobs").peek(["leased"])}
+        ends |= {message.lease_expires_at for message in owner.queue("jobs").peek(["leased"])}
         if len(ends) > 2:
             return
         pause.wait(0.01)
@@ -56,7 +56,7 @@ def test_a_worker_that_may_only_receive_keeps_its_leases(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(PermissionDenied):
-        served.receiver.get_queue("jobs")
+        served.receiver.queue("jobs").info()
     go, failed = threading.Event(), []
     worker = served.receiver.queue("jobs").worker(
         lambda message: go.wait(STUCK), on_error=lambda message, error: failed.append(error)

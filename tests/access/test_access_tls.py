@@ -38,7 +38,7 @@ async def in_thread(work: Any, *arguments: Any) -> Any:
 def names_seen(server: Server, **credentials: Any) -> list[str]:
     """What a blocking client is shown by ListQueues."""
     with spoolrack.connect(url(server), retry=ONCE, **credentials) as client:
-        return [queue.name for queue in client.queues()]
+        return [queue.name for queue in client.list_queues()]
 
 
 def certificate_of(port: int, ca: str) -> str:
@@ -88,7 +88,7 @@ async def test_both_ports_speak_tls_and_nothing_else(
             await in_thread(lambda: names_seen(server, ca=stranger))
         # In clear nothing is said.
         with spoolrack.connect(f"grpc://{server.grpc_address}", retry=ONCE) as plain:
-            with_it = asyncio.to_thread(lambda: list(plain.queues()))
+            with_it = asyncio.to_thread(lambda: list(plain.list_queues()))
             with pytest.raises(Unreachable):
                 await with_it
         for port in (server.grpc_port, server.http_port):
@@ -374,7 +374,7 @@ async def test_a_client_is_told_what_is_wrong_with_tls_as_far_as_grpc_tells(
     async def told(at: str, **credentials: Any) -> str:
         with pytest.raises(Unreachable) as refused:
             async with spoolrack.aio.connect(at, retry=ONCE, **credentials) as client:
-                await client.get_queue("q")
+                await client.queue("q").info()
         return str(refused.value)
 
     async with serving(tmp_path / "root", security) as server:

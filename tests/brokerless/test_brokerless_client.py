@@ -60,8 +60,8 @@ def test_a_root_may_have_any_name(tmp_path: Path) -> None:
 
 def test_only_the_creation_of_a_queue_makes_a_root(client: Client, root: Path) -> None:
     for call in (
-        lambda: client.get_queue("jobs"),
-        lambda: list(client.queues()),
+        lambda: client.queue("jobs").info(),
+        lambda: list(client.list_queues()),
         lambda: client.queue("jobs").send("a"),
         lambda: client.queue("jobs").receive(),
         lambda: next(client.queue("jobs").messages()),
@@ -88,7 +88,7 @@ def test_a_root_of_a_later_format_is_refused(client: Client, jobs: Queue, root: 
         spoolrack.connect(f"file://{root}") as later,
         pytest.raises(UnknownFormat, match="spoolrack 9"),
     ):
-        later.get_queue("jobs")
+        later.queue("jobs").info()
 
 
 def test_it_works_without_grpc(root: Path) -> None:
@@ -134,7 +134,7 @@ def test_clients_of_a_root_share_a_store_that_is_closed_with_the_last(
     jobs: Queue, client: Client, root: Path, url: str
 ) -> None:
     with spoolrack.connect(url) as second, spoolrack.connect(f"{url}/./") as third:
-        assert second.get_queue("jobs") == third.get_queue("jobs")
+        assert second.queue("jobs").info() == third.queue("jobs").info()
         assert owners(root) == 1
         client.close()
         second.queue("jobs").send("a")
@@ -219,7 +219,7 @@ def test_a_client_that_is_closed_ends_a_receive_that_waits(
     with spoolrack.connect(url) as other:
         waiting = threading.Thread(target=wait)
         waiting.start()
-        other.get_queue("jobs")
+        other.queue("jobs").info()
         client.close()
         assert ended.wait(60)
         waiting.join(60)
@@ -249,5 +249,5 @@ async def test_a_loop_that_ends_leaves_the_root_to_others(root: Path, url: str) 
     async with aio.connect(url) as client:
         await client.create_queue("jobs")
         with pytest.raises(QueueNotFound):
-            await client.get_queue("none")
+            await client.queue("none").info()
     assert owners(root) == 0

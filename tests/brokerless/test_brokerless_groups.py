@@ -67,7 +67,7 @@ def test_users_of_one_group_share_a_root_that_was_made_for_them(
     assert ann.does("[jobs.delete(m) or m.text for m in jobs.receive(2)]") == "['e', 'f']"
     bob.kill()
     assert ann.does("[m.text for _ in 'ab' for m in jobs.receive(wait=60)]") == "['a', 'b']"
-    assert ann.does("client.purge_queue('jobs')") == "2"
+    assert ann.does("client.queue('jobs').purge()") == "2"
     assert ann.does("client.close()") == "None"
 
     found = modes(shared)
@@ -86,8 +86,8 @@ def test_what_one_user_leaves_behind_another_recovers(shared: Path, user: Callab
     ann.kill()
 
     bob = user(shared, BOB)
-    assert bob.does("client.get_queue('jobs').counts.leased") == "2"
-    assert bob.does("client.purge_queue('jobs')") == "2"
+    assert bob.does("client.queue('jobs').info().counts.leased") == "2"
+    assert bob.does("client.queue('jobs').purge()") == "2"
     assert bob.does("client.close()") == "None"
     assert fsck.check(shared).problems == []
     assert list((shared / "owners").iterdir()) == []
@@ -142,4 +142,4 @@ def test_a_root_that_others_may_not_read_is_given_to_no_group_unasked(root: Path
         spoolrack.connect(f"{url}?group_access=true") as client,
         pytest.raises(RootUnusable, match="chmod"),
     ):
-        client.get_queue("jobs")
+        client.queue("jobs").info()

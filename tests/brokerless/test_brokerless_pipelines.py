@@ -29,10 +29,10 @@ def test_what_one_process_has_staged_another_publishes(
     stages = [staged_by(other, 1_500), staged_by(third, 2)]
     other.kill()
     assert jobs.receive() == []
-    assert sorted(stage.name for stage in client.stages()) == sorted(stages)
-    published = client.publish("driver", 0, stages)
+    assert sorted(stage.name for stage in client.staging.list()) == sorted(stages)
+    published = client.staging.publish("driver", 0, stages)
     assert (published.messages, published.already) == (1_502, False)
-    assert third.does(f"client.publish('driver', 0, {stages!r}).already") == "True"
+    assert third.does(f"client.staging.publish('driver', 0, {stages!r}).already") == "True"
     assert len(list(jobs.peek())) == 1_502
 
 
@@ -44,11 +44,11 @@ def test_a_process_that_is_killed_in_mid_batch_has_sent_nothing(
     assert other.does("filled(jobs.batch(), 2_500)") == "None"
     other.kill()
     assert jobs.receive() == []
-    for left in list(client.stages()):
-        client.abort(left.name)
-    assert list(client.stages()) == []
+    for left in list(client.staging.list()):
+        client.staging.abort(left.name)
+    assert list(client.staging.list()) == []
     with pytest.raises(StageNotFound):
-        client.publish("me", 0, [stage])
+        client.staging.publish("me", 0, [stage])
     assert jobs.receive() == []
 
 
@@ -59,14 +59,14 @@ def test_of_two_processes_that_publish_an_epoch_one_does(
     for epoch in range(5):
         stages = [staged_by(other, 10) for other in others]
         for other, stage in zip(others, stages, strict=True):
-            other.begin(f"client.publish('driver', {epoch}, [{stage!r}]).already")
+            other.begin(f"client.staging.publish('driver', {epoch}, [{stage!r}]).already")
         assert sorted(other.answer() for other in others) == ["False", "True"]
     # One process hears of what another did a moment later.
     with jobs.messages(visibility_timeout=600) as stream:
         found = [next(stream).text for _ in range(50)]
     assert sorted(found) == sorted(str(number) for number in range(10) for _ in range(5))
-    assert len(list(client.stages())) == 5
-    assert client.get_queue("jobs").counts.ready == 0
+    assert len(list(client.staging.list())) == 5
+    assert client.queue("jobs").info().counts.ready == 0
 
 
 def test_a_reservation_of_a_killed_process_is_read_confirmed_and_committed_by_another(
@@ -74,14 +74,14 @@ def test_a_reservation_of_a_killed_process_is_read_confirmed_and_committed_by_an
 ) -> None:
     jobs.send_many(["a", "b", "c"])
     other = actor()
-    assert other.does("jobs.reserve('s', 0, max_messages=2, hold=600).messages") == "2"
+    assert other.does("jobs.reserve('s', 0, max_messages=2, visibility_timeout=600).messages") == "2"
     other.kill()
-    assert [message.text for message in client.read_reservation("s", 0)] == ["a", "b"]
+    assert [message.text for message in client.reservations.read("s", 0)] == ["a", "b"]
     third = actor()
-    assert third.does("client.confirm('s', 0, 900).state.value") == "'held'"
+    assert third.does("client.reservations.extend('s', 0, 900).state.value") == "'held'"
     assert third.does("jobs.reserve('s', 0).messages") == "2"
-    assert third.does("client.commit_reservations('s', 0).messages") == "2"
-    assert third.does("client.confirm('s', 0)") == "ReservationCommitted"
+    assert third.does("client.reservations.commit('s', 0).messages") == "2"
+    assert third.does("client.reservations.extend('s', 0)") == "ReservationCommitted"
     assert [message.text for message in jobs.receive(10)] == ["c"]
 
 
@@ -90,21 +90,21 @@ def test_an_expired_reservation_of_a_killed_process_comes_back(
 ) -> None:
     jobs.send_many(["a", "b"])
     other = actor()
-    assert other.does("jobs.reserve('s', 0, hold=1).messages") == "2"
+    assert other.does("jobs.reserve('s', 0, visibility_timeout=1).messages") == "2"
     other.kill()
     again = [message.text for _ in range(2) for message in jobs.receive(1, wait=STUCK)]
     assert again == ["a", "b"]
     with pytest.raises(ReservationLost):
-        client.confirm("s", 0)
+        client.reservations.extend("s", 0)
 
 
 async def test_a_set_that_nobody_was_told_of_is_not_reserved_any_more(
     client: Client, jobs: Queue, url: str
 ) -> None:
     async with aio.connect(url) as tasks:
-        await tasks.get_queue("jobs")
+        await tasks.queue("jobs").info()
         for seq in range(5):
-            reserve = tasks.queue("jobs").reserve("s", seq, hold=600, wait=3_600)
+            reserve = tasks.queue("jobs").reserve("s", seq, visibility_timeout=600, wait=3_600)
             asking = asyncio.create_task(reserve)
             # The root is open, so that a reserve gets in one step to where it waits.
             await asyncio.sleep(0)
@@ -112,14 +112,14 @@ async def test_a_set_that_nobody_was_told_of_is_not_reserved_any_more(
             jobs.send(str(seq))
             # A later commit is answered: so is the reserve.
             client.create_queue(f"later{seq}")
-            assert len(list(client.reservations(stream="s"))) == 1
+            assert len(list(client.reservations.list(stream="s"))) == 1
             assert asking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asking
             (message,) = jobs.receive(wait=STUCK)
             assert (message.text, message.receive_count) == (str(seq), 1)
             message.delete()
-            assert list(client.reservations()) == []
+            assert list(client.reservations.list()) == []
 
 
 def test_a_reserve_that_waits_is_woken_by_another_process(
@@ -145,7 +145,7 @@ def test_processes_know_each_other_s_deduplication_ids(
     for other in others:
         other.kill()
     assert repr(jobs.send("a", deduplication_id="1")) == first[0]
-    assert client.get_queue("jobs").counts.ready == 0
+    assert client.queue("jobs").info().counts.ready == 0
 
 
 def test_a_server_and_processes_share_stages_reservations_and_ids(
@@ -154,12 +154,12 @@ def test_a_server_and_processes_share_stages_reservations_and_ids(
     with running_server(root) as server, server.client() as served:
         other = actor()
         stage = staged_by(other, 3)
-        assert served.publish("driver", 0, [stage]).messages == 3
-        assert other.does("client.publish('driver', 0, []).already") == "True"
-        reservation = served.queue("jobs").reserve("s", 0, hold=600)
+        assert served.staging.publish("driver", 0, [stage]).messages == 3
+        assert other.does("client.staging.publish('driver', 0, []).already") == "True"
+        reservation = served.queue("jobs").reserve("s", 0, visibility_timeout=600)
         assert reservation is not None
-        assert other.does("[m.text for m in client.read_reservation('s', 0)]") == "['0', '1', '2']"
-        assert served.commit_reservations("s", 0).messages == 3
+        assert other.does("[m.text for m in client.reservations.read('s', 0)]") == "['0', '1', '2']"
+        assert served.reservations.commit("s", 0).messages == 3
         assert other.does("jobs.reserve('s', 0)") == "ReservationCommitted"
         first = served.queue("jobs").send("a", deduplication_id="1")
         assert other.does("jobs.send('a', deduplication_id='1')") == repr(first)

@@ -54,7 +54,7 @@ def test_a_program_that_ends_gives_back_what_its_streams_hold(root: Path, url: s
     assert "Traceback" not in err
     assert list((root / "owners").iterdir()) == []
     with spoolrack.connect(url) as client:
-        counts = client.get_queue("jobs").counts
+        counts = client.queue("jobs").info().counts
     assert (counts.ready, counts.leased) == (2, 1)
 
 

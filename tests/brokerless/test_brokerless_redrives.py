@@ -32,13 +32,13 @@ def die(client: Client, count: int) -> list[str]:
     ids = [result.id or "" for result in jobs.send_many(map(str, range(count)))]
     jobs.release_many(jobs.receive(count))
     assert jobs.receive() == []
-    until(lambda: client.get_queue("dead").counts.ready == count)
+    until(lambda: client.queue("dead").info().counts.ready == count)
     return ids
 
 
 def ended(client: Client, id: str) -> spoolrack.Redrive:
-    until(lambda: client.get_redrive(id).state is not RedriveState.RUNNING)
-    return client.get_redrive(id)
+    until(lambda: client.redrives.get(id).state is not RedriveState.RUNNING)
+    return client.redrives.get(id)
 
 
 def ids_in(client: Client, queue: str) -> list[str]:
@@ -74,12 +74,12 @@ def test_two_processes_that_drive_a_redrive_move_each_message_once(
     ids = die(client, 100)
     others = [actor(), actor()]
     for other in others:
-        assert other.does("client.get_queue('dead').counts.ready") == "100"
+        assert other.does("client.queue('dead').info().counts.ready") == "100"
     redrive = client.queue("dead").redrive()
     found = ended(client, redrive.id)
     assert (found.moved, found.failed) == (100, 0)
     for other in others:
-        assert other.does(f"client.get_redrive({redrive.id!r}).moved") == "100"
+        assert other.does(f"client.redrives.get({redrive.id!r}).moved") == "100"
     assert ids_in(client, "jobs") == ids
     assert ids_in(client, "dead") == []
 
@@ -88,7 +88,7 @@ def test_another_process_cancels_a_redrive(client: Client, actor: Callable[[], A
     die(client, 50)
     redrive = client.queue("dead").redrive(max_messages_per_second=1)
     other = actor()
-    assert other.does(f"client.cancel_redrive({redrive.id!r}).state.value") == "'cancelled'"
+    assert other.does(f"client.redrives.cancel({redrive.id!r}).state.value") == "'cancelled'"
     found = ended(client, redrive.id)
     assert found.state is RedriveState.CANCELLED
     assert len(ids_in(client, "jobs")) == found.moved < 50
@@ -109,8 +109,8 @@ def test_a_dead_letter_tells_another_process_how_it_died(
 ) -> None:
     client.create_queue("dead")
     other = actor()
-    assert other.does("client.get_queue('dead').counts.ready") == "0"
+    assert other.does("client.queue('dead').info().counts.ready") == "0"
     (id,) = die(client, 1)
-    tell = f"client.queue('dead').get({id!r}).deaths[0].source_queue"
+    tell = f"client.queue('dead').get({id!r}).dead_letter_records[0].source_queue"
     until(lambda: other.does(tell) != "MessageNotFound")  # It hears of it a moment later.
     assert other.does(tell) == "'jobs'"

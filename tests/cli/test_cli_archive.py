@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cli_rig import PROGRAM, Result, Spoolrack
 from moving_rig import BODIES, bodies_in, held
-from spoolrack import Client, Outgoing, State, connect
+from spoolrack import Client, MessageState, Outgoing, connect
 from spoolrack.testing import RunningServer
 from spoolrack_server.cli.transfer.archive import FORMAT
 
@@ -86,12 +86,12 @@ def test_messages_and_queues_come_back_as_they_were(
     assert [{k: v for k, v in m.attributes.items() if k != ORIGIN} for m in after] == [
         dict(m.attributes) for m in before
     ]
-    assert after[-1].lease_end is not None
-    assert 3_400 < after[-1].lease_end.timestamp() - time.time() <= 3_600
+    assert after[-1].lease_expires_at is not None
+    assert 3_400 < after[-1].lease_expires_at.timestamp() - time.time() <= 3_600
     assert bodies_in(f"file://{root}", "dead") == [b"dead"]
     with connect(f"file://{there}") as old, connect(f"file://{root}") as new:
         for name in ("jobs", "dead"):
-            assert old.get_queue(name).settings == new.get_queue(name).settings
+            assert old.queue(name).info().settings == new.queue(name).info().settings
             assert list(old.queue(name).peek()), "an export takes nothing away"
 
 
@@ -119,7 +119,7 @@ def test_it_goes_through_pipes_and_between_a_server_and_a_root(
         assert b"1 of them leased, and ready in the archive" in first.stderr.read()
     assert second.returncode == 0, second.stderr
     messages = held(f"file://{root}", "work")
-    assert [(m.body, m.state) for m in messages] == [(body, State.READY) for body in BODIES]
+    assert [(m.body, m.state) for m in messages] == [(body, MessageState.READY) for body in BODIES]
     assert len(list(tmp_path.glob("*.import"))) == 1
 
 

@@ -46,7 +46,7 @@ def test_a_line_that_can_not_be_sent_keeps_all_from_being_sent(
     assert refused.code == 65
     assert refused.err.endswith("; nothing was sent\n")
     assert bodies(client) == []
-    assert list(client.stages()) == []
+    assert list(client.staging.list()) == []
 
 
 def test_an_epoch_of_a_writer_is_sent_once(spoolrack: Spoolrack, client: Client, lines: str) -> None:
@@ -59,7 +59,7 @@ def test_an_epoch_of_a_writer_is_sent_once(spoolrack: Spoolrack, client: Client,
     assert bodies(client) == ["a", "b", "c"]
     assert spoolrack(*batch, "2").code == 0
     assert len(bodies(client)) == 6
-    assert list(client.stages()) == []
+    assert list(client.staging.list()) == []
 
 
 def test_a_batch_is_staged_and_published_or_dropped_by_hand(
@@ -99,13 +99,13 @@ def test_a_batch_that_is_stopped_sends_nothing(
     assert process.stdin is not None
     process.stdin.write(b"x\n" * 5_000)
     process.stdin.flush()
-    until(lambda: bool(list(client.stages())))
+    until(lambda: bool(list(client.staging.list())))
     process.send_signal(stop)
     _, err = process.communicate(timeout=60)
     assert process.returncode in (130, 143)
     assert err.decode().endswith("; nothing was sent\n")
     assert bodies(client) == []
-    assert list(client.stages()) == []
+    assert list(client.staging.list()) == []
 
 
 def test_a_batch_of_no_lines_sends_nothing(spoolrack: Spoolrack, client: Client) -> None:
@@ -155,7 +155,7 @@ def test_the_server_may_go_away_while_a_batch_is_staged(
     assert process.stdin is not None
     process.stdin.write(b"x\n" * 3_000)
     process.stdin.flush()
-    until(lambda: bool(list(client.stages())))
+    until(lambda: bool(list(client.staging.list())))
     server.restart()
     process.stdin.write(b"y\n" * 3_000)
     _, err = process.communicate(timeout=60)

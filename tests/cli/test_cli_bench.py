@@ -22,7 +22,7 @@ def test_a_server_is_measured_and_the_queue_is_deleted(spoolrack: Spoolrack, cli
     head, *rows = measured.out.splitlines()
     assert head.split() == ["WHAT", "PER", "SECOND", "P50", "MS", "P99", "MS"]
     assert len(rows) == LOADS
-    assert list(client.queues()) == []
+    assert list(client.list_queues()) == []
 
 
 def test_the_disk_is_measured_beside_it_and_its_folder_is_removed(
@@ -50,10 +50,10 @@ def test_interrupted_it_deletes_its_queue(
     start: Callable[..., subprocess.Popen[bytes]], client: Client
 ) -> None:
     process = start("bench", "--seconds", "10m")
-    until(lambda: any(info.counts.ready for info in client.queues("bench-")))
+    until(lambda: any(info.counts.ready for info in client.list_queues("bench-")))
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
-    assert list(client.queues()) == []
+    assert list(client.list_queues()) == []
 
 
 def test_no_server_there_is_one_line(offline: Spoolrack) -> None:

@@ -194,7 +194,7 @@ def test_a_value_that_cannot_be_is_refused_by_the_name_of_its_option(
     with server.client() as client:
         for value in HOSTILE:
             line = arguments(call, value, folder)
-            before = list(client.stages()), files_under(Path())
+            before = list(client.staging.list()), files_under(Path())
             capfd.readouterr()
             code = run(line)
             err = capfd.readouterr().err
@@ -202,7 +202,7 @@ def test_a_value_that_cannot_be_is_refused_by_the_name_of_its_option(
             assert "Traceback" not in err, (line, err)
             if code == USAGE:
                 assert any(name in err for name in names) or quoted(value)[:30] in err, (line, err)
-                assert (list(client.stages()), files_under(Path())) == before, (line, err)
+                assert (list(client.staging.list()), files_under(Path())) == before, (line, err)
 
 
 def names_of(call: Call) -> set[str]:

@@ -42,7 +42,7 @@ def test_declared_queues_are_created_with_their_settings_dead_letter_queues_firs
     assert (applied.code, applied.out) == (0, "")
     said = applied.err.splitlines()
     assert said.index("spoolrack: dead: created") < said.index("spoolrack: jobs: created")
-    jobs, mail = client.get_queue("jobs").settings, client.get_queue("mail").settings
+    jobs, mail = client.queue("jobs").info().settings, client.queue("mail").info().settings
     assert (jobs.visibility_timeout, jobs.max_receives, jobs.dead_letter_queue) == (300.0, 3, "dead")
     assert (mail.max_bytes, mail.max_message_size, mail.retention) == (1 << 30, 65536, 86400.0)
 
@@ -53,17 +53,17 @@ def test_a_second_apply_changes_nothing_and_a_changed_file_changes_what_differs(
     declared = declare({"jobs": {"max_messages": 5, "visibility_timeout": 60}})
     spoolrack("queues", "apply", str(declared))
     client.queue("jobs").send("stays")
-    version = client.get_queue("jobs").version
+    version = client.queue("jobs").info().version
     again = spoolrack("queues", "apply", str(declared))
     assert (again.code, again.err) == (0, "spoolrack: jobs: is as declared\n")
-    assert client.get_queue("jobs").version == version
+    assert client.queue("jobs").info().version == version
     changed = spoolrack("queues", "apply", str(declare({"jobs": {"max_messages": 7}})))
     assert changed.code == 0
     assert "visibility_timeout from 1m to 30s, max_messages from 5 to 7" in changed.err
-    settings = client.get_queue("jobs").settings
+    settings = client.queue("jobs").info().settings
     # What is declared no longer goes back to its default: so a rollback restores what was.
     assert (settings.max_messages, settings.visibility_timeout) == (7, 30.0)
-    assert client.get_queue("jobs").counts.ready == 1
+    assert client.queue("jobs").info().counts.ready == 1
 
 
 def test_queues_that_are_not_declared_are_left_alone(
@@ -71,9 +71,9 @@ def test_queues_that_are_not_declared_are_left_alone(
 ) -> None:
     client.create_queue("mine", max_messages=9)
     assert spoolrack("queues", "apply", str(declare({"jobs": {}}))).code == 0
-    assert client.get_queue("mine").settings.max_messages == 9
+    assert client.queue("mine").info().settings.max_messages == 9
     assert spoolrack("queues", "apply", str(declare({}))).code == 0
-    assert [info.name for info in client.queues()] == ["jobs", "mine"]
+    assert [info.name for info in client.list_queues()] == ["jobs", "mine"]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_file_that_declares_nonsense_is_refused_before_anything_is_done(
     assert refused.code == 65
     assert says in refused.err
     assert refused.err.count("\n") == 1
-    assert list(client.queues()) == []
+    assert list(client.list_queues()) == []
 
 
 def test_what_the_server_refuses_is_said_with_its_reason(
@@ -133,7 +133,7 @@ def test_try_lives_one_message_and_leaves_no_queue(spoolrack: Spoolrack, client:
     tried = spoolrack("try")
     assert tried.code == 0
     assert tried.out.startswith("sent, received and deleted a message in ")
-    assert list(client.queues()) == []
+    assert list(client.list_queues()) == []
 
 
 def test_try_says_that_no_server_is_there(server: RunningServer) -> None:

@@ -23,7 +23,7 @@ def queue(client: Client) -> None:
 
 
 def counts(client: Client) -> tuple[int, int]:
-    found = client.get_queue("jobs").counts
+    found = client.queue("jobs").info().counts
     return found.ready, found.leased
 
 
@@ -103,8 +103,8 @@ def test_a_message_stays_leased_while_its_command_runs(
 
     def is_extended() -> bool:
         for message in client.queue("jobs").peek(["leased"]):
-            assert message.lease_end is not None
-            ends.add(message.lease_end)
+            assert message.lease_expires_at is not None
+            ends.add(message.lease_expires_at)
         return len(ends) > 1
 
     until(is_extended)

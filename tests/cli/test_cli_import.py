@@ -15,7 +15,7 @@ import pytest
 from cli_rig import Result, Spoolrack
 from cutting_proxy import CuttingProxy
 from moving_rig import BODIES, FIRST, bodies_in, held, in_an_hour, vsqs_folder
-from spoolrack import Client, State, connect
+from spoolrack import Client, MessageState, connect
 from spoolrack.testing import RunningServer
 
 VSQS_USER = Path(__file__).parents[1] / "vsqs" / "user.py"
@@ -56,8 +56,8 @@ def test_a_folder_of_vsqs_comes_in_whole_and_in_order(
     assert "left alone: 1 file" in done.err
     messages = held(url, "jobs")
     assert [message.body for message in messages] == [*BODIES, b"its lease is over"]
-    assert [m.state for m in messages].index(State.DELAYED) == 2
-    end = messages[2].lease_end
+    assert [m.state for m in messages].index(MessageState.DELAYED) == 2
+    end = messages[2].lease_expires_at
     assert end is not None
     assert 3_500 < end.timestamp() - time.time() <= 3_601
     assert messages[0].attributes == {"imported-from": f"vsqs://{jobs}/{FIRST}"}
@@ -97,7 +97,7 @@ def test_the_real_vsqs_is_left_for_good(bring: Spoolrack, url: str, tmp_path: Pa
     assert bring("--from", "vsqs", str(tmp_path / "jobs")).code == 0
     messages = held(url, "jobs")
     assert [message.text for message in messages] == [f"a/{number}" for number in range(20)]
-    assert [m.text for m in messages if m.state is State.DELAYED] == ["a/0"]
+    assert [m.text for m in messages if m.state is MessageState.DELAYED] == ["a/0"]
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
@@ -122,7 +122,7 @@ def test_a_root_of_mq_comes_in_with_all_its_queues(bring: Spoolrack, url: str, t
     assert "imported 5 messages into one" in done.err
     messages = held(url, "one")
     assert [message.body for message in messages] == [b"1st \xff", b"2nd", b"3rd", b"4th", b"5th"]
-    assert [m.body for m in messages if m.state is State.DELAYED] == [b"2nd"]
+    assert [m.body for m in messages if m.state is MessageState.DELAYED] == [b"2nd"]
     assert bodies_in(url, "two") == [b"x" * 2_000_000]
     assert bodies_in(url, "three") == [b"sent to a queue that never was"]
     assert bodies_in(url, "empty") == []
@@ -284,5 +284,5 @@ def test_a_lease_is_never_over_too_early(bring: Spoolrack, url: str, tmp_path: P
     (jobs / f"{FIRST}.{end}").write_bytes(b"a")
     assert bring("--from", "vsqs", str(jobs)).code == 0
     (message,) = held(url, "jobs")
-    assert message.lease_end is not None
-    assert message.lease_end.timestamp() * 1_000_000 > end - 2_000_000
+    assert message.lease_expires_at is not None
+    assert message.lease_expires_at.timestamp() * 1_000_000 > end - 2_000_000

@@ -33,7 +33,7 @@ def bodies(client: Client) -> list[bytes]:
 
 
 def ready(client: Client) -> int:
-    return client.get_queue("jobs").counts.ready
+    return client.queue("jobs").info().counts.ready
 
 
 @pytest.mark.parametrize("end", ["", "\n"], ids=["no line feed at the end", "line feed at the end"])

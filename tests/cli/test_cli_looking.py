@@ -81,7 +81,7 @@ def test_a_look_changes_no_file_and_tells_what_a_start_would(
     assert fingerprint(root) == before
     assert [look.code for look in looks] == [0] * len(LOOKS)
     with spoolrack.connect(f"file://{root}") as owner:
-        assert owner.get_queue("dead").counts.ready == 1
+        assert owner.queue("dead").info().counts.ready == 1
         # Beside an owner each of them opens the root as the owner does.
         joined = looked_at(root)
     assert [without_times(look) for look in looks] == [without_times(look) for look in joined]
@@ -113,7 +113,7 @@ def test_a_root_that_was_opened_meanwhile_is_told(root: Path) -> None:
         # Its output is more than the pipe holds: it has opened the root, and can't end yet.
         export.stdout.read(1)
         with spoolrack.connect(f"file://{root}") as other:
-            other.get_queue("jobs")
+            other.queue("jobs").info()
         export.stdout.read()
         assert b"another process has opened" in export.stderr.read()
         assert export.wait() == 75
@@ -128,7 +128,7 @@ def test_a_client_that_only_looks_refuses_every_change(root: Path) -> None:
             lambda: jobs.send("x"),
             jobs.receive,
             lambda: client.create_queue("other"),
-            lambda: client.purge_queue("jobs"),
+            lambda: client.queue("jobs").purge(),
             lambda: client.delete_queue("jobs"),
             lambda: jobs.delete_many([next(iter(jobs.peek())).id]),
             lambda: jobs.reserve("stream", 1),

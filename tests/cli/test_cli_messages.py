@@ -21,7 +21,7 @@ def queue(client: Client) -> None:
 
 
 def counts(client: Client) -> tuple[int, int, int]:
-    found = client.get_queue("jobs").counts
+    found = client.queue("jobs").info().counts
     return found.ready, found.leased, found.delayed
 
 
@@ -135,9 +135,9 @@ def test_receive_can_lease_for_another_time(spoolrack: Spoolrack, client: Client
     client.queue("jobs").send("x")
     spoolrack("receive", "jobs", "--visibility-timeout", "6h")
     (message,) = client.queue("jobs").peek()
-    assert message.lease_end is not None
-    assert message.first_receive_time is not None
-    assert (message.lease_end - message.first_receive_time).total_seconds() == 6 * 3600
+    assert message.lease_expires_at is not None
+    assert message.first_received_at is not None
+    assert (message.lease_expires_at - message.first_received_at).total_seconds() == 6 * 3600
 
 
 def test_receive_follows_through_a_restart_of_the_server(

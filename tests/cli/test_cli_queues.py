@@ -32,7 +32,7 @@ def test_a_queue_is_created_with_the_settings_that_are_named(
         *("--lease-durability", "relaxed"),
     )
     assert (created.code, created.out, created.err) == (0, "", "")
-    settings = client.get_queue("jobs").settings
+    settings = client.queue("jobs").info().settings
     assert (settings.visibility_timeout, settings.delivery_delay) == (300.0, 0.25)
     assert (settings.max_receives, settings.dead_letter_queue) == (3, "dead")
     assert settings.retention == 172_800.0
@@ -53,10 +53,10 @@ def test_set_changes_what_is_named_and_resets_what_is_named(
 ) -> None:
     client.create_queue("jobs", visibility_timeout=60, max_messages=5)
     assert spoolrack("queues", "set", "jobs", "--max-messages", "7").code == 0
-    assert client.get_queue("jobs").settings.max_messages == 7
-    assert client.get_queue("jobs").settings.visibility_timeout == 60
+    assert client.queue("jobs").info().settings.max_messages == 7
+    assert client.queue("jobs").info().settings.visibility_timeout == 60
     assert spoolrack("queues", "set", "jobs", "--reset", "visibility_timeout").code == 0
-    assert client.get_queue("jobs").settings.visibility_timeout == 30
+    assert client.queue("jobs").info().settings.visibility_timeout == 30
     assert spoolrack("queues", "set", "jobs").code == 2
 
 
@@ -141,7 +141,7 @@ def test_at_a_terminal_a_delete_asks_first(
     ended, seen = at_a_terminal(server, "queues", "delete", "jobs", typed=typed)
     assert b"Delete the queue jobs, with 1 message in it?" in seen
     assert ended == code
-    assert len(list(client.queues())) == left
+    assert len(list(client.list_queues())) == left
 
 
 def test_top_redraws_until_ctrl_c(server: RunningServer, client: Client) -> None:
@@ -191,7 +191,7 @@ def test_a_setting_is_reset_by_the_name_of_its_option_or_of_its_field(
 ) -> None:
     client.create_queue("jobs", visibility_timeout=5)
     assert spoolrack("queues", "set", "jobs", "--reset", name).code == 0
-    assert client.get_queue("jobs").settings.visibility_timeout == 30.0
+    assert client.queue("jobs").info().settings.visibility_timeout == 30.0
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_what_reads_from_a_terminal_says_so_and_how_to_end_it(
     code, seen = at_a_terminal(server, *arguments, typed=b"hello\n\x04")
     assert code == 0
     assert f"reading {what} from the terminal: Ctrl-D on a line of its own ends it".encode() in seen
-    assert client.get_queue("jobs").counts.ready == 1
+    assert client.queue("jobs").info().counts.ready == 1
 
 
 def test_at_a_narrow_terminal_top_cuts_names_and_no_numbers(client: Client) -> None:
@@ -213,7 +213,7 @@ def test_at_a_narrow_terminal_top_cuts_names_and_no_numbers(client: Client) -> N
     client.create_queue(name)
     client.queue(name).send_many(["x" * 100] * 1_000)
     console = Console(width=64, file=io.StringIO(), force_terminal=False)
-    console.print(_screen(list(client.queues()), {name: 12_345.0}, "url", ""))
+    console.print(_screen(list(client.list_queues()), {name: 12_345.0}, "url", ""))
     assert isinstance(console.file, io.StringIO)
     (line,) = [line for line in console.file.getvalue().splitlines() if line.startswith(" a-")]
     shown, *numbers = line.split()

@@ -23,12 +23,12 @@ def die(client: Client, *bodies: str, queue: str = "jobs") -> list[str]:
     """Send messages, and release each until it is a dead letter in "dead"."""
     client.create_queue("dead")
     client.create_queue(queue, max_receives=1, dead_letter_queue="dead")
-    before = client.get_queue("dead").counts.ready
+    before = client.queue("dead").info().counts.ready
     ids = [result.id or "" for result in client.queue(queue).send_many(bodies)]
     for message in client.queue(queue).receive(len(bodies)):
         message.release()
     assert client.queue(queue).receive() == []
-    until(lambda: client.get_queue("dead").counts.ready == before + len(bodies))
+    until(lambda: client.queue("dead").info().counts.ready == before + len(bodies))
     return ids
 
 
@@ -110,7 +110,7 @@ def test_a_redrive_that_nobody_waits_for_is_listed_and_cancelled(
     assert json.loads(only)["state"] == "cancelled"
     assert spoolrack("redrives", "cancel", id, "--quiet").err == ""
     ended = dead.queue("dead").redrive()
-    until(lambda: dead.get_redrive(ended.id).state is RedriveState.DONE)
+    until(lambda: dead.redrives.get(ended.id).state is RedriveState.DONE)
     assert "had ended before" in spoolrack("redrives", "cancel", ended.id).err
 
 
@@ -129,15 +129,15 @@ def test_ctrl_c_ends_the_watching_and_not_the_redrive(
     dead: Client, start: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     process = start("redrive", "dead", "--rate", "1")
-    until(lambda: bool(list(dead.redrives())))
-    (running,) = dead.redrives()
+    until(lambda: bool(list(dead.redrives.list())))
+    (running,) = dead.redrives.list()
     # It may not have been answered yet: a second look is made once it has.
-    until(lambda: dead.get_redrive(running.id).moved > 0)
+    until(lambda: dead.redrives.get(running.id).moved > 0)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert f"spoolrack redrives cancel {running.id}".encode() in err
-    assert dead.cancel_redrive(running.id).id == running.id
+    assert dead.redrives.cancel(running.id).id == running.id
 
 
 def test_a_terminal_sees_how_far_it_is(server: RunningServer, dead: Client) -> None:

@@ -18,13 +18,13 @@ def reserved(client: Client) -> Client:
     client.create_queue("jobs")
     jobs = client.queue("jobs")
     jobs.send_many(["a", "b", "c", "d", "e"])
-    jobs.reserve("s", 0, max_messages=2, hold=600)
-    jobs.reserve("t", 7, max_messages=1, hold=600)
+    jobs.reserve("s", 0, max_messages=2, visibility_timeout=600)
+    jobs.reserve("t", 7, max_messages=1, visibility_timeout=600)
     return client
 
 
 def test_reservations_are_listed(spoolrack: Spoolrack, reserved: Client) -> None:
-    list(reserved.read_reservation("s", 0))
+    list(reserved.reservations.read("s", 0))
     header, first, second = spoolrack("reservations", "list").out.splitlines()
     assert header.split() == ["STREAM", "SEQ", "QUEUE", "MESSAGES", "BYTES", "READS", "STATE"]
     assert first.split()[:7] == ["s", "0", "jobs", "2", "2", "B", "1"]
@@ -50,7 +50,7 @@ def test_a_poisonous_reservation_is_released(spoolrack: Spoolrack, reserved: Cli
     released = spoolrack("reservations", "release", "s", "0")
     assert (released.code, released.err) == (0, "spoolrack: released reservation 0 of s\n")
     with pytest.raises(ReservationLost):
-        reserved.confirm("s", 0)
+        reserved.reservations.extend("s", 0)
     assert [m.text for m in reserved.queue("jobs").receive(10)] == ["a", "b", "d", "e"]
     assert spoolrack("reservations", "show", "s", "0").code == 1
     assert "lost" in spoolrack("reservations", "list", "--stream", "s").out
@@ -63,7 +63,7 @@ def test_reservations_are_shown_and_released_with_no_server(offline: Spoolrack, 
     with library.connect(f"file://{path}") as client:
         client.create_queue("jobs")
         client.queue("jobs").send("a")
-        client.queue("jobs").reserve("s", 0, hold=600)
+        client.queue("jobs").reserve("s", 0, visibility_timeout=600)
     assert "held" in offline("reservations", "list", *root).out
     assert offline("reservations", "show", "s", "0", "--raw", *root).out == "a\n"
     assert offline("reservations", "release", "s", "0", *root).code == 0

@@ -14,7 +14,7 @@ from memory_transport import MemoryTransport
 from spoolrack import RetryPolicy, aio
 from spoolrack.runtime import Tasks, Threads
 
-QUICK = RetryPolicy(first=0.0, most=0.0)
+QUICK = RetryPolicy(initial=0.0, maximum=0.0)
 """Repeats at once."""
 LOOKS = 10_000
 _SEEDS = count(1)

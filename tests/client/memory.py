@@ -23,10 +23,10 @@ from spoolrack.errors import (
 from spoolrack.redrives import Redrive
 from spoolrack.runtime import Runtime, Signal
 from spoolrack.values import (
-    Death,
+    DeadLetterRecord,
     Envelope,
+    MessageState,
     QueueSettings,
-    State,
     moment_of,
 )
 
@@ -46,13 +46,13 @@ class Held:
     due_ms: int | None = None
     token: str | None = None
     stream: MemoryDeliveries | None = None
-    deaths: list[Death] = field(default_factory=list)
+    deaths: list[DeadLetterRecord] = field(default_factory=list)
 
     @property
-    def state(self) -> State:
+    def state(self) -> MessageState:
         if self.token is not None:
-            return State.LEASED
-        return State.READY if self.due_ms is None else State.DELAYED
+            return MessageState.LEASED
+        return MessageState.READY if self.due_ms is None else MessageState.DELAYED
 
     @property
     def size(self) -> int:
@@ -70,7 +70,7 @@ class Held:
             due_ms=self.due_ms,
             receipt=receipt,
             state=self.state,
-            deaths=() if receipt else list(self.deaths),
+            dead_letter_records=() if receipt else list(self.deaths),
         )
 
 
@@ -212,12 +212,12 @@ class Memory:
         target = box.settings.dead_letter_queue
         if was_leased and target in self.boxes and held.receives >= box.settings.max_receives:
             first = held.first_receive_ms
-            death = Death(
+            death = DeadLetterRecord(
                 source_queue=name,
                 reason="max_receives",
                 receive_count=held.receives,
-                first_receive_time=None if first is None else moment_of(first),
-                death_time=moment_of(self.now_ms),
+                first_received_at=None if first is None else moment_of(first),
+                dead_lettered_at=moment_of(self.now_ms),
             )
             held.deaths.append(death)
             held.receives, held.first_receive_ms = 0, None
@@ -236,7 +236,7 @@ class Memory:
         for held in box.in_order():
             if len(leased) == limit:
                 break
-            if held.state is State.READY:
+            if held.state is MessageState.READY:
                 held.token = uuid.uuid4().hex
                 held.due_ms = self.now_ms + round(span * 1_000)
                 held.receives += 1

@@ -122,7 +122,7 @@ class MemoryRedriving:
             held.receives, held.first_receive_ms = 0, None
             if held.deaths:
                 now = moment_of(self._memory.now_ms)
-                held.deaths[-1] = replace(held.deaths[-1], redriven_to=target, redrive_time=now)
+                held.deaths[-1] = replace(held.deaths[-1], redrive_queue=target, redriven_at=now)
             told = replace(told, moved=told.moved + 1)
         elif held is not None:
             why = f"the queue {target} is missing" if target else "it has no history"

@@ -11,9 +11,9 @@ from spoolrack.errors import (
     ReservationLost,
     ReservationNotFound,
 )
-from spoolrack.reservations import Committed, Reservation, ReservationPage, ReservationState
+from spoolrack.reservations import CommitResult, Reservation, ReservationPage, ReservationState
 from spoolrack.runtime import Runtime
-from spoolrack.values import Envelope, State, moment_of
+from spoolrack.values import Envelope, MessageState, moment_of
 
 PAGE_OF_A_READ = 3
 
@@ -103,7 +103,7 @@ class MemoryReserving:
         box = self._memory.box(queue)
         size = count = 0
         for held in box.in_order():
-            if held.state is State.READY:
+            if held.state is MessageState.READY:
                 if count == max_messages or (count and size + held.size > max_bytes):
                     break
                 size += held.size
@@ -163,7 +163,7 @@ class MemoryReserving:
                     page.append(held.envelope())
             return page, begin
 
-    async def commit(self, stream: str, up_to: int, *, timeout: float) -> Committed:
+    async def commit(self, stream: str, up_to: int, *, timeout: float) -> CommitResult:
         memory = self._memory
         with memory.lock:
             memory.called("commit")
@@ -180,7 +180,7 @@ class MemoryReserving:
                         del memory.box(found.queue).messages[held.id]
                         deleted += 1
             memory.committed[stream] = max(up_to, memory.committed.get(stream, -1))
-            return Committed(messages=deleted, lost=tuple(lost))
+            return CommitResult(messages=deleted, lost=tuple(lost))
 
     async def release(self, stream: str, seq: int, *, timeout: float) -> None:
         with self._memory.lock:

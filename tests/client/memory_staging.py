@@ -14,7 +14,7 @@ from spoolrack.errors import (
     SpoolrackError,
     StageNotFound,
 )
-from spoolrack.stages import Published, StagedChunk, StageInfo, StagePage
+from spoolrack.stages import PublishResult, StageInfo, StagePage, StageResult
 from spoolrack.values import Outgoing, QueueSettings, moment_of, seconds_of
 
 DAY_MS = 24 * 60 * 60 * 1_000
@@ -51,14 +51,14 @@ class MemoryStaging:
         *,
         time_to_live: float | None,
         timeout: float,
-    ) -> StagedChunk:
+    ) -> StageResult:
         memory = self._memory
         with memory.lock:
             memory.called("stage", len(messages))
             found = self._stage(stage)
             if found is not None and chunk in found.chunks:
                 memory.answered("stage")
-                return StagedChunk(
+                return StageResult(
                     messages=len(found.chunks[chunk]),
                     repeated=True,
                     expire_time=moment_of(found.due_ms),
@@ -78,18 +78,18 @@ class MemoryStaging:
                 found = memory.stages[stage] = StagedMessages(memory.now_ms + lives)
             found.chunks[chunk] = chunks
             memory.answered("stage")
-            return StagedChunk(messages=len(chunks), expire_time=moment_of(found.due_ms))
+            return StageResult(messages=len(chunks), expire_time=moment_of(found.due_ms))
 
     async def publish(
         self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
-    ) -> Published:
+    ) -> PublishResult:
         queues = self._memory
         with queues.lock:
             queues.called("publish", len(stages))
             last = queues.epochs.get(writer, -1)
             if epoch <= last:
                 queues.answered("publish")
-                return Published(messages=0, already=True, last_epoch=last)
+                return PublishResult(messages=0, already=True, last_epoch=last)
             found = []
             for name in stages:
                 stage = self._stage(name)
@@ -112,7 +112,7 @@ class MemoryStaging:
             queues.epochs[writer] = epoch
             queues.wake()
             queues.answered("publish")
-        return Published(messages=len(found), last_epoch=epoch)
+        return PublishResult(messages=len(found), last_epoch=epoch)
 
     async def abort(self, stage: str, *, timeout: float) -> int:
         with self._memory.lock:

@@ -23,17 +23,17 @@ from spoolrack.values import (
     ById,
     DeleteResult,
     Envelope,
+    LeaseResult,
     MessagePage,
+    MessageState,
     Outgoing,
     QueueCounts,
     QueueInfo,
     QueuePage,
     QueueSettings,
     SendResult,
-    State,
     Target,
     VisibilityChange,
-    VisibilityResult,
     moment_of,
     seconds_of,
 )
@@ -57,14 +57,14 @@ class MemoryTransport:
         box = self._memory.box(name)
         held = box.in_order()
         states = [message.state for message in held]
-        sent = [message.sent_ms for message in held if message.state is not State.DELAYED]
+        sent = [message.sent_ms for message in held if message.state is not MessageState.DELAYED]
         return QueueInfo(
             name=name,
             settings=box.settings,
             counts=QueueCounts(
-                ready=states.count(State.READY),
-                leased=states.count(State.LEASED),
-                delayed=states.count(State.DELAYED),
+                ready=states.count(MessageState.READY),
+                leased=states.count(MessageState.LEASED),
+                delayed=states.count(MessageState.DELAYED),
                 bytes=sum(message.size for message in held),
                 oldest_age=(self._memory.now_ms - min(sent)) / 1_000 if sent else None,
             ),
@@ -223,7 +223,7 @@ class MemoryTransport:
 
     async def change_visibility(
         self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
-    ) -> list[VisibilityResult]:
+    ) -> list[LeaseResult]:
         with self._memory.lock:
             self._memory.called("change_visibility", len(changes))
             self._memory.box(queue)
@@ -231,20 +231,20 @@ class MemoryTransport:
         self._memory.wake()
         return results
 
-    def _change(self, queue: str, change: VisibilityChange) -> VisibilityResult:
+    def _change(self, queue: str, change: VisibilityChange) -> LeaseResult:
         try:
             held = self._memory.find(queue, change.receipt)
             if held is None:
                 raise StaleReceipt("The message is deleted.")
         except SpoolrackError as error:
-            return VisibilityResult(error=error)
+            return LeaseResult(error=error)
         if change.seconds == 0:
             self._memory.end_lease(queue, held)
-            return VisibilityResult()
+            return LeaseResult()
         held.due_ms = self._memory.now_ms + round(change.seconds * 1_000)
         if change.is_put_off:
             self._memory.give_back(held)
-        return VisibilityResult(lease_end=moment_of(held.due_ms))
+        return LeaseResult(lease_expires_at=moment_of(held.due_ms))
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
         with self._memory.lock:
@@ -258,7 +258,7 @@ class MemoryTransport:
         self,
         queue: str,
         *,
-        states: Collection[State],
+        states: Collection[MessageState],
         token: str,
         limit: int,
         max_body_bytes: int | None,

@@ -14,7 +14,7 @@ import spoolrack
 from client_rig import memory_aio_client, memory_client, until_async
 from memory import Memory
 from memory_staging import MemoryStaging
-from spoolrack import Queue, QueueBatch, RetryPolicy, aio
+from spoolrack import Batch, Queue, RetryPolicy, aio
 from spoolrack.aio.batch import CHUNK_BYTES, HELD_BYTES, MESSAGE_BYTES
 from spoolrack.errors import (
     DiskFull,
@@ -27,7 +27,7 @@ from spoolrack.errors import (
     Unreachable,
     Unsupported,
 )
-from spoolrack.stages import StagedChunk
+from spoolrack.stages import StageResult
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def jobs(client: spoolrack.Client) -> Queue:
     return client.queue("jobs")
 
 
-def fill(batch: QueueBatch, bodies: Iterable[str | bytes]) -> QueueBatch:
+def fill(batch: Batch, bodies: Iterable[str | bytes]) -> Batch:
     with batch:
         for body in bodies:
             batch.send(body)
@@ -87,7 +87,7 @@ def test_a_publication_in_doubt_can_be_made_sure_of(
         fill(batch, ["a"])
     assert batch.published is None
     assert batch.in_doubt
-    assert client.publish(batch.writer, batch.epoch, [batch.stage]).already is took_place
+    assert client.staging.publish(batch.writer, batch.epoch, [batch.stage]).already is took_place
     assert [m.text for m in client.queue("jobs").peek()] == ["a"]
 
 
@@ -192,7 +192,7 @@ class Slow(MemoryStaging):
 
     under_way = most = 0
 
-    async def stage(self, *of: Any, **more: Any) -> StagedChunk:
+    async def stage(self, *of: Any, **more: Any) -> StageResult:
         self.under_way += 1
         self.most = max(self.most, self.under_way)
         for _ in range(5):
@@ -218,15 +218,15 @@ def test_a_vsqs_folder_says_that_it_has_no_such_things(tmp_path: Path) -> None:
         jobs = client.queue("jobs")
         for refused in (
             lambda: fill(jobs.batch(), ["a"]),
-            lambda: client.publish("me", 0, []),
-            lambda: client.abort("s"),
-            lambda: list(client.stages()),
+            lambda: client.staging.publish("me", 0, []),
+            lambda: client.staging.abort("s"),
+            lambda: list(client.staging.list()),
             lambda: jobs.reserve("s", 0),
-            lambda: client.confirm("s", 0),
-            lambda: list(client.read_reservation("s", 0)),
-            lambda: client.commit_reservations("s", 0),
-            lambda: client.release_reservation("s", 0),
-            lambda: list(client.reservations()),
+            lambda: client.reservations.extend("s", 0),
+            lambda: list(client.reservations.read("s", 0)),
+            lambda: client.reservations.commit("s", 0),
+            lambda: client.reservations.release("s", 0),
+            lambda: list(client.reservations.list()),
             lambda: jobs.send("a", deduplication_id="1"),
         ):
             with pytest.raises(Unsupported):
@@ -240,6 +240,6 @@ async def test_tasks_and_threads_share_the_rules(memory: Memory) -> None:
     memory.lose("publish", Unreachable())
     async with client.queue("jobs").batch() as batch:
         await batch.send("a")
-    assert isinstance(batch, aio.QueueBatch)
+    assert isinstance(batch, aio.Batch)
     assert batch.published is not None
     assert (batch.published.messages, batch.published.already) == (1, False)

@@ -43,7 +43,7 @@ def test_a_batch_goes_on_through_a_restart(server: RunningServer, client: Client
     assert batch.published is not None
     assert batch.published.messages == 3_000
     assert [message.text for message in jobs.peek()] == [str(number) for number in range(3_000)]
-    assert list(client.stages()) == []
+    assert list(client.staging.list()) == []
 
 
 def test_an_epoch_is_remembered_through_a_restart(
@@ -63,14 +63,14 @@ def test_a_read_goes_on_through_a_restart(server: RunningServer, client: Client,
     jobs.send_many(sent)
     assert jobs.reserve("s", 0) is not None
     found = []
-    for message in client.read_reservation("s", 0):
+    for message in client.reservations.read("s", 0):
         found.append(message.text)
         if len(found) == 30:
             # Deleted when it was read already: the places after it don't change for that.
             jobs.delete_by_id(message.id)
             server.restart()
     assert found == sent
-    assert client.commit_reservations("s", 0).messages == 399
+    assert client.reservations.commit("s", 0).messages == 399
 
 
 def test_a_reserve_waits_through_a_restart(server: RunningServer, client: Client, jobs: Queue) -> None:
@@ -89,7 +89,7 @@ def test_a_commit_is_remembered_through_a_restart(
 ) -> None:
     jobs.send_many(["a", "b"])
     jobs.reserve("s", 4, max_messages=1)
-    client.commit_reservations("s", 4)
+    client.reservations.commit("s", 4)
     server.restart()
     with pytest.raises(ReservationCommitted):
         jobs.reserve("s", 3)

@@ -68,7 +68,7 @@ def test_a_client_that_came_through_a_fork_says_so(server: RunningServer) -> Non
         child = os.fork()
         if not child:
             refused = 0
-            for call in ("queue.send('a')", "next(stream)", "client.get_queue('forked')"):
+            for call in ("queue.send('a')", "next(stream)", "client.queue('forked').info()"):
                 try:
                     eval(call)
                 except spoolrack.errors.ForkedClient:
@@ -120,7 +120,7 @@ def test_a_program_that_ends_gives_back_what_its_streams_hold(server: RunningSer
     )
     assert result.returncode == 0, result.stderr
     with server.client() as client:
-        counts = client.get_queue("held").counts
+        counts = client.queue("held").info().counts
     assert (counts.ready, counts.leased) == (2, 1)
 
 
@@ -185,7 +185,7 @@ def test_a_worker_ends_in_order_on_a_signal_if_asked(
         worker = queue.worker(work_on, concurrency=1)
         worker.run(stop_on_signals=True)
         assert signal.getsignal(signal.{number.name}) is before
-        counts = client.get_queue(name).counts
+        counts = client.queue(name).info().counts
         print(counts.ready, counts.leased)
         """,
         number,

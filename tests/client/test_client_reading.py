@@ -34,7 +34,7 @@ def jobs(client: spoolrack.Client) -> Queue:
 
 def test_a_broken_read_goes_on_where_it_was(memory: Memory, client: spoolrack.Client) -> None:
     found = []
-    for message in client.read_reservation("s", 0):
+    for message in client.reservations.read("s", 0):
         found.append(message.text)
         memory.fail("read", Unreachable(), Draining())
     assert "".join(found) == LETTERS
@@ -47,7 +47,7 @@ def test_what_was_deleted_hides_nothing_from_a_read_that_goes_on(
     for letter in "acf":
         jobs.delete_by_id(ids[letter])
     found = []
-    for message in client.read_reservation("s", 0):
+    for message in client.reservations.read("s", 0):
         found.append(message.text)
         memory.fail("read", Unreachable())
         if message.text == "h":
@@ -63,21 +63,21 @@ def test_a_slice_that_goes_on_ends_where_it_should(
     ids = {message.text: message.id for message in jobs.peek()}
     jobs.delete_by_id(ids["f"])
     found = []
-    for message in client.read_reservation("s", 0, 4, 9):
+    for message in client.reservations.read("s", 0, 4, 9):
         found.append(message.text)
         memory.fail("read", Unreachable())
     assert "".join(found) == "eghi"
 
 
 def test_a_read_that_is_taken_up_again_counts_once(memory: Memory, client: spoolrack.Client) -> None:
-    for _ in client.read_reservation("s", 0):
+    for _ in client.reservations.read("s", 0):
         memory.fail("read", Unreachable())
-    (listed,) = client.reservations()
+    (listed,) = client.reservations.list()
     assert listed.reads == 1
 
 
 def test_a_hold_that_ends_in_the_middle_is_told(memory: Memory, client: spoolrack.Client) -> None:
-    reading = client.read_reservation("s", 0)
+    reading = client.reservations.read("s", 0)
     next(reading)
     memory.advance(60_000)
     with pytest.raises(ReservationLost):
@@ -85,10 +85,10 @@ def test_a_hold_that_ends_in_the_middle_is_told(memory: Memory, client: spoolrac
 
 
 def test_a_read_gives_up_as_any_call_does(memory: Memory) -> None:
-    client = memory_client(memory, retry=RetryPolicy(attempts=2, first=0.0))
+    client = memory_client(memory, retry=RetryPolicy(attempts=2, initial=0.0))
     memory.fail("read", Unreachable(), Unreachable(), Unreachable())
     with pytest.raises(Unreachable):
-        list(client.read_reservation("s", 0))
+        list(client.reservations.read("s", 0))
 
 
 def test_a_reserve_whose_answer_was_lost_is_found(memory: Memory, client: spoolrack.Client) -> None:
@@ -96,4 +96,4 @@ def test_a_reserve_whose_answer_was_lost_is_found(memory: Memory, client: spoolr
     memory.lose("reserve", Unreachable())
     reservation = client.queue("jobs").reserve("s", 1)
     assert reservation is not None
-    assert [message.text for message in client.read_reservation("s", 1)] == ["u"]
+    assert [message.text for message in client.reservations.read("s", 1)] == ["u"]

@@ -25,7 +25,7 @@ def test_a_lost_answer_is_found_again() -> None:
         memory.lose("start_redrive", Unreachable())
         redrive = client.queue("dead").redrive(max_messages_per_second=1)
         assert redrive.state is RedriveState.RUNNING
-        assert [found.id for found in client.redrives()] == [redrive.id]
+        assert [found.id for found in client.redrives.list()] == [redrive.id]
         assert [name for name, _ in memory.calls if "redrive" in name][:3] == [
             "start_redrive",
             "start_redrive",
@@ -59,7 +59,7 @@ def test_who_wants_to_decide_himself_is_told() -> None:
         memory.lose("start_redrive", Unreachable())
         with pytest.raises(Unreachable):
             client.queue("dead").redrive()
-        assert len(list(client.redrives())) == 1
+        assert len(list(client.redrives.list())) == 1
 
 
 def test_ids_are_a_list_and_one_id_is_one() -> None:
@@ -67,7 +67,7 @@ def test_ids_are_a_list_and_one_id_is_one() -> None:
     with memory_client(memory) as client:
         dying(memory, client, 3)
         one, *_ = client.queue("dead").peek()
-        redrive = client.queue("dead").redrive(ids=one.id)
-        assert client.get_redrive(redrive.id).moved == 1
+        redrive = client.queue("dead").redrive(message_ids=one.id)
+        assert client.redrives.get(redrive.id).moved == 1
         rest = (message.id for message in client.queue("dead").peek())
-        assert client.get_redrive(client.queue("dead").redrive(ids=rest).id).moved == 2
+        assert client.redrives.get(client.queue("dead").redrive(message_ids=rest).id).moved == 2

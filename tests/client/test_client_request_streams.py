@@ -291,7 +291,7 @@ def test_streams_outlast_restarts_of_the_server(connect: Connect, server: Runnin
         for message in found:
             caller.delete(message.receipt).result(PATIENCE)
         server.restart()
-        counts = client.get_queue("jobs").counts
+        counts = client.queue("jobs").info().counts
     assert (counts.ready, counts.leased) == (0, 0)
 
 
@@ -314,7 +314,7 @@ def test_a_drain_answers_what_is_under_way_and_what_it_refused_goes_to_the_next_
         server.restart()
         for each in deletes:
             each.result(PATIENCE)
-        counts = client.get_queue("jobs").counts
+        counts = client.queue("jobs").info().counts
     assert (counts.ready, counts.leased) == (0, 0)
 
 

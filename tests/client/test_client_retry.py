@@ -10,7 +10,7 @@ from client_rig import memory_client
 from hypothesis import given
 from hypothesis import strategies as st
 from memory import Memory
-from spoolrack import RetryPolicy
+from spoolrack import Backoff, RetryPolicy
 from spoolrack.errors import (
     BY_REASON,
     DiskFull,
@@ -34,7 +34,7 @@ SOON = timedelta(milliseconds=200)
 def test_a_pause_is_never_longer_than_its_bound(failed: int, seed: int) -> None:
     pause = POLICY.pause(Unreachable(), failed=failed, left=1e9, random=Random(seed))
     assert pause is not None
-    assert 0.0 <= pause <= min(POLICY.most, POLICY.first * 2.0 ** min(failed - 1, 64))
+    assert 0.0 <= pause <= min(POLICY.maximum, POLICY.initial * 2.0 ** min(failed - 1, 64))
 
 
 @given(seed=st.integers(), millis=st.integers(0, 60_000))
@@ -43,6 +43,19 @@ def test_no_call_is_repeated_before_the_server_said(seed: int, millis: int) -> N
     pause = POLICY.pause(error, failed=1, left=1e9, random=Random(seed))
     assert pause is not None
     assert pause >= millis / 1_000
+
+
+@given(count=st.integers(0, 10_000), jitter=st.floats(0.0, 1.0), seed=st.integers())
+def test_a_backoff_stays_between_its_bounds(count: int, jitter: float, seed: int) -> None:
+    backoff = Backoff(initial=2.0, factor=3.0, maximum=timedelta(seconds=100), jitter=jitter)
+    bound = min(100.0, 2.0 * 3.0 ** min(max(count - 1, 0), 64))
+    delay = backoff.delay(count, Random(seed))
+    assert bound * (1.0 - jitter) <= delay <= bound * (1 + 1e-9)
+
+
+@given(count=st.integers(0, 10_000), seed=st.integers())
+def test_the_default_backoff_never_retries_at_once(count: int, seed: int) -> None:
+    assert 0.5 <= Backoff().delay(count, Random(seed)) <= 300.0
 
 
 def test_no_call_is_repeated_after_the_timeout() -> None:

@@ -43,7 +43,7 @@ def test_a_server_that_is_not_there_is_named(nowhere: str) -> None:
         spoolrack.connect(nowhere, timeout=0.5) as client,
         pytest.raises(Unreachable, match=f"{nowhere}: is a Spoolrack server there"),
     ):
-        client.get_queue("jobs")
+        client.queue("jobs").info()
 
 
 def test_a_stream_to_nowhere_raises_after_its_timeout(nowhere: str) -> None:
@@ -59,7 +59,7 @@ def test_a_server_that_is_silent_is_waited_for_as_long_as_the_timeout(silence: s
 async def test_a_server_that_is_not_there_is_named_to_tasks_too(nowhere: str) -> None:
     async with aio.connect(nowhere, timeout=0.5) as client:
         with pytest.raises(Unreachable, match=nowhere):
-            await client.get_queue("jobs")
+            await client.queue("jobs").info()
         with pytest.raises(Unreachable):
             await anext(client.queue("jobs").messages())
 
@@ -123,7 +123,7 @@ def test_a_closed_client_says_so(server: RunningServer) -> None:
     client.close()
     client.close()
     with pytest.raises(ClientClosed):
-        client.get_queue("jobs")
+        client.queue("jobs").info()
     assert repr(client) == f"<spoolrack.Client of {server.url}, closed>"
 
 
@@ -146,7 +146,7 @@ def test_what_is_no_spoolrack_server_is_named() -> None:
             spoolrack.connect(address, timeout=0.5) as client,
             pytest.raises(SpoolrackError, match=address),
         ):
-            client.get_queue("jobs")
+            client.queue("jobs").info()
         answering.join(60)
 
 

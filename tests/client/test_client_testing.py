@@ -17,7 +17,7 @@ def test_a_server_serves_a_folder_and_keeps_it(tmp_path: Path) -> None:
             client.queue("jobs").send("a")
             assert server.root == str(tmp_path / "root")
     with running_server(tmp_path / "root") as server, server.client() as client:
-        assert client.get_queue("jobs").counts.ready == 2
+        assert client.queue("jobs").info().counts.ready == 2
 
 
 def test_a_folder_that_nobody_named_is_gone_afterwards() -> None:
@@ -58,7 +58,7 @@ def test_the_fixtures_are_there_for_a_conftest_that_asks(pytester: pytest.Pytest
             spoolrack_client.create_queue("jobs")
 
         def test_manual_time(spoolrack_client, spoolrack_clock):
-            assert not list(spoolrack_client.queues())
+            assert not list(spoolrack_client.list_queues())
             spoolrack_client.create_queue("jobs")
             jobs = spoolrack_client.queue("jobs")
             jobs.send("a", delay=60)

@@ -48,7 +48,7 @@ class Consumer:
     def __init__(self, url: str, queue: str, ledger: Ledger, seed: int, mischief: float) -> None:
         client = spoolrack.connect(url, timeout=PATIENCE)
         self.queue = client.queue(queue)
-        self._visibility_ms = round(client.get_queue(queue).settings.visibility_timeout * 1_000)
+        self._visibility_ms = round(client.queue(queue).info().settings.visibility_timeout * 1_000)
         self._ledger = ledger
         self._random = Random(seed)
         self._mischief = mischief

@@ -58,10 +58,10 @@ class Letters:
 
     def until_dead(self, count: int) -> None:
         for _ in range(LOOKS):
-            if self.client.get_queue(DEAD).counts.ready == count:
+            if self.client.queue(DEAD).info().counts.ready == count:
                 return
             _PAUSE.wait(0.002)
-        raise AssertionError(f"only {self.client.get_queue(DEAD).counts} have died, not {count}")
+        raise AssertionError(f"only {self.client.queue(DEAD).info().counts} have died, not {count}")
 
     def delete_some(self, count: int) -> None:
         """Delete letters wherever they are. One that moves meanwhile may be found in no place."""
@@ -77,7 +77,7 @@ class Letters:
     def until_moved(self, redrive: Redrive, least: int) -> Redrive:
         """The redrive once it tells of so many, or has ended."""
         for _ in range(LOOKS):
-            found = self.client.get_redrive(redrive.id)
+            found = self.client.redrives.get(redrive.id)
             if found.moved >= least or found.state is not RedriveState.RUNNING:
                 return found
             _PAUSE.wait(0.002)
@@ -85,7 +85,7 @@ class Letters:
 
     def until_ended(self, redrive: Redrive) -> Redrive:
         for _ in range(LOOKS):
-            found = self.client.get_redrive(redrive.id)
+            found = self.client.redrives.get(redrive.id)
             if found.state is not RedriveState.RUNNING:
                 return found
             _PAUSE.wait(0.002)
@@ -97,7 +97,7 @@ class Letters:
         faults: list[str] = []
         for queue in (DEAD, *SOURCES):
             there = list(self.client.queue(queue).peek())
-            told = self.client.get_queue(queue).counts
+            told = self.client.queue(queue).info().counts
             if (told.ready, told.leased, told.delayed) != (len(there), 0, 0):
                 faults.append(f"{queue} has {len(there)} messages, and tells of {told}")
             for message in there:
@@ -112,8 +112,8 @@ class Letters:
                     faults.append(f"{message.id} of {letter.source} is in {queue}")
                 if message.body != letter.body:
                     faults.append(f"{message.id} has another body")
-                if [death.source_queue for death in message.deaths] != [letter.source]:
-                    faults.append(f"{message.id} in {queue} tells of {message.deaths}")
+                if [death.source_queue for death in message.dead_letter_records] != [letter.source]:
+                    faults.append(f"{message.id} in {queue} tells of {message.dead_letter_records}")
         for id in self.letters:
             wanted = 0 if id in self.deleted else 1
             if seen[id] != wanted:

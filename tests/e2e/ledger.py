@@ -125,8 +125,8 @@ def now_ms() -> int:
 
 def delivery_of(message: spoolrack.Message, visibility_ms: int) -> Delivery:
     """What to write down of a message that was just received with this visibility timeout."""
-    assert message.lease_end is not None
-    due_ms = round(message.lease_end.timestamp() * 1_000)
+    assert message.lease_expires_at is not None
+    due_ms = round(message.lease_expires_at.timestamp() * 1_000)
     return Delivery(
         id=message.id,
         copy=str(message.attributes.get(COPY, "")),

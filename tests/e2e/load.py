@@ -124,7 +124,9 @@ class Load:
                 heard = time.monotonic()
             if self._is_empty():
                 break
-            assert time.monotonic() < heard + SILENCE, f"{self.client.get_queue(QUEUE).counts} are left"
+            assert time.monotonic() < heard + SILENCE, (
+                f"{self.client.queue(QUEUE).info().counts} are left"
+            )
         return self.judge()
 
     def judge(self) -> Verdict:
@@ -135,7 +137,7 @@ class Load:
         return judge(read_ledgers(self._crew.ledgers), left=left)
 
     def _is_empty(self) -> bool:
-        counts = self.client.get_queue(QUEUE).counts
+        counts = self.client.queue(QUEUE).info().counts
         return counts.ready + counts.leased + counts.delayed == 0
 
 

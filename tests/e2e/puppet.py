@@ -45,7 +45,7 @@ class Puppet:
     def __init__(self, url: str, queue: str, ledger: Ledger) -> None:
         client = spoolrack.connect(url, timeout=PATIENCE)
         self._queue = client.queue(queue)
-        self._visibility = client.get_queue(queue).settings.visibility_timeout
+        self._visibility = client.queue(queue).info().settings.visibility_timeout
         self._ledger = ledger
         self._held: list[spoolrack.Message] = []
         self._stream: spoolrack.MessageStream | None = None

@@ -56,7 +56,9 @@ class Reserver:
             held = None
             while held is None:
                 held = self._until_answered(
-                    lambda: self._queue.reserve(stream, seq, max_messages=most, hold=HOLD, wait=WAIT)
+                    lambda: self._queue.reserve(
+                        stream, seq, max_messages=most, visibility_timeout=HOLD, wait=WAIT
+                    )
                 )
             due_ms = round(held.expire_time.timestamp() * 1_000)
             deliveries = self._read(seq, due_ms)
@@ -73,7 +75,7 @@ class Reserver:
 
     def _read(self, seq: int, due_ms: int) -> list[Delivery]:
         stream = self._ledger.name
-        messages = self._until_answered(lambda: list(self._client.read_reservation(stream, seq)))
+        messages = self._until_answered(lambda: list(self._client.reservations.read(stream, seq)))
         return [
             Delivery(
                 id=message.id,
@@ -92,12 +94,12 @@ class Reserver:
             return  # Forgotten: it comes back when the hold is over, unless the next commit is faster.
         if chance < 0.15:
             self._ledger.write(Releasing([f"{stream}.{seq}"]))
-            self._until_answered(lambda: self._client.release_reservation(stream, seq))
+            self._until_answered(lambda: self._client.reservations.release(stream, seq))
             return
         calls = {f"{stream}:{each}:{seq}": each for each in self._open}
         for call, each in calls.items():
             self._ledger.write(Deleting(call, self._open[each]))
-        done = self._until_answered(lambda: self._client.commit_reservations(stream, seq))
+        done = self._until_answered(lambda: self._client.reservations.commit(stream, seq))
         for call, each in calls.items():
             ids = self._open.pop(each)
             if each in done.lost:
@@ -114,7 +116,7 @@ class Reserver:
                 raise
             except SpoolrackError as error:
                 tell(f"unanswered {error.reason}")
-            self._patient.get_queue(self._queue.name)
+            self._patient.queue(self._queue.name).info()
             time.sleep(PAUSE)
         raise RuntimeError(f"not answered after {TRIES} tries")
 

@@ -52,7 +52,7 @@ class Sender:
             if not unsent:
                 tell(f"sent {len(numbered)}")
                 return
-            self._patient.get_queue(self._queue.name)
+            self._patient.queue(self._queue.name).info()
             # A server whose disk is dead still answers that, and refuses to store: give it time to die.
             time.sleep(PAUSE)
         raise RuntimeError(f"not sent after {TRIES} tries: {unsent[0][0]}")

@@ -45,12 +45,12 @@ class Stager:
         copies = [copy for stage in stages for copy in self._stage(stage)]
         if random.random() < DROPPED:
             for stage in stages:
-                self._until_answered(lambda stage=stage: self._client.abort(stage))
+                self._until_answered(lambda stage=stage: self._client.staging.abort(stage))
             self._ledger.write(Refused(copies))
             return
         try:
             for _ in range(2 if random.random() < REPEATED else 1):
-                self._until_answered(lambda: self._client.publish(writer, epoch, stages))
+                self._until_answered(lambda: self._client.staging.publish(writer, epoch, stages))
         except StageNotFound as error:
             # They were promised to be there until they are published: so they are missed all the same.
             tell(f"gone {error}")
@@ -70,7 +70,7 @@ class Stager:
                 Sending({str(one.attributes[COPY]): digest_of(one.body) for one in messages})
             )
             self._until_answered(
-                lambda chunk=chunk, messages=messages: self._client.stage(
+                lambda chunk=chunk, messages=messages: self._client.staging.stage(
                     stage, chunk, self._queue, messages
                 )
             )
@@ -84,7 +84,7 @@ class Stager:
                 raise
             except SpoolrackError as error:
                 tell(f"unsent 1 {error.reason}")
-            self._patient.get_queue(self._queue)
+            self._patient.queue(self._queue).info()
             time.sleep(PAUSE)
         raise RuntimeError(f"not answered after {TRIES} tries")
 

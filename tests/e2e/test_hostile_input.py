@@ -45,7 +45,7 @@ def serves(client: spoolrack.Client) -> bool:
     (message,) = queue.receive(10)
     message.delete()
     for _ in range(LOOKS):
-        counts = client.get_queue("jobs").counts
+        counts = client.queue("jobs").info().counts
         if counts.ready + counts.leased == 0:
             return message.id == sent
         # What only has the name of a message counts as one until somebody wants to read it.
@@ -130,7 +130,7 @@ def test_a_bad_name_is_refused_and_touches_nothing(
                 "other", dead_letter_queue=name or ".", max_receives=1
             ),
             lambda name=name: client.delete_queue(name),
-            lambda name=name: client.purge_queue(name),
+            lambda name=name: client.queue(name).purge(),
             lambda queue=queue: queue.send(b"x"),
             lambda queue=queue: queue.receive(),
             lambda queue=queue: queue.get(uuid(1)),
@@ -233,7 +233,7 @@ def test_what_somebody_puts_into_the_folders_of_a_running_server_stays_his_own(
 def assert_only_ours(client: spoolrack.Client) -> None:
     """What the server took in at its start are regular files that say what they are: here, none."""
     assert serves(client)
-    assert {queue.name for queue in client.queues()} <= {"jobs", "broken"}
+    assert {queue.name for queue in client.list_queues()} <= {"jobs", "broken"}
 
 
 def test_a_queue_is_not_made_behind_a_link(

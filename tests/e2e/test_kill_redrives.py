@@ -45,7 +45,7 @@ def redrive_under_kills(servers: list[Served], random: Random, *, messages: int,
         for served in servers:
             served.restart()
         letters.check(all_back=True)
-        assert letters.client.get_redrive(redrive.id) == ended
+        assert letters.client.redrives.get(redrive.id) == ended
 
 
 @pytest.mark.timeout(60 + 20 * KILLS)
@@ -79,14 +79,14 @@ def test_what_was_cancelled_goes_no_further_though_the_server_dies(
         letters.die(200)
         redrive = letters.client.queue(DEAD).redrive(max_messages_per_second=RATE)
         letters.until_moved(redrive, 50)
-        cancelled = letters.client.cancel_redrive(redrive.id)
+        cancelled = letters.client.redrives.cancel(redrive.id)
         assert cancelled.state is RedriveState.CANCELLED
         stay = {message.id for message in letters.client.queue(DEAD).peek()}
         assert stay
         served.kill()
         served.restart()
         assert {message.id for message in letters.client.queue(DEAD).peek()} == stay
-        assert letters.client.get_redrive(redrive.id).state is RedriveState.CANCELLED
+        assert letters.client.redrives.get(redrive.id).state is RedriveState.CANCELLED
         letters.check(all_back=False)
 
 

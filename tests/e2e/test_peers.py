@@ -75,14 +75,14 @@ class PeerLoad:
                 heard = time.monotonic()
             if self._is_empty(client):
                 break
-            assert time.monotonic() < heard + SILENCE, f"{client.get_queue(QUEUE).counts} are left"
+            assert time.monotonic() < heard + SILENCE, f"{client.queue(QUEUE).info().counts} are left"
         left = [message.id for message in client.queue(QUEUE).peek()]
         client.close()
         self._crew.end()
         return judge(read_ledgers(self._crew.ledgers), left=left)
 
     def _is_empty(self, client: spoolrack.Client) -> bool:
-        counts = client.get_queue(QUEUE).counts
+        counts = client.queue(QUEUE).info().counts
         return counts.ready + counts.leased + counts.delayed == 0
 
 

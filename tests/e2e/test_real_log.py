@@ -115,5 +115,5 @@ def test_every_line_of_a_real_log_arrives_though_consumers_and_server_are_killed
 
 
 def is_empty(client: spoolrack.Client) -> bool:
-    counts = client.get_queue("log").counts
+    counts = client.queue("log").info().counts
     return counts.ready + counts.leased + counts.delayed == 0

@@ -63,9 +63,9 @@ OPERATIONS: dict[str, tuple[Act, Check]] = {
     "create queue": (lambda s, b: s.client.create_queue("new"), lambda s, b: "new" in _queues(s)),
     "update queue": (
         lambda s, b: s.client.update_queue("q", max_receives=7, dead_letter_queue="dead"),
-        lambda s, b: s.client.get_queue("q").settings.max_receives == 7,
+        lambda s, b: s.client.queue("q").info().settings.max_receives == 7,
     ),
-    "purge queue": (lambda s, b: s.client.purge_queue("q"), lambda s, b: ids_in(s) == []),
+    "purge queue": (lambda s, b: s.client.queue("q").purge(), lambda s, b: ids_in(s) == []),
     "delete queue": (lambda s, b: s.client.delete_queue("q"), lambda s, b: "q" not in _queues(s)),
 }
 """What is done while the sync fails, and how it shows after a restart that it took place."""
@@ -79,11 +79,11 @@ def _raise_first(results: list[spoolrack.SendResult]) -> None:
 
 
 def _leased(server: RealServer) -> set[str]:
-    return {message.id for message in server.queue().peek(states=[spoolrack.State.LEASED])}
+    return {message.id for message in server.queue().peek(states=[spoolrack.MessageState.LEASED])}
 
 
 def _queues(server: RealServer) -> set[str]:
-    return {queue.name for queue in server.client.queues()}
+    return {queue.name for queue in server.client.list_queues()}
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_move_that_fails_has_no_effect_and_succeeds_the_next_time(
         lambda: held[0].extend(900),
         lambda: queue.receive(1),
         lambda: queue.delete_by_id(before.ids[4]),
-        lambda: server.client.purge_queue("q"),
+        lambda: server.client.queue("q").purge(),
     ):
         with server.failing(MOVES, "EIO"), pytest.raises(DiskError) as refused:
             act()

@@ -95,8 +95,8 @@ def test_everything_but_what_takes_room_works_when_others_have_taken_the_last_of
     delayed = server.queue().send(BODY, delay=600)
     server.client.create_queue("s")
     send_together(server, 50, "s")
-    server.client.stage("dropped", 0, "s", [spoolrack.Outgoing(body=BODY)] * 50)
-    assert server.queue("s").reserve("stream", 0, max_messages=50, hold=600) is not None
+    server.client.staging.stage("dropped", 0, "s", [spoolrack.Outgoing(body=BODY)] * 50)
+    assert server.queue("s").reserve("stream", 0, max_messages=50, visibility_timeout=600) is not None
     foreign = made.mount_point / "foreign"
     fill_bytes(foreign) if what == "bytes" else fill_files(foreign)
 
@@ -121,19 +121,19 @@ def test_everything_but_what_takes_room_works_when_others_have_taken_the_last_of
     batch = r.receive(100)
     assert [message.id for message in batch] == together
     _deleted(r, batch[::2])
-    assert server.client.purge_queue("purged") == 50
+    assert server.client.queue("purged").purge() == 50
     server.client.delete_queue("doomed")
     # Both need a file of their own: the files of what was deleted make room.
-    assert server.client.commit_reservations("stream", 0).messages == 50
-    assert server.client.abort("dropped") == 50
-    assert list(server.client.stages()) == []
+    assert server.client.reservations.commit("stream", 0).messages == 50
+    assert server.client.staging.abort("dropped") == 50
+    assert list(server.client.staging.list()) == []
     left = [*singles[:40], *singles[160:-1]]
 
     def check() -> None:
         assert ids_in(server) == left
         assert ids_in(server, "r") == together[1::2]
         assert ids_in(server, "purged") == []
-        assert [queue.name for queue in server.client.queues()] == ["purged", "q", "r", "s"]
+        assert [queue.name for queue in server.client.list_queues()] == ["purged", "q", "r", "s"]
         assert ids_in(server, "s") == []
 
     check()
@@ -144,7 +144,7 @@ def test_everything_but_what_takes_room_works_when_others_have_taken_the_last_of
     server.kill()
     server.start()
     check()
-    leased = {message.id for message in server.queue().peek(states=[spoolrack.State.LEASED])}
+    leased = {message.id for message in server.queue().peek(states=[spoolrack.MessageState.LEASED])}
     assert leased == {singles[0], *singles[160:200]}
     server.queue().delete_by_id(left.pop())
     check()

@@ -84,8 +84,8 @@ def test_the_longest_names_go_through_every_operation(kind: str, disk: MakeDisk,
     held[0].delete()
     letters.delete_by_id(batch[1])
     server.queue(QUEUE).delete_by_id(delayed)
-    assert server.client.purge_queue(DEAD) == 1
+    assert server.client.queue(DEAD).purge() == 1
     server.client.delete_queue(QUEUE)
     server.restart()
-    assert [each.name for each in server.client.queues()] == [DEAD]
-    assert server.client.get_queue(DEAD).counts.ready == 0
+    assert [each.name for each in server.client.list_queues()] == [DEAD]
+    assert server.client.queue(DEAD).info().counts.ready == 0

@@ -65,13 +65,13 @@ def test_a_removed_root_is_noticed_and_nothing_is_acknowledged(serve: Serve) -> 
         lambda: server.queue().send("never"),
         lambda: server.queue().receive(1),
         lambda: server.client.create_queue("other"),
-        lambda: server.client.purge_queue("q"),
+        lambda: server.client.queue("q").purge(),
     ):
         with pytest.raises(StoreFailed):
             call()
     server.restart()
     assert server.health() == WELL
-    assert list(server.client.queues()) == []
+    assert list(server.client.list_queues()) == []
     server.client.create_queue("q")
     server.queue().send("kept")
     server.restart()

@@ -161,9 +161,9 @@ def test_a_server_over_a_million_entries_serves_and_starts_again(
         queue.send("more")
         server.kill()
         server.start()
-    counts = server.client.get_queue("q", timeout=STUCK).counts
+    counts = server.client.queue("q").info(timeout=STUCK).counts
     assert (counts.ready, counts.leased) == (VERY_MANY - 200 + 2, 100)
-    assert server.client.purge_queue("q") == VERY_MANY - 100 + 2
+    assert server.client.queue("q").purge() == VERY_MANY - 100 + 2
     server.kill()
     server.start()
-    assert server.client.get_queue("q").counts.ready == 0
+    assert server.client.queue("q").info().counts.ready == 0

@@ -179,16 +179,16 @@ def test_a_queue_that_lost_its_settings_is_set_up_again(serve: Serve, tmp_path: 
         "jobs", visibility_timeout=60, max_receives=3, dead_letter_queue="broken"
     )
     ids = [server.queue("jobs").send(BODY) for _ in range(3)]
-    settings = server.client.get_queue("jobs").settings
+    settings = server.client.queue("jobs").info().settings
     for path in (server.root / "config").iterdir():
         path.unlink()
     server.restart()
     assert "the settings of the queue jobs are lost" in server.log
-    assert [queue.name for queue in server.client.queues()] == ["jobs"]
+    assert [queue.name for queue in server.client.list_queues()] == ["jobs"]
 
     Desk(tmp_path, server).follow("Lost settings")
 
-    assert server.client.get_queue("jobs").settings == settings
+    assert server.client.queue("jobs").info().settings == settings
     assert [message.id for message in server.queue("jobs").receive(5)] == ids
 
 
@@ -197,13 +197,13 @@ def test_a_queue_is_unblocked(serve: Serve, tmp_path: Path) -> None:
     server.client.create_queue("jobs", visibility_timeout=1)
     queue = server.queue("jobs")
     queue.send_many([BODY] * 10)
-    assert queue.reserve("nightly", 0, max_messages=10, hold=3600) is not None
+    assert queue.reserve("nightly", 0, max_messages=10, visibility_timeout=3600) is not None
     desk = Desk(tmp_path, server)
 
     desk.follow("Blocked queue")
 
     assert len(queue.receive(10)) == 10
-    assert server.client.get_queue("jobs").settings.dead_letter_queue == "broken"
+    assert server.client.queue("jobs").info().settings.dead_letter_queue == "broken"
 
 
 def test_dead_letters_are_moved_back(serve: Serve, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def use(server: RealServer, there: list[str]) -> list[str]:
     poison.release()
     assert [message.id for message in server.queue("dead").receive(1)] == [buried]
     short.send("purged")
-    assert server.client.purge_queue("short") == 1
+    assert server.client.queue("short").purge() == 1
     server.client.delete_queue("short")
     return [id for id in [*there, *sent] if id not in (held[2].id, sent[6])]
 

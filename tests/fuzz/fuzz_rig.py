@@ -56,7 +56,7 @@ class Fuzzed:
     def fill(self) -> None:
         """See to it that the queues are there, whatever was asked before, and hold something."""
         with self._server.connect() as client:
-            known = {queue.name for queue in client.queues()}
+            known = {queue.name for queue in client.list_queues()}
             for name in self._queues:
                 if name not in known:
                     client.create_queue(name, visibility_timeout=1)

@@ -163,7 +163,7 @@ def test_a_release_is_served_declared_tried_and_drained(
     with serving(again), deployed.connect(again) as client:
         found = client.queue("jobs").receive(10)
         assert kept in [message.id for message in found]
-        settings = client.get_queue("jobs").settings if deployed.context is None else None
+        settings = client.queue("jobs").info().settings if deployed.context is None else None
         assert settings is None or settings.visibility_timeout == 300
 
 

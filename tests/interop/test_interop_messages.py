@@ -84,7 +84,7 @@ def test_what_python_knows_of_a_message_the_language_knows_too(
     (known,) = queue.peek()
 
     assert message["id"] == id == known.id
-    assert message["send_ms"] == round(known.send_time.timestamp() * 1000)
+    assert message["send_ms"] == round(known.sent_at.timestamp() * 1000)
     assert message["receive_count"] == known.receive_count == 1
     assert message["receipt"].startswith(f"{queue.name}:")
 
@@ -143,7 +143,7 @@ def test_a_send_with_a_deduplication_id_may_be_repeated(
     first, again = driver.send(queue.name, [message]), driver.send(queue.name, [message])
 
     assert first[0]["id"] == again[0]["id"] == queue.send(b"", deduplication_id="Nummer 1 Ω")
-    assert python.get_queue(queue.name).counts.ready == 1
+    assert python.queue(queue.name).info().counts.ready == 1
 
 
 def test_a_delayed_message_is_hidden(
@@ -152,7 +152,7 @@ def test_a_delayed_message_is_hidden(
     driver.send(queue.name, [outgoing(b"later") | {"delay_ms": FAR}])
 
     assert driver.receive(queue.name) == []
-    assert python.get_queue(queue.name).counts.delayed == 1
+    assert python.queue(queue.name).info().counts.delayed == 1
 
 
 def test_the_responses_of_a_send_stream_come_in_the_order_of_its_requests(
@@ -198,8 +198,8 @@ def test_an_extended_lease_ends_when_it_says(driver: Driver, queue: spoolrack.Qu
     (extended,) = driver.change("extend", queue.name, [message["receipt"]], visibility_ms=FAR)
 
     (known,) = queue.peek()
-    assert known.lease_end is not None
-    assert extended["due_ms"] == round(known.lease_end.timestamp() * 1000)
+    assert known.lease_expires_at is not None
+    assert extended["due_ms"] == round(known.lease_expires_at.timestamp() * 1000)
     assert extended["due_ms"] > message["send_ms"] + 600_000
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server import convert
-from spoolrack_server.sending import columns
+from spoolrack_server.send_requests import columns
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import InvalidQueueName, InvalidRequest, InvalidSetting
 from spoolrack_store.model.operations import Blocking, Counts, Message, Queue

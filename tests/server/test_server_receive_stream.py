@@ -12,8 +12,8 @@ from google.protobuf.duration_pb2 import Duration
 from server_rig import GONE, LONG, Client, connected, next_messages, refused
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.logs import make_log
+from spoolrack_server.queue_service import QueueService
 from spoolrack_server.server import Server
-from spoolrack_server.service import QueueService
 from spoolrack_store.model.operations import CreateQueue, Receive, Send, messages_of
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store

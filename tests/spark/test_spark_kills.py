@@ -89,7 +89,7 @@ def run_to_its_end(spark: SparkSession, address: str, checkpoint: Path) -> int:
 def counted(client: Client) -> None:
     found = Counter(one.body for one in client.queue("out").peek())
     assert found == Counter(BODIES)
-    counts = client.get_queue("in").counts
+    counts = client.queue("in").info().counts
     assert (counts.ready, counts.leased, counts.delayed) == (0, 0, 0)
 
 

@@ -24,9 +24,9 @@ def send(client: spoolrack.Client, bodies: list[bytes]) -> None:
     waited for them, and then gives them back."""
     client.queue("orders").send_many(bodies)
     for _ in range(MANY_LOOKS):
-        if client.get_queue("orders").counts.ready >= len(bodies):
+        if client.queue("orders").info().counts.ready >= len(bodies):
             return
-    raise AssertionError(f"never all ready: {client.get_queue('orders').counts}")
+    raise AssertionError(f"never all ready: {client.queue('orders').info().counts}")
 
 
 @pytest.mark.timeout(900)

@@ -101,7 +101,7 @@ def test_a_sink_with_a_checkpoint_one_batch_old_fails_and_keeps_the_rows(
         into_queue(of_files(spark, files), server, now)
 
     assert bodies(client, "out") == lines("a") + lines("b")
-    staged = list(client.stages())
+    staged = list(client.staging.list())
     assert sum(stage.messages["out"] for stage in staged) == 2 * ROWS
     assert any(stage.name in str(refused.value) for stage in staged)
     assert "new checkpointLocation" in str(refused.value)
@@ -121,7 +121,7 @@ def test_a_sink_takes_a_batch_that_is_repeated_with_the_same_rows_for_done(
     into_queue(of_files(spark, files).coalesce(1), server, now)
 
     assert bodies(client, "out") == lines("a") + lines("b") + lines("c")
-    assert not list(client.stages())
+    assert not list(client.staging.list())
 
 
 def test_a_batch_whose_rows_are_made_anew_is_done_when_it_is_to_be_skipped(
@@ -159,7 +159,7 @@ def test_a_file_sink_that_skips_a_batch_deletes_nothing(
     # What the failure says to do.
     found = re.search(r"spoolrack reservations release (\S+) (\d+)'", str(refused.value))
     assert found is not None
-    client.release_reservation(found[1], int(found[2]))
+    client.reservations.release(found[1], int(found[2]))
     into_files(of_queue(spark, server), tmp_path / "other", tmp_path / "newer")
     assert in_files(spark, tmp_path / "other") == lines("b")
     assert bodies(client, "in") == Counter()

@@ -71,7 +71,7 @@ def test_a_query_moves_each_message_once_and_deletes_it(
     assert query.awaitTermination(STUCK)
     assert [p.numInputRows for p in query.recentProgress if p.numInputRows] == [2_500, 2_500, 1_000]
     assert bodies(spark, server, "out") == BODIES
-    counts = client.get_queue("in").counts
+    counts = client.queue("in").info().counts
     assert (counts.ready, counts.leased) == (0, 0)
 
 

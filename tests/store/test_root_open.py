@@ -9,10 +9,13 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
 import pytest
+from front_rig import GIVE_UP
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.local_disk import LocalDisk, Place, this_place
 from spoolrack_store.files.root import Root, make_root, open_root
@@ -20,6 +23,7 @@ from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.errors import RootInUse, RootUnusable, UnknownFormat
 from spoolrack_store.model.operations import CreateQueue, Receive, Request, Send
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
 
 WHILE_HOLDING_LOCK = """
 import os, sys, time
@@ -117,6 +121,28 @@ def test_a_first_start_that_was_killed_is_finished_by_the_next(tmp_path: Path, l
     (tmp_path / "FORMAT").write_text("spoolrack 2\n"[:length])
     opened(tmp_path)
     assert (tmp_path / "FORMAT").read_text() == "spoolrack 2\n"
+
+
+def test_a_root_that_several_open_first_at_the_same_time_is_one_root(tmp_path: Path) -> None:
+    count = 6
+    together = threading.Barrier(count)
+
+    def store(number: int) -> None:
+        together.wait(GIVE_UP)
+        with Store.open(tmp_path / "root") as store:
+            name = f"q{number}"
+            store.submit(CreateQueue(name=name, settings=QueueSettings())).result(GIVE_UP)
+            store.submit(Send(queue=name, bodies=[b"a"])).result(GIVE_UP)
+            together.wait(GIVE_UP)
+
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(store, range(count)))
+    with Store.open(tmp_path / "root") as one:
+        assert len(one.queues()) == count
+        for number in range(count):
+            (found,) = one.submit(Receive(queue=f"q{number}")).result(GIVE_UP)
+            assert found.bodies == [b"a"]
+    assert list((tmp_path / "root/owners").iterdir()) == []
 
 
 def test_a_queue_that_one_process_makes_another_one_knows(tmp_path: Path) -> None:

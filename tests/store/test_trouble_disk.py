@@ -274,6 +274,18 @@ def test_what_was_moved_away_is_not_delivered_and_not_counted(rig: Rig, bodies: 
     rig.check()
 
 
+def test_two_receives_in_one_commit_that_meet_what_was_moved_away_get_nothing(rig: Rig) -> None:
+    rig.send(b"a", b"b", b"c")
+    rig.commit()
+    (path,) = rig.paths("queues/q")
+    rig.disk.unlink(path)
+    once = Receive(queue="q", max_messages=1)
+    longer = Receive(queue="q", max_messages=1, visibility=Millis(60_000))
+    assert rig.commit(once, longer) == [[], []]
+    assert rig.engine.index.queue("q").total == 0
+    rig.check()
+
+
 def test_a_lease_that_was_moved_away_is_over_and_its_message_is_gone(rig: Rig) -> None:
     (id,) = rig.send(b"a")
     receipt = rig.receive()[id][0]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import spoolrack
-from spoolrack import ById, Client, Outgoing, Queue, QueueSettings, State, aio, vsqs
+from spoolrack import ById, Client, MessageState, Outgoing, Queue, QueueSettings, aio, vsqs
 from spoolrack.errors import (
     ClientClosed,
     DiskError,
@@ -69,7 +69,7 @@ def test_a_url_names_a_folder_and_how_this_program_uses_it(tmp_path: Path) -> No
     (tmp_path / "my jobs").mkdir()
     url = f"vsqs://{tmp_path}/my%20jobs/?capacity=5&visibility_timeout=1.5"
     with spoolrack.connect(url) as client:
-        info = client.get_queue("my jobs")
+        info = client.queue("my jobs").info()
         assert info.settings == QueueSettings(
             max_messages=5,
             visibility_timeout=1.5,
@@ -80,8 +80,8 @@ def test_a_url_names_a_folder_and_how_this_program_uses_it(tmp_path: Path) -> No
 
 
 def test_a_folder_is_one_queue_and_no_other(client: Client, jobs: Queue, tmp_path: Path) -> None:
-    assert [info.name for info in client.queues()] == ["jobs"]
-    assert list(client.queues("x")) == []
+    assert [info.name for info in client.list_queues()] == ["jobs"]
+    assert list(client.list_queues("x")) == []
     (tmp_path / "others").mkdir()
     with pytest.raises(QueueNotFound, match="folder of others"):
         client.queue("others").send("a")
@@ -90,7 +90,7 @@ def test_a_folder_is_one_queue_and_no_other(client: Client, jobs: Queue, tmp_pat
 
 
 def test_a_folder_that_is_not_there_is_no_queue_until_it_is_made(client: Client, folder: Path) -> None:
-    assert list(client.queues()) == []
+    assert list(client.list_queues()) == []
     with pytest.raises(QueueNotFound, match="jobs"):
         client.queue("jobs").send("a")
     client.create_queue("jobs")
@@ -109,7 +109,7 @@ def test_it_shares_the_folder_with_the_module(jobs: Queue, folder: Path) -> None
         id = jobs.send("foo")
         assert queue.receive() == (id, b"foo")
         (message,) = jobs.peek()
-        assert (message.id, message.state, message.receive_count) == (id, State.LEASED, 0)
+        assert (message.id, message.state, message.receive_count) == (id, MessageState.LEASED, 0)
         jobs.delete_by_id(id)
         assert queue.size() == 0
         id = queue.publish(b"bar")
@@ -161,18 +161,18 @@ def test_a_message_is_deleted_by_its_id_in_every_state(jobs: Queue, state: str) 
 def test_a_lease_that_is_over_is_shown_as_ready(jobs: Queue, client: Client, micros: Micros) -> None:
     jobs.send("foo")
     jobs.receive(visibility_timeout=5)
-    assert client.get_queue("jobs").counts.leased == 1
+    assert client.queue("jobs").info().counts.leased == 1
     micros.advance(5)
-    counts = client.get_queue("jobs").counts
+    counts = client.queue("jobs").info().counts
     assert (counts.ready, counts.leased, counts.bytes, counts.oldest_age) == (1, 0, 3, 5.0)
-    (message,) = jobs.peek(State.READY)
-    assert message.lease_end is None
+    (message,) = jobs.peek(MessageState.READY)
+    assert message.lease_expires_at is None
 
 
 def test_a_purge_takes_what_is_leased_too(jobs: Queue, client: Client, folder: Path) -> None:
     jobs.send_many(["a", "b", "c"])
     jobs.receive()
-    assert client.purge_queue("jobs") == 3
+    assert client.queue("jobs").purge() == 3
     assert files(folder) == {}
 
 
@@ -259,7 +259,7 @@ def test_a_message_that_a_stream_extends_keeps_its_credit(jobs: Queue) -> None:
         id = jobs.send("b")
         waiting = Beside(lambda: next(stream))
         assert not waiting.is_done(0.2)
-        assert jobs.get(id).state is State.READY
+        assert jobs.get(id).state is MessageState.READY
         message.delete()
         waiting.result()
 

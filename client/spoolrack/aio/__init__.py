@@ -12,7 +12,7 @@ event loop in which it was made, and, like all of asyncio, to one thread.
 """
 
 from ..stream import EnvelopeStream
-from .batch import Batch, QueueBatch
+from .batch import Batch
 from .client import Client, connect
 from .message import (
     Message,
@@ -23,6 +23,9 @@ from .message import (
     settle_message,
 )
 from .queue import Queue
+from .redrives import Redrives
+from .reservations import Reservations
+from .staging import Staging
 from .worker import Worker, WorkerCore
 
 __all__ = [
@@ -32,7 +35,9 @@ __all__ = [
     "Message",
     "MessageStream",
     "Queue",
-    "QueueBatch",
+    "Redrives",
+    "Reservations",
+    "Staging",
     "Worker",
     "WorkerCore",
     "connect",

@@ -20,7 +20,7 @@ from ..calling import Calling
 from ..errors import InvalidRequest, OutcomeUnknown, SpoolrackError, StageNotFound, Timeout, Unreachable
 from ..outgoing import outgoing_of, size_of
 from ..runtime import Started
-from ..stages import BatchOptions, Published
+from ..stages import BatchOptions, PublishResult
 from ..values import MAX_BATCH, Attributes, Outgoing, Seconds, seconds_of
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ HELD_BYTES: Final = 8 * CHUNK_BYTES
 """With messages for many queues: of all that isn't on its way yet."""
 MESSAGE_BYTES: Final = 200
 """What a message takes besides."""
-OWN_MEMORY: Final = 3_600.0
-"""Seconds. Nobody repeats a publication of a batch without a writer but the batch itself."""
+_OWN_RETENTION: Final = 3_600.0
+"""Seconds. Only the batch itself repeats a publication without a writer."""
 PATIENCE: Final = 5.0
 """Seconds for what a batch that failed still does. What it leaves expires."""
 
@@ -51,12 +51,15 @@ class _Pile:
 
 
 class Batch:
-    """Messages that appear together, in one queue or several; `client.batch()` makes one.
+    """Messages that appear together; `client.batch()` and `queue.batch()` make one.
 
     For one task, or thread, at a time.
     """
 
-    def __init__(self, calling: Calling, **options: Unpack[BatchOptions]) -> None:
+    def __init__(
+        self, calling: Calling, queue: str | None = None, **options: Unpack[BatchOptions]
+    ) -> None:
+        self._queue = queue
         self._writer, self._epoch = options.get("writer"), options.get("epoch")
         if (self._writer is None) is not (self._epoch is None):
             raise InvalidRequest("writer and epoch go together: give both or neither.")
@@ -68,7 +71,9 @@ class Batch:
         self._staging = calling.transport.staging
         self._stage = f"{calling.random.getrandbits(128):032x}"
         self._in_doubt = False
-        self._memory = arguments.optional_span("memory", options.get("memory"))
+        self._epoch_retention = arguments.optional_span(
+            "epoch_retention", options.get("epoch_retention")
+        )
         self._time_to_live = arguments.optional_span("time_to_live", options.get("time_to_live"))
         self._publishes = arguments.flag("publish", options.get("publish", True))
         self._timeout = arguments.timeout(options.get("timeout"))
@@ -81,7 +86,7 @@ class Batch:
         self._failure: Exception | None = None
         self._expire_time: datetime | None = None
         self._ended = False
-        self._published: Published | None = None
+        self._published: PublishResult | None = None
         self._messages = 0
 
     @property
@@ -100,7 +105,7 @@ class Batch:
         return self._expire_time
 
     @property
-    def published(self) -> Published | None:
+    def published(self) -> PublishResult | None:
         """What came of the publication. None: there was none, or none yet."""
         return self._published
 
@@ -119,6 +124,21 @@ class Batch:
         """Whether the publication failed, or was interrupted, so that it may have taken place all the
         same. Then the stage is left, and to publish it by the batch's writer and epoch makes sure."""
         return self._in_doubt
+
+    async def send(
+        self,
+        body: bytes | str,
+        *,
+        attributes: Attributes | None = None,
+        delay: Seconds | None = None,
+    ) -> None:
+        """Add a message for the batch's queue: see `spoolrack.Batch.send`."""
+        if self._queue is None:
+            raise InvalidRequest(
+                "This batch has no queue of its own: use send_to(queue, body), or a batch of "
+                "queue.batch()."
+            )
+        await self.send_to(self._queue, body, attributes=attributes, delay=delay)
 
     async def send_to(
         self,
@@ -246,7 +266,7 @@ class Batch:
     async def _publish(self) -> None:
         stages = [self._stage] if self._chunks else []
         if self._writer is None and not stages:
-            self._published = Published(messages=0, last_epoch=0)
+            self._published = PublishResult(messages=0, last_epoch=0)
             return
         self._in_doubt = True
         try:
@@ -255,7 +275,7 @@ class Batch:
                     self.writer,
                     self.epoch,
                     stages,
-                    memory=OWN_MEMORY if self._writer is None else self._memory,
+                    memory=_OWN_RETENTION if self._writer is None else self._epoch_retention,
                     timeout=left,
                 ),
                 self._timeout,
@@ -269,7 +289,7 @@ class Batch:
         self._in_doubt = False
         if published.already and self._writer is None:
             # By the first call, whose answer was lost.
-            published = Published(messages=self._messages, last_epoch=published.last_epoch)
+            published = PublishResult(messages=self._messages, last_epoch=published.last_epoch)
         elif published.already:
             await self._drop()
         self._published = published
@@ -294,22 +314,4 @@ class Batch:
         return f"{self._stage} at {self._calling.transport.target}, {self._messages} messages, {state}"
 
     def __repr__(self) -> str:
-        return f"<spoolrack.aio.{type(self).__name__} {self.describe()}>"
-
-
-class QueueBatch(Batch):
-    """A batch for one queue, or that queue above all; `queue.batch()` makes one."""
-
-    def __init__(self, queue: Queue, **options: Unpack[BatchOptions]) -> None:
-        super().__init__(queue.calling, **options)
-        self._queue_name = queue.name
-
-    async def send(
-        self,
-        body: bytes | str,
-        *,
-        attributes: Attributes | None = None,
-        delay: Seconds | None = None,
-    ) -> None:
-        """Add a message: see `spoolrack.QueueBatch.send`."""
-        await self.send_to(self._queue_name, body, attributes=attributes, delay=delay)
+        return f"<spoolrack.aio.Batch {self.describe()}>"

@@ -9,21 +9,17 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from .. import arguments
 from ..errors import InvalidReceipt, SpoolrackError, StaleReceipt
 from ..message import MessageFacts
+from ..retry import Backoff, Retry
 from ..stream import LAST_WORDS, EnvelopeStream
 from ..values import Envelope, Seconds
 
 if TYPE_CHECKING:
     from .queue import Queue
-
-FIRST_PAUSE: Final = 1.0
-"""Seconds that a message stays hidden after its first failure, at most, ..."""
-LONGEST_PAUSE: Final = 300.0
-"""... and after the tenth and all later ones."""
 
 
 def receipt_of(message: MessageFacts | str) -> str:
@@ -47,29 +43,27 @@ async def delete_message(queue: Queue, message: MessageFacts, timeout: Seconds |
     message._settled = True
 
 
-async def release_message(queue: Queue, message: MessageFacts, timeout: Seconds | None) -> None:
-    await queue.release(message, timeout=timeout)
+async def release_message(
+    queue: Queue, message: MessageFacts, delay: Seconds, timeout: Seconds | None
+) -> None:
+    await queue.release(message, delay=delay, timeout=timeout)
     message._settled = True
 
 
 async def extend_message(
     queue: Queue, message: MessageFacts, seconds: Seconds, timeout: Seconds | None
 ) -> datetime:
-    message._lease_end = end = await queue.extend(message, seconds, timeout=timeout)
+    message._lease_expires_at = end = await queue.extend(message, seconds, timeout=timeout)
     return end
 
 
-def pause_after(receive_count: int, random: Random) -> float:
-    """Seconds that a message stays hidden after a failure: it doubles with each receive, up to a bound,
-    and up to half of it is left off at random, so that messages which failed together come apart."""
-    bound = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(max(0, receive_count - 1), 32))
-    return bound * random.uniform(0.5, 1.0)
+async def settle_message(
+    queue: Queue, message: MessageFacts, error: BaseException | None, backoff: Backoff
+) -> None:
+    """Delete a message after a success, release it with a delay after a failure.
 
-
-async def settle_message(queue: Queue, message: MessageFacts, error: BaseException | None) -> None:
-    """Delete a message after a success, put it off after a failure; nothing if it was settled.
-
-    What is no failure of the block, but an end of the program or its task, releases the message.
+    Nothing, if the block deleted or released it. An end of the program or its task is no failure of
+    the block: the message is released at once.
     """
     if message._settled:
         return
@@ -77,12 +71,8 @@ async def settle_message(queue: Queue, message: MessageFacts, error: BaseExcepti
         await delete_message(queue, message, None)
         return
     try:
-        if isinstance(error, Exception):
-            pause = pause_after(message.receive_count, queue.calling.random)
-            await queue.put_off(message, pause, timeout=LAST_WORDS)
-            message._settled = True
-        else:
-            await release_message(queue, message, LAST_WORDS)
+        delay = _delay_after(error, message, backoff, queue.calling.random)
+        await release_message(queue, message, delay, LAST_WORDS)
     except StaleReceipt:
         message._settled = True  # It is ready, or somebody else's, as a release would have it.
     except SpoolrackError as why:
@@ -90,12 +80,22 @@ async def settle_message(queue: Queue, message: MessageFacts, error: BaseExcepti
         error.add_note(f"Message {message.id} could not be given back, and stays leased: {why}")
 
 
+def _delay_after(
+    error: BaseException, message: MessageFacts, backoff: Backoff, random: Random
+) -> float:
+    if isinstance(error, Retry) and error.after is not None:
+        return error.after
+    if isinstance(error, Exception):
+        return backoff.delay(message.receive_count, random)
+    return 0.0
+
+
 class Message(MessageFacts):
     """A message with the queue that it came from.
 
-    With `async with` it is deleted when the block succeeds, and comes back after a pause that grows
-    with each receive (1 s to 5 minutes) when it raises; nothing more is done if the block deleted or
-    released it itself. If the lease was lost meanwhile, the end of a successful
+    With `async with` it is deleted when the block succeeds, and released with the delay of the default
+    `Backoff`, or of a `Retry(after=...)`, when it raises; nothing more is done if the block deleted
+    or released it itself. If the lease was lost meanwhile, the end of a successful
     block raises `StaleReceipt`: the message was, or will be, delivered again.
     """
 
@@ -113,9 +113,9 @@ class Message(MessageFacts):
         """Delete the message for good; raises `StaleReceipt` if the lease is over."""
         await delete_message(self._queue, self, timeout)
 
-    async def release(self, *, timeout: Seconds | None = None) -> None:
-        """End the lease: the message is ready again. Raises `StaleReceipt` if the lease is over."""
-        await release_message(self._queue, self, timeout)
+    async def release(self, *, delay: Seconds = 0.0, timeout: Seconds | None = None) -> None:
+        """End the lease: see `spoolrack.Message.release`."""
+        await release_message(self._queue, self, delay, timeout)
 
     async def extend(self, seconds: Seconds, *, timeout: Seconds | None = None) -> datetime:
         """Let the lease end so long after now; returns the moment. Raises `StaleReceipt`."""
@@ -127,7 +127,7 @@ class Message(MessageFacts):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await settle_message(self._queue, self, error)
+        await settle_message(self._queue, self, error, Backoff())
 
 
 class MessageStream(AsyncIterator[Message]):

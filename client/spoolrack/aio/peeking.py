@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Collection
 
 from .. import arguments
 from ..calling import Calling
-from ..values import MAX_BATCH, Envelope, MessagePage, Seconds, State
+from ..values import MAX_BATCH, Envelope, MessagePage, MessageState, Seconds
 
 
 def peek_envelopes(
     calling: Calling,
     queue: str,
-    states: Collection[State | str],
+    states: Collection[MessageState | str],
     *,
     max_body_bytes: int | None,
     limit: int | None,
@@ -28,18 +28,18 @@ def peek_envelopes(
     return _envelopes(calling, queue, wanted, max_body_bytes, limit, arguments.timeout(timeout))
 
 
-def _state(named: State | str) -> State:
+def _state(named: MessageState | str) -> MessageState:
     try:
-        return State(named)
+        return MessageState(named)
     except ValueError:
-        rule = f"one of {', '.join(State)}"
+        rule = f"one of {', '.join(MessageState)}"
         raise arguments.refusal("a state", named, rule) from None
 
 
 async def _envelopes(
     calling: Calling,
     queue: str,
-    wanted: frozenset[State],
+    wanted: frozenset[MessageState],
     max_body_bytes: int | None,
     limit: int | None,
     timeout: float | None,
@@ -60,7 +60,7 @@ async def _envelopes(
 async def _page(
     calling: Calling,
     queue: str,
-    states: frozenset[State],
+    states: frozenset[MessageState],
     max_body_bytes: int | None,
     limit: int | None,
     token: str,

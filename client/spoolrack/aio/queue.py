@@ -13,6 +13,7 @@ from ..message import MessageFacts
 from ..outgoing import chunks_of, outgoing_of, outgoing_of_all, size_of
 from ..redrives import Redrive
 from ..reservations import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
+from ..retry import Backoff
 from ..stages import BatchOptions
 from ..stream import EnvelopeStream
 from ..values import (
@@ -22,16 +23,17 @@ from ..values import (
     ByReceipt,
     DeleteResult,
     Envelope,
+    LeaseResult,
+    MessageState,
     Outgoing,
+    QueueInfo,
     Seconds,
     SendResult,
-    State,
-    VisibilityResult,
 )
-from .batch import QueueBatch
+from .batch import Batch
 from .message import Message, MessageStream, receipt_of
 from .peeking import peek_envelopes
-from .redriving import start_redrive
+from .redrives import start_redrive
 from .settling import Settling
 from .worker import Worker, WorkerCore
 
@@ -55,6 +57,20 @@ class Queue:
     @property
     def calling(self) -> Calling:
         return self._calling
+
+    async def info(self, *, timeout: Seconds | None = None) -> QueueInfo:
+        """Return the queue's settings and what is in it now; raises `QueueNotFound`."""
+        transport = self._calling.transport
+        return await self._calling.ask(
+            lambda left: transport.get_queue(self._name, timeout=left), timeout
+        )
+
+    async def purge(self, *, timeout: Seconds | None = None) -> int:
+        """Delete all messages, leased and delayed ones too; returns how many."""
+        transport = self._calling.transport
+        return await self._calling.ask(
+            lambda left: transport.purge_queue(self._name, timeout=left), timeout
+        )
 
     async def send(
         self,
@@ -96,9 +112,9 @@ class Queue:
             timeout,
         )
 
-    def batch(self, **options: Unpack[BatchOptions]) -> QueueBatch:
+    def batch(self, **options: Unpack[BatchOptions]) -> Batch:
         """Messages for this queue that appear together: see `spoolrack.Client.batch`."""
-        return QueueBatch(self, **options)
+        return Batch(self._calling, self._name, **options)
 
     async def receive(
         self,
@@ -143,21 +159,21 @@ class Queue:
     async def reserve(
         self,
         stream: str,
-        seq: int,
+        sequence_number: int,
         *,
         max_messages: int = DEFAULT_RESERVED,
         max_bytes: int = DEFAULT_RESERVED_BYTES,
-        hold: Seconds | None = None,
+        visibility_timeout: Seconds | None = None,
         wait: Seconds = 0.0,
         timeout: Seconds | None = None,
     ) -> Reservation | None:
         """Lease messages under a name: see `spoolrack.Queue.reserve`."""
         calling = self._calling
         arguments.text("stream", stream)
-        arguments.integer("seq", seq)
+        arguments.integer("sequence_number", sequence_number)
         arguments.integer("max_messages", max_messages, 1)
         arguments.integer("max_bytes", max_bytes, 1)
-        holds = arguments.optional_span("hold", hold)
+        visibility = arguments.optional_span("visibility_timeout", visibility_timeout)
         waits = arguments.span("wait", wait)
         patience = waits + calling.patience(timeout)
         waits_until = calling.runtime.monotonic() + waits
@@ -165,10 +181,10 @@ class Queue:
             lambda left: calling.transport.reserving.reserve(
                 self._name,
                 stream,
-                seq,
+                sequence_number,
                 max_messages=max_messages,
                 max_bytes=max_bytes,
-                hold=holds,
+                hold=visibility,
                 wait=max(0.0, waits_until - calling.runtime.monotonic()),
                 timeout=left,
             ),
@@ -235,13 +251,11 @@ class Queue:
         """Let a lease end so long after now; returns the moment. Raises `StaleReceipt`."""
         return await self._settling.extend(receipt_of(message), seconds, timeout)
 
-    async def release(self, message: MessageFacts | str, *, timeout: Seconds | None = None) -> None:
-        """End a lease: the message is ready again at its old place. Raises `StaleReceipt`."""
-        await self._settling.release(receipt_of(message), timeout)
-
-    async def put_off(self, message: MessageFacts, seconds: float, *, timeout: Seconds | None) -> None:
-        """Hide a message that failed for so long; its stream may have another one meanwhile."""
-        await self._settling.put_off(receipt_of(message), seconds, timeout)
+    async def release(
+        self, message: MessageFacts | str, *, delay: Seconds = 0.0, timeout: Seconds | None = None
+    ) -> None:
+        """End a lease: see `spoolrack.Message.release`."""
+        await self._settling.release(receipt_of(message), delay, timeout)
 
     async def extend_many(
         self,
@@ -249,21 +263,25 @@ class Queue:
         seconds: Seconds,
         *,
         timeout: Seconds | None = None,
-    ) -> list[VisibilityResult]:
+    ) -> list[LeaseResult]:
         """Extend many leases; a result for each."""
         return await self._settling.extend_many(_receipts_of(messages), seconds, timeout)
 
     async def release_many(
-        self, messages: Iterable[MessageFacts | str], *, timeout: Seconds | None = None
-    ) -> list[VisibilityResult]:
+        self,
+        messages: Iterable[MessageFacts | str],
+        *,
+        delay: Seconds = 0.0,
+        timeout: Seconds | None = None,
+    ) -> list[LeaseResult]:
         """Release many leases; a result for each."""
-        return await self._settling.release_many(_receipts_of(messages), timeout)
+        return await self._settling.release_many(_receipts_of(messages), delay, timeout)
 
     async def redrive(
         self,
         *,
         destination: str = "",
-        ids: Iterable[str] | None = None,
+        message_ids: Iterable[str] | None = None,
         source_queue: str = "",
         max_messages_per_second: int = 0,
         timeout: Seconds | None = None,
@@ -273,7 +291,7 @@ class Queue:
             self._calling,
             self._name,
             destination=destination,
-            ids=ids,
+            message_ids=message_ids,
             source_queue=source_queue,
             max_messages_per_second=max_messages_per_second,
             timeout=timeout,
@@ -292,7 +310,7 @@ class Queue:
 
     def peek(
         self,
-        states: Collection[State | str] = (),
+        states: Collection[MessageState | str] = (),
         *,
         max_body_bytes: int | None = None,
         limit: int | None = None,
@@ -310,7 +328,7 @@ class Queue:
 
     def peek_envelopes(
         self,
-        states: Collection[State | str],
+        states: Collection[MessageState | str],
         *,
         max_body_bytes: int | None,
         limit: int | None,
@@ -332,6 +350,7 @@ class Queue:
         concurrency: int = 8,
         prefetch: int | None = None,
         visibility_timeout: Seconds | None = None,
+        retry: Backoff | None = None,
         on_error: Callable[[Message, Exception], object] | None = None,
         grace: Seconds = 30.0,
     ) -> Worker:
@@ -346,6 +365,7 @@ class Queue:
                 concurrency=concurrency,
                 prefetch=prefetch,
                 visibility_timeout=visibility_timeout,
+                retry=retry,
                 grace=grace,
             )
         )
@@ -357,6 +377,7 @@ class Queue:
         concurrency: int = 8,
         prefetch: int | None = None,
         visibility_timeout: Seconds | None = None,
+        retry: Backoff | None = None,
         on_error: Callable[[Message, Exception], object] | None = None,
         grace: Seconds = 30.0,
         stop_on_signals: bool = False,
@@ -367,6 +388,7 @@ class Queue:
             concurrency=concurrency,
             prefetch=prefetch,
             visibility_timeout=visibility_timeout,
+            retry=retry,
             on_error=on_error,
             grace=grace,
         ).run(stop_on_signals=stop_on_signals)

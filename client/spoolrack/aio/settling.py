@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import cast
 
-from ..arguments import span
+from ..arguments import MAX_DELAY, span
 from ..calling import Calling
 from ..coalesce import Coalescer
 from ..errors import MessageNotFound, SpoolrackError, StaleReceipt
@@ -14,10 +14,10 @@ from ..outgoing import chunks_of
 from ..values import (
     ById,
     DeleteResult,
+    LeaseResult,
     Seconds,
     Target,
     VisibilityChange,
-    VisibilityResult,
 )
 
 
@@ -31,7 +31,7 @@ class Settling:
         self._deletes: Coalescer[Target, DeleteResult] = Coalescer(
             runtime, lambda items, left: transport.delete(queue, items, timeout=left), _no_size
         )
-        self._changes: Coalescer[VisibilityChange, VisibilityResult] = Coalescer(
+        self._changes: Coalescer[VisibilityChange, LeaseResult] = Coalescer(
             runtime,
             lambda items, left: transport.change_visibility(queue, items, timeout=left),
             _no_size,
@@ -65,20 +65,19 @@ class Settling:
 
     async def extend_many(
         self, receipts: Iterable[str], seconds: Seconds, timeout: Seconds | None
-    ) -> list[VisibilityResult]:
-        return await self._change_many(receipts, _extension(seconds), timeout)
+    ) -> list[LeaseResult]:
+        extension = _extension(seconds)
+        changes = (VisibilityChange(receipt, extension) for receipt in receipts)
+        return await self._change_many(changes, timeout)
 
-    async def release(self, receipt: str, timeout: Seconds | None) -> None:
-        await self._change(VisibilityChange(receipt, 0.0), timeout, StaleReceipt)
-
-    async def put_off(self, receipt: str, seconds: float, timeout: Seconds | None) -> None:
-        """Hide a message for so long, and count it as in flight no more."""
-        await self._change(VisibilityChange(receipt, seconds, is_put_off=True), timeout, StaleReceipt)
+    async def release(self, receipt: str, delay: Seconds, timeout: Seconds | None) -> None:
+        await self._change(_release(receipt, _delay(delay)), timeout, StaleReceipt)
 
     async def release_many(
-        self, receipts: Iterable[str], timeout: Seconds | None
-    ) -> list[VisibilityResult]:
-        return await self._change_many(receipts, 0.0, timeout)
+        self, receipts: Iterable[str], delay: Seconds, timeout: Seconds | None
+    ) -> list[LeaseResult]:
+        span = _delay(delay)
+        return await self._change_many((_release(receipt, span) for receipt in receipts), timeout)
 
     async def _change(
         self, change: VisibilityChange, timeout: Seconds | None, done_if: type[SpoolrackError] | None
@@ -87,19 +86,18 @@ class Settling:
             result = await self._changes.submit(change, deadline)
             if result.error is not None:
                 raise result.error
-            return result.lease_end
+            return result.lease_expires_at
 
         return await self._calling.attempt(once, timeout, done_if=done_if)
 
     async def _change_many(
-        self, receipts: Iterable[str], span: float, timeout: Seconds | None
-    ) -> list[VisibilityResult]:
+        self, changes: Iterable[VisibilityChange], timeout: Seconds | None
+    ) -> list[LeaseResult]:
         transport = self._calling.transport
-        changes = (VisibilityChange(receipt, span) for receipt in receipts)
         return await self._calling.in_chunks(
             chunks_of(changes, _no_size),
             lambda chunk, left: transport.change_visibility(self._queue, chunk, timeout=left),
-            lambda error: VisibilityResult(error=error),
+            lambda error: LeaseResult(error=error),
             timeout,
         )
 
@@ -107,6 +105,15 @@ class Settling:
 def _extension(seconds: Seconds) -> float:
     # To end a lease is a release.
     return span("seconds", seconds, is_positive=True)
+
+
+def _delay(seconds: Seconds) -> float:
+    return span("delay", seconds, most=MAX_DELAY)
+
+
+def _release(receipt: str, delay: float) -> VisibilityChange:
+    # Of a release without a delay nothing is left that could count as in flight.
+    return VisibilityChange(receipt, delay, is_put_off=delay > 0.0)
 
 
 def _no_size(_: object) -> int:

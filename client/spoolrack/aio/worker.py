@@ -1,8 +1,8 @@
-"""Works through a queue: takes messages, calls a handler with each, settles them.
+"""Calls a handler with each message of a queue, and deletes or releases the message.
 
 Owns the lanes (as many handlers run at once) and their orderly end. Leases are extended by the stream
-for as long as a handler runs. What can fail: a handler (its message is put off), a settlement (it is
-reported like a handler's error), the stream for good (then `run` raises).
+for as long as a handler runs. What can fail: a handler (its message is released with a delay), a
+deletion (reported like a handler's error), the stream for good (then `run` raises).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from .. import arguments, tracing
 from ..errors import ClientClosed, SpoolrackError
 from ..message import MessageFacts
+from ..retry import Backoff, Retry
 from ..runtime import Started
 from ..stopping import stopping_on_signals
 from ..values import Envelope, Seconds
@@ -41,6 +42,7 @@ class WorkerCore(Generic[Bound]):
         concurrency: int,
         prefetch: int | None,
         visibility_timeout: Seconds | None,
+        retry: Backoff | None,
         grace: Seconds,
     ) -> None:
         arguments.function("handler", handler)
@@ -61,6 +63,9 @@ class WorkerCore(Generic[Bound]):
             visibility_timeout=visibility_timeout,
             until_settled=True,
         )
+        if retry is not None and not isinstance(retry, Backoff):
+            raise arguments.refusal("retry", retry, "a Backoff")
+        self._backoff = Backoff() if retry is None else retry
         self._grace = arguments.span("grace", grace)
         self._stopping = self._runtime.signal()
         self._started = False
@@ -138,21 +143,27 @@ class WorkerCore(Generic[Bound]):
         try:
             with tracing.working_on(message):
                 await self._handler(message)
-        except Exception as error:  # noqa: BLE001  # whatever a handler raises is its own affair
-            await settle_message(self._queue, message, error)
+        except Retry as retry:
+            await self._settle(message, retry)
+            log.info("message %s of %s: the handler asks for a retry", message.id, message.queue_name)
+        except Exception as error:  # noqa: BLE001  # reported, so that the worker goes on
+            await self._settle(message, error)
             self._report(message, error)
         except BaseException as error:
-            await settle_message(self._queue, message, error)
+            await self._settle(message, error)
             raise
         else:
             try:
-                await settle_message(self._queue, message, None)
+                await self._settle(message, None)
             except ClientClosed as error:
                 # A close is a way to stop, and no fault of the handler's.
                 text = "message %s of %s was worked on, and comes back when its lease ends: %s"
                 log.warning(text, message.id, message.queue_name, error)
             except SpoolrackError as error:
                 self._report(message, error)
+
+    async def _settle(self, message: Bound, error: BaseException | None) -> None:
+        await settle_message(self._queue, message, error, self._backoff)
 
     def _report(self, message: Bound, error: Exception) -> None:
         if self._on_error is None:

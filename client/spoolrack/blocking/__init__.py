@@ -7,9 +7,23 @@ Clients, queues and streams may be shared by threads; concurrent sends to a queu
 must not be taken through a fork: the first use in the child raises `ForkedClient`.
 """
 
-from .batch import Batch, QueueBatch
+from .batch import Batch
 from .client import Client, connect
 from .message import Message, MessageStream, Worker
 from .queue import Queue
+from .redrives import Redrives
+from .reservations import Reservations
+from .staging import Staging
 
-__all__ = ["Batch", "Client", "Message", "MessageStream", "Queue", "QueueBatch", "Worker", "connect"]
+__all__ = [
+    "Batch",
+    "Client",
+    "Message",
+    "MessageStream",
+    "Queue",
+    "Redrives",
+    "Reservations",
+    "Staging",
+    "Worker",
+    "connect",
+]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from .. import aio, arguments
 from ..runtime import run
-from ..stages import Published
+from ..stages import PublishResult
 from ..values import Attributes, Seconds
 
 if TYPE_CHECKING:
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class Batch:
-    """Messages that appear together, in one queue or several; `client.batch()` makes one.
+    """Messages that appear together, in one queue or several; `client.batch()` and `queue.batch()` make
+    one.
 
     At the end of the block all of them are published: they appear, also after a crash, or none does.
     If the block raises, all are dropped. For one thread at a time.
@@ -27,7 +28,7 @@ class Batch:
 
     @property
     def stage(self) -> str:
-        """The name under which the messages are staged: `client.publish` and `client.abort` take it."""
+        """The name under which the messages are staged: for `client.staging.publish` and `abort`."""
         return self._core.stage
 
     @property
@@ -41,7 +42,7 @@ class Batch:
         return self._core.expire_time
 
     @property
-    def published(self) -> Published | None:
+    def published(self) -> PublishResult | None:
         """What came of the publication. None: there was none, or none yet."""
         return self._core.published
 
@@ -60,6 +61,19 @@ class Batch:
         """Whether the publication failed, or was interrupted, so that it may have taken place all the
         same. Then the stage is left, and to publish it by the batch's writer and epoch makes sure."""
         return self._core.in_doubt
+
+    def send(
+        self,
+        body: bytes | str,
+        *,
+        attributes: Attributes | None = None,
+        delay: Seconds | None = None,
+    ) -> None:
+        """Add a message for the queue whose `batch()` made this one: see `send_to`.
+
+        A batch of `client.batch()` has no such queue, and raises `InvalidRequest`.
+        """
+        run(self._core.send(body, attributes=attributes, delay=delay))
 
     def send_to(
         self,
@@ -87,22 +101,4 @@ class Batch:
         run(self._core.__aexit__(kind, error, trace))
 
     def __repr__(self) -> str:
-        return f"<spoolrack.{type(self).__name__} {self._core.describe()}>"
-
-
-class QueueBatch(Batch):
-    """A batch for one queue, or that queue above all; `queue.batch()` makes one."""
-
-    def __init__(self, core: aio.QueueBatch) -> None:
-        super().__init__(core)
-        self._queue_core = core
-
-    def send(
-        self,
-        body: bytes | str,
-        *,
-        attributes: Attributes | None = None,
-        delay: Seconds | None = None,
-    ) -> None:
-        """Add a message for the batch's queue: see `send_to`."""
-        run(self._queue_core.send(body, attributes=attributes, delay=delay))
+        return f"<spoolrack.Batch {self._core.describe()}>"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from .. import aio
 from ..message import MessageFacts
+from ..retry import Backoff
 from ..runtime import run
 from ..values import Envelope, Seconds
 
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 class Message(MessageFacts):
     """A message with the queue that it came from.
 
-    As a context it is deleted when the block succeeds, and comes back after a pause that grows with
-    each receive (1 s to 5 minutes) when it raises; nothing more is done if the block deleted or
-    released it itself. If the lease was lost meanwhile, the end of a successful
+    As a context it is deleted when the block succeeds, and released with the delay of the default
+    `Backoff`, or of a `Retry(after=...)`, when it raises; nothing more is done if the block deleted
+    or released it itself. If the lease was lost meanwhile, the end of a successful
     block raises `StaleReceipt`: the message was, or will be, delivered again.
     """
 
@@ -39,9 +40,14 @@ class Message(MessageFacts):
         """Delete the message for good; raises `StaleReceipt` if the lease is over."""
         run(aio.delete_message(self._queue._core, self, timeout))
 
-    def release(self, *, timeout: Seconds | None = None) -> None:
-        """End the lease: the message is ready again. Raises `StaleReceipt` if the lease is over."""
-        run(aio.release_message(self._queue._core, self, timeout))
+    def release(self, *, delay: Seconds = 0.0, timeout: Seconds | None = None) -> None:
+        """End the lease: the message is ready again at its old place, at once or after `delay` (up to
+        12 hours). Raises `StaleReceipt` if the lease is over.
+
+        Until the delay is over the message stays leased, and takes none of its stream's
+        `max_in_flight`.
+        """
+        run(aio.release_message(self._queue._core, self, delay, timeout))
 
     def extend(self, seconds: Seconds, *, timeout: Seconds | None = None) -> datetime:
         """Let the lease end so long after now; returns the moment. Raises `StaleReceipt`."""
@@ -53,7 +59,7 @@ class Message(MessageFacts):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        run(aio.settle_message(self._queue._core, self, error))
+        run(aio.settle_message(self._queue._core, self, error, Backoff()))
 
 
 class MessageStream(Iterator[Message]):

@@ -9,19 +9,21 @@ from typing import Unpack
 from .. import aio, arguments
 from ..redrives import Redrive
 from ..reservations import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
+from ..retry import Backoff
 from ..runtime import run
 from ..stages import BatchOptions
 from ..values import (
     Attributes,
     ById,
     DeleteResult,
+    LeaseResult,
+    MessageState,
     Outgoing,
+    QueueInfo,
     Seconds,
     SendResult,
-    State,
-    VisibilityResult,
 )
-from .batch import QueueBatch
+from .batch import Batch
 from .iterating import blocking_iterator
 from .message import Message, MessageStream, Worker
 
@@ -35,6 +37,14 @@ class Queue:
     @property
     def name(self) -> str:
         return self._core.name
+
+    def info(self, *, timeout: Seconds | None = None) -> QueueInfo:
+        """Return the queue's settings and what is in it now; raises `QueueNotFound`."""
+        return run(self._core.info(timeout=timeout))
+
+    def purge(self, *, timeout: Seconds | None = None) -> int:
+        """Delete all messages, leased and delayed ones too; returns how many."""
+        return run(self._core.purge(timeout=timeout))
 
     def send(
         self,
@@ -75,14 +85,14 @@ class Queue:
         """
         return run(self._core.send_many(messages, timeout=timeout))
 
-    def batch(self, **options: Unpack[BatchOptions]) -> QueueBatch:
+    def batch(self, **options: Unpack[BatchOptions]) -> Batch:
         """Messages for this queue that appear together, or not at all: see `Client.batch`.
 
         with queue.batch() as batch:
             batch.send("one")
             batch.send("two")
         """
-        return QueueBatch(self._core.batch(**options))
+        return Batch(self._core.batch(**options))
 
     def receive(
         self,
@@ -104,29 +114,29 @@ class Queue:
     def reserve(
         self,
         stream: str,
-        seq: int,
+        sequence_number: int,
         *,
         max_messages: int = DEFAULT_RESERVED,
         max_bytes: int = DEFAULT_RESERVED_BYTES,
-        hold: Seconds | None = None,
+        visibility_timeout: Seconds | None = None,
         wait: Seconds = 0.0,
         timeout: Seconds | None = None,
     ) -> Reservation | None:
-        """Lease messages as the set number `seq` of the reader `stream`; None: there was none within
-        `wait`, and nothing is reserved.
+        """Lease messages as the reservation `sequence_number` of `stream`. None: there was no message
+        within `wait`, and nothing is reserved.
 
-        The same name again gives the same messages, whatever else is asked for, also after a restart,
-        until they are committed (`ReservationCommitted`) or the hold is over (`ReservationLost`). They
-        are held for `hold`, or the queue's visibility timeout; `Client.confirm` holds them longer. At
-        most 100,000 messages, and at least one however large it is.
+        The same name again returns the same messages, whatever else is asked for, also after a restart,
+        until they are committed (`ReservationCommitted`) or the lease is over (`ReservationLost`). They
+        are leased for `visibility_timeout`, or the queue's own; `client.reservations.extend` makes
+        that longer. At most 100,000 messages, and at least one however large it is.
         """
         return run(
             self._core.reserve(
                 stream,
-                seq,
+                sequence_number,
                 max_messages=max_messages,
                 max_bytes=max_bytes,
-                hold=hold,
+                visibility_timeout=visibility_timeout,
                 wait=wait,
                 timeout=timeout,
             )
@@ -182,25 +192,32 @@ class Queue:
 
     def extend_many(
         self, messages: Iterable[Message | str], seconds: Seconds, *, timeout: Seconds | None = None
-    ) -> list[VisibilityResult]:
+    ) -> list[LeaseResult]:
         """Extend many leases; a result for each."""
         return run(self._core.extend_many(messages, seconds, timeout=timeout))
 
     def release_many(
-        self, messages: Iterable[Message | str], *, timeout: Seconds | None = None
-    ) -> list[VisibilityResult]:
-        """Release many leases; a result for each."""
-        return run(self._core.release_many(messages, timeout=timeout))
+        self,
+        messages: Iterable[Message | str],
+        *,
+        delay: Seconds = 0.0,
+        timeout: Seconds | None = None,
+    ) -> list[LeaseResult]:
+        """Release many leases, as `release` does one; a result for each."""
+        return run(self._core.release_many(messages, delay=delay, timeout=timeout))
 
-    def release(self, message: Message | str, *, timeout: Seconds | None = None) -> None:
-        """End a lease: the message is ready again at its old place. Raises `StaleReceipt`."""
-        run(self._core.release(message, timeout=timeout))
+    def release(
+        self, message: Message | str, *, delay: Seconds = 0.0, timeout: Seconds | None = None
+    ) -> None:
+        """End a lease: the message is ready again at its old place, at once or after `delay`. See
+        `Message.release`."""
+        run(self._core.release(message, delay=delay, timeout=timeout))
 
     def redrive(
         self,
         *,
         destination: str = "",
-        ids: Iterable[str] | None = None,
+        message_ids: Iterable[str] | None = None,
         source_queue: str = "",
         max_messages_per_second: int = 0,
         timeout: Seconds | None = None,
@@ -208,16 +225,16 @@ class Queue:
         """Begin to move this queue's dead letters to the queues that they came from, or to
         `destination`; returns once that is on stable media.
 
-        All that are in the queue now, or those with `ids` (1,000 at most), or those that came from
-        `source_queue`; no more than `max_messages_per_second` in a second, if that isn't 0. It goes
-        on by itself, also after a restart; `Client.get_redrive` says how far it is. Over `file://`,
+        All that are in the queue now, or those with `message_ids` (1,000 at most), or those that came
+        from `source_queue`; no more than `max_messages_per_second`, if that isn't 0. It runs
+        by itself, also after a restart; `client.redrives.get` returns its progress. Over `file://`,
         whoever has the root open moves them: stay, or leave it to a server. Raises `RedriveRunning`
         if the queue has a redrive that goes on.
         """
         return run(
             self._core.redrive(
                 destination=destination,
-                ids=ids,
+                message_ids=message_ids,
                 source_queue=source_queue,
                 max_messages_per_second=max_messages_per_second,
                 timeout=timeout,
@@ -230,7 +247,7 @@ class Queue:
 
     def peek(
         self,
-        states: Collection[State | str] = (),
+        states: Collection[MessageState | str] = (),
         *,
         max_body_bytes: int | None = None,
         limit: int | None = None,
@@ -250,14 +267,17 @@ class Queue:
         concurrency: int = 8,
         prefetch: int | None = None,
         visibility_timeout: Seconds | None = None,
+        retry: Backoff | None = None,
         on_error: Callable[[Message, Exception], object] | None = None,
         grace: Seconds = 30.0,
     ) -> Worker:
         """A worker that calls `handler` with each message, in `concurrency` threads.
 
-        A message is deleted when the handler returns. When it raises, the message comes back after a
-        pause that grows with each receive, from 1 s to 5 minutes, and others are worked on meanwhile;
-        `on_error` is then called with both (default: the error is logged). Leases are extended for as
+        A message is deleted when the handler returns. When the handler raises, the message is released
+        with a delay, and others are worked on meanwhile. The delay is that of `retry`, a `Backoff`; the
+        default one doubles with each receive, from 1 s to 5 minutes, and never is 0. A handler that
+        raises `Retry(after=...)` states the delay itself. For every other exception `on_error` is
+        called with message and exception (default: it is logged). Leases are extended for as
         long as handlers run. `prefetch` messages wait on this side so that no thread is idle, as many
         as `concurrency` if not said; use 0 where handlers take long, to leave them to other workers. At
         a stop the running handlers have `grace` to end.
@@ -277,6 +297,7 @@ class Queue:
                 concurrency=concurrency,
                 prefetch=prefetch,
                 visibility_timeout=visibility_timeout,
+                retry=retry,
                 grace=grace,
             )
         )
@@ -288,6 +309,7 @@ class Queue:
         concurrency: int = 8,
         prefetch: int | None = None,
         visibility_timeout: Seconds | None = None,
+        retry: Backoff | None = None,
         on_error: Callable[[Message, Exception], object] | None = None,
         grace: Seconds = 30.0,
         stop_on_signals: bool = False,
@@ -298,6 +320,7 @@ class Queue:
             concurrency=concurrency,
             prefetch=prefetch,
             visibility_timeout=visibility_timeout,
+            retry=retry,
             on_error=on_error,
             grace=grace,
         ).run(stop_on_signals=stop_on_signals)

@@ -29,7 +29,7 @@ Answer = TypeVar("Answer")
 
 CALL_TIMEOUT: Final = 60.0
 """Seconds after which one try is given up."""
-POLICY: Final = RetryPolicy(first=0.1, most=5.0)
+POLICY: Final = RetryPolicy(initial=0.1, maximum=5.0)
 
 _lock = threading.Lock()
 _channels: dict[tuple[int, str, Credentials], tuple[grpc.Channel, QueueServiceStub]] = {}

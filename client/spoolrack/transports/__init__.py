@@ -13,20 +13,20 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from ..redrives import Redrive, RedrivePage
-from ..reservations import Committed, Reservation, ReservationPage
-from ..stages import Published, StagedChunk, StagePage
+from ..reservations import CommitResult, Reservation, ReservationPage
+from ..stages import PublishResult, StagePage, StageResult
 from ..values import (
     DeleteResult,
     Envelope,
+    LeaseResult,
     MessagePage,
+    MessageState,
     Outgoing,
     QueueInfo,
     QueuePage,
     SendResult,
-    State,
     Target,
     VisibilityChange,
-    VisibilityResult,
 )
 
 
@@ -66,12 +66,12 @@ class Staging(Protocol):
         *,
         time_to_live: float | None,
         timeout: float,
-    ) -> StagedChunk:
+    ) -> StageResult:
         """Store 1 to 1,000 messages as one chunk, all or none. Bodies are bytes, delays are floats."""
 
     async def publish(
         self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
-    ) -> Published: ...
+    ) -> PublishResult: ...
 
     async def abort(self, stage: str, *, timeout: float) -> int:
         """Drop a stage; answers how many messages it had."""
@@ -104,7 +104,7 @@ class Reserving(Protocol):
     def read(self, stream: str, seq: int, *, begin: int, end: int) -> Pages:
         """The messages from the place `begin` to before `end`; 0 is the end of the set."""
 
-    async def commit(self, stream: str, up_to: int, *, timeout: float) -> Committed: ...
+    async def commit(self, stream: str, up_to: int, *, timeout: float) -> CommitResult: ...
 
     async def release(self, stream: str, seq: int, *, timeout: float) -> None: ...
 
@@ -196,7 +196,7 @@ class Transport(Protocol):
 
     async def change_visibility(
         self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
-    ) -> list[VisibilityResult]:
+    ) -> list[LeaseResult]:
         """Extend or release 1 to 1,000 leases; a result for each."""
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope: ...
@@ -205,7 +205,7 @@ class Transport(Protocol):
         self,
         queue: str,
         *,
-        states: Collection[State],
+        states: Collection[MessageState],
         token: str,
         limit: int,
         max_body_bytes: int | None,

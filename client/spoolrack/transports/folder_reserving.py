@@ -8,7 +8,7 @@ from spoolrack_store.model import operations
 from spoolrack_store.model import reservations as ops
 from spoolrack_store.store import Store
 
-from ..reservations import Committed, Reservation, ReservationPage, ReservationState
+from ..reservations import CommitResult, Reservation, ReservationPage, ReservationState
 from ..values import Envelope, moment_of
 from . import folder_values as convert
 from .folder_calls import FolderCalls
@@ -85,10 +85,10 @@ class FolderReserving:
     def read(self, stream: str, seq: int, *, begin: int, end: int) -> FolderPages:
         return FolderPages(self._calls, stream, seq, begin, end)
 
-    async def commit(self, stream: str, up_to: int, *, timeout: float) -> Committed:
+    async def commit(self, stream: str, up_to: int, *, timeout: float) -> CommitResult:
         request = ops.CommitReservations(stream=stream, up_to=up_to)
         committed = await self._calls.ask(request, timeout)
-        return Committed(messages=committed.messages, lost=tuple(committed.lost))
+        return CommitResult(messages=committed.messages, lost=tuple(committed.lost))
 
     async def release(self, stream: str, seq: int, *, timeout: float) -> None:
         await self._calls.ask(ops.Release(stream=stream, seq=seq), timeout)

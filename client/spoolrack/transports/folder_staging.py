@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from spoolrack_store.model import staging as ops
 from spoolrack_store.model.clock import Millis
 
-from ..stages import Published, StagedChunk, StageInfo, StagePage
+from ..stages import PublishResult, StageInfo, StagePage, StageResult
 from ..values import Outgoing, moment_of
 from . import folder_values as convert
 from .folder_calls import FolderCalls
@@ -28,13 +28,13 @@ class FolderStaging:
         *,
         time_to_live: float | None,
         timeout: float,
-    ) -> StagedChunk:
+    ) -> StageResult:
         with convert.errors():
             convert.check_count(len(messages), "messages")
             lives = _span(time_to_live, ops.DEFAULT_TIME_TO_LIVE)
             request = convert.stage(stage, chunk, queue, messages, lives)
         staged = await self._calls.ask(request, timeout)
-        return StagedChunk(
+        return StageResult(
             messages=staged.messages,
             repeated=staged.is_repeated,
             expire_time=moment_of(staged.expires_at),
@@ -42,12 +42,12 @@ class FolderStaging:
 
     async def publish(
         self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
-    ) -> Published:
+    ) -> PublishResult:
         request = ops.Publish(
             writer=writer, epoch=epoch, stages=stages, memory=_span(memory, ops.DEFAULT_MEMORY)
         )
         published = await self._calls.ask(request, timeout)
-        return Published(
+        return PublishResult(
             messages=published.messages,
             already=published.is_already,
             last_epoch=published.last_epoch,

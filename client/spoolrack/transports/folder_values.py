@@ -30,17 +30,17 @@ from ..values import (
     MAX_BATCH,
     BlockingMessage,
     ById,
-    Death,
+    DeadLetterRecord,
     DeleteResult,
     Envelope,
+    LeaseResult,
+    MessageState,
     Outgoing,
     QueueCounts,
     QueueInfo,
     QueueSettings,
     SendResult,
-    State,
     Target,
-    VisibilityResult,
     moment_of,
 )
 
@@ -52,9 +52,9 @@ RECEIVE_BYTES: Final = 4 * MIB
 """Of bodies and attributes in one receive, but always one message."""
 
 _STATES: Final = {
-    State.READY: StoreState.READY,
-    State.LEASED: StoreState.LEASED,
-    State.DELAYED: StoreState.DELAYED,
+    MessageState.READY: StoreState.READY,
+    MessageState.LEASED: StoreState.LEASED,
+    MessageState.DELAYED: StoreState.DELAYED,
 }
 _STATES_BACK: Final = {theirs: ours for ours, theirs in _STATES.items()}
 _DEFAULTS: Final = store_settings.QueueSettings()
@@ -256,7 +256,7 @@ def envelopes(deliveries: Iterable[Delivery]) -> list[Envelope]:
             first_receive_ms=delivery.first,
             due_ms=delivery.due,
             receipt=receipt,
-            state=State.LEASED,
+            state=MessageState.LEASED,
         )
         for delivery in deliveries
         for position, (id, receipt, body) in enumerate(
@@ -276,25 +276,25 @@ def envelope(message: ops.Message) -> Envelope:
         first_receive_ms=message.first_receive,
         due_ms=message.due,
         receipt=message.receipt or "",
-        state=_STATES_BACK.get(message.state, State.READY),
-        deaths=[_death(death) for death in message.deaths] if message.deaths else (),
+        state=_STATES_BACK.get(message.state, MessageState.READY),
+        dead_letter_records=[_death(death) for death in message.deaths] if message.deaths else (),
     )
 
 
-def _death(death: StoreDeath) -> Death:
+def _death(death: StoreDeath) -> DeadLetterRecord:
     first, redriven = death.first_receive, death.redriven_at
-    return Death(
+    return DeadLetterRecord(
         source_queue=death.source_queue,
         reason=death.reason,
         receive_count=death.receives,
-        first_receive_time=None if first is None else moment_of(first),
-        death_time=moment_of(death.died_at),
-        redriven_to=death.redriven_to,
-        redrive_time=None if redriven is None else moment_of(redriven),
+        first_received_at=None if first is None else moment_of(first),
+        dead_lettered_at=moment_of(death.died_at),
+        redrive_queue=death.redriven_to,
+        redriven_at=None if redriven is None else moment_of(redriven),
     )
 
 
-def states(named: Collection[State]) -> frozenset[StoreState]:
+def states(named: Collection[MessageState]) -> frozenset[StoreState]:
     return frozenset(_STATES[state] for state in named)
 
 
@@ -343,7 +343,7 @@ def delete_result(answer: StoreError | None) -> DeleteResult:
     return DeleteResult(error=None if answer is None else error(answer))
 
 
-def visibility_result(answer: Millis | StoreError) -> VisibilityResult:
+def visibility_result(answer: Millis | StoreError) -> LeaseResult:
     if isinstance(answer, StoreError):
-        return VisibilityResult(error=error(answer))
-    return VisibilityResult(lease_end=moment_of(answer) if answer else None)
+        return LeaseResult(error=error(answer))
+    return LeaseResult(lease_expires_at=moment_of(answer) if answer else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ..reservations import Committed, Reservation, ReservationPage, ReservationState
+from ..reservations import CommitResult, Reservation, ReservationPage, ReservationState
 from ..v1 import reservation_pb2 as pb
 from ..values import Envelope, moment_of
 from . import grpc_values as convert
@@ -79,12 +79,12 @@ class GrpcReserving:
         request = pb.ReadReservationRequest(stream=stream, seq=seq, begin=begin, end=end)
         return GrpcPages(self._calls.frames(self._calls.stub.ReadReservation, request))
 
-    async def commit(self, stream: str, up_to: int, *, timeout: float) -> Committed:
+    async def commit(self, stream: str, up_to: int, *, timeout: float) -> CommitResult:
         request = pb.CommitReservationsRequest(stream=stream, up_to=up_to)
         response = await self._calls.unary(
             self._calls.stub.CommitReservations, request, pb.CommitReservationsResponse, timeout
         )
-        return Committed(messages=response.messages, lost=tuple(response.lost))
+        return CommitResult(messages=response.messages, lost=tuple(response.lost))
 
     async def release(self, stream: str, seq: int, *, timeout: float) -> None:
         request = pb.ReleaseReservationRequest(stream=stream, seq=seq)

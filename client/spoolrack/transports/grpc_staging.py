@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..stages import Published, StagedChunk, StageInfo, StagePage
+from ..stages import PublishResult, StageInfo, StagePage, StageResult
 from ..v1 import staging_pb2 as pb
 from ..values import Outgoing, moment_of
 from . import grpc_values as convert
@@ -26,7 +26,7 @@ class GrpcStaging:
         *,
         time_to_live: float | None,
         timeout: float,
-    ) -> StagedChunk:
+    ) -> StageResult:
         request = pb.StageRequest(
             stage=stage,
             chunk=chunk,
@@ -35,7 +35,7 @@ class GrpcStaging:
             time_to_live=convert.optional_duration(time_to_live),
         )
         response = await self._calls.unary(self._calls.stub.Stage, request, pb.StageResponse, timeout)
-        return StagedChunk(
+        return StageResult(
             messages=response.messages,
             repeated=response.repeated,
             expire_time=moment_of(convert.millis(response.expire_time)),
@@ -43,14 +43,14 @@ class GrpcStaging:
 
     async def publish(
         self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
-    ) -> Published:
+    ) -> PublishResult:
         request = pb.PublishRequest(
             writer=writer, epoch=epoch, stages=stages, memory=convert.optional_duration(memory)
         )
         response = await self._calls.unary(
             self._calls.stub.Publish, request, pb.PublishResponse, timeout
         )
-        return Published(
+        return PublishResult(
             messages=response.messages, already=response.already, last_epoch=response.last_epoch
         )
 

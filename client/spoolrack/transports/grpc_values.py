@@ -16,19 +16,19 @@ from ..v1 import queue_service_pb2 as rpc
 from ..values import (
     BlockingMessage,
     ById,
-    Death,
+    DeadLetterRecord,
     DeleteResult,
     Envelope,
     LeaseDurability,
+    LeaseResult,
+    MessageState,
     Outgoing,
     QueueCounts,
     QueueInfo,
     QueueSettings,
     SendResult,
-    State,
     Target,
     VisibilityChange,
-    VisibilityResult,
     moment_of,
 )
 
@@ -38,9 +38,9 @@ _DURABILITIES: Final[Mapping[object, pb.LeaseDurability.ValueType]] = {
     "relaxed": pb.LEASE_DURABILITY_RELAXED,
 }
 _STATES: Final = {
-    State.READY: pb.MESSAGE_STATE_READY,
-    State.LEASED: pb.MESSAGE_STATE_LEASED,
-    State.DELAYED: pb.MESSAGE_STATE_DELAYED,
+    MessageState.READY: pb.MESSAGE_STATE_READY,
+    MessageState.LEASED: pb.MESSAGE_STATE_LEASED,
+    MessageState.DELAYED: pb.MESSAGE_STATE_DELAYED,
 }
 _STATES_BACK: Final = {number: state for state, number in _STATES.items()}
 
@@ -161,22 +161,22 @@ def envelope(message: pb.Message, visibility_timeout: float | None = None) -> En
         due_ms=millis(message.due_time) if message.HasField("due_time") else None,
         visibility_timeout=visibility_timeout,
         receipt=message.receipt,
-        state=_STATES_BACK.get(message.state, State.READY),
-        deaths=[_death(death) for death in message.deaths] if message.deaths else (),
+        state=_STATES_BACK.get(message.state, MessageState.READY),
+        dead_letter_records=[_death(death) for death in message.deaths] if message.deaths else (),
     )
 
 
-def _death(death: pb.Death) -> Death:
-    return Death(
+def _death(death: pb.Death) -> DeadLetterRecord:
+    return DeadLetterRecord(
         source_queue=death.source_queue,
         reason=death.reason,
         receive_count=death.receive_count,
-        first_receive_time=moment_of(millis(death.first_receive_time))
+        first_received_at=moment_of(millis(death.first_receive_time))
         if death.HasField("first_receive_time")
         else None,
-        death_time=moment_of(millis(death.death_time)),
-        redriven_to=death.redriven_to,
-        redrive_time=moment_of(millis(death.redrive_time)) if death.HasField("redrive_time") else None,
+        dead_lettered_at=moment_of(millis(death.death_time)),
+        redrive_queue=death.redriven_to,
+        redriven_at=moment_of(millis(death.redrive_time)) if death.HasField("redrive_time") else None,
     )
 
 
@@ -189,7 +189,7 @@ def _attributes(message: pb.Message) -> dict[str, str | bytes]:
     }
 
 
-def states(named: Collection[State]) -> list[pb.MessageState.ValueType]:
+def states(named: Collection[MessageState]) -> list[pb.MessageState.ValueType]:
     return [_STATES[state] for state in named]
 
 
@@ -234,8 +234,8 @@ def delete_result(result: rpc.DeleteResult) -> DeleteResult:
     return DeleteResult(error=error(result.error) if result.HasField("error") else None)
 
 
-def visibility_result(result: rpc.ChangeVisibilityResult) -> VisibilityResult:
-    return VisibilityResult(
-        lease_end=moment_of(millis(result.due_time)) if result.HasField("due_time") else None,
+def visibility_result(result: rpc.ChangeVisibilityResult) -> LeaseResult:
+    return LeaseResult(
+        lease_expires_at=moment_of(millis(result.due_time)) if result.HasField("due_time") else None,
         error=error(result.error) if result.HasField("error") else None,
     )

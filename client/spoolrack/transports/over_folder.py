@@ -21,15 +21,15 @@ from ..values import (
     MAX_BATCH,
     DeleteResult,
     Envelope,
+    LeaseResult,
     MessagePage,
+    MessageState,
     Outgoing,
     QueueInfo,
     QueuePage,
     SendResult,
-    State,
     Target,
     VisibilityChange,
-    VisibilityResult,
 )
 from . import Redriving, Reserving, Staging
 from . import folder_values as convert
@@ -180,10 +180,10 @@ class FolderTransport:
 
     async def change_visibility(
         self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
-    ) -> list[VisibilityResult]:
+    ) -> list[LeaseResult]:
         with convert.errors():
             convert.check_count(len(changes), "changes")
-        answers: dict[int, VisibilityResult] = {}
+        answers: dict[int, LeaseResult] = {}
         alike: dict[tuple[float, bool], list[int]] = {}
         for position, change in enumerate(changes):
             alike.setdefault((change.seconds, change.is_put_off), []).append(position)
@@ -207,7 +207,7 @@ class FolderTransport:
         self,
         queue: str,
         *,
-        states: Collection[State],
+        states: Collection[MessageState],
         token: str,
         limit: int,
         max_body_bytes: int | None,

@@ -17,15 +17,15 @@ from ..values import (
     ById,
     DeleteResult,
     Envelope,
+    LeaseResult,
     MessagePage,
+    MessageState,
     Outgoing,
     QueueInfo,
     QueuePage,
     SendResult,
-    State,
     Target,
     VisibilityChange,
-    VisibilityResult,
 )
 from . import Redriving, Reserving, Staging
 from . import grpc_values as convert
@@ -200,7 +200,7 @@ class GrpcTransport:
 
     async def change_visibility(
         self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
-    ) -> list[VisibilityResult]:
+    ) -> list[LeaseResult]:
         request = rpc.ChangeVisibilityRequest(
             queue=queue, changes=[convert.change(wanted) for wanted in changes]
         )
@@ -220,7 +220,7 @@ class GrpcTransport:
         self,
         queue: str,
         *,
-        states: Collection[State],
+        states: Collection[MessageState],
         token: str,
         limit: int,
         max_body_bytes: int | None,

@@ -9,15 +9,15 @@ from ..runtime import Runtime
 from ..values import (
     DeleteResult,
     Envelope,
+    LeaseResult,
     MessagePage,
+    MessageState,
     Outgoing,
     QueueInfo,
     QueuePage,
     SendResult,
-    State,
     Target,
     VisibilityChange,
-    VisibilityResult,
 )
 from ..vsqs.content import Content
 from . import Redriving, Reserving, Staging
@@ -157,7 +157,7 @@ class VsqsTransport:
 
     async def change_visibility(
         self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
-    ) -> list[VisibilityResult]:
+    ) -> list[LeaseResult]:
         return await self._beside.do(lambda: self._calls.change(queue, changes))
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
@@ -167,7 +167,7 @@ class VsqsTransport:
         self,
         queue: str,
         *,
-        states: Collection[State],
+        states: Collection[MessageState],
         token: str,
         limit: int,
         max_body_bytes: int | None,

@@ -29,15 +29,15 @@ from ..values import (
     ByReceipt,
     DeleteResult,
     Envelope,
+    LeaseResult,
     MessagePage,
+    MessageState,
     Outgoing,
     QueueCounts,
     QueueInfo,
     SendResult,
-    State,
     Target,
     VisibilityChange,
-    VisibilityResult,
     moment_of,
 )
 from ..vsqs.content import Content
@@ -193,8 +193,8 @@ class VsqsCalls:
             name=queue,
             settings=self._place.settings,
             counts=QueueCounts(
-                ready=states.count(State.READY),
-                leased=states.count(State.LEASED),
+                ready=states.count(MessageState.READY),
+                leased=states.count(MessageState.LEASED),
                 bytes=size,
                 oldest_age=age,
             ),
@@ -293,11 +293,11 @@ class VsqsCalls:
             raise _stale(name)
         self.leases.ended(receipt)
 
-    def change(self, queue: str, changes: Sequence[VisibilityChange]) -> list[VisibilityResult]:
+    def change(self, queue: str, changes: Sequence[VisibilityChange]) -> list[LeaseResult]:
         with self._opened(queue) as folder:
             return [self._change(folder, change) for change in changes]
 
-    def _change(self, folder: Folder, change: VisibilityChange) -> VisibilityResult:
+    def _change(self, folder: Folder, change: VisibilityChange) -> LeaseResult:
         try:
             name = lease_of(self.leases.name(change.receipt))
             if _is_over(name):
@@ -306,7 +306,7 @@ class VsqsCalls:
                 if not folder.release(name.text):
                     raise _stale(name)
                 self.leases.ended(change.receipt)
-                return VisibilityResult()
+                return LeaseResult()
             if change.is_put_off:
                 # Before the rename, which wakes the stream.
                 self.leases.put_off(change.receipt)
@@ -315,11 +315,11 @@ class VsqsCalls:
             if renamed is None:
                 raise _stale(name)
         except SpoolrackError as error:
-            return VisibilityResult(error=error)
+            return LeaseResult(error=error)
         except OSError as error:
-            return VisibilityResult(error=self._explained(error))
+            return LeaseResult(error=self._explained(error))
         self.leases.renamed(change.receipt, renamed)
-        return VisibilityResult(lease_end=moment_of(expiration // 1_000))
+        return LeaseResult(lease_expires_at=moment_of(expiration // 1_000))
 
     # Looks.
 
@@ -341,7 +341,7 @@ class VsqsCalls:
         self,
         queue: str,
         *,
-        states: Collection[State],
+        states: Collection[MessageState],
         token: str,
         limit: int,
         max_body_bytes: int | None,

@@ -7,8 +7,8 @@ from typing import NoReturn
 
 from ..errors import Unsupported
 from ..redrives import Redrive, RedrivePage
-from ..reservations import Committed, Reservation, ReservationPage
-from ..stages import Published, StagedChunk, StagePage
+from ..reservations import CommitResult, Reservation, ReservationPage
+from ..stages import PublishResult, StagePage, StageResult
 from ..values import Outgoing
 
 
@@ -24,12 +24,12 @@ class NoStages:
         *,
         time_to_live: float | None,
         timeout: float,
-    ) -> StagedChunk:
+    ) -> StageResult:
         _no_stages()
 
     async def publish(
         self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
-    ) -> Published:
+    ) -> PublishResult:
         _no_stages()
 
     async def abort(self, stage: str, *, timeout: float) -> int:
@@ -64,7 +64,7 @@ class NoReservations:
     def read(self, stream: str, seq: int, *, begin: int, end: int) -> NoReturn:
         _no_reservations()
 
-    async def commit(self, stream: str, up_to: int, *, timeout: float) -> Committed:
+    async def commit(self, stream: str, up_to: int, *, timeout: float) -> CommitResult:
         _no_reservations()
 
     async def release(self, stream: str, seq: int, *, timeout: float) -> None:

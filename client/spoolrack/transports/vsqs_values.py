@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from .. import tracing
 from ..errors import InvalidReceipt, InvalidUrl, MessageNotFound, SpoolrackError, Unsupported
-from ..values import Envelope, Outgoing, QueueSettings, State, seconds_of
+from ..values import Envelope, MessageState, Outgoing, QueueSettings, seconds_of
 from ..vsqs import names
 from ..vsqs.names import Name
 
@@ -98,16 +98,16 @@ def number_of(id: str, queue: str) -> int:
     return int(id)
 
 
-def state_of(name: Name, now: int) -> State:
+def state_of(name: Name, now: int) -> MessageState:
     """Leased, or ready: also if a lease is over and nobody has put the message back yet."""
     leased = name.expiration is not None and name.expiration > now
-    return State.LEASED if leased else State.READY
+    return MessageState.LEASED if leased else MessageState.READY
 
 
 def envelope_of(name: Name, body: bytes, *, size: int, now: int, receipt: str = "") -> Envelope:
     """`receive_count` stays 0: vsqs doesn't count."""
     state = state_of(name, now)
-    leased = bool(receipt) or state is State.LEASED
+    leased = bool(receipt) or state is MessageState.LEASED
     return Envelope(
         id=str(name.number),
         body=body,
@@ -115,7 +115,7 @@ def envelope_of(name: Name, body: bytes, *, size: int, now: int, receipt: str = 
         sent_ms=_millis(names.in_micros(name.number)),
         due_ms=_millis(name.expiration) if leased and name.expiration is not None else None,
         receipt=receipt,
-        state=State.LEASED if leased else State.READY,
+        state=MessageState.LEASED if leased else MessageState.READY,
     )
 
 

@@ -154,12 +154,12 @@ def _apply(client: Client, name: str, declared: QueueSettings) -> str:
     """Make the queue so; returns what was done."""
     wanted = asdict(declared)
     try:
-        found = asdict(client.get_queue(name).settings)
+        found = asdict(client.queue(name).info().settings)
     except errors.QueueNotFound:
         try:
             client.create_queue(name, **wanted)
         except errors.QueueExists:  # Somebody else was faster, and had other settings in mind.
-            found = asdict(client.get_queue(name).settings)
+            found = asdict(client.queue(name).info().settings)
         else:
             return "created"
     changes = {setting: value for setting, value in wanted.items() if value != found[setting]}

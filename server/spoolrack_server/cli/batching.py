@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spoolrack import Client, Outgoing, QueueBatch
+from spoolrack import Batch, Client, Outgoing
 from spoolrack.stages import BatchOptions
 
 from .exits import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
@@ -55,7 +55,7 @@ class LineBatch:
             tell(f"sent {plural(published.messages, 'message')} to {self._queue.name}, all at once")
         return OK, None
 
-    def _fill(self, batch: QueueBatch, lines: Lines) -> None:
+    def _fill(self, batch: Batch, lines: Lines) -> None:
         like = self._like
         with batch:
             for chunk in lines.chunks():
@@ -66,7 +66,7 @@ class LineBatch:
                 self._advance(len(chunk.lines), sum(map(len, chunk.lines)) + len(chunk.lines))
 
 
-def _in_doubt(batch: QueueBatch) -> str:
+def _in_doubt(batch: Batch) -> str:
     command = f"spoolrack stages publish {batch.stage}"
     if batch.writer != batch.stage:
         command += f" --writer {batch.writer} --epoch {batch.epoch}"

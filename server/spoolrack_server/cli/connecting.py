@@ -56,7 +56,7 @@ class Reach:
     def look_at(self, queue: str) -> QueueInfo:
         """The queue, before long work on it begins."""
         with self.quick() as client:
-            return client.get_queue(queue)
+            return client.queue(queue).info()
 
 
 def looks_at_queues(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 import click
-from spoolrack import Client, State
+from spoolrack import Client, MessageState
 
 from . import signals
 from .connecting import Reach, looks_at_queues
@@ -49,9 +49,9 @@ def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> 
     meantime may be in the archive or not.
     """
     names = list(dict.fromkeys(queues))
-    states: dict[str, Counter[State]] = {name: Counter() for name in names}
+    states: dict[str, Counter[MessageState]] = {name: Counter() for name in names}
     with reach.patient() as client:
-        found = [client.get_queue(name) for name in names]
+        found = [client.queue(name).info() for name in names]
         length = sum(info.counts.bytes for info in found)
         with _opened(output) as write, progress_bar("Exporting", length, quiet) as advance:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -71,7 +71,9 @@ def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> 
     return OK
 
 
-def _lines(client: Client, queue: str, before: int, advance: Advance) -> Iterator[tuple[bytes, State]]:
+def _lines(
+    client: Client, queue: str, before: int, advance: Advance
+) -> Iterator[tuple[bytes, MessageState]]:
     last = ""
     for message in client.queue(queue).peek():
         # What moves while pages are read may be seen twice. Ids are in the queue's order.
@@ -83,12 +85,12 @@ def _lines(client: Client, queue: str, before: int, advance: Advance) -> Iterato
         advance(1, message.size)
 
 
-def _told(queue: str, states: Counter[State]) -> str:
+def _told(queue: str, states: Counter[MessageState]) -> str:
     notes = []
-    if states[State.LEASED]:
-        notes.append(f"{states[State.LEASED]:,} of them leased, and ready in the archive")
-    if states[State.DELAYED]:
-        notes.append(f"{states[State.DELAYED]:,} of them delayed")
+    if states[MessageState.LEASED]:
+        notes.append(f"{states[MessageState.LEASED]:,} of them leased, and ready in the archive")
+    if states[MessageState.DELAYED]:
+        notes.append(f"{states[MessageState.DELAYED]:,} of them delayed")
     return f"exported {plural(states.total(), 'message')} of {queue}" + "".join(
         f"; {note}" for note in notes
     )

@@ -89,21 +89,24 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
         fields["binary_attributes"] = binary
     fields["size"] = message.size
     fields["state"] = message.state.value
-    fields["send_time"] = _moment(message.send_time)
+    fields["send_time"] = _moment(message.sent_at)
     fields["receive_count"] = message.receive_count
-    fields["first_receive_time"] = _moment(message.first_receive_time)
-    fields["lease_end"] = _moment(message.lease_end)
+    fields["first_receive_time"] = _moment(message.first_received_at)
+    fields["lease_end"] = _moment(message.lease_expires_at)
     if message.receipt:
         fields["receipt"] = message.receipt
-    if message.deaths:
+    if message.dead_letter_records:
         fields["deaths"] = [
             {
-                **asdict(death),
-                "first_receive_time": _moment(death.first_receive_time),
-                "death_time": _moment(death.death_time),
-                "redrive_time": _moment(death.redrive_time),
+                "source_queue": record.source_queue,
+                "reason": record.reason,
+                "receive_count": record.receive_count,
+                "first_receive_time": _moment(record.first_received_at),
+                "death_time": _moment(record.dead_lettered_at),
+                "redriven_to": record.redrive_queue,
+                "redrive_time": _moment(record.redriven_at),
             }
-            for death in message.deaths
+            for record in message.dead_letter_records
         ]
     return _UNPRINTABLE.sub(_escaped, json.dumps(fields, ensure_ascii=False)).encode() + b"\n"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 import click
-from spoolrack import Message, MessageFacts, Queue, State
+from spoolrack import Message, MessageFacts, MessageState, Queue
 from spoolrack_store.model.texts import printable
 
 from .connecting import Reach, looks_at_queues
@@ -33,7 +33,7 @@ SHOWN = 60
 @option(
     "--state",
     "-s",
-    type=click.Choice([state.value for state in State]),
+    type=click.Choice([state.value for state in MessageState]),
     multiple=True,
     help="Only messages in this state. May be repeated.",
 )
@@ -83,13 +83,13 @@ def print_table(messages: Sequence[MessageFacts]) -> int:
     """The messages in columns; answers the exit code."""
     if not messages:
         return NOTHING
-    has_dead = any(message.deaths for message in messages)
+    has_dead = any(message.dead_letter_records for message in messages)
     now = datetime.now(UTC)
     rows = [
         (
             message.id,
             _state(message, now),
-            span_text(_since(message.send_time, now)),
+            span_text(_since(message.sent_at, now)),
             str(message.receive_count),
             str(message.size),
             *(_death(message, now) if has_dead else ()),
@@ -105,11 +105,11 @@ def print_table(messages: Sequence[MessageFacts]) -> int:
 
 def _death(message: MessageFacts, now: datetime) -> tuple[str, str, str]:
     """What it died of; the last time, if it did so more often."""
-    if not message.deaths:
+    if not message.dead_letter_records:
         return "", "", ""
-    last = message.deaths[-1]
+    last = message.dead_letter_records[-1]
     because = f"{last.reason} ({last.receive_count})"
-    return last.source_queue, because, span_text(_since(last.death_time, now))
+    return last.source_queue, because, span_text(_since(last.dead_lettered_at, now))
 
 
 def _since(moment: datetime, now: datetime) -> float:
@@ -117,8 +117,8 @@ def _since(moment: datetime, now: datetime) -> float:
 
 
 def _state(message: MessageFacts, now: datetime) -> str:
-    end = message.lease_end
-    if message.state is State.READY or end is None:
+    end = message.lease_expires_at
+    if message.state is MessageState.READY or end is None:
         return message.state.value
     left = (end - now).total_seconds()
     return f"{message.state.value} {span_text(left)}" if left > 0 else message.state.value

@@ -131,7 +131,7 @@ def create(reach: Reach, name: str, **settings: Any) -> None:
 def list_(reach: Reach, prefix: str, json: bool) -> int:
     """List the queues, or those whose names begin with PREFIX."""
     with reach.quick() as client:
-        found = list(client.queues(prefix))
+        found = list(client.list_queues(prefix))
     if json:
         for info in found:
             say(queue_json(info))
@@ -168,7 +168,7 @@ def oldest_text(info: QueueInfo) -> str:
 def show(reach: Reach, name: str, json: bool) -> None:
     """Show what is in the queue NAME, how it is set, and which message blocks it, if one does."""
     with reach.quick() as client:
-        info = client.get_queue(name)
+        info = client.queue(name).info()
     if json:
         say(*queue_json(info, indent=2).splitlines())
         return
@@ -227,7 +227,7 @@ def set_(reach: Reach, name: str, reset: tuple[str, ...], **settings: Any) -> No
 def delete(reach: Reach, name: str, yes: bool) -> None:
     """Delete the queue NAME with all its messages, for good. Asks first, at a terminal."""
     with reach.quick() as client:
-        _ask(yes, lambda: _held(client.get_queue(name), "Delete the queue {}, with {} in it?"))
+        _ask(yes, lambda: _held(client.queue(name).info(), "Delete the queue {}, with {} in it?"))
         client.delete_queue(name)
 
 
@@ -239,8 +239,8 @@ def delete(reach: Reach, name: str, yes: bool) -> None:
 def purge(reach: Reach, name: str, yes: bool, quiet: bool) -> None:
     """Delete all messages of the queue NAME, leased and delayed ones too. Asks first, at a terminal."""
     with reach.quick() as client:
-        _ask(yes, lambda: _held(client.get_queue(name), "Purge the queue {}, of {}?"))
-        purged = client.purge_queue(name)
+        _ask(yes, lambda: _held(client.queue(name).info(), "Purge the queue {}, of {}?"))
+        purged = client.queue(name).purge()
     if not quiet:
         tell(f"deleted {plural(purged, 'message')} of {name}")
 

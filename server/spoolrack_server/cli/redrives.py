@@ -29,7 +29,7 @@ def list_(reach: Reach, queue: str | None, json: bool) -> int:
     What has ended is told for 30 days.
     """
     with reach.quick() as client:
-        found = list(client.redrives(queue or ""))
+        found = list(client.redrives.list(queue or ""))
     if json:
         for redrive in found:
             say(redrive_json(redrive))
@@ -66,7 +66,7 @@ def cancel(reach: Reach, ids: tuple[str, ...], quiet: bool) -> None:
     """
     with reach.quick() as client:
         for id in ids:
-            redrive = client.cancel_redrive(id)
+            redrive = client.redrives.cancel(id)
             if not quiet:
                 moved = f"it had moved {plural(redrive.moved, 'message')}"
                 if redrive.state is RedriveState.CANCELLED:

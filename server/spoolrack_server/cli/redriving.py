@@ -64,7 +64,7 @@ def command(
     with reach.quick() as client:
         redrive = client.queue(queue).redrive(
             destination=to or "",
-            ids=id or None,
+            message_ids=id or None,
             source_queue=source or "",
             max_messages_per_second=rate,
         )
@@ -103,7 +103,7 @@ def _until_ended(client: Client, redrive: Redrive, show: Show) -> Redrive:
         show(redrive.moved, redrive.moved + redrive.failed + redrive.remaining)
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
-        redrive = client.get_redrive(redrive.id)
+        redrive = client.redrives.get(redrive.id)
     return redrive
 
 

@@ -34,7 +34,7 @@ def command(reach: Reach, queue: str, messages: tuple[str, ...], quiet: bool) ->
             "--root, in the folder itself."
         )
     with reach.quick() as client:
-        client.get_queue(queue)
+        client.queue(queue).info()
         known = receipts_of(reach.root, queue, ids) if reach.root is not None and ids else {}
         leased = {named: known.get(named.lower(), named) for named in wanted}
         receipts = {named: receipt for named, receipt in leased.items() if "~" in receipt}

@@ -33,7 +33,7 @@ def list_(reach: Reach, queue: str | None, stream: str | None, json: bool) -> in
     READS is how often one was read from its beginning: a message that breaks its reader shows there.
     """
     with reach.quick() as client:
-        found = list(client.reservations(queue=queue or "", stream=stream or ""))
+        found = list(client.reservations.list(queue=queue or "", stream=stream or ""))
     if json:
         for reservation in found:
             say(reservation_json(reservation))
@@ -85,7 +85,7 @@ def show(reach: Reach, stream: str, seq: int, max: int, raw: bool, json: bool) -
     if raw and json:
         raise click.UsageError("Choose one of --raw and --json.")
     with reach.quick() as client:
-        found = islice(client.read_reservation(stream, seq), max or None)
+        found = islice(client.reservations.read(stream, seq), max or None)
         if not raw and not json:
             return print_table(list(found))
         output = Output()
@@ -110,6 +110,6 @@ def release(reach: Reach, stream: str, seq: int, quiet: bool) -> None:
     The reader of STREAM is told that the reservation is lost.
     """
     with reach.quick() as client:
-        client.release_reservation(stream, seq)
+        client.reservations.release(stream, seq)
     if not quiet:
         tell(f"released reservation {seq} of {stream}")

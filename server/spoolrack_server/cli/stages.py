@@ -26,7 +26,7 @@ def command() -> None:
 def list_(reach: Reach, json: bool) -> int:
     """List the stages, with what is in them and when they expire."""
     with reach.quick() as client:
-        found = list(client.stages())
+        found = list(client.staging.list())
     if json:
         for stage in found:
             say(stage_json(stage))
@@ -78,7 +78,9 @@ def publish(
     if writer is None and len(stages) > 1:
         raise click.UsageError("Several stages need a --writer and an --epoch.")
     with reach.quick() as client:
-        published = client.publish(writer or stages[0], epoch or 0, stages, memory=memory)
+        published = client.staging.publish(
+            writer or stages[0], epoch or 0, stages, epoch_retention=memory
+        )
     if published.already:
         tell(f"published before (the last epoch is {published.last_epoch}): nothing was done")
     elif not quiet:
@@ -95,7 +97,7 @@ def abort(reach: Reach, stages: tuple[str, ...], quiet: bool) -> int:
     dropped = missing = 0
     with reach.quick() as client:
         for stage in stages:
-            messages = client.abort(stage)
+            messages = client.staging.abort(stage)
             dropped += messages
             if not messages:
                 missing += 1

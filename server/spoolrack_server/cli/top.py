@@ -37,7 +37,7 @@ def command(reach: Reach, prefix: str, interval: float, once: bool) -> int:
     """
     console = Console()
     with reach.quick() as client:
-        found = list(client.queues(prefix))
+        found = list(client.list_queues(prefix))
         if once or not console.is_terminal:
             if found:
                 say(*table_of(found))
@@ -63,7 +63,7 @@ def _watch(
             time.sleep(interval)
             before, then = found, looked
             try:
-                found = list(client.queues(prefix))
+                found = list(client.list_queues(prefix))
             except SpoolrackError as error:
                 trouble = line_of(error)
                 continue

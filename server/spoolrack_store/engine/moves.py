@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -25,7 +25,7 @@ from ..model.errors import DiskError, StoreError
 from ..model.figures import Statistics
 from ..model.ids import FileIds
 from ..model.members import pieces
-from ..model.names import MAX_BYTES, Name, Stem, members_room
+from ..model.names import MAX_BYTES, Name, NotAName, Stem, members_room, parse
 from ..model.transitions import CHANGES, State
 from .index import COUNTED, Index
 
@@ -352,10 +352,11 @@ class Moves:
         path = entry.name.path
         if self.is_there(path):
             return
-        log.error("%s was moved away or removed by hand", path)
-        self._intend(Kind.UNLINK, path, "", 0)
-        self.syncer.folder_changed(_folder_of(path))
-        self.index.disappear(entry, self.commit)
+        if entry in entry.batch.entries:  # Another request of this commit may have met it, too.
+            log.error("%s was moved away or removed by hand", path)
+            self._intend(Kind.UNLINK, path, "", 0)
+            self.syncer.folder_changed(_folder_of(path))
+            self.index.disappear(entry, self.commit)
         raise NameVanished(detail=path)
 
     def _rename_or_link(self, source: str, target: str, *, is_rename: bool | None) -> None:
@@ -457,6 +458,21 @@ class Moves:
         except OSError as error:
             raise SyncFailed(str(error)) from error
         return True
+
+    def names_sent_by_others(self) -> Iterator[Name]:
+        """Yield the names that other processes have in `new/`, which the index doesn't know as long as
+        those live. Raise `DiskError`."""
+        if self.changes is None or not self.changes.is_shared:
+            return
+        try:
+            listed = self.disk.scan("new")
+        except OSError as error:
+            raise explained(error) from error
+        for each in listed:
+            with suppress(NotAName):
+                name = parse(f"new/{each.name}")
+                if name.owner != self.owner:
+                    yield name
 
     def _require_root(self) -> None:
         """Raise `SyncFailed` if the root itself is gone: what is made then is in no root."""

@@ -8,13 +8,17 @@ faster with.
 
 from __future__ import annotations
 
+import logging
 from itertools import islice
 from typing import Final
 
 from ..model.batch import Entry
+from ..model.errors import StoreError
 from .deduplication import Deduplication
 from .moves import Moves
 from .reader import Reader
+
+log = logging.getLogger(__name__)
 
 SLICE: Final = 1_000
 """Batches that one commit looks at: requests wait for it."""
@@ -50,6 +54,7 @@ class Reaper:
                 reapable += entries
             if batch.is_over and (entries or batch.changed > synced):
                 index.over[batch] = None  # It is looked at again, after the others.
+        reapable = self._without_sent_by_others(reapable)
         paths: list[str] = []
         forgotten = self._deduplication.may_unlink(reapable) if self._unlinks else reapable
         for entry in forgotten:
@@ -62,3 +67,20 @@ class Reaper:
         if paths and self._unlinks:
             self._moves.removed.add(paths)
         return bool(paths)
+
+    def _without_sent_by_others(self, reapable: list[Entry]) -> list[Entry]:
+        """Keep back each batch that has a name in `new/` of another process: it lists what is deleted,
+        too. The batch is looked at again when that name is gone."""
+        if not reapable:
+            return []
+        index = self._moves.index
+        try:
+            sent = {name.stem.text for name in self._moves.names_sent_by_others()}
+        except StoreError as error:
+            log.warning("what is deleted stays in remove/ for now: %s", error)
+            self._moves.refused_at = self._moves.clock.monotonic()
+            return []
+        for entry in reapable:
+            if entry.batch.stem.text in sent:
+                index.over.pop(entry.batch, None)
+        return [entry for entry in reapable if entry.batch.stem.text not in sent]

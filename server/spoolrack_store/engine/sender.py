@@ -51,6 +51,7 @@ class _File:
     bodies: list[bytes] = field(default_factory=list)
     attributes: dict[int, Attributes] = field(default_factory=dict)
     keys: dict[int, str] = field(default_factory=dict)
+    groups: dict[int, str] = field(default_factory=dict)
     bytes: int = 0
     places: list[tuple[Stored, int, int]] = field(default_factory=list)
     """For each run of messages: whose they are, the position of the first in that answer, and how
@@ -178,6 +179,8 @@ class Sender(Part):
                 if len(body) > settings.max_message_size or position in request.attributes:
                     attributes = request.attributes.get(position, {})
                     contents.check(record.name, body, attributes, settings.max_message_size)
+                if position in request.groups:
+                    contents.check_group(request.groups[position])
                 delay = request.delays.get(position, settings.delivery_delay)
                 if not 0 <= delay <= MAX_DELAY:
                     raise InvalidMessage(
@@ -287,11 +290,13 @@ class Sender(Part):
                     file.attributes[len(file.bodies)] = dict(request.attributes[position])
                 if position in keys:
                     file.keys[len(file.bodies)] = keys[position]
+                if position in request.groups:
+                    file.groups[len(file.bodies)] = request.groups[position]
                 file.bodies.append(request.bodies[position])
         file.bytes += size
 
     def _write(self, file: _File, is_lone: bool) -> None:
-        line = line_of(file.bodies, file.attributes, file.keys)
+        line = line_of(file.bodies, file.attributes, file.keys, file.groups)
         encoded = encode(line)
         count = len(file.bodies)
         stem = stem_of(self._ids.make(), line, encoded)

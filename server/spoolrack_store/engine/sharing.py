@@ -257,8 +257,9 @@ class Sharing:
                 self._tell_part(change.source)  # It became a message's: of a stage, or put in by hand.
                 return
             entry = index.entry_at(gone)
-            # What another process publishes from `new/` wasn't known.
-            if entry is not None:
+            if entry is None:
+                index.unknown_disappears(gone, commit)
+            else:
                 index.disappear(entry, commit)
 
     def _tell_part(self, path: str) -> None:

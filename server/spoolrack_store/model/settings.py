@@ -30,6 +30,7 @@ MAX_BYTES: Final = 1 << 50
 _SALT: Final = re.compile(r"[0-9a-z]{0,16}")
 MIN_WINDOW: Final = Millis(SECOND)
 MAX_WINDOW: Final = Millis(14 * DAY)
+GROUP_ORDERS: Final = ("fair", "strict")
 SPANS: Final = frozenset({"visibility_timeout", "delivery_delay", "retention", "deduplication_window"})
 """The settings that are spans of time, in milliseconds."""
 
@@ -62,7 +63,17 @@ class QueueSettings:
     messages_per_file: int = 0
     """The most messages that a send writes as one file, up to 1,000; 0: no limit but that."""
 
+    group_order: str = "fair"
+    """"fair": groups of messages take turns, and each is received in the order of its sends. "strict":
+    besides, a group has only one receive's messages leased at a time."""
+
     def __post_init__(self) -> None:
+        if self.group_order not in GROUP_ORDERS:
+            raise InvalidSetting(
+                name="group_order",
+                value=self.group_order,
+                rule=f"must be one of {', '.join(GROUP_ORDERS)}",
+            )
         _within("visibility_timeout", self.visibility_timeout, 1, MAX_VISIBILITY)
         _within("delivery_delay", self.delivery_delay, 0, MAX_DELAY)
         _within("max_receives", self.max_receives, 0, MAX_COUNT)

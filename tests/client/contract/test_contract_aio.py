@@ -8,7 +8,7 @@ import contextlib
 import pytest
 from client_rig import until_true
 from conftest import World
-from spoolrack import ById, Outgoing, QueueSettings, State, aio
+from spoolrack import ById, MessageState, Outgoing, QueueSettings, aio
 from spoolrack.errors import ClientClosed, MessageNotFound, QueueNotFound, StaleReceipt
 
 
@@ -17,31 +17,31 @@ async def take(stream: aio.MessageStream, count: int) -> list[aio.Message]:
 
 
 async def leased(client: aio.Client) -> int:
-    return (await client.get_queue("jobs")).counts.leased
+    return (await client.queue("jobs").info()).counts.leased
 
 
 @pytest.mark.needs("settings", "several queues")
 async def test_queues_are_made_changed_listed_and_deleted(aio_client: aio.Client) -> None:
     await aio_client.create_queue("b", max_messages=3)
     await aio_client.create_queue("a")
-    assert [info.name async for info in aio_client.queues()] == ["a", "b"]
+    assert [info.name async for info in aio_client.list_queues()] == ["a", "b"]
     info = await aio_client.update_queue("b", max_messages=None, visibility_timeout=5)
     assert info.settings == QueueSettings(visibility_timeout=5.0)
     await aio_client.delete_queue("b")
     with pytest.raises(QueueNotFound):
-        await aio_client.get_queue("b")
+        await aio_client.queue("b").info()
     await aio_client.queue("a").send("x")
-    assert await aio_client.purge_queue("a") == 1
+    assert await aio_client.queue("a").purge() == 1
 
 
 @pytest.mark.needs("attributes", "delays")
 async def test_a_message_lives_its_life(aio_jobs: aio.Queue, world: World) -> None:
     id = await aio_jobs.send("a", attributes={"n": b"v"}, delay=5)
-    assert (await aio_jobs.get(id)).state is State.DELAYED
+    assert (await aio_jobs.get(id)).state is MessageState.DELAYED
     world.advance(5)
     (message,) = await aio_jobs.receive(wait=1)
     assert (message.id, message.text, message.attributes) == (id, "a", {"n": b"v"})
-    assert await message.extend(60) == message.lease_end
+    assert await message.extend(60) == message.lease_expires_at
     await message.release()
     with pytest.raises(StaleReceipt):
         await message.delete()
@@ -121,7 +121,7 @@ async def test_a_forgotten_stream_gives_back_the_rest(
         break
 
     async def one_is_ready() -> bool:
-        return (await aio_client.get_queue("jobs")).counts.ready == 1
+        return (await aio_client.queue("jobs").info()).counts.ready == 1
 
     await until_true(one_is_ready)
 

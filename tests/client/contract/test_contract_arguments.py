@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 import spoolrack
-from spoolrack import ById, Outgoing, RetryPolicy, aio
+from spoolrack import Backoff, ById, Outgoing, Retry, RetryPolicy, aio
 from spoolrack.errors import InvalidRequest
 
 NAN: Final = math.nan
@@ -44,46 +44,46 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
     # A c.
     ("name", lambda c, v: c.queue(v), NO_TEXT),
     ("name", lambda c, v: c.create_queue(v), NO_TEXT),
-    ("name", lambda c, v: c.get_queue(v), NO_TEXT),
+    ("name", lambda c, v: c.queue(v).info(), NO_TEXT),
     ("name", lambda c, v: c.update_queue(v, max_messages=1), NO_TEXT),
     ("name", lambda c, v: c.delete_queue(v), NO_TEXT),
-    ("name", lambda c, v: c.purge_queue(v), NO_TEXT),
-    ("prefix", lambda c, v: c.queues(v), NO_TEXT),
-    ("stage", lambda c, v: c.stage(v, 0, "jobs", ["a"]), NO_TEXT),
-    ("chunk", lambda c, v: c.stage("s", v, "jobs", ["a"]), FROM_0),
-    ("queue", lambda c, v: c.stage("s", 0, v, ["a"]), NO_TEXT),
+    ("name", lambda c, v: c.queue(v).purge(), NO_TEXT),
+    ("prefix", lambda c, v: c.list_queues(v), NO_TEXT),
+    ("stage", lambda c, v: c.staging.stage(v, 0, "jobs", ["a"]), NO_TEXT),
+    ("chunk_number", lambda c, v: c.staging.stage("s", v, "jobs", ["a"]), FROM_0),
+    ("queue", lambda c, v: c.staging.stage("s", 0, v, ["a"]), NO_TEXT),
     (
         "messages",
-        lambda c, v: c.stage("s", 0, "jobs", v),
+        lambda c, v: c.staging.stage("s", 0, "jobs", v),
         [*NO_MANY, [], ["a"] * 1_001],
     ),
     (
         "time_to_live",
-        lambda c, v: c.stage("s", 0, "jobs", ["a"], time_to_live=v),
+        lambda c, v: c.staging.stage("s", 0, "jobs", ["a"], time_to_live=v),
         NO_SPANS,
     ),
-    ("writer", lambda c, v: c.publish(v, 0, ["s"]), NO_TEXT),
-    ("epoch", lambda c, v: c.publish("w", v, ["s"]), FROM_0),
-    ("stages", lambda c, v: c.publish("w", 0, v), NO_MANY),
-    ("a stage", lambda c, v: c.publish("w", 0, [v]), NO_TEXT),
-    ("memory", lambda c, v: c.publish("w", 0, ["s"], memory=v), NO_SPANS),
-    ("stage", lambda c, v: c.abort(v), NO_TEXT),
-    ("stream", lambda c, v: c.confirm(v, 0), NO_TEXT),
-    ("seq", lambda c, v: c.confirm("r", v), FROM_0),
-    ("hold", lambda c, v: c.confirm("r", 0, v), NO_SPANS),
-    ("stream", lambda c, v: c.read_reservation(v, 0), NO_TEXT),
-    ("seq", lambda c, v: c.read_reservation("r", v), FROM_0),
-    ("begin", lambda c, v: c.read_reservation("r", 0, v), FROM_0),
-    ("end", lambda c, v: c.read_reservation("r", 0, 0, v), OPTIONAL_FROM_0),
-    ("stream", lambda c, v: c.commit_reservations(v, 0), NO_TEXT),
-    ("up_to", lambda c, v: c.commit_reservations("r", v), FROM_0),
-    ("stream", lambda c, v: c.release_reservation(v, 0), NO_TEXT),
-    ("seq", lambda c, v: c.release_reservation("r", v), FROM_0),
-    ("queue", lambda c, v: c.reservations(v), NO_TEXT),
-    ("stream", lambda c, v: c.reservations("", v), NO_TEXT),
-    ("id", lambda c, v: c.get_redrive(v), NO_TEXT),
-    ("queue", lambda c, v: c.redrives(v), NO_TEXT),
-    ("id", lambda c, v: c.cancel_redrive(v), NO_TEXT),
+    ("writer", lambda c, v: c.staging.publish(v, 0, ["s"]), NO_TEXT),
+    ("epoch", lambda c, v: c.staging.publish("w", v, ["s"]), FROM_0),
+    ("stages", lambda c, v: c.staging.publish("w", 0, v), NO_MANY),
+    ("a stage", lambda c, v: c.staging.publish("w", 0, [v]), NO_TEXT),
+    ("epoch_retention", lambda c, v: c.staging.publish("w", 0, ["s"], epoch_retention=v), NO_SPANS),
+    ("stage", lambda c, v: c.staging.abort(v), NO_TEXT),
+    ("stream", lambda c, v: c.reservations.extend(v, 0), NO_TEXT),
+    ("sequence_number", lambda c, v: c.reservations.extend("r", v), FROM_0),
+    ("visibility_timeout", lambda c, v: c.reservations.extend("r", 0, v), NO_SPANS),
+    ("stream", lambda c, v: c.reservations.read(v, 0), NO_TEXT),
+    ("sequence_number", lambda c, v: c.reservations.read("r", v), FROM_0),
+    ("begin_index", lambda c, v: c.reservations.read("r", 0, v), FROM_0),
+    ("end_index", lambda c, v: c.reservations.read("r", 0, 0, v), OPTIONAL_FROM_0),
+    ("stream", lambda c, v: c.reservations.commit(v, 0), NO_TEXT),
+    ("last_sequence_number", lambda c, v: c.reservations.commit("r", v), FROM_0),
+    ("stream", lambda c, v: c.reservations.release(v, 0), NO_TEXT),
+    ("sequence_number", lambda c, v: c.reservations.release("r", v), FROM_0),
+    ("queue", lambda c, v: c.reservations.list(v), NO_TEXT),
+    ("stream", lambda c, v: c.reservations.list("", v), NO_TEXT),
+    ("id", lambda c, v: c.redrives.get(v), NO_TEXT),
+    ("queue", lambda c, v: c.redrives.list(v), NO_TEXT),
+    ("id", lambda c, v: c.redrives.cancel(v), NO_TEXT),
     # A queue's settings.
     *(
         (
@@ -110,7 +110,7 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
     ("writer", lambda c, v: c.batch(writer=v, epoch=0), [5, b"w", "\ud800"]),
     ("epoch", lambda c, v: c.batch(epoch=v), [0]),
     ("in_flight", lambda c, v: c.batch(in_flight=v), FROM_1),
-    ("memory", lambda c, v: c.batch(memory=v), NO_SPANS),
+    ("epoch_retention", lambda c, v: c.batch(epoch_retention=v), NO_SPANS),
     ("time_to_live", lambda c, v: c.batch(time_to_live=v), NO_SPANS),
     ("publish", lambda c, v: c.batch(publish=v), [1, None, "yes"]),
     ("timeout", lambda c, v: c.batch(timeout=v), NO_SPANS),
@@ -145,14 +145,18 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
         [*NO_SPANS, 0],
     ),
     ("stream", lambda c, v: c.queue("jobs").reserve(v, 0), NO_TEXT),
-    ("seq", lambda c, v: c.queue("jobs").reserve("r", v), FROM_0),
+    ("sequence_number", lambda c, v: c.queue("jobs").reserve("r", v), FROM_0),
     (
         "max_messages",
         lambda c, v: c.queue("jobs").reserve("r", 0, max_messages=v),
         FROM_1,
     ),
     ("max_bytes", lambda c, v: c.queue("jobs").reserve("r", 0, max_bytes=v), FROM_1),
-    ("hold", lambda c, v: c.queue("jobs").reserve("r", 0, hold=v), NO_SPANS),
+    (
+        "visibility_timeout",
+        lambda c, v: c.queue("jobs").reserve("r", 0, visibility_timeout=v),
+        NO_SPANS,
+    ),
     ("wait", lambda c, v: c.queue("jobs").reserve("r", 0, wait=v), [*NO_SPANS, None]),
     (
         "max_in_flight",
@@ -179,10 +183,12 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
     ("seconds", lambda c, v: c.queue("jobs").extend_many(["1.1"], v), [*NO_SPANS, 0]),
     ("a message", lambda c, v: c.queue("jobs").release(v), NO_MESSAGES[:-1]),
     ("messages", lambda c, v: c.queue("jobs").release_many(v), NO_MANY),
+    ("delay", lambda c, v: c.queue("jobs").release("1.1", delay=v), [*NO_SPANS, 43_201]),
+    ("delay", lambda c, v: c.queue("jobs").release_many(["1.1"], delay=v), [*NO_SPANS, None]),
     ("destination", lambda c, v: c.queue("jobs").redrive(destination=v), NO_TEXT),
     ("source_queue", lambda c, v: c.queue("jobs").redrive(source_queue=v), NO_TEXT),
-    ("ids", lambda c, v: c.queue("jobs").redrive(ids=v), [5, [], object()]),
-    ("an id", lambda c, v: c.queue("jobs").redrive(ids=[v]), NO_TEXT),
+    ("message_ids", lambda c, v: c.queue("jobs").redrive(message_ids=v), [5, [], object()]),
+    ("an id", lambda c, v: c.queue("jobs").redrive(message_ids=[v]), NO_TEXT),
     (
         "max_messages_per_second",
         lambda c, v: c.queue("jobs").redrive(max_messages_per_second=v),
@@ -214,6 +220,7 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
         [*OPTIONAL_FROM_0, 10_000],
     ),
     ("grace", lambda c, v: c.queue("jobs").worker(print, grace=v), [*NO_SPANS, None]),
+    ("retry", lambda c, v: c.queue("jobs").worker(print, retry=v), [5, RetryPolicy(), "1"]),
     (
         "visibility_timeout",
         lambda c, v: c.queue("jobs").worker(print, visibility_timeout=v),
@@ -224,15 +231,15 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
         ("timeout", call, NO_SPANS)
         for call in (
             lambda c, v: c.create_queue("jobs", timeout=v),
-            lambda c, v: c.get_queue("jobs", timeout=v),
-            lambda c, v: c.queues(timeout=v),
+            lambda c, v: c.queue("jobs").info(timeout=v),
+            lambda c, v: c.list_queues(timeout=v),
             lambda c, v: c.update_queue("jobs", max_messages=1, timeout=v),
             lambda c, v: c.delete_queue("jobs", timeout=v),
-            lambda c, v: c.purge_queue("jobs", timeout=v),
-            lambda c, v: c.stages(timeout=v),
-            lambda c, v: c.reservations(timeout=v),
-            lambda c, v: c.redrives(timeout=v),
-            lambda c, v: c.read_reservation("r", 0, timeout=v),
+            lambda c, v: c.queue("jobs").purge(timeout=v),
+            lambda c, v: c.staging.list(timeout=v),
+            lambda c, v: c.reservations.list(timeout=v),
+            lambda c, v: c.redrives.list(timeout=v),
+            lambda c, v: c.reservations.read("r", 0, timeout=v),
             lambda c, v: c.queue("jobs").send("a", timeout=v),
             lambda c, v: c.queue("jobs").send_many(["a"], timeout=v),
             lambda c, v: c.queue("jobs").receive(timeout=v),
@@ -268,7 +275,7 @@ def test_an_argument_that_cannot_be_is_refused_where_it_is_given(
                 what = error
             wrong.append(_complaint(name, value, what))
     assert [each for each in wrong if each] == []
-    assert client.get_queue("jobs").counts.ready == 0
+    assert client.queue("jobs").info().counts.ready == 0
 
 
 async def test_so_it_is_in_tasks(aio_client: aio.Client, aio_jobs: aio.Queue) -> None:
@@ -284,7 +291,7 @@ async def test_so_it_is_in_tasks(aio_client: aio.Client, aio_jobs: aio.Queue) ->
                 what = error
             wrong.append(_complaint(name, value, what))
     assert [each for each in wrong if each] == []
-    assert (await aio_client.get_queue("jobs")).counts.ready == 0
+    assert (await aio_client.queue("jobs").info()).counts.ready == 0
 
 
 @pytest.mark.parametrize("connect", [spoolrack.connect, aio.connect])
@@ -300,10 +307,20 @@ async def test_the_options_of_a_client_are_checked_when_it_is_made(connect: Any)
     for value in [5, b"token", "\ud800"]:
         with pytest.raises(spoolrack.SpoolrackError, match="token"):
             connect("127.0.0.1:1", token=value)
-    for option in ("first", "growth", "most"):
+    for option in ("initial", "factor", "maximum"):
         for value in NO_SPANS:
             with pytest.raises(InvalidRequest, match=option):
                 RetryPolicy(**{option: value})
+    for option in ("initial", "factor", "maximum", "jitter"):
+        for value in [*NO_SPANS, None]:
+            with pytest.raises(InvalidRequest, match=option):
+                Backoff(**{option: value})
+    for option, value in [("initial", 0), ("maximum", 0), ("maximum", 43_201), ("jitter", 1.1)]:
+        with pytest.raises(InvalidRequest, match=option):
+            Backoff(**{option: value})
+    for value in [*NO_SPANS, 43_201]:
+        with pytest.raises(InvalidRequest, match="after"):
+            Retry(after=value)
     for value in [*FROM_1[:-1]]:
         with pytest.raises(InvalidRequest, match="attempts"):
             RetryPolicy(attempts=value)

@@ -9,7 +9,7 @@ import pytest
 import spoolrack
 from client_rig import until
 from conftest import World
-from spoolrack import Batch, Outgoing, Queue, QueueBatch, State, aio
+from spoolrack import Batch, MessageState, Outgoing, Queue, aio
 from spoolrack.errors import (
     InvalidMessage,
     InvalidRequest,
@@ -28,7 +28,7 @@ class Refused(Exception):
     """What a block raises."""
 
 
-def fill(batch: QueueBatch, bodies: Iterable[str], then_raise: Exception | None = None) -> None:
+def fill(batch: Batch, bodies: Iterable[str], then_raise: Exception | None = None) -> None:
     with batch:
         for body in bodies:
             batch.send(body)
@@ -43,7 +43,7 @@ def fill_all(batch: Batch, messages: Iterable[tuple[str, str]]) -> None:
 
 
 def names(client: spoolrack.Client) -> list[str]:
-    return [stage.name for stage in client.stages()]
+    return [stage.name for stage in client.staging.list()]
 
 
 def bodies(queue: Queue, most: int = 1_000) -> list[str]:
@@ -67,20 +67,20 @@ def test_a_batch_whose_block_raises_leaves_nothing(client: spoolrack.Client, job
         fill(batch, map(str, range(1_500)), then_raise=Refused())
     assert batch.published is None
     assert jobs.receive() == []
-    assert list(client.stages()) == []
+    assert list(client.staging.list()) == []
 
 
 def test_a_large_batch_keeps_its_order(client: spoolrack.Client, jobs: Queue) -> None:
     with jobs.batch() as batch:
         for number in range(3_500):
             batch.send(str(number))
-        (stage,) = client.stages()
+        (stage,) = client.staging.list()
         assert stage.name == batch.stage
     assert batch.published is not None
     assert batch.published.messages == batch.messages == 3_500
     found = [text for _ in range(4) for text in bodies(jobs)]
     assert found == [str(number) for number in range(3_500)]
-    assert list(client.stages()) == []
+    assert list(client.staging.list()) == []
 
 
 def test_large_messages_are_staged_in_chunks_of_their_own(client: spoolrack.Client) -> None:
@@ -89,9 +89,9 @@ def test_large_messages_are_staged_in_chunks_of_their_own(client: spoolrack.Clie
     with jobs.batch(in_flight=3, publish=False) as batch:
         for size in (3 * MIB, MIB // 2, MIB // 2, 1):
             batch.send(b"x" * size)
-    (stage,) = client.stages()
+    (stage,) = client.staging.list()
     assert (stage.chunks, stage.messages) == (3, {"jobs": 4})
-    assert client.publish("me", 0, [batch.stage]).messages == 4
+    assert client.staging.publish("me", 0, [batch.stage]).messages == 4
     assert Counter(message.size for message in jobs.peek(max_body_bytes=0)) == {
         3 * MIB: 1,
         MIB // 2: 2,
@@ -118,8 +118,8 @@ def test_a_delay_counts_from_the_publication(
         batch.send("later", delay=10)
         batch.send("now")
     world.advance(60)
-    client.publish("me", 0, [batch.stage])
-    assert [message.state for message in jobs.peek()] == [State.DELAYED, State.READY]
+    client.staging.publish("me", 0, [batch.stage])
+    assert [message.state for message in jobs.peek()] == [MessageState.DELAYED, MessageState.READY]
     assert bodies(jobs) == ["now"]
     world.advance(10)
     assert bodies(jobs) == ["later"]
@@ -151,7 +151,7 @@ def test_an_epoch_is_published_once(client: spoolrack.Client, jobs: Queue) -> No
     assert newer.published is not None
     assert not newer.published.already
     assert bodies(jobs) == ["a", "c"]
-    assert list(client.stages()) == []
+    assert list(client.staging.list()) == []
 
 
 def test_an_empty_batch_is_no_fault(client: spoolrack.Client, jobs: Queue) -> None:
@@ -161,8 +161,8 @@ def test_an_empty_batch_is_no_fault(client: spoolrack.Client, jobs: Queue) -> No
     assert batch.published.messages == 0
     with jobs.batch(writer="job", epoch=3):
         pass
-    assert client.publish("job", 3, []).already
-    assert client.publish("job", 4, []).last_epoch == 4
+    assert client.staging.publish("job", 3, []).already
+    assert client.staging.publish("job", 4, []).last_epoch == 4
 
 
 def test_a_batch_can_be_staged_here_and_published_there(
@@ -175,18 +175,18 @@ def test_a_batch_can_be_staged_here_and_published_there(
         assert batch.published is None
         stages.append(batch.stage)
     assert jobs.receive() == []
-    assert other.publish("driver", 1, stages).messages == 2
+    assert other.staging.publish("driver", 1, stages).messages == 2
     assert bodies(jobs) == ["a", "b"]
-    again = other.publish("driver", 1, stages)
+    again = other.staging.publish("driver", 1, stages)
     assert (again.messages, again.already) == (0, True)
 
 
 def test_a_chunk_that_is_there_is_not_stored_again(client: spoolrack.Client, jobs: Queue) -> None:
-    first = client.stage("s", 5, "jobs", ["a", Outgoing(body=b"b", attributes={"n": b"v"})])
-    again = client.stage("s", 5, "jobs", ["quite", "another", "content"])
+    first = client.staging.stage("s", 5, "jobs", ["a", Outgoing(body=b"b", attributes={"n": b"v"})])
+    again = client.staging.stage("s", 5, "jobs", ["quite", "another", "content"])
     assert (first.messages, first.repeated) == (2, False)
     assert (again.messages, again.repeated, again.expire_time) == (2, True, first.expire_time)
-    assert client.publish("me", 0, ["s"]).messages == 2
+    assert client.staging.publish("me", 0, ["s"]).messages == 2
     assert bodies(jobs) == ["a", "b"]
 
 
@@ -194,20 +194,20 @@ def test_a_chunk_is_stored_whole_or_not_at_all(client: spoolrack.Client) -> None
     client.create_queue("jobs", max_message_size=10)
     jobs = client.queue("jobs")
     with pytest.raises(InvalidMessage):
-        client.stage("s", 0, "jobs", ["fine", "much too long", "fine"])
-    assert list(client.stages()) == []
+        client.staging.stage("s", 0, "jobs", ["fine", "much too long", "fine"])
+    assert list(client.staging.list()) == []
     with pytest.raises(InvalidMessage):
         fill(jobs.batch(), ["fine"] * 1_000 + ["much too long"])
     assert jobs.receive() == []
-    assert list(client.stages()) == []
+    assert list(client.staging.list()) == []
 
 
 def test_nothing_is_published_if_a_stage_is_missing(client: spoolrack.Client, jobs: Queue) -> None:
-    client.stage("here", 0, "jobs", ["a"])
+    client.staging.stage("here", 0, "jobs", ["a"])
     with pytest.raises(StageNotFound):
-        client.publish("me", 0, ["here", "missing"])
+        client.staging.publish("me", 0, ["here", "missing"])
     assert jobs.receive() == []
-    assert client.publish("me", 0, ["here"]).messages == 1
+    assert client.staging.publish("me", 0, ["here"]).messages == 1
 
 
 def test_nothing_is_published_if_it_does_not_fit(client: spoolrack.Client, jobs: Queue) -> None:
@@ -218,37 +218,37 @@ def test_nothing_is_published_if_it_does_not_fit(client: spoolrack.Client, jobs:
     assert batch.published is None
     assert jobs.receive() == []
     assert client.queue("small").receive() == []
-    assert list(client.stages()) == []
+    assert list(client.staging.list()) == []
 
 
 def test_nothing_is_staged_for_a_queue_that_is_not_there(client: spoolrack.Client) -> None:
     client.create_queue("jobs")
     with pytest.raises(QueueNotFound):
         fill_all(client.batch(), [("jobs", "a"), ("nowhere", "b")])
-    assert list(client.stages()) == []
+    assert list(client.staging.list()) == []
 
 
 def test_what_was_aborted_never_appears(client: spoolrack.Client, jobs: Queue) -> None:
-    client.stage("s", 0, "jobs", ["a", "b"])
-    client.stage("s", 1, "jobs", ["c"])
-    assert client.abort("s") == 3
-    assert client.abort("s") == 0
+    client.staging.stage("s", 0, "jobs", ["a", "b"])
+    client.staging.stage("s", 1, "jobs", ["c"])
+    assert client.staging.abort("s") == 3
+    assert client.staging.abort("s") == 0
     with pytest.raises(StageNotFound):
-        client.publish("me", 0, ["s"])
+        client.staging.publish("me", 0, ["s"])
     assert jobs.receive() == []
 
 
 def test_what_nobody_publishes_expires(client: spoolrack.Client, jobs: Queue, world: World) -> None:
-    client.stage("short", 0, "jobs", ["a"], time_to_live=10)
-    client.stage("long", 0, "jobs", ["b"])
+    client.staging.stage("short", 0, "jobs", ["a"], time_to_live=10)
+    client.staging.stage("long", 0, "jobs", ["b"])
     world.advance(5)
-    client.stage("short", 1, "jobs", ["c"], time_to_live=1_000)  # The first chunk's counts.
+    client.staging.stage("short", 1, "jobs", ["c"], time_to_live=1_000)  # The first chunk's counts.
     world.advance(5.1)
     until(lambda: names(client) == ["long"])
     with pytest.raises(StageNotFound):
-        client.publish("me", 0, ["short"])
+        client.staging.publish("me", 0, ["short"])
     world.advance(DAY - 11)
-    assert client.publish("me", 0, ["long"]).messages == 1
+    assert client.staging.publish("me", 0, ["long"]).messages == 1
     assert bodies(jobs) == ["b"]
 
 
@@ -271,12 +271,12 @@ def test_a_batch_that_outlives_its_stage_is_not_published_in_part(
 
 def test_the_stages_are_listed(client: spoolrack.Client, jobs: Queue, world: World) -> None:
     client.create_queue("mail")
-    client.stage("b", 0, "jobs", ["x"], time_to_live=60)
-    made = client.stage("a", 0, "jobs", ["x", "y"])
-    client.stage("a", 3, "mail", ["z"])
+    client.staging.stage("b", 0, "jobs", ["x"], time_to_live=60)
+    made = client.staging.stage("a", 0, "jobs", ["x", "y"])
+    client.staging.stage("a", 3, "mail", ["z"])
     for number in range(120):
-        client.stage(f"more{number:03}", 0, "jobs", ["x"])
-    stages = list(client.stages())
+        client.staging.stage(f"more{number:03}", 0, "jobs", ["x"])
+    stages = list(client.staging.list())
     assert [stage.name for stage in stages] == [
         "a",
         "b",
@@ -293,36 +293,36 @@ def test_a_name_that_can_be_no_stage_is_refused(
     client: spoolrack.Client, jobs: Queue, name: str
 ) -> None:
     with pytest.raises(InvalidRequest):
-        client.stage(name, 0, "jobs", ["a"])
+        client.staging.stage(name, 0, "jobs", ["a"])
     with pytest.raises(InvalidRequest):
-        client.abort(name)
+        client.staging.abort(name)
     with pytest.raises(InvalidRequest):
-        client.publish("me", 0, [name])
+        client.staging.publish("me", 0, [name])
 
 
 @pytest.mark.needs("validation")
 def test_numbers_and_spans_out_of_bounds_are_refused(client: spoolrack.Client, jobs: Queue) -> None:
     for wrong in (-1, 1_000_000_000):
         with pytest.raises(InvalidRequest):
-            client.stage("s", wrong, "jobs", ["a"])
+            client.staging.stage("s", wrong, "jobs", ["a"])
     for span in (0.5, 15 * DAY):
         with pytest.raises(InvalidRequest):
-            client.stage("s", 0, "jobs", ["a"], time_to_live=span)
+            client.staging.stage("s", 0, "jobs", ["a"], time_to_live=span)
     with pytest.raises(InvalidRequest):
-        client.stage("s", 0, "jobs", [])
+        client.staging.stage("s", 0, "jobs", [])
     with pytest.raises(InvalidRequest):
-        client.stage("s", 0, "jobs", ["a"] * 1_001)
+        client.staging.stage("s", 0, "jobs", ["a"] * 1_001)
     with pytest.raises(InvalidRequest):
-        client.publish("me", -1, [])
+        client.staging.publish("me", -1, [])
     with pytest.raises(InvalidRequest):
-        client.publish("", 0, [])
+        client.staging.publish("", 0, [])
     with pytest.raises(InvalidRequest):
-        client.publish("me", 0, [], memory=30)
+        client.staging.publish("me", 0, [], epoch_retention=30)
     with pytest.raises(InvalidMessage):
-        client.stage("s", 0, "jobs", [Outgoing(body="a", delay=1), Outgoing(body="b", delay=2)])
+        client.staging.stage("s", 0, "jobs", [Outgoing(body="a", delay=1), Outgoing(body="b", delay=2)])
     with pytest.raises(InvalidMessage):
-        client.stage("s", 0, "jobs", [Outgoing(body="a", deduplication_id="x")])
-    assert list(client.stages()) == []
+        client.staging.stage("s", 0, "jobs", [Outgoing(body="a", deduplication_id="x")])
+    assert list(client.staging.list()) == []
 
 
 async def dropped(client: aio.Client, jobs: aio.Queue) -> None:
@@ -340,9 +340,9 @@ async def test_tasks_have_batches_too(aio_client: aio.Client, aio_jobs: aio.Queu
     assert batch.published.messages == 2_100
     with pytest.raises(Refused):
         await dropped(aio_client, aio_jobs)
-    assert (await aio_client.get_queue("jobs")).counts.ready == 2_100
-    staged = await aio_client.stage("s", 0, "jobs", ["a"])
-    assert [stage.name async for stage in aio_client.stages()] == ["s"]
-    assert (await aio_client.stage("s", 0, "jobs", ["a"])).expire_time == staged.expire_time
-    assert (await aio_client.publish("me", 0, ["s"])).messages == 1
-    assert await aio_client.abort("s") == 0
+    assert (await aio_client.queue("jobs").info()).counts.ready == 2_100
+    staged = await aio_client.staging.stage("s", 0, "jobs", ["a"])
+    assert [stage.name async for stage in aio_client.staging.list()] == ["s"]
+    assert (await aio_client.staging.stage("s", 0, "jobs", ["a"])).expire_time == staged.expire_time
+    assert (await aio_client.staging.publish("me", 0, ["s"])).messages == 1
+    assert await aio_client.staging.abort("s") == 0

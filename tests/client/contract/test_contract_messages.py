@@ -7,7 +7,7 @@ import threading
 import pytest
 import spoolrack
 from conftest import World
-from spoolrack import ById, Outgoing, Queue, State
+from spoolrack import ById, MessageState, Outgoing, Queue
 from spoolrack.errors import (
     AttributesTooLarge,
     InvalidReceipt,
@@ -43,11 +43,11 @@ def test_a_message_comes_with_the_facts_about_it(jobs: Queue, world: World) -> N
     assert (message.id, message.body, message.text, message.size) == (id, b"hello", "hello", 5)
     assert message.attributes == {"colour": "red"}
     assert message.receive_count == 1
-    assert message.state is State.LEASED
-    assert message.first_receive_time is not None
-    assert message.lease_end is not None
-    assert (message.first_receive_time - message.send_time).total_seconds() == 5
-    assert (message.lease_end - message.first_receive_time).total_seconds() == 30
+    assert message.state is MessageState.LEASED
+    assert message.first_received_at is not None
+    assert message.lease_expires_at is not None
+    assert (message.first_received_at - message.sent_at).total_seconds() == 5
+    assert (message.lease_expires_at - message.first_received_at).total_seconds() == 30
     assert message.receipt
     assert message.queue is jobs
 
@@ -62,7 +62,7 @@ def test_a_received_message_is_hidden_until_its_lease_ends(jobs: Queue, world: W
     world.advance(0.1)
     (second,) = jobs.receive()
     assert (second.id, second.receive_count) == (first.id, 2)
-    assert second.first_receive_time == first.first_receive_time
+    assert second.first_received_at == first.first_received_at
     assert second.receipt != first.receipt
 
 
@@ -102,12 +102,12 @@ def test_what_is_no_receipt_is_refused(jobs: Queue) -> None:
 
 
 @pytest.mark.needs("delays")
-@pytest.mark.parametrize("state", list(State))
+@pytest.mark.parametrize("state", list(MessageState))
 def test_a_message_can_be_deleted_by_its_id_in_any_state(
-    jobs: Queue, world: World, state: State
+    jobs: Queue, world: World, state: MessageState
 ) -> None:
-    id = jobs.send("a", delay=60 if state is State.DELAYED else 0)
-    if state is State.LEASED:
+    id = jobs.send("a", delay=60 if state is MessageState.DELAYED else 0)
+    if state is MessageState.LEASED:
         jobs.receive()
     assert jobs.get(id).state is state
     jobs.delete_by_id(id)
@@ -174,11 +174,11 @@ def test_an_expired_message_is_back_before_younger_ones(jobs: Queue, world: Worl
 def test_an_extension_keeps_the_lease_and_its_receipt(jobs: Queue, world: World) -> None:
     jobs.send("a")
     (message,) = jobs.receive(visibility_timeout=10)
-    before = message.lease_end
+    before = message.lease_expires_at
     world.advance(5)
     end = message.extend(60)
     assert before is not None
-    assert message.lease_end == end
+    assert message.lease_expires_at == end
     assert (end - before).total_seconds() == 55
     world.advance(59)
     assert jobs.receive() == []
@@ -193,7 +193,7 @@ def test_many_changes_of_leases_have_a_result_each(jobs: Queue, world: World) ->
     extended = jobs.extend_many([stale, b], 100)
     assert isinstance(extended[0].error, StaleReceipt)
     assert extended[1].ok
-    assert extended[1].lease_end is not None
+    assert extended[1].lease_expires_at is not None
     assert all(result.ok for result in jobs.release_many([a, c.receipt]))
     world.advance(50)
     assert bodies(jobs.receive(10)) == ["a", "c"]
@@ -255,7 +255,7 @@ def test_bytes_are_limited_too(client: spoolrack.Client) -> None:
     client.create_queue("held", max_bytes=100)
     held = client.queue("held")
     held.send("x" * 10, attributes={"name": "z" * 76})
-    assert client.get_queue("held").counts.bytes == 90
+    assert client.queue("held").info().counts.bytes == 90
     (result,) = held.send_many([Outgoing(body="y" * 11)])
     assert isinstance(result.error, QueueFull)
     held.send("y" * 10)

@@ -8,7 +8,7 @@ import pytest
 import spoolrack
 from client_rig import until
 from conftest import World
-from spoolrack import Client, Queue, QueueSettings, State
+from spoolrack import Client, MessageState, Queue, QueueSettings
 from spoolrack.errors import QueueExists, QueueNotFound
 
 
@@ -38,8 +38,8 @@ def test_a_queue_has_the_settings_that_were_asked_for(client: Client) -> None:
         max_message_size=100,
         lease_durability="relaxed",
     )
-    assert client.get_queue("jobs") == info
-    assert client.get_queue("letters").settings == QueueSettings()
+    assert client.queue("jobs").info() == info
+    assert client.queue("letters").info().settings == QueueSettings()
 
 
 @pytest.mark.needs("settings")
@@ -58,7 +58,7 @@ def test_an_update_changes_what_it_names(client: Client) -> None:
     after = client.update_queue("jobs", visibility_timeout=10, retention=None)
     assert after.settings == QueueSettings(max_messages=5, visibility_timeout=10.0)
     assert after.version > before.version
-    assert client.get_queue("jobs").settings == after.settings
+    assert client.queue("jobs").info().settings == after.settings
 
 
 @pytest.mark.needs("several queues")
@@ -67,17 +67,17 @@ def test_queues_are_listed_by_name_and_prefix_over_any_number_of_pages(client: C
     for name in reversed(names):
         client.create_queue(name)
     client.create_queue("other")
-    assert [info.name for info in client.queues()] == [*sorted([*names, "other"])]
-    assert [info.name for info in client.queues("queue-")] == names
-    assert list(client.queues("none")) == []
+    assert [info.name for info in client.list_queues()] == [*sorted([*names, "other"])]
+    assert [info.name for info in client.list_queues("queue-")] == names
+    assert list(client.list_queues("none")) == []
 
 
 def test_a_missing_queue_is_named_in_every_call(client: Client) -> None:
     missing = client.queue("missing")
     calls = [
-        lambda: client.get_queue("missing"),
+        lambda: client.queue("missing").info(),
         lambda: client.delete_queue("missing"),
-        lambda: client.purge_queue("missing"),
+        lambda: client.queue("missing").purge(),
         lambda: client.update_queue("missing", max_messages=1),
         lambda: missing.send("a"),
         lambda: missing.send_many(["a"]),
@@ -96,11 +96,11 @@ def test_counts_say_what_is_in_a_queue(client: Client, jobs: Queue, world: World
     jobs.send("later", delay=60)
     jobs.receive()
     world.advance(7)
-    counts = client.get_queue("jobs").counts
+    counts = client.queue("jobs").info().counts
     assert (counts.ready, counts.leased, counts.delayed, counts.bytes) == (2, 1, 1, 8)
     assert counts.oldest_age == 7
     client.create_queue("empty")
-    assert client.get_queue("empty").counts == spoolrack.QueueCounts()
+    assert client.queue("empty").info().counts == spoolrack.QueueCounts()
 
 
 @pytest.mark.needs("delays")
@@ -108,7 +108,7 @@ def test_a_purge_takes_messages_in_every_state(client: Client, jobs: Queue, worl
     jobs.send_many(["a", "b"])
     jobs.send("c", delay=60)
     jobs.receive()
-    assert client.purge_queue("jobs") == 3
+    assert client.queue("jobs").purge() == 3
     world.advance(3600)
     assert jobs.receive() == []
     jobs.send("d")
@@ -122,11 +122,11 @@ def test_a_queue_that_is_made_again_starts_empty(client: Client, jobs: Queue, wo
     jobs.receive()
     client.delete_queue("jobs")
     with pytest.raises(QueueNotFound):
-        client.get_queue("jobs")
+        client.queue("jobs").info()
     client.create_queue("jobs", max_messages=7)
     world.advance(3600)
     assert jobs.receive() == []
-    assert client.get_queue("jobs").settings.max_messages == 7
+    assert client.queue("jobs").info().settings.max_messages == 7
 
 
 @pytest.mark.needs("settings", "several queues")
@@ -169,7 +169,7 @@ def test_a_message_that_is_too_old_is_never_delivered(client: Client, world: Wor
     jobs.send("young")
     world.advance(30)
     assert [message.text for message in jobs.receive(10)] == ["young"]
-    until(lambda: client.get_queue("jobs").counts.ready == 0)
+    until(lambda: client.queue("jobs").info().counts.ready == 0)
 
 
 @pytest.mark.needs("attributes")
@@ -178,7 +178,7 @@ def test_a_peek_leases_nothing(jobs: Queue) -> None:
     for _ in range(2):
         (message,) = jobs.peek()
         assert (message.text, message.attributes, message.receipt) == ("a", {"n": "v"}, "")
-        assert (message.receive_count, message.state) == (0, State.READY)
+        assert (message.receive_count, message.state) == (0, MessageState.READY)
     assert len(jobs.receive(10)) == 1
 
 
@@ -189,7 +189,7 @@ def test_a_peek_pages_in_order_through_all_states(jobs: Queue) -> None:
     jobs.receive(100)
     assert [message.text for message in jobs.peek()] == [str(number) for number in range(251)]
     assert [message.text for message in jobs.peek(["leased"])] == [str(number) for number in range(100)]
-    assert [message.text for message in jobs.peek(State.DELAYED)] == ["250"]
+    assert [message.text for message in jobs.peek(MessageState.DELAYED)] == ["250"]
     wanted = [message.text for message in jobs.peek({"ready", "delayed"}, limit=120)]
     assert wanted == [str(number) for number in range(100, 220)]
 

@@ -36,13 +36,13 @@ def die(world: World, client: Client, *bodies: str, queue: str = "jobs") -> list
 
 
 def ready(client: Client, queue: str) -> int:
-    return client.get_queue(queue).counts.ready
+    return client.queue(queue).info().counts.ready
 
 
 def ended(client: Client, redrive: Redrive) -> Redrive:
     """The redrive once it has ended, which it does in the background."""
-    until(lambda: client.get_redrive(redrive.id).state is not RedriveState.RUNNING)
-    found = client.get_redrive(redrive.id)
+    until(lambda: client.redrives.get(redrive.id).state is not RedriveState.RUNNING)
+    found = client.redrives.get(redrive.id)
     assert found.end_time is not None
     return found
 
@@ -55,19 +55,19 @@ def test_a_dead_letter_tells_how_it_died(world: World, client: Client) -> None:
     (id,) = die(world, client, "poison")
     dead = client.queue("dead")
     for message in (dead.get(id), next(iter(dead.peek())), next(iter(dead.peek(max_body_bytes=0)))):
-        (death,) = message.deaths
+        (death,) = message.dead_letter_records
         assert (death.source_queue, death.reason, death.receive_count) == ("jobs", "max_receives", 1)
-        assert death.first_receive_time is not None
-        assert (death.death_time - death.first_receive_time).total_seconds() == 1
+        assert death.first_received_at is not None
+        assert (death.dead_lettered_at - death.first_received_at).total_seconds() == 1
         assert message.receive_count == 0
     (message,) = dead.receive()
-    assert message.deaths == (), "a receive reads no history"
+    assert message.dead_letter_records == (), "a receive reads no history"
 
 
 def test_other_messages_have_not_died(client: Client, jobs: spoolrack.Queue) -> None:
     id = jobs.send("alive")
-    assert list(jobs.get(id).deaths) == []
-    assert [list(message.deaths) for message in jobs.peek()] == [[]]
+    assert list(jobs.get(id).dead_letter_records) == []
+    assert [list(message.dead_letter_records) for message in jobs.peek()] == [[]]
 
 
 def test_dead_letters_go_back_to_where_they_came_from(world: World, client: Client) -> None:
@@ -101,7 +101,7 @@ def test_only_what_is_selected_goes_back(world: World, client: Client) -> None:
     a, _, c = die(world, client, "a", "b", "c")
     die(world, client, "m", queue="mail")
     dead = client.queue("dead")
-    redrive = ended(client, dead.redrive(ids=[a, c.upper()]))
+    redrive = ended(client, dead.redrive(message_ids=[a, c.upper()]))
     assert redrive.moved == 2
     assert texts(client, "jobs") == ["a", "c"]
     redrive = ended(client, dead.redrive(source_queue="mail"))
@@ -112,10 +112,10 @@ def test_only_what_is_selected_goes_back(world: World, client: Client) -> None:
 def test_an_empty_selection_is_not_all(world: World, client: Client) -> None:
     die(world, client, "a")
     for ids in ([], [NOWHERE] * 1_001):
-        with pytest.raises(InvalidRequest, match="ids"):
-            client.queue("dead").redrive(ids=ids)
+        with pytest.raises(InvalidRequest, match="message_ids"):
+            client.queue("dead").redrive(message_ids=ids)
     assert texts(client, "dead") == ["a"]
-    assert list(client.redrives()) == []
+    assert list(client.redrives.list()) == []
 
 
 def test_a_redrive_keeps_to_its_rate(world: World, client: Client) -> None:
@@ -125,7 +125,7 @@ def test_a_redrive_keeps_to_its_rate(world: World, client: Client) -> None:
     pause = threading.Event()
     for step in range(LOOKS):
         pause.wait(0.002)  # The store has a disk to wait for, whatever the clock says.
-        found = client.get_redrive(redrive.id)
+        found = client.redrives.get(redrive.id)
         assert found.moved <= 4 * (step * 0.05 + 1)
         assert 12 - 1 <= found.moved + found.remaining <= 12, "one may be on its way"
         if found.end_time is not None:
@@ -140,18 +140,18 @@ def test_a_redrive_keeps_to_its_rate(world: World, client: Client) -> None:
 def test_a_redrive_can_be_cancelled(world: World, client: Client) -> None:
     die(world, client, *map(str, range(10)))
     redrive = client.queue("dead").redrive(max_messages_per_second=1)
-    cancelled = client.cancel_redrive(redrive.id)
+    cancelled = client.redrives.cancel(redrive.id)
     assert cancelled.state is RedriveState.CANCELLED
     assert cancelled.end_time is not None
     world.advance(60)
-    found = client.get_redrive(redrive.id)
+    found = client.redrives.get(redrive.id)
     assert (found.state, found.moved) == (RedriveState.CANCELLED, cancelled.moved)
     assert len(texts(client, "jobs")) == cancelled.moved < 10
     assert len(texts(client, "dead")) == 10 - cancelled.moved
-    assert client.cancel_redrive(redrive.id).state is RedriveState.CANCELLED
+    assert client.redrives.cancel(redrive.id).state is RedriveState.CANCELLED
     # The rest can be redriven anew, and what has ended stays as it ended.
     again = ended(client, client.queue("dead").redrive())
-    assert client.cancel_redrive(again.id).state is RedriveState.DONE
+    assert client.redrives.cancel(again.id).state is RedriveState.DONE
     assert texts(client, "dead") == []
 
 
@@ -163,7 +163,7 @@ def test_a_queue_has_one_redrive_at_a_time(
     with pytest.raises(RedriveRunning) as caught:
         other.queue("dead").redrive()
     assert caught.value.metadata["redrive"] == running.id
-    other.cancel_redrive(running.id)
+    other.redrives.cancel(running.id)
     assert ended(client, other.queue("dead").redrive()).state is RedriveState.DONE
 
 
@@ -184,16 +184,16 @@ def test_who_dies_again_tells_of_both_deaths(world: World, client: Client) -> No
     (id,) = die(world, client, "a")
     redrive = ended(client, client.queue("dead").redrive())
     jobs = client.queue("jobs")
-    (death,) = jobs.get(id).deaths
-    assert (death.redriven_to, death.redrive_time) == ("jobs", redrive.end_time)
+    (death,) = jobs.get(id).dead_letter_records
+    assert (death.redrive_queue, death.redriven_at) == ("jobs", redrive.end_time)
     assert [message.id for message in jobs.receive()] == [id]
     world.advance(1)
     assert jobs.receive() == []
     until(lambda: ready(client, "dead") == 1)
-    first, second = client.queue("dead").get(id).deaths
+    first, second = client.queue("dead").get(id).dead_letter_records
     assert first.source_queue == second.source_queue == "jobs"
-    assert (first.redriven_to, second.redriven_to, second.redrive_time) == ("jobs", "", None)
-    assert first.death_time < second.death_time
+    assert (first.redrive_queue, second.redrive_queue, second.redriven_at) == ("jobs", "", None)
+    assert first.dead_lettered_at < second.dead_lettered_at
 
 
 def test_redrives_are_listed_by_queue_the_oldest_first(world: World, client: Client) -> None:
@@ -203,21 +203,21 @@ def test_redrives_are_listed_by_queue_the_oldest_first(world: World, client: Cli
     for queue in ("dead", "other", "dead"):
         world.advance(1)
         made.append(ended(client, client.queue(queue).redrive(destination="jobs")).id)
-    assert [redrive.id for redrive in client.redrives()] == made
-    assert [redrive.id for redrive in client.redrives("dead")] == [made[0], made[2]]
-    assert list(client.redrives("jobs")) == []
+    assert [redrive.id for redrive in client.redrives.list()] == made
+    assert [redrive.id for redrive in client.redrives.list("dead")] == [made[0], made[2]]
+    assert list(client.redrives.list("jobs")) == []
 
 
 def test_what_is_not_there_is_said(client: Client) -> None:
     client.create_queue("dead")
-    for call in (client.get_redrive, client.cancel_redrive):
+    for call in (client.redrives.get, client.redrives.cancel):
         with pytest.raises(RedriveNotFound):
             call(NOWHERE)
     with pytest.raises(QueueNotFound):
         client.queue("nowhere").redrive()
     with pytest.raises(QueueNotFound):
         client.queue("dead").redrive(destination="nowhere")
-    assert list(client.redrives()) == []
+    assert list(client.redrives.list()) == []
 
 
 @pytest.mark.needs("validation")
@@ -225,7 +225,7 @@ def test_what_cannot_be_is_refused(client: Client) -> None:
     client.create_queue("dead")
     dead = client.queue("dead")
     for wrong in (
-        {"ids": ["../x"]},
+        {"message_ids": ["../x"]},
         {"destination": "../x"},
         {"destination": "dead"},
         {"source_queue": "a/b"},
@@ -234,17 +234,17 @@ def test_what_cannot_be_is_refused(client: Client) -> None:
     ):
         with pytest.raises(InvalidRequest):
             dead.redrive(**wrong)  # type: ignore[arg-type]
-    for call in (client.get_redrive, client.cancel_redrive):
+    for call in (client.redrives.get, client.redrives.cancel):
         with pytest.raises(InvalidRequest):
             call("../x")
-    assert list(client.redrives()) == []
+    assert list(client.redrives.list()) == []
 
 
 async def test_asyncio_has_the_same(world: World, client: Client, aio_client: aio.Client) -> None:
     die(world, client, "a", "b")
     redrive = await aio_client.queue("dead").redrive(max_messages_per_second=1)
-    assert (await aio_client.get_redrive(redrive.id)).id == redrive.id
-    assert [found.id async for found in aio_client.redrives("dead")] == [redrive.id]
-    assert (await aio_client.cancel_redrive(redrive.id)).state is RedriveState.CANCELLED
+    assert (await aio_client.redrives.get(redrive.id)).id == redrive.id
+    assert [found.id async for found in aio_client.redrives.list("dead")] == [redrive.id]
+    assert (await aio_client.redrives.cancel(redrive.id)).state is RedriveState.CANCELLED
     (message, *_) = [message async for message in aio_client.queue("dead").peek()]
-    assert message.deaths[-1].source_queue == "jobs"
+    assert message.dead_letter_records[-1].source_queue == "jobs"

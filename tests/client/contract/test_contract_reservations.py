@@ -29,7 +29,7 @@ def five(jobs: Queue) -> Queue:
 
 
 def texts(client: spoolrack.Client, seq: int, begin: int = 0, end: int | None = None) -> str:
-    return "".join(m.text for m in client.read_reservation("s", seq, begin, end))
+    return "".join(m.text for m in client.reservations.read("s", seq, begin, end))
 
 
 def made(reservation: Reservation | None) -> Reservation:
@@ -52,7 +52,7 @@ def test_a_read_tells_all_of_a_message_but_a_receipt(client: spoolrack.Client, j
     id = jobs.send("a", attributes={"colour": "red", "raw": b"\xff"})
     jobs.reserve("s", 0)
     for _ in range(2):
-        (message,) = client.read_reservation("s", 0)
+        (message,) = client.reservations.read("s", 0)
         assert (message.id, message.body, message.size) == (id, b"a", 1)
         assert message.attributes == {"colour": "red", "raw": b"\xff"}
         assert (message.receipt, message.receive_count) == ("", 1)
@@ -60,7 +60,7 @@ def test_a_read_tells_all_of_a_message_but_a_receipt(client: spoolrack.Client, j
 
 def test_the_same_name_gives_the_same_messages(client: spoolrack.Client, five: Queue) -> None:
     first = made(five.reserve("s", 0, max_messages=2))
-    again = made(five.reserve("s", 0, max_messages=5, hold=100))
+    again = made(five.reserve("s", 0, max_messages=5, visibility_timeout=100))
     assert (again.messages, again.expire_time) == (2, first.expire_time)
     assert texts(client, 0) == "ab"
     assert made(five.reserve("s", 1)).messages == 3
@@ -85,7 +85,7 @@ def test_bytes_bound_a_reservation(client: spoolrack.Client, jobs: Queue) -> Non
 
 def test_nothing_is_reserved_where_nothing_is(client: spoolrack.Client, jobs: Queue) -> None:
     assert jobs.reserve("s", 0) is None
-    assert list(client.reservations()) == []
+    assert list(client.reservations.list()) == []
     jobs.send("a")
     assert made(jobs.reserve("s", 0)).messages == 1
 
@@ -123,7 +123,7 @@ def test_the_hold_is_the_queue_s_visibility_timeout_or_what_is_said(
     client: spoolrack.Client, five: Queue, world: World
 ) -> None:
     first = made(five.reserve("s", 0, max_messages=1))
-    second = made(five.reserve("s", 1, max_messages=1, hold=90))
+    second = made(five.reserve("s", 1, max_messages=1, visibility_timeout=90))
     assert (second.expire_time - first.expire_time).total_seconds() == 60
     world.advance(29)
     assert texts(client, 0) == "a"
@@ -140,28 +140,30 @@ def test_a_lost_set_is_told_as_lost_and_its_messages_come_again(
     world.advance(31)
     for again in (
         lambda: five.reserve("s", 0),
-        lambda: client.confirm("s", 0),
+        lambda: client.reservations.extend("s", 0),
         lambda: texts(client, 0),
     ):
         with pytest.raises(ReservationLost):
             again()
     assert [message.text for message in five.receive(10)] == ["a", "b", "c", "d", "e"]
-    committed = client.commit_reservations("s", 0)
+    committed = client.reservations.commit("s", 0)
     assert (committed.messages, committed.lost) == (0, (0,))
 
 
 def test_confirm_lengthens_the_hold(client: spoolrack.Client, five: Queue, world: World) -> None:
-    first = made(five.reserve("s", 0, hold=10))
+    first = made(five.reserve("s", 0, visibility_timeout=10))
     world.advance(8)
-    confirmed = client.confirm("s", 0)
+    confirmed = client.reservations.extend("s", 0)
     assert (confirmed.expire_time - first.expire_time).total_seconds() == 8
     world.advance(8)
-    assert (client.confirm("s", 0, 100).expire_time - first.expire_time).total_seconds() == 106
+    assert (
+        client.reservations.extend("s", 0, 100).expire_time - first.expire_time
+    ).total_seconds() == 106
     world.advance(90)
     assert texts(client, 0) == "abcde"
     world.advance(11)
     with pytest.raises(ReservationLost):
-        client.confirm("s", 0)
+        client.reservations.extend("s", 0)
 
 
 def test_a_commit_deletes_all_sets_up_to_a_number(
@@ -169,16 +171,16 @@ def test_a_commit_deletes_all_sets_up_to_a_number(
 ) -> None:
     for seq in range(3):
         five.reserve("s", seq, max_messages=1)
-    committed = client.commit_reservations("s", 1)
+    committed = client.reservations.commit("s", 1)
     assert (committed.messages, committed.lost) == (2, ())
-    again = client.commit_reservations("s", 1)
+    again = client.reservations.commit("s", 1)
     assert (again.messages, again.lost) == (0, ())
     assert texts(client, 2) == "c"
     for seq in (0, 1):
         for ask in (
             lambda seq=seq: five.reserve("s", seq),  # type: ignore[misc]
             lambda seq=seq: texts(client, seq),  # type: ignore[misc]
-            lambda seq=seq: client.confirm("s", seq),  # type: ignore[misc]
+            lambda seq=seq: client.reservations.extend("s", seq),  # type: ignore[misc]
         ):
             with pytest.raises(ReservationCommitted):
                 ask()
@@ -189,9 +191,9 @@ def test_a_commit_deletes_all_sets_up_to_a_number(
 def test_streams_are_apart(client: spoolrack.Client, five: Queue) -> None:
     five.reserve("s", 0, max_messages=1)
     assert made(five.reserve("t", 0, max_messages=1)).messages == 1
-    client.commit_reservations("t", 5)
+    client.reservations.commit("t", 5)
     assert texts(client, 0) == "a"
-    assert client.commit_reservations("nobody", 3).messages == 0
+    assert client.reservations.commit("nobody", 3).messages == 0
 
 
 def test_what_is_deleted_meanwhile_is_left_out(client: spoolrack.Client, five: Queue) -> None:
@@ -200,15 +202,15 @@ def test_what_is_deleted_meanwhile_is_left_out(client: spoolrack.Client, five: Q
     five.delete_by_id(second.id)
     assert texts(client, 0) == "acde"
     assert texts(client, 0, 2) == "cde"
-    (listed,) = client.reservations()
+    (listed,) = client.reservations.list()
     assert listed.messages == 5
-    assert client.commit_reservations("s", 0).messages == 4
+    assert client.reservations.commit("s", 0).messages == 4
 
 
 def test_a_release_gives_the_messages_back(client: spoolrack.Client, five: Queue) -> None:
     five.reserve("s", 0, max_messages=2)
-    client.release_reservation("s", 0)
-    client.release_reservation("s", 0)
+    client.reservations.release("s", 0)
+    client.reservations.release("s", 0)
     with pytest.raises(ReservationLost):
         texts(client, 0)
     assert [message.text for message in five.receive(10)] == ["a", "b", "c", "d", "e"]
@@ -216,24 +218,24 @@ def test_a_release_gives_the_messages_back(client: spoolrack.Client, five: Queue
 
 def test_what_was_never_reserved_is_not_found(client: spoolrack.Client, jobs: Queue) -> None:
     with pytest.raises(ReservationNotFound):
-        client.confirm("s", 0)
+        client.reservations.extend("s", 0)
     with pytest.raises(ReservationNotFound):
-        list(client.read_reservation("s", 0))
+        list(client.reservations.read("s", 0))
     with pytest.raises(ReservationNotFound):
-        client.release_reservation("s", 0)
+        client.reservations.release("s", 0)
 
 
 def test_the_reservations_are_listed(client: spoolrack.Client, five: Queue) -> None:
     client.create_queue("mail")
     client.queue("mail").send("m")
-    client.queue("mail").reserve("t", 7, hold=60)
+    client.queue("mail").reserve("t", 7, visibility_timeout=60)
     for seq in (2, 10):
         five.reserve("s", seq, max_messages=1)
     for _ in range(2):
         texts(client, 10)
     texts(client, 10, 1)
-    client.release_reservation("s", 2)
-    found = list(client.reservations())
+    client.reservations.release("s", 2)
+    found = list(client.reservations.list())
     assert [(each.stream, each.seq, each.queue) for each in found] == [
         ("s", 2, "jobs"),
         ("s", 10, "jobs"),
@@ -245,30 +247,30 @@ def test_the_reservations_are_listed(client: spoolrack.Client, five: Queue) -> N
         ReservationState.HELD,
     ]
     assert [each.reads for each in found] == [0, 2, 0]
-    assert [each.seq for each in client.reservations(queue="mail")] == [7]
-    assert [each.seq for each in client.reservations(stream="s")] == [2, 10]
+    assert [each.seq for each in client.reservations.list(queue="mail")] == [7]
+    assert [each.seq for each in client.reservations.list(stream="s")] == [2, 10]
 
 
 def test_many_reservations_are_listed_page_by_page(client: spoolrack.Client, jobs: Queue) -> None:
     jobs.send_many(["x"] * 130)
     for seq in range(130):
         jobs.reserve("s", seq, max_messages=1)
-    assert [each.seq for each in client.reservations()] == list(range(130))
+    assert [each.seq for each in client.reservations.list()] == list(range(130))
 
 
 def test_a_large_set_is_read_whole(client: spoolrack.Client, jobs: Queue) -> None:
     sent = [str(number) * 50 for number in range(5_000)]
     jobs.send_many(sent)
-    assert made(jobs.reserve("s", 0, max_messages=100_000, hold=600)).messages == 5_000
-    assert [message.text for message in client.read_reservation("s", 0)] == sent
-    assert [message.text for message in client.read_reservation("s", 0, 4_990)] == sent[4_990:]
-    assert client.commit_reservations("s", 0).messages == 5_000
-    assert client.get_queue("jobs").counts.leased == 0
+    assert made(jobs.reserve("s", 0, max_messages=100_000, visibility_timeout=600)).messages == 5_000
+    assert [message.text for message in client.reservations.read("s", 0)] == sent
+    assert [message.text for message in client.reservations.read("s", 0, 4_990)] == sent[4_990:]
+    assert client.reservations.commit("s", 0).messages == 5_000
+    assert client.queue("jobs").info().counts.leased == 0
 
 
 def test_a_read_may_be_left_in_the_middle(client: spoolrack.Client, five: Queue) -> None:
     five.reserve("s", 0)
-    reading = client.read_reservation("s", 0)
+    reading = client.reservations.read("s", 0)
     assert next(reading).text == "a"
     del reading
     assert texts(client, 0) == "abcde"
@@ -288,7 +290,7 @@ async def test_a_reserve_that_nobody_waits_for_any_more_is_undone_or_found_again
             await asking
         # Its answer may have been on its way just then.
         assert made(await aio_jobs.reserve("s", turns, wait=60)).messages == 1
-        assert (await aio_client.commit_reservations("s", turns)).messages == 1
+        assert (await aio_client.reservations.commit("s", turns)).messages == 1
 
 
 @pytest.mark.needs("validation")
@@ -298,10 +300,10 @@ def test_a_name_that_can_be_no_stream_is_refused(
 ) -> None:
     for ask in (
         lambda: five.reserve(name, 0),
-        lambda: client.confirm(name, 0),
-        lambda: list(client.read_reservation(name, 0)),
-        lambda: client.commit_reservations(name, 0),
-        lambda: client.release_reservation(name, 0),
+        lambda: client.reservations.extend(name, 0),
+        lambda: list(client.reservations.read(name, 0)),
+        lambda: client.reservations.commit(name, 0),
+        lambda: client.reservations.release(name, 0),
     ):
         with pytest.raises(InvalidRequest):
             ask()
@@ -314,12 +316,12 @@ def test_numbers_and_holds_out_of_bounds_are_refused(client: spoolrack.Client, f
         lambda: five.reserve("s", 0, max_messages=100_001),
         lambda: five.reserve("s", 0, max_messages=-1),
         lambda: five.reserve("s", 0, max_bytes=-1),
-        lambda: five.reserve("s", 0, hold=0.5),
-        lambda: five.reserve("s", 0, hold=13 * 3_600),
+        lambda: five.reserve("s", 0, visibility_timeout=0.5),
+        lambda: five.reserve("s", 0, visibility_timeout=13 * 3_600),
         lambda: five.reserve("s", 0, wait=3_601),
-        lambda: client.confirm("s", 0, 0.5),
-        lambda: list(client.read_reservation("s", 0, -1)),
-        lambda: client.commit_reservations("s", -1),
+        lambda: client.reservations.extend("s", 0, 0.5),
+        lambda: list(client.reservations.read("s", 0, -1)),
+        lambda: client.reservations.commit("s", -1),
     ):
         with pytest.raises(InvalidRequest):
             ask()
@@ -331,16 +333,16 @@ async def test_tasks_have_reservations_too(
 ) -> None:
     assert await aio_jobs.reserve("s", 0) is None
     await aio_jobs.send_many(["a", "b", "c"])
-    first = made(await aio_jobs.reserve("s", 0, max_messages=2, hold=10))
-    read = [message.text async for message in aio_client.read_reservation("s", 0)]
+    first = made(await aio_jobs.reserve("s", 0, max_messages=2, visibility_timeout=10))
+    read = [message.text async for message in aio_client.reservations.read("s", 0)]
     assert read == ["a", "b"]
-    assert [m.text async for m in aio_client.read_reservation("s", 0, 1, 2)] == ["b"]
-    async for _ in aio_client.read_reservation("s", 0):
+    assert [m.text async for m in aio_client.reservations.read("s", 0, 1, 2)] == ["b"]
+    async for _ in aio_client.reservations.read("s", 0):
         break
-    assert (await aio_client.confirm("s", 0, 20)).expire_time > first.expire_time
-    assert [each.seq async for each in aio_client.reservations(stream="s")] == [0]
-    assert (await aio_client.commit_reservations("s", 0)).messages == 2
+    assert (await aio_client.reservations.extend("s", 0, 20)).expire_time > first.expire_time
+    assert [each.seq async for each in aio_client.reservations.list(stream="s")] == [0]
+    assert (await aio_client.reservations.commit("s", 0)).messages == 2
     await aio_jobs.reserve("s", 1)
-    await aio_client.release_reservation("s", 1)
+    await aio_client.reservations.release("s", 1)
     with pytest.raises(ReservationLost):
         await aio_jobs.reserve("s", 1)

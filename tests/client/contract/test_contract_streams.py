@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 import spoolrack
 from client_rig import until
 from conftest import World
-from spoolrack import Client, MessageStream, Queue
+from spoolrack import Backoff, Client, MessageStream, Queue, Retry, Worker
 from spoolrack.errors import ClientClosed, StaleReceipt
 
 
@@ -31,7 +34,7 @@ def test_a_stream_leases_no_more_than_its_credits(jobs: Queue, other: Client) ->
     jobs.send_many(str(number) for number in range(10))
     with jobs.messages(max_in_flight=3) as stream:
         held = take(stream, 3)
-        counts = other.get_queue("jobs").counts
+        counts = other.queue("jobs").info().counts
         assert (counts.leased, counts.ready) == (3, 7)
         # Through another connection, by receipt and by id: each gives a credit back.
         other.queue("jobs").delete(held[0].receipt)
@@ -71,9 +74,9 @@ def test_a_closed_stream_gives_back_what_it_did_not_hand_out(jobs: Queue, other:
     jobs.send_many(str(number) for number in range(10))
     stream = jobs.messages(max_in_flight=5)
     (first,) = take(stream, 1)
-    until(lambda: other.get_queue("jobs").counts.leased == 5)
+    until(lambda: other.queue("jobs").info().counts.leased == 5)
     stream.close()
-    until(lambda: other.get_queue("jobs").counts.leased == 1)
+    until(lambda: other.queue("jobs").info().counts.leased == 1)
     assert list(stream) == []
     first.delete()
     again = jobs.receive(10)
@@ -85,7 +88,7 @@ def test_a_forgotten_stream_gives_back_what_it_did_not_hand_out(jobs: Queue, oth
     for message in jobs.messages():
         message.delete()
         break
-    until(lambda: other.get_queue("jobs").counts.ready == 2)
+    until(lambda: other.queue("jobs").info().counts.ready == 2)
 
 
 def test_a_closed_client_ends_its_streams(jobs: Queue, world: World, other: Client) -> None:
@@ -95,7 +98,7 @@ def test_a_closed_client_ends_its_streams(jobs: Queue, world: World, other: Clie
     waiting = threading.Thread(target=lambda: ended.append(list(stream)))
     jobs.send("a")
     waiting.start()
-    until(lambda: other.get_queue("jobs").counts.leased == 1)
+    until(lambda: other.queue("jobs").info().counts.leased == 1)
     client.close()
     waiting.join(60)
     assert not waiting.is_alive()
@@ -176,6 +179,10 @@ class Broken(Exception):
     """What a handler may raise."""
 
 
+def ignore(message: spoolrack.Message, error: Exception) -> None:
+    """The failures of a handler that is meant to fail."""
+
+
 def fail_on(message: spoolrack.Message) -> None:
     with pytest.raises(Broken), message:
         raise Broken
@@ -184,9 +191,9 @@ def fail_on(message: spoolrack.Message) -> None:
 def pause_of(jobs: Queue, message: spoolrack.Message) -> float:
     """Seconds until a message that was received a moment ago, for 30 s, comes back."""
     (found,) = [each for each in jobs.peek(["leased"]) if each.id == message.id]
-    assert found.lease_end is not None
-    assert message.lease_end is not None
-    return (found.lease_end - message.lease_end).total_seconds() + 30
+    assert found.lease_expires_at is not None
+    assert message.lease_expires_at is not None
+    return (found.lease_expires_at - message.lease_expires_at).total_seconds() + 30
 
 
 def test_a_message_that_was_failed_on_does_not_come_back_at_once(world: World, jobs: Queue) -> None:
@@ -207,6 +214,51 @@ def test_the_pause_after_a_failure_doubles_up_to_five_minutes(world: World, jobs
         fail_on(message)
         assert bound / 2 <= pause_of(jobs, message) <= bound
         world.advance(bound)
+
+
+def test_a_message_is_retried_after_the_delay_that_its_block_asks_for(
+    world: World, jobs: Queue
+) -> None:
+    jobs.send("a")
+    (message,) = jobs.receive(visibility_timeout=30)
+    with pytest.raises(Retry), message:
+        raise Retry(after=5)
+    assert pause_of(jobs, message) == 5
+    world.advance(5)
+    assert [again.id for again in jobs.receive()] == [message.id]
+
+
+def test_a_retry_at_once_is_a_release(jobs: Queue) -> None:
+    jobs.send("a")
+    (message,) = jobs.receive()
+    with pytest.raises(Retry), message:
+        raise Retry(after=0)
+    assert len(jobs.receive()) == 1
+
+
+def test_a_release_with_a_delay_brings_the_message_back_when_it_is_over(
+    world: World, jobs: Queue
+) -> None:
+    jobs.send_many(["a", "b", "c"])
+    a, b, c = jobs.receive(3)
+    a.release(delay=5)
+    jobs.release(b.receipt, delay=timedelta(seconds=5))
+    assert [each.ok for each in jobs.release_many([c], delay=5)] == [True]
+    world.advance(4.9)
+    assert jobs.receive(3) == []
+    world.advance(0.2)
+    assert [message.text for message in jobs.receive(3)] == ["a", "b", "c"]
+    with pytest.raises(StaleReceipt):
+        a.release(delay=5)
+
+
+def test_messages_released_with_a_delay_do_not_hold_up_a_stream(jobs: Queue) -> None:
+    jobs.send_many(["a", "b", "c"])
+    with jobs.messages(max_in_flight=1) as stream:
+        for text in "abc":
+            message = next(stream)
+            assert message.text == text
+            message.release(delay=60)
 
 
 def test_a_release_has_no_pause(jobs: Queue) -> None:
@@ -238,7 +290,7 @@ def test_messages_that_were_failed_on_do_not_hold_up_a_stream(jobs: Queue, clien
             message = next(stream)
             assert message.text == text
             fail_on(message)
-        assert client.get_queue("jobs").counts.leased == 4
+        assert client.queue("jobs").info().counts.leased == 4
 
 
 @pytest.mark.needs("receive counts")
@@ -255,12 +307,86 @@ def test_a_worker_deletes_what_succeeds_and_puts_off_what_fails(
     worker = jobs.worker(handler, on_error=lambda message, error: failures.append(str(error)))
     thread = threading.Thread(target=worker.run)
     thread.start()
-    until(lambda: client.get_queue("jobs").counts.leased == 10 == len(failures))
+    until(lambda: client.queue("jobs").info().counts.leased == 10 == len(failures))
     world.advance(1)
     until(lambda: not list(jobs.peek(max_body_bytes=0)))
     worker.stop()
     thread.join(60)
     assert sorted(map(int, failures)) == list(range(0, 30, 3))
+
+
+@contextlib.contextmanager
+def working(worker: Worker) -> Iterator[None]:
+    """A worker that runs in a thread of its own."""
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        worker.stop()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_a_worker_does_not_spin_on_a_message_that_its_handler_fails_on(
+    world: World, jobs: Queue, client: Client
+) -> None:
+    jobs.send_many(["bad", "good"])
+    seen: list[str] = []
+
+    def handler(message: spoolrack.Message) -> None:
+        seen.append(message.text)
+        if message.text == "bad":
+            raise Broken
+
+    with working(jobs.worker(handler, concurrency=1, prefetch=0, on_error=ignore)):
+        # Were it ready at once, it would come before its successor, and again and again.
+        until(lambda: seen == ["bad", "good"])
+        until(lambda: client.queue("jobs").info().counts.leased == 1)
+        jobs.send("good")
+        until(lambda: seen == ["bad", "good", "good"])
+        world.advance(1)
+        until(lambda: seen == ["bad", "good", "good", "bad"])
+
+
+@pytest.mark.needs("receive counts")
+def test_a_worker_retries_with_its_own_backoff(world: World, jobs: Queue, client: Client) -> None:
+    jobs.send("a")
+    seen: list[spoolrack.Message] = []
+
+    def handler(message: spoolrack.Message) -> None:
+        seen.append(message)
+        raise Broken
+
+    backoff = Backoff(initial=10, factor=2, maximum=timedelta(seconds=60), jitter=0)
+    worker = jobs.worker(handler, retry=backoff, visibility_timeout=30, on_error=ignore)
+    with working(worker):
+        for number, delay in enumerate([10, 20, 40, 60, 60], 1):
+            until(lambda: len(seen) == number)  # noqa: B023
+            until(lambda: pause_of(jobs, seen[-1]) == delay)  # noqa: B023
+            world.advance(delay)
+        until(lambda: len(seen) == 6)
+
+
+def test_a_handler_asks_for_a_retry_and_that_is_no_error(world: World, jobs: Queue) -> None:
+    jobs.send("a")
+    seen: list[spoolrack.Message] = []
+    errors: list[Exception] = []
+
+    def handler(message: spoolrack.Message) -> None:
+        seen.append(message)
+        if len(seen) == 1:
+            raise Retry(after=20)
+
+    worker = jobs.worker(
+        handler, visibility_timeout=30, on_error=lambda message, error: errors.append(error)
+    )
+    with working(worker):
+        until(lambda: bool(seen) and pause_of(jobs, seen[-1]) == 20)
+        world.advance(20)
+        until(lambda: not list(jobs.peek()))
+    assert [message.text for message in seen] == ["a", "a"]
+    assert errors == []
 
 
 def test_a_worker_that_stops_ends_what_runs_and_releases_what_waits(
@@ -280,9 +406,9 @@ def test_a_worker_that_stops_ends_what_runs_and_releases_what_waits(
     thread.start()
     for _ in range(2):
         assert running.acquire(timeout=60)
-    until(lambda: client.get_queue("jobs").counts.leased == 5)
+    until(lambda: client.queue("jobs").info().counts.leased == 5)
     worker.stop()
-    until(lambda: client.get_queue("jobs").counts.leased == 2)
+    until(lambda: client.queue("jobs").info().counts.leased == 2)
     free.set()
     thread.join(60)
     assert sorted(done) == ["0", "1"]

@@ -25,7 +25,7 @@ from types import NoneType
 from typing import Any, BinaryIO, Final, cast
 from uuid import UUID
 
-from spoolrack import Message, QueueInfo, State
+from spoolrack import Message, MessageState, QueueInfo
 from spoolrack.values import Settings
 
 from ..exits import BAD_CONTENT, Failed
@@ -61,11 +61,11 @@ def message_line(number: int, message: Message) -> bytes:
         "number": number,
         "queue": message.queue_name,
         "id": message.id,
-        "send_time": message.send_time.isoformat(timespec="milliseconds"),
+        "send_time": message.sent_at.isoformat(timespec="milliseconds"),
         "receive_count": message.receive_count,
     }
-    if message.state is State.DELAYED and message.lease_end is not None:
-        fields["visible_at"] = message.lease_end.isoformat(timespec="milliseconds")
+    if message.state is MessageState.DELAYED and message.lease_expires_at is not None:
+        fields["visible_at"] = message.lease_expires_at.isoformat(timespec="milliseconds")
     texts = {name: value for name, value in message.attributes.items() if isinstance(value, str)}
     others = {name: value for name, value in message.attributes.items() if isinstance(value, bytes)}
     if texts:

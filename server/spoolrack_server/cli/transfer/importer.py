@@ -89,7 +89,7 @@ class Importer:
 
     def _open_queue(self, name: str, settings: Settings) -> None:
         try:
-            info = self._client.get_queue(name)
+            info = self._client.queue(name).info()
         except (QueueNotFound, RootUnusable):
             target = settings.get("dead_letter_queue")
             if target and target not in self._source.queues and not self._is_there(target):
@@ -98,7 +98,7 @@ class Importer:
             try:
                 info = self._client.create_queue(name, **settings)
             except QueueExists:  # Somebody else was quicker.
-                info = self._client.get_queue(name)
+                info = self._client.queue(name).info()
         else:
             others = [key for key, value in settings.items() if getattr(info.settings, key) != value]
             if others and not self._journal.knows(name):
@@ -107,7 +107,7 @@ class Importer:
 
     def _is_there(self, queue: str) -> bool:
         try:
-            self._client.get_queue(queue)
+            self._client.queue(queue).info()
         except (QueueNotFound, RootUnusable):
             return False
         return True
