@@ -171,6 +171,17 @@ def test_a_lease_that_a_dead_process_has_made_as_it_sent_ends_when_it_said(
     assert bodies(lease(one)) == [b"a", b"b"]
 
 
+def test_a_start_misses_nothing_of_what_a_living_process_leased_as_it_sent(
+    one: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    work = begin(one, Send(queue="q", bodies=[b"a", b"b"]), Receive(queue="q", max_messages=1))
+    assert one.engine.finish(work) is not None
+    other = one.join("p2")
+    assert not [each.message for each in caplog.records if "no name lists" in each.message]
+    one.ask()
+    assert bodies(lease(other)) == [b"b"]
+
+
 def test_what_is_leased_as_it_is_sent_no_other_process_gets_and_all_know_of(
     one: Rig, other: Rig
 ) -> None:
