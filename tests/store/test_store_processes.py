@@ -356,6 +356,23 @@ def test_a_deleted_queue_is_gone_for_all_and_starts_empty_when_it_is_made_again(
     assert lease(one) == lease(other) == []
 
 
+def test_a_queue_that_was_deleted_while_a_process_rested_does_not_come_back(
+    one: Rig, other: Rig
+) -> None:
+    one.ask(UpdateQueue(name="q", changes={"max_messages": 5}))
+    other.ask()
+    one.ask(DeleteQueue(name="q"))
+    for _ in range(6):
+        one.ask()
+        reap(one.engine)
+    assert not list(one.disk.scan("config"))
+    for _ in range(3):
+        other.ask(tick=True)
+    assert not list(one.disk.scan("config"))
+    with pytest.raises(QueueNotFound):
+        other.send(b"a")
+
+
 def test_what_a_process_is_sending_as_its_queue_is_deleted_comes_into_no_later_queue(
     one: Rig, other: Rig
 ) -> None:
