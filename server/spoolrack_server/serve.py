@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .access.watched_files import AccessUnusable
 from .logs import adopt_library_logs, make_log
-from .observing.otel import TracingUnavailable, otlp_traces
+from .observability.otel import TracingUnavailable, otlp_traces
 from .serve_settings import ServeSettings
 from .shutdown import EXIT_CODES, print_startup_error, shutdown_on_signals
 from .worker_processes import WorkerProcess

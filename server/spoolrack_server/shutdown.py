@@ -26,7 +26,7 @@ from .access.security import Insecure
 from .access.watched_files import AccessUnusable
 from .addresses import AddressUnusable
 from .logs import Log
-from .observing.otel import TracingUnavailable
+from .observability.otel import TracingUnavailable
 
 EXIT_CODES: Final[Mapping[type[Exception], int]] = {
     AddressUnusable: os.EX_UNAVAILABLE,
