@@ -170,11 +170,11 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
         with self._call("Stage", context):
             self._queue(request.queue, context)
             stage = self.stages.setdefault(request.stage, Stage())
-            repeated = request.chunk in stage.chunks
-            if not repeated:
-                stage.chunks[request.chunk] = (request.queue, request.messages)
-            (_, messages) = stage.chunks[request.chunk]
-            return staged.StageResponse(messages=len(messages), repeated=repeated)
+            duplicate = request.chunk_number in stage.chunks
+            if not duplicate:
+                stage.chunks[request.chunk_number] = (request.queue, request.messages)
+            (_, messages) = stage.chunks[request.chunk_number]
+            return staged.StageResponse(message_count=len(messages), duplicate=duplicate)
 
     def Publish(self, request: staged.PublishRequest, context: grpc.ServicerContext) -> Any:
         with self._call("Publish", context):
@@ -184,7 +184,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
                 if known and request.digest and known != request.digest:
                     text = f"Epoch {last} of {request.writer} differs."
                     refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_DIFFERS", text)
-                return staged.PublishResponse(already=True, last_epoch=last)
+                return staged.PublishResponse(duplicate=True, last_epoch=last)
             for name in request.stages:
                 if name not in self.stages:
                     refuse(context, grpc.StatusCode.NOT_FOUND, "STAGE_NOT_FOUND", f"no stage {name}")
@@ -194,12 +194,13 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
                     count += len(self._append(queue, messages))
             self.published[request.writer] = request.epoch
             self.digests[request.writer] = request.digest
-            return staged.PublishResponse(messages=count, last_epoch=request.epoch)
+            return staged.PublishResponse(message_count=count, last_epoch=request.epoch)
 
-    def Abort(self, request: staged.AbortRequest, context: grpc.ServicerContext) -> Any:
-        with self._call("Abort", context):
+    def AbortStage(self, request: staged.AbortStageRequest, context: grpc.ServicerContext) -> Any:
+        with self._call("AbortStage", context):
             stage = self.stages.pop(request.stage, Stage())
-            return staged.AbortResponse(messages=sum(len(held) for _, held in stage.chunks.values()))
+            count = sum(len(held) for _, held in stage.chunks.values())
+            return staged.AbortStageResponse(message_count=count)
 
     def Reserve(self, request: reserved.ReserveRequest, context: grpc.ServicerContext) -> Any:
         with self._call("Reserve", context):

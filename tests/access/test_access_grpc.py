@@ -51,7 +51,7 @@ def requests(queue: str) -> Mapping[str, Message]:
         "ListMessages": rpc.ListMessagesRequest(queue=queue),
         "Stage": staging.StageRequest(stage="s", queue=queue, messages=MESSAGES),
         "Publish": staging.PublishRequest(writer="w", epoch=1, stages=["theirs"]),
-        "Abort": staging.AbortRequest(stage="theirs"),
+        "AbortStage": staging.AbortStageRequest(stage="theirs"),
         "ListStages": staging.ListStagesRequest(),
         "Reserve": reservation.ReserveRequest(queue=queue, stream="mine", seq=0),
         "Confirm": reservation.ConfirmRequest(stream="theirs", seq=0),
@@ -208,7 +208,9 @@ async def test_stages_of_queues_that_one_may_not_send_to_are_not_there(
         await owner.create(queue)
     for stage, queues in {"mine": ("a1",), "theirs": ("b1",), "mixed": ("a1", "b1")}.items():
         for chunk, queue in enumerate(queues):
-            staged = staging.StageRequest(stage=stage, chunk=chunk, queue=queue, messages=MESSAGES)
+            staged = staging.StageRequest(
+                stage=stage, chunk_number=chunk, queue=queue, messages=MESSAGES
+            )
             await owner.stub.Stage(staged)
     listed = await alice.stub.ListStages(staging.ListStagesRequest())
     assert [stage.name for stage in listed.stages] == ["mine"]
@@ -216,14 +218,14 @@ async def test_stages_of_queues_that_one_may_not_send_to_are_not_there(
         publish = staging.PublishRequest(writer="w", epoch=1, stages=stages)
         assert (await refused(alice.stub.Publish(publish))).reason == "STAGE_NOT_FOUND"
     for stage in ("theirs", "mixed", "never"):
-        assert (await alice.stub.Abort(staging.AbortRequest(stage=stage))).messages == 0
+        assert (await alice.stub.AbortStage(staging.AbortStageRequest(stage=stage))).message_count == 0
     there = await owner.stub.ListStages(staging.ListStagesRequest())
     assert [stage.name for stage in there.stages] == ["mine", "mixed", "theirs"]
     assert (await owner.counts("a1")).ready == (await owner.counts("b1")).ready == 0
     publish = staging.PublishRequest(writer="w", epoch=1, stages=["mine"])
-    assert (await alice.stub.Publish(publish)).messages == 1
+    assert (await alice.stub.Publish(publish)).message_count == 1
     publish = staging.PublishRequest(writer="w", epoch=2, stages=["mixed", "theirs"])
-    assert (await owner.stub.Publish(publish)).messages == 3
+    assert (await owner.stub.Publish(publish)).message_count == 3
 
 
 async def test_sets_of_queues_that_one_may_not_receive_from_are_not_there(

@@ -366,7 +366,7 @@ def test_a_stage_that_fails_is_dropped(server: NullServer, time: Time) -> None:
     with pytest.raises(ValueError, match="null"):
         stage(caller(server, time), place(server), "s", messages, 60.0)
 
-    assert server.calls["Abort"] == 1
+    assert server.calls["AbortStage"] == 1
 
 
 def test_rows_with_ids_are_sent_once_whatever_call_breaks(server: NullServer) -> None:

@@ -189,10 +189,10 @@ class Pipeline:
             answer = self._ask(
                 "Publish", staging_service_pb2.PublishRequest(writer=writer, epoch=epoch, stages=stages)
             )
-            if answer.already:
+            if answer.duplicate:
                 self.tally.add(repeated=1)
-            elif answer.messages != len(bodies):
-                self.tally.wrong(f"{answer.messages} of {len(bodies)} published: {stages}")
+            elif answer.message_count != len(bodies):
+                self.tally.wrong(f"{answer.message_count} of {len(bodies)} published: {stages}")
             if answer.last_epoch != epoch:
                 self.tally.wrong(f"epoch {epoch} of {writer} is {answer.last_epoch}")
             self.tally.written.update(bodies)
@@ -201,7 +201,9 @@ class Pipeline:
         messages = [pb.OutgoingMessage(body=body) for body in bodies]
         answer = self._ask(
             "Stage",
-            staging_service_pb2.StageRequest(stage=name, chunk=chunk, queue=QUEUE, messages=messages),
+            staging_service_pb2.StageRequest(
+                stage=name, chunk_number=chunk, queue=QUEUE, messages=messages
+            ),
         )
         if answer.messages != len(bodies):
             self.tally.wrong(f"{answer.messages} of {len(bodies)} staged: {name} {chunk}")

@@ -58,7 +58,7 @@ def test_a_repeated_task_with_another_order_loses_and_doubles_nothing(
     assert move("local[2,4]", read=read, through="in_any_order") == 0
 
     # The first attempts dropped what they had staged; others that die so leave it to expire.
-    assert server.calls["Abort"] == 2
+    assert server.calls["AbortStage"] == 2
     counted(server)
 
 

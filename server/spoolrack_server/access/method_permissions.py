@@ -81,7 +81,7 @@ METHODS: Final[Mapping[str, RequestQueues | HandlerQueues]] = {
     "ListMessages": _in_field(RECEIVE),
     "Stage": _in_field(SEND),
     "Publish": HandlerQueues(SEND),
-    "Abort": HandlerQueues(SEND),
+    "AbortStage": HandlerQueues(SEND),
     "ListStages": HandlerQueues(MONITOR),
     "Reserve": _in_field(RECEIVE),
     "Confirm": HandlerQueues(RECEIVE),
