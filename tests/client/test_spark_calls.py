@@ -240,7 +240,9 @@ def test_with_what_is_there_a_forgotten_reservation_comes_too(
     assert seen == waiting
 
 
-@pytest.mark.parametrize("method", ["Reserve", "Confirm", "CommitReservations", "ReadReservation"])
+@pytest.mark.parametrize(
+    "method", ["Reserve", "ExtendReservation", "CommitReservations", "ReadReservation"]
+)
 @pytest.mark.parametrize("is_after", [False, True])
 def test_a_call_that_breaks_is_made_again(
     server: NullServer,

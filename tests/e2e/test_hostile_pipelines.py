@@ -24,7 +24,15 @@ from spoolrack.v1 import staging_service_pb2 as staging
 from spoolrack_server import contract
 
 METHODS: Final = (
-    *("Stage", "Publish", "AbortStage", "ListStages", "Reserve", "Confirm", "ReadReservation"),
+    *(
+        "Stage",
+        "Publish",
+        "AbortStage",
+        "ListStages",
+        "Reserve",
+        "ExtendReservation",
+        "ReadReservation",
+    ),
     *("CommitReservations", "ReleaseReservation", "ListReservations", "Send"),
 )
 OURS: Final = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE}
@@ -55,10 +63,10 @@ GOOD: Final[Mapping[str, Sequence[Any]]] = {
     **dict.fromkeys(("stage", "stages"), ("s", "s", "t", "u")),
     **dict.fromkeys(("queue", "name"), ("jobs",)),
     **dict.fromkeys(("writer", "stream"), ("w", "r")),
-    **dict.fromkeys(("chunk_number", "epoch", "seq", "up_to"), range(200)),
-    **dict.fromkeys(("begin", "end"), (0, 0, 1)),
+    **dict.fromkeys(("chunk_number", "epoch", "sequence_number", "last_sequence_number"), range(200)),
+    **dict.fromkeys(("begin_index", "end_index"), (0, 0, 1)),
     **dict.fromkeys(("max_messages", "max_bytes", "page_size"), (0, 1, 10)),
-    **dict.fromkeys(("time_to_live", "hold"), (Duration(seconds=1), Duration(seconds=5))),
+    **dict.fromkeys(("time_to_live", "visibility_timeout"), (Duration(seconds=1), Duration(seconds=5))),
     "epoch_retention": (Duration(seconds=60),),
     "delay": (Duration(),),
     "deduplication_id": ("",),
@@ -143,13 +151,19 @@ def serves(stub: Any) -> bool:
     stub.Stage(staging.StageRequest(stage="still", queue="jobs", messages=messages))
     epoch = stub.Publish(staging.PublishRequest(writer="still")).last_epoch + 1
     published = stub.Publish(staging.PublishRequest(writer="still", epoch=epoch, stages=["still"]))
-    stub.Reserve(reservation.ReserveRequest(queue="jobs", stream="still", seq=epoch))
-    frames = stub.ReadReservation(reservation.ReadReservationRequest(stream="still", seq=epoch))
+    stub.Reserve(reservation.ReserveRequest(queue="jobs", stream="still", sequence_number=epoch))
+    frames = stub.ReadReservation(
+        reservation.ReadReservationRequest(stream="still", sequence_number=epoch)
+    )
     found = [message.body for frame in frames for message in frame.messages]
     committed = stub.CommitReservations(
-        reservation.CommitReservationsRequest(stream="still", up_to=epoch)
+        reservation.CommitReservationsRequest(stream="still", last_sequence_number=epoch)
     )
-    return (published.message_count, found, committed.messages) == (2, [b"still there?", b"yes"], 2)
+    return (published.message_count, found, committed.deleted_count) == (
+        2,
+        [b"still there?", b"yes"],
+        2,
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -168,7 +182,7 @@ def test_whatever_a_request_holds_the_server_makes_no_mistake(
         for name, asked in (
             ("Send", queues.SendRequest(queue="jobs", messages=[message])),
             ("Stage", staging.StageRequest(stage="s", queue="jobs", messages=[message])),
-            ("Reserve", reservation.ReserveRequest(queue="jobs", stream="r", seq=number)),
+            ("Reserve", reservation.ReserveRequest(queue="jobs", stream="r", sequence_number=number)),
             (method, request),
         ):
             code = code_of(stub, name, asked)
@@ -195,7 +209,7 @@ def test_bad_names_touch_nothing(served: Served, stub: Any, outside: Outside) ->
             ("Publish", staging.PublishRequest(writer="w", stages=[name])),
             ("AbortStage", staging.AbortStageRequest(stage=name)),
             ("Reserve", reservation.ReserveRequest(queue="jobs", stream=name)),
-            ("Confirm", reservation.ConfirmRequest(stream=name)),
+            ("ExtendReservation", reservation.ExtendReservationRequest(stream=name)),
             ("ReadReservation", reservation.ReadReservationRequest(stream=name)),
             ("CommitReservations", reservation.CommitReservationsRequest(stream=name)),
             ("ReleaseReservation", reservation.ReleaseReservationRequest(stream=name)),

@@ -93,7 +93,7 @@ def test_an_executor_that_dies_in_mid_batch_is_replaced(
     [
         pytest.param("Reserve", 0, True, id="after its first reservation"),
         pytest.param("Reserve", 1, True, id="after it has reserved"),
-        pytest.param("Confirm", 1, False, id="before it has confirmed"),
+        pytest.param("ExtendReservation", 1, False, id="before it has confirmed"),
         pytest.param("Stage", 9, True, id="in mid-batch"),
         pytest.param("Publish", 1, True, id="after it has published, before Spark wrote it down"),
         pytest.param("CommitReservations", 1, True, id="after it has deleted"),

@@ -84,7 +84,7 @@ METHODS: Final[Mapping[str, RequestQueues | HandlerQueues]] = {
     "AbortStage": HandlerQueues(SEND),
     "ListStages": HandlerQueues(MONITOR),
     "Reserve": _in_field(RECEIVE),
-    "Confirm": HandlerQueues(RECEIVE),
+    "ExtendReservation": HandlerQueues(RECEIVE),
     "ReadReservation": HandlerQueues(RECEIVE),
     "CommitReservations": HandlerQueues(RECEIVE),
     "ReleaseReservation": HandlerQueues(RECEIVE),
