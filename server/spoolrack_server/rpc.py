@@ -24,8 +24,8 @@ from .access.authorization import AuthorizedCall, CallAuthorizer
 from .contract import SERVICES
 from .logs import Log
 from .memory import SMALL, MemoryLimiter
-from .observing.error_log import ErrorLog
-from .observing.instrumentation import FAULTS, Asked, Instrumentation
+from .observability.error_log import ErrorLog
+from .observability.instrumentation import FAULTS, Asked, Instrumentation
 from .status import INTERNAL, Failure, failure_of
 
 Context = grpc.aio.ServicerContext[Any, Any]

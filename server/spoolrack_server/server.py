@@ -34,11 +34,11 @@ from .limits import Limits
 from .logs import Log, make_log
 from .loop_driver import LoopDriver
 from .memory import MemoryLimiter
-from .observing.collectors import MOST_QUEUES
-from .observing.error_log import ErrorLog
-from .observing.instrumentation import Instrumentation, Traces
-from .observing.observer import Crew, Observer
-from .observing.probes import probes_of
+from .observability.collectors import MOST_QUEUES
+from .observability.error_log import ErrorLog
+from .observability.instrumentation import Instrumentation, Traces
+from .observability.observer import Crew, Observer
+from .observability.probes import probes_of
 from .queue_service import WRITES_ITSELF, QueueService
 from .rpc import Calls
 from .shutdown import SHUTDOWN_GRACE
