@@ -22,10 +22,10 @@ serve: ## Serve the queues in ./data: gRPC on 127.0.0.1:50051, HTTP on 127.0.0.1
 	@scripts/set-up server
 	@exec .venv/bin/spoolrack serve --data "$(DATA)" $(ARGS)
 
-check: lint ## Lint, and run the tests that need no Spark, no browser, no other language and no kills: three minutes.
+check: lint ## The inner loop: lint, and the tests without Spark, a browser, other languages and kills.
 	@exec .venv/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(CHECKED:%=tests/%) $(ARGS)
 
-lint: ## Check the format, lint, types and directions of imports, in half a minute.
+lint: ## Check the format, lint, types and directions of imports.
 	@scripts/set-up dev
 	@.venv/bin/ruff format --check --quiet || { echo "make format formats these files."; exit 1; }
 	@.venv/bin/ruff check --quiet
