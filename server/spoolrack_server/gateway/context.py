@@ -53,7 +53,7 @@ class GatewayContext:
         return await answer(self.store.submit(request))
 
     async def look(self, look: Callable[..., T], *of: Any) -> T:
-        """What `look` returns in a thread."""
+        """Return `look()`, run in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, look, *of)
 
     async def open(self, queue: str, id: str) -> OpenMessage:

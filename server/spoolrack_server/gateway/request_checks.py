@@ -65,7 +65,7 @@ class RequestChecks:
         self._waiting.pop(task, None)
 
     def look_again(self) -> None:
-        """Who may do what has changed: hang up on long polls that could not begin any more."""
+        """Apply changed permissions: end long polls whose callers have lost theirs."""
         for task, request in list(self._waiting.items()):
             try:
                 self._check(request)

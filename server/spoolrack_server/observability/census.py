@@ -1,4 +1,4 @@
-"""What only a folder says, counted now and then, so that no scrape has to.
+"""Count now and then what only a folder listing shows, so that no scrape has to.
 
 A count takes the longer the more there is, and is made the more rarely: it never takes more than a
 hundredth of the time.
