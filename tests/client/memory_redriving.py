@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memory import PAGE, Memory, Redriven
+from spoolrack._redrives import Redrive, RedrivePage, RedriveState
+from spoolrack._values import moment_of
 from spoolrack.errors import InvalidRequest, RedriveNotFound, RedriveRunning
-from spoolrack.redrives import Redrive, RedrivePage, RedriveState
-from spoolrack.values import moment_of
 
 
 class MemoryRedriving:
-    """`spoolrack.transports.Redriving` to a `Memory`."""
+    """`spoolrack._transports.Redriving` to a `Memory`."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memory import PAGE, Held, Memory, Reserved
+from spoolrack._reservations import CommitResult, Reservation, ReservationPage, ReservationState
+from spoolrack._runtime import Runtime
+from spoolrack._values import Envelope, MessageState, moment_of
 from spoolrack.errors import (
     ClientClosed,
     ReservationCommitted,
     ReservationLost,
     ReservationNotFound,
 )
-from spoolrack.reservations import CommitResult, Reservation, ReservationPage, ReservationState
-from spoolrack.runtime import Runtime
-from spoolrack.values import Envelope, MessageState, moment_of
 
 PAGE_OF_A_READ = 3
 
@@ -36,7 +36,7 @@ class MemoryPages:
 
 
 class MemoryReserving:
-    """`spoolrack.transports.Reserving` to a `Memory`."""
+    """`spoolrack._transports.Reserving` to a `Memory`."""
 
     def __init__(self, memory: Memory, runtime: Runtime) -> None:
         self._memory = memory

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from memory import PAGE, Held, Memory, StagedMessages
+from spoolrack._stages import PublishResult, StageInfo, StagePage, StageResult
+from spoolrack._values import Outgoing, QueueSettings, moment_of, seconds_of
 from spoolrack.errors import (
     AttributesTooLarge,
     InvalidMessage,
@@ -14,8 +16,6 @@ from spoolrack.errors import (
     SpoolrackError,
     StageNotFound,
 )
-from spoolrack.stages import PublishResult, StageInfo, StagePage, StageResult
-from spoolrack.values import Outgoing, QueueSettings, moment_of, seconds_of
 
 DAY_MS = 24 * 60 * 60 * 1_000
 
@@ -30,7 +30,7 @@ def refusal_of(held: Held, settings: QueueSettings) -> SpoolrackError | None:
 
 
 class MemoryStaging:
-    """`spoolrack.transports.Staging` to a `Memory`."""
+    """`spoolrack._transports.Staging` to a `Memory`."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory

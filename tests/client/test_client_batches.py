@@ -15,7 +15,8 @@ from client_rig import memory_aio_client, memory_client, until_async
 from memory import Memory
 from memory_staging import MemoryStaging
 from spoolrack import Batch, Queue, RetryPolicy, aio
-from spoolrack.aio.batch import CHUNK_BYTES, HELD_BYTES, MESSAGE_BYTES
+from spoolrack._stages import StageResult
+from spoolrack.aio._batch import CHUNK_BYTES, HELD_BYTES, MESSAGE_BYTES
 from spoolrack.errors import (
     DiskFull,
     InvalidMessage,
@@ -27,7 +28,6 @@ from spoolrack.errors import (
     Unreachable,
     Unsupported,
 )
-from spoolrack.stages import StageResult
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ class Slow(MemoryStaging):
 async def test_no_more_chunks_are_on_their_way_than_said(memory: Memory, in_flight: int) -> None:
     client = memory_aio_client(memory)
     await client.create_queue("jobs")
-    slow = client.calling.transport.staging = Slow(memory)
+    slow = client._calling.transport.staging = Slow(memory)
     async with client.queue("jobs").batch(in_flight=in_flight) as batch:
         for number in range(10_000):
             await batch.send(str(number))

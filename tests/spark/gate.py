@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
-from spoolrack.transports.grpc_calls import OPTIONS
+from spoolrack._transports.grpc_calls import OPTIONS
 
 SERVICE: Final = "/spoolrack.v1.QueueService/"
 STREAMED: Final = frozenset({"ReadReservation"})

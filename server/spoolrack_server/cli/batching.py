@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spoolrack import Batch, Client, Outgoing
-from spoolrack.stages import BatchOptions
+from spoolrack import Batch, BatchOptions, Client, Outgoing
 
 from .exits import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
 from .lines import TOO_LONG, Lines

@@ -14,10 +14,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
-from spoolrack import Client, Outgoing, SpoolrackError, errors
+from spoolrack import Client, Outgoing, Settings, SpoolrackError, errors
+from spoolrack._outgoing import chunks_of, size_of
 from spoolrack.errors import QueueExists, QueueNotFound, RootUnusable
-from spoolrack.outgoing import chunks_of, size_of
-from spoolrack.values import Settings
 
 from ..exits import line_of
 from ..lines import LARGEST
