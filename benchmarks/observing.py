@@ -15,8 +15,8 @@ import time
 from typing import Any, Final
 
 from spoolrack_server.health import Health
+from spoolrack_server.observing.instrumentation import Asked, Instrumentation
 from spoolrack_server.observing.observer import Observer
-from spoolrack_server.observing.watch import Asked, Watch
 from spoolrack_store.model.clock import SystemClock
 from spoolrack_store.model.operations import CreateQueue, Send
 from spoolrack_store.model.settings import QueueSettings
@@ -45,7 +45,7 @@ async def call_cost() -> tuple[float, float]:
     def ignore(request: Any) -> None:
         return None
 
-    watched = Watch().rpc(nothing, "Send", streams=False)
+    watched = Instrumentation().rpc(nothing, "Send", streams=False)
     context, found = _Context(), []
     for method in (nothing, watched):
         began = time.perf_counter()

@@ -48,6 +48,7 @@ class Settings(TypedDict, total=False):
     max_message_size: int | None
     lease_durability: LeaseDurability | None
     deduplication_window: Seconds | None
+    messages_per_file: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,9 @@ class QueueSettings:
     lease_durability: LeaseDurability = "strict"
     deduplication_window: float = 300.0
     """A deduplication id is remembered for so many seconds after the send that first carried it."""
+    messages_per_file: int = 0
+    """The most messages that a send stores as one file, up to 1,000. 1: each message is a file of
+    its own. 0: no limit but 1,000."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -219,6 +219,7 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
             if held.relaxed_leases
             else pb.LEASE_DURABILITY_STRICT,
             deduplication_window=duration(held.deduplication_window),
+            messages_per_file=held.messages_per_file,
         ),
         counts=pb.QueueCounts(
             ready=counts.ready,

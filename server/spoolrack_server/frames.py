@@ -1,4 +1,4 @@
-"""Frames of messages on their way out, within the budget for responses.
+"""Write frames of messages within the budget for responses.
 
 A frame is counted from the lease of its messages until the transport has taken it. The store reads
 bodies as it leases, so room for a frame is taken before, for as much as the queue's largest message:
@@ -21,10 +21,10 @@ from spoolrack_store.model.operations import Delivery, Receive
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MIB
 
 from . import encoding
-from .asking import Asking
-from .leases import Leases, receipts_of
+from .lease_requests import LeaseRequests, receipts_of
 from .memory import Budget
 from .rpc import CallIsOver, Context, put, write
+from .store_access import StoreAccess
 
 USUAL: Final = 4 * MIB
 """Bytes up to which a frame needs no room before its lease, as long as half of the budget is free."""
@@ -35,10 +35,12 @@ KNOWN_FOR: Final = 5.0
 MOST_KNOWN: Final = 10_000
 
 
-class Frames:
+class FrameWriter:
     """Lives in one event loop."""
 
-    def __init__(self, budget: Budget, asking: Asking, leases: Leases, clock: Clock) -> None:
+    def __init__(
+        self, budget: Budget, asking: StoreAccess, leases: LeaseRequests, clock: Clock
+    ) -> None:
         self.clock = clock
         self._budget = budget
         self._asking = asking
@@ -50,10 +52,11 @@ class Frames:
         """Let nothing wait for room any more."""
         self._budget.end()
 
-    async def lease(self, context: Context, wanted: Receive) -> Leased | None:
+    async def lease(self, context: Context, wanted: Receive) -> LeasedFrame | None:
         """What the store leases for a stream, when there is room; None: look again.
 
-        Raises what `Leases.lease` raises. When the caller is cancelled before, nothing stays leased.
+        Raises what `LeaseRequests.lease` raises. When the caller is cancelled before, nothing stays
+        leased.
         """
         peer, size = context.peer(), await self._size(wanted)
         if not self._is_free(peer, size):
@@ -65,7 +68,7 @@ class Frames:
                 return found
         return await self._lease_then_count(context, peer, wanted)
 
-    async def lease_now(self, context: Context, wanted: Receive) -> Leased:
+    async def lease_now(self, context: Context, wanted: Receive) -> LeasedFrame:
         """What the store leases for a single call. Raises `MemoryLimit` if there is no room for it."""
         peer, size = context.peer(), await self._size(wanted)
         if not self._is_free(peer, size):
@@ -96,27 +99,35 @@ class Frames:
 
     async def _lease_at_once(
         self, context: Context, peer: str, size: int, wanted: Receive
-    ) -> Leased | None:
+    ) -> LeasedFrame | None:
         """What is ready, in room that is taken before; None if nothing is. Raises `MemoryLimit`."""
         with self._budget.share(peer, size):
             deliveries = await self._leases.lease(replace(wanted, wait=Millis(0)))
-        if not deliveries:
-            return None
-        # Nothing else runs between the two.
-        taken = self._budget.take(peer, _size_of(deliveries))
-        return Leased(self, context, peer, taken, wanted.queue, deliveries)
+        return self._counted(context, peer, wanted.queue, deliveries) if deliveries else None
 
-    async def _lease_then_count(self, context: Context, peer: str, wanted: Receive) -> Leased | None:
+    async def _lease_then_count(
+        self, context: Context, peer: str, wanted: Receive
+    ) -> LeasedFrame | None:
         """What is ready, or comes; None if there is no room for it, and it goes back."""
         deliveries = await self._leases.lease(wanted)
+        try:
+            return self._counted(context, peer, wanted.queue, deliveries)
+        except MemoryLimit:
+            return None
+
+    def _counted(
+        self, context: Context, peer: str, queue: str, deliveries: list[Delivery]
+    ) -> LeasedFrame:
+        """Take room for what was leased. Raise `MemoryLimit`, and then the messages go back."""
         size = _size_of(deliveries)
         try:
             taken = self._budget.take(peer, size)
         except MemoryLimit:
-            self._leases.give_back(wanted.queue, receipts_of(deliveries))
-            self._largest[wanted.queue] = size, stopwatch()
-            return None
-        return Leased(self, context, peer, taken, wanted.queue, deliveries)
+            self._leases.give_back(queue, receipts_of(deliveries))
+            # A setting was changed since the limit was asked for.
+            self._largest[queue] = size, stopwatch()
+            raise
+        return LeasedFrame(self, context, peer, taken, queue, deliveries)
 
     async def _size(self, wanted: Receive) -> int:
         """Bytes that the messages of a receive may have together."""
@@ -137,12 +148,12 @@ class Frames:
         return max(found[0], min(wanted.max_bytes, wanted.max_messages * found[0]))
 
 
-class Leased:
+class LeasedFrame:
     """Messages that were leased for a call, and the room that they have."""
 
     def __init__(
         self,
-        frames: Frames,
+        frames: FrameWriter,
         context: Context,
         peer: str,
         taken: int,

@@ -47,7 +47,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
-class Memory:
+class MemoryLimiter:
     """The watermark, the requests that are being read, and both budgets. Lives in one event loop."""
 
     def __init__(
@@ -64,14 +64,14 @@ class Memory:
         size = BYTES if watermark is None else max(LARGEST_CALL, min(BYTES, watermark // SHARE))
         self.requests = Budget("requests", size)
         self.responses = Budget("responses", size)
-        self._reading: set[Reader] = set()
+        self._reading: set[RequestReader] = set()
         self._many = asyncio.Event()
         self._freed = 0
         """Bytes of large requests and responses since memory was last given back to the system."""
 
     # Requests.
 
-    async def read(self, reader: Reader, context: Context) -> Any:
+    async def read(self, reader: RequestReader, context: Context) -> Any:
         """The next request of a call, as bytes, or gRPC's EOF.
 
         Raises `MemoryLimit` when the memory that is left is needed.
@@ -91,7 +91,9 @@ class Memory:
             self.require(COPIES * len(raw))
         return raw
 
-    def refuse(self, error: StoreError, wanted: Callable[[Reader], bool] = lambda reader: True) -> None:
+    def refuse(
+        self, error: StoreError, wanted: Callable[[RequestReader], bool] = lambda reader: True
+    ) -> None:
         """End with `error` those of the calls that read a request that are `wanted`."""
         for reader in list(self._reading):
             if wanted(reader):
@@ -149,7 +151,7 @@ class Memory:
             self._log.info("sends are taken again", resident=found, watermark=self.watermark)
 
 
-class Reader(Protocol):
+class RequestReader(Protocol):
     """A call that reads a request."""
 
     sends: bool

@@ -10,7 +10,7 @@ nobody foresaw is logged with its traceback and answered with `INTERNAL_ERROR`, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -21,11 +21,11 @@ from google.protobuf.message_factory import GetMessageClass
 from spoolrack.v1 import queue_service_pb2
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 
-from .access.calls import Admission, Admissions
+from .access.authorization import AuthorizedCall, CallAuthorizer
 from .logs import Log
-from .memory import SMALL, Memory
-from .observing.refusals import Refusals
-from .observing.watch import FAULTS, Asked, Watch
+from .memory import SMALL, MemoryLimiter
+from .observing.error_log import ErrorLog
+from .observing.instrumentation import FAULTS, Asked, Instrumentation
 from .status import INTERNAL, Failure, failure_of
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -53,14 +53,14 @@ class Calls:
     def __init__(
         self,
         log: Log,
-        watch: Watch | None = None,
-        admissions: Admissions | None = None,
-        memory: Memory | None = None,
+        watch: Instrumentation | None = None,
+        admissions: CallAuthorizer | None = None,
+        memory: MemoryLimiter | None = None,
     ) -> None:
         """Without `admissions` nobody is asked who he is."""
         self._log = log
-        self._memory = memory or Memory(log)
-        self._watch = watch or Watch(refusals=Refusals(log))
+        self._memory = memory or MemoryLimiter(log)
+        self._watch = watch or Instrumentation(refusals=ErrorLog(log))
         self._refusals = self._watch.refusals
         self._admissions = admissions
         self._running: set[asyncio.Task[Any]] = set()
@@ -188,7 +188,9 @@ class Calls:
         return raw
 
     @contextmanager
-    def _admitted(self, context: Context, name: str, *, is_long: bool) -> Iterator[Admission | None]:
+    def _admitted(
+        self, context: Context, name: str, *, is_long: bool
+    ) -> Iterator[AuthorizedCall | None]:
         """A call whose caller may make it; raises `Unauthenticated` or `PermissionDenied`, also for a
         call that runs and could not begin any more."""
         if self._admissions is None:
@@ -237,13 +239,29 @@ async def write(context: Context, response: bytes) -> None:
     writing = asyncio.ensure_future(context.write(response))
     cancelled: asyncio.CancelledError | None = None
     try:
-        await asyncio.wait({writing})
+        await outlast({writing})
     except asyncio.CancelledError as error:
-        # The write ends by itself: either it was done already, or it fails now that the call is over.
         cancelled = error
-        await asyncio.wait({writing})
     if writing.cancelled() or writing.exception() is not None:
         raise CallIsOver from cancelled or (None if writing.cancelled() else writing.exception())
+    if cancelled is not None:
+        raise cancelled
+
+
+async def outlast(tasks: Collection[asyncio.Future[None]]) -> None:
+    """Return when all `tasks` have ended, however they do; a cancellation meanwhile is raised then.
+
+    For writes, which end by themselves: each was done already, or fails now that the call is over.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while pending := [task for task in tasks if not task.done()]:
+        try:
+            await asyncio.wait(pending)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # Or asyncio would log it.
     if cancelled is not None:
         raise cancelled
 
@@ -263,7 +281,7 @@ class Requests:
     """The requests of one call, as they come, and what they hold of the memory for requests."""
 
     def __init__(
-        self, calls: Calls, memory: Memory, context: Context, method: MethodDescriptor
+        self, calls: Calls, memory: MemoryLimiter, context: Context, method: MethodDescriptor
     ) -> None:
         self._calls = calls
         self._memory = memory
@@ -275,7 +293,7 @@ class Requests:
         self._held = 0
         self._ending: asyncio.Task[None] | None = None
         self.is_reading = False
-        self.admission: Admission | None = None
+        self.admission: AuthorizedCall | None = None
         self.on_refusal: Callable[[StoreError], None] | None = None
         """Ends a stream in its own way, after what it has taken is answered."""
 

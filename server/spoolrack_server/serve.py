@@ -11,18 +11,18 @@ from dataclasses import dataclass
 
 from spoolrack_store.model.chores import Chores
 
-from .access.files import AccessUnusable
 from .access.security import Security
 from .access.tls import TlsFiles
-from .ending import EXIT_CODES, GRACE, end_by_signals, explain
+from .access.watched_files import AccessUnusable
 from .limits import Limits
 from .logs import LogFormat, adopt_library_logs, make_log
-from .observing.crew import Member
-from .observing.tracing import TracingUnavailable, exporting
+from .observing.otel import TracingUnavailable, otlp_traces
+from .shutdown import EXIT_CODES, SHUTDOWN_GRACE, print_startup_error, shutdown_on_signals
+from .worker_processes import WorkerProcess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listening:
+class ListenAddresses:
     """Where a server that has started can be reached."""
 
     root: str
@@ -42,7 +42,7 @@ class ServeSettings:
     """None: the same as `host`."""
     http_port: int | None = 8080
     """None: no HTTP."""
-    grace: float = GRACE
+    grace: float = SHUTDOWN_GRACE
     """Seconds that calls have to end when the server stops."""
     log_format: LogFormat = "logfmt"
     workers: int | None = None
@@ -92,9 +92,9 @@ class ServeSettings:
 
 async def serve(
     settings: ServeSettings,
-    announce: Callable[[Listening], None],
+    announce: Callable[[ListenAddresses], None],
     until: Callable[[Callable[[], None]], None] | None = None,
-    crew: Member | None = None,
+    crew: WorkerProcess | None = None,
 ) -> int:
     """Serve until a signal says otherwise; returns the process's exit code.
 
@@ -106,10 +106,10 @@ async def serve(
     log = make_log(format=settings.log_format)
     adopt_library_logs(log)
     try:
-        traces = None if settings.traces is None else exporting(settings.traces)
+        traces = None if settings.traces is None else otlp_traces(settings.traces)
         security = settings.security
     except (TracingUnavailable, AccessUnusable) as error:
-        return explain(error)
+        return print_startup_error(error)
     server = Server(
         settings.root,
         host=settings.host,
@@ -132,15 +132,15 @@ async def serve(
     )
     if crew is not None:
         crew.join(server.observer)
-    stopping = end_by_signals(log, "draining")
+    stopping = shutdown_on_signals(log, "draining")
     if until is not None:
         until(stopping.set)
     try:
         await server.start()
     except tuple(EXIT_CODES) as error:
-        return explain(error)
+        return print_startup_error(error)
     announce(
-        Listening(
+        ListenAddresses(
             root=server.root,
             grpc_address=server.grpc_address,
             http_url=server.http_url,

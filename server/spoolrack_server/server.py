@@ -21,26 +21,26 @@ from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.store import Store
 
-from .access.calls import Admissions
+from .access.authorization import CallAuthorizer
 from .access.reflection import reflect
-from .access.security import Doors, Security
+from .access.security import LoadedSecurity, Security
 from .addresses import AddressUnusable, address_text, reserve
-from .ending import GRACE
-from .gateway.bodies import Patience
+from .concurrency import ConcurrencyLimit
+from .gateway.bodies import HttpLimits
 from .gateway.gateway import Gateway
 from .health import Health, HealthService
 from .limits import Limits
 from .logs import Log, make_log
 from .loop_driver import LoopDriver
-from .memory import Memory
-from .observing.figures import MOST_QUEUES
+from .memory import MemoryLimiter
+from .observing.collectors import MOST_QUEUES
+from .observing.error_log import ErrorLog
+from .observing.instrumentation import Instrumentation, Traces
 from .observing.observer import Crew, Observer
 from .observing.probes import probes_of
-from .observing.refusals import Refusals
-from .observing.watch import Traces, Watch
+from .queue_service import WRITES_ITSELF, QueueService
 from .rpc import SERVICE, Calls
-from .service import WRITES_ITSELF, QueueService
-from .workers import Workers
+from .shutdown import SHUTDOWN_GRACE
 
 
 class Server:
@@ -61,8 +61,8 @@ class Server:
         clock: Clock | None = None,
         random: Random | None = None,
         log: Log | None = None,
-        grace: float = GRACE,
-        patience: Patience | None = None,
+        grace: float = SHUTDOWN_GRACE,
+        patience: HttpLimits | None = None,
         workers: int | None = None,
         chores: Chores = ALL_CHORES,
         shares_ports: bool = False,
@@ -95,21 +95,21 @@ class Server:
         self._log = log or make_log()
         self._grace = grace
         self._patience = patience
-        self._workers = Workers(workers)
+        self._workers = ConcurrencyLimit(workers)
         self._chores = chores
         self._shares_ports = shares_ports
         self._group_access = group_access
         self._security = security or Security()
         self._limits = limits or Limits()
-        self._doors: Doors | None = None
+        self._doors: LoadedSecurity | None = None
         self._watching: list[asyncio.Task[None]] = []
         self._health = Health()
         self._health.is_starting = True
         self.observer = Observer(self._health, self._clock, crew, most_queues, self.root)
         self._traces = traces
-        self._watch = Watch(self.observer.operations, traces, refusals=Refusals(self._log))
+        self._watch = Instrumentation(self.observer.operations, traces, refusals=ErrorLog(self._log))
         self._probes = None if health is None else probes_of(self._health, *health)
-        self._memory = Memory(self._log, watermark)
+        self._memory = MemoryLimiter(self._log, watermark)
         self._calls = Calls(self._log, self._watch, memory=self._memory)
         self._store: Store | None = None
         self._service: QueueService | None = None
@@ -230,8 +230,8 @@ class Server:
         if self._probes is not None:
             await self._probes.stop()
 
-    async def _start_grpc(self, store: Store, doors: Doors) -> None:
-        admissions = None if doors.guard.is_open else Admissions(doors.guard)
+    async def _start_grpc(self, store: Store, doors: LoadedSecurity) -> None:
+        admissions = None if doors.guard.is_open else CallAuthorizer(doors.guard)
         self._calls = Calls(self._log, self._watch, admissions, self._memory)
         self._service = QueueService(
             store, self._clock, self._log, self._workers, self._watch, self._memory.responses
@@ -263,7 +263,7 @@ class Server:
         if self._gateway is not None:
             self._gateway.look_again()
 
-    async def _start_http(self, store: Store, doors: Doors) -> None:
+    async def _start_http(self, store: Store, doors: LoadedSecurity) -> None:
         if self.http_port is None:
             return
         self._gateway = Gateway(

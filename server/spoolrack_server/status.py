@@ -96,9 +96,6 @@ HTTP_CODES: Final[Mapping[str, int]] = {
 }
 """The same reasons over HTTP."""
 
-AT_START: Final = frozenset({"ROOT_UNUSABLE", "ROOT_IN_USE", "UNKNOWN_FORMAT", "DAMAGED_SETTINGS"})
-"""Reasons for which a store doesn't open: whoever starts a server meets them, no client does."""
-
 
 LONGEST_MESSAGE: Final = 1_500
 LONGEST_VALUE: Final = 120

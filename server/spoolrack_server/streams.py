@@ -18,8 +18,8 @@ from spoolrack_store.model.errors import Draining, StoreError
 
 from .answers import on_answer
 from .encoding import failed
-from .observing import watch
-from .observing.watch import Watch
+from .observing import instrumentation
+from .observing.instrumentation import Instrumentation
 from .rpc import Context, Requests, put
 from .status import error_of
 
@@ -27,7 +27,7 @@ WINDOW_REQUESTS: Final = 32
 WINDOW_BYTES: Final = 8 * 1024 * 1024
 
 
-class Begun(Protocol):
+class ObservedRequest(Protocol):
     """A request that the store works on."""
 
     @property
@@ -41,8 +41,8 @@ class Begun(Protocol):
 class Streams:
     """Those of one server that carry requests. Lives in one event loop."""
 
-    def __init__(self, watch: Watch | None = None) -> None:
-        self._watch = watch or Watch()
+    def __init__(self, watch: Instrumentation | None = None) -> None:
+        self._watch = watch or Instrumentation()
         self._draining = False
         self._lines: set[_Line] = set()
 
@@ -56,7 +56,7 @@ class Streams:
         self,
         requests: Requests,
         context: Context,
-        begin: Callable[[Any], Awaitable[Begun]],
+        begin: Callable[[Any], Awaitable[ObservedRequest]],
         operation: str,
     ) -> None:
         """Serve a stream until it ends: hand each request to the store with `begin`, and write a
@@ -87,7 +87,7 @@ class Streams:
         self,
         requests: Requests,
         line: _Line,
-        begin: Callable[[Any], Awaitable[Begun]],
+        begin: Callable[[Any], Awaitable[ObservedRequest]],
         operation: str,
     ) -> None:
         window = line.window
@@ -102,14 +102,14 @@ class Streams:
         request: Any | None,
         requests: Requests,
         line: _Line,
-        begin: Callable[[Any], Awaitable[Begun]],
+        begin: Callable[[Any], Awaitable[ObservedRequest]],
         operation: str,
     ) -> bool:
         """Hand a request to the store; False if it is none, but the end."""
         if request is None or line.refused is not None:
             return False
         watched = self._watch.begin(operation, request)
-        begun: Begun | StoreError
+        begun: ObservedRequest | StoreError
         taken = 0
         try:
             taken = requests.check(request)
@@ -130,8 +130,8 @@ class _Turn:
         correlation_id: int,
         size: int,
         taken: int,
-        begun: Begun | StoreError,
-        watched: watch.Begun,
+        begun: ObservedRequest | StoreError,
+        watched: instrumentation.ObservedRequest,
     ) -> None:
         self.correlation_id = correlation_id
         self.size = size

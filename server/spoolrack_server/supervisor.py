@@ -19,19 +19,19 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
-from .access.files import AccessUnusable
 from .access.security import Insecure
+from .access.watched_files import AccessUnusable
 from .addresses import AddressUnusable, address_text, reserve
-from .ending import end_by_signals, explain
+from .control_channel import ControlChannel
 from .logs import Log, make_log
-from .observing.crew import Roster
-from .observing.line import Line
-from .serve import Listening, ServeSettings
+from .serve import ListenAddresses, ServeSettings
+from .shutdown import print_startup_error, shutdown_on_signals
+from .worker_processes import WorkerProcesses
 
 if TYPE_CHECKING:
     from .observing.probes import Probes
 
-MEMBER: Final = "spoolrack_server.member"
+MEMBER: Final = "spoolrack_server.worker_main"
 READY: Final = b"ready\n"
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 5.0
@@ -46,7 +46,7 @@ class Supervisor:
     def __init__(self, settings: ServeSettings, count: int, log: Log) -> None:
         """`settings` name the ports that are reserved."""
         self._settings = replace(settings, shares_ports=True, health=None)
-        self.roster = Roster()
+        self.roster = WorkerProcesses()
         self._count = count
         self._log = log
         self._running: dict[int, asyncio.subprocess.Process] = {}
@@ -132,7 +132,7 @@ class Supervisor:
                 start_new_session=True,
             )
         self._running[n] = process
-        line = await Line.open(ours, self.roster.answers_to(n))
+        line = await ControlChannel.open(ours, self.roster.answers_to(n))
         listening = asyncio.create_task(line.run())
         self.roster.add(n, line)
         try:
@@ -153,7 +153,9 @@ class Supervisor:
             await asyncio.gather(listening, return_exceptions=True)
 
 
-async def supervise(settings: ServeSettings, count: int, announce: Callable[[Listening], None]) -> int:
+async def supervise(
+    settings: ServeSettings, count: int, announce: Callable[[ListenAddresses], None]
+) -> int:
     """Serve with `count` processes until a signal says otherwise; returns the exit code."""
     log = make_log(format=settings.log_format)
     http_host = settings.host if settings.http_host is None else settings.http_host
@@ -168,19 +170,19 @@ async def supervise(settings: ServeSettings, count: int, announce: Callable[[Lis
             if http_port is not None:
                 http_port = _reserve(reserved, http_host, http_port)
         except (AccessUnusable, AddressUnusable, Insecure) as error:
-            return explain(error)
+            return print_startup_error(error)
         settings = replace(settings, grpc_port=grpc_port, http_port=http_port)
         scheme = "http" if security.tls is None else "https"
         supervisor = Supervisor(settings, count, log)
         try:
             probes = await _probes(supervisor, settings.health)
         except AddressUnusable as error:
-            return explain(error)
-        ending = end_by_signals(log, "draining", supervisor.signal)
+            return print_startup_error(error)
+        ending = shutdown_on_signals(log, "draining", supervisor.signal)
         drain = asyncio.create_task(_drain(supervisor, ending))
         await supervisor.run(
             lambda: announce(
-                Listening(
+                ListenAddresses(
                     root=settings.root,
                     grpc_address=address_text(settings.host, grpc_port),
                     http_url=None

@@ -15,12 +15,12 @@ from .committer import Committer, Driver
 from .drivers import ThreadDriver
 from .engine.engine import Engine
 from .engine.questions import Questions
-from .engine.reaper import ReaperThread
 from .files.changes import Poisoned
 from .files.holder import LockHolder, look_at
 from .files.layout import owner as owner_file
 from .files.local_disk import LocalDisk, this_place
 from .files.mounts import is_written_by_other_hosts, tell_doubt
+from .files.removed import ReaperThread
 from .files.root import Root, make_root, open_root
 from .files.syncer import SyncFailed
 from .listener import Listener
@@ -123,8 +123,7 @@ class Store:
         except SyncFailed as error:
             engine.sharing.poison()
             raise StoreFailed(detail=str(error)) from error
-        self._reaper = ReaperThread(disk)
-        engine.reaper.give = self._reaper.give
+        self._reaper = ReaperThread(engine.moves.removed)
         self._closing = threading.Lock()
         self._closed = False
         ear = root.disk.watch(owner_file(root.owner))
@@ -238,7 +237,7 @@ class Store:
     @property
     def unlinked(self) -> int:
         """Names of deleted messages that this process has unlinked."""
-        return self._reaper.unlinked
+        return self._engine.moves.removed.unlinked
 
     @property
     def failure(self) -> StoreError | None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import trustme
 from access_rig import Files
-from spoolrack_server.access.files import SECRET, AccessUnusable, Watched
+from spoolrack_server.access.file_format import UnreadableFile
 from spoolrack_server.access.permissions import Identity, Permission
-from spoolrack_server.access.reading import UnreadableFile
 from spoolrack_server.access.rules import Rules
 from spoolrack_server.access.security import Insecure, Security, is_loopback
 from spoolrack_server.access.tls import Tls, TlsFiles
 from spoolrack_server.access.tokens import Tokens, line_of, new_token
+from spoolrack_server.access.watched_files import SECRET, AccessUnusable, WatchedFiles
 from spoolrack_server.logs import make_log
 
 ALICE, BOB = Identity("alice"), Identity("spiffe://example.org/bob")
@@ -150,8 +150,8 @@ def test_damaged_rules_are_refused_as_a_whole(text: str, why: str) -> None:
     assert why in str(caught.value)
 
 
-def watched(path: str, stream: io.StringIO) -> Watched[str]:
-    return Watched(
+def watched(path: str, stream: io.StringIO) -> WatchedFiles[str]:
+    return WatchedFiles(
         "the list", [(path, SECRET)], lambda contents: _good(contents[0]), make_log(stream=stream)
     )
 

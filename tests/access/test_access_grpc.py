@@ -17,7 +17,7 @@ from server_rig import LONG, Client, refusal, refused
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack.v1 import redrive_pb2, reservation_pb2, staging_pb2
-from spoolrack_server.access.methods import METHODS, Looked
+from spoolrack_server.access.method_permissions import METHODS, HandlerQueues
 from spoolrack_server.access.security import Security
 from spoolrack_server.rpc import SERVICE
 from spoolrack_server.server import Server
@@ -159,7 +159,7 @@ async def test_a_permission_for_some_queues_is_none_for_others(alice: Client, ow
     for queue in ("a1", "b1"):
         await owner.create(queue)
         await owner.send(b"x", queue=queue)
-    for method in [name for name, rule in METHODS.items() if not isinstance(rule, Looked)]:
+    for method in [name for name, rule in METHODS.items() if not isinstance(rule, HandlerQueues)]:
         reason, message = await outcome(alice, method, requests("b1")[method])
         assert reason == "PERMISSION_DENIED", method
         assert "alice may not" in message

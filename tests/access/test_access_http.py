@@ -17,8 +17,8 @@ from aiohttp import web
 from http_rig import Http
 from spoolrack_server.access.permissions import Permission
 from spoolrack_server.access.security import Security
-from spoolrack_server.gateway.entrance import Entrance
-from spoolrack_server.gateway.errors import answer_to
+from spoolrack_server.gateway.http_errors import response_to
+from spoolrack_server.gateway.request_checks import RequestChecks
 from spoolrack_server.gateway.routes import Endpoint, Route, routes
 from spoolrack_server.logs import make_log
 from spoolrack_server.server import Server
@@ -195,7 +195,7 @@ async def test_a_page_about_all_queues_needs_a_permission_at_all_of_them(files: 
         tokens=files.write_tokens("owner", "alice"),
         permissions=files.write_permissions("owner monitor *", "alice monitor a* b*"),
     )
-    entrance = Entrance(security.opened(make_log()).guard)
+    entrance = RequestChecks(security.opened(make_log()).guard)
 
     async def page(request: web.Request) -> web.StreamResponse:
         return web.Response()
@@ -220,13 +220,13 @@ async def test_a_page_about_all_queues_needs_a_permission_at_all_of_them(files: 
         await runner.cleanup()
 
 
-def _admitting(entrance: Entrance) -> Any:
+def _admitting(entrance: RequestChecks) -> Any:
     @web.middleware
     async def admit(request: web.Request, handler: Endpoint) -> web.StreamResponse:
         try:
             entrance.admit(request)
         except StoreError as error:
-            response = answer_to(error)
+            response = response_to(error)
             assert response is not None
             return response
         return await handler(request)

@@ -20,7 +20,7 @@ from server_rig import Client, connected
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Security
-from spoolrack_server.gateway.bodies import Patience
+from spoolrack_server.gateway.bodies import HttpLimits
 from spoolrack_server.limits import LARGEST_CALL, LINE, METADATA, Limits
 from spoolrack_server.server import Server
 
@@ -133,7 +133,7 @@ async def test_who_only_shakes_hands_takes_a_place(
 
 
 async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"limits": Limits(handshake=0.5), "patience": Patience(idle=0.5)}
+    options: dict[str, Any] = {"limits": Limits(handshake=0.5), "patience": HttpLimits(idle=0.5)}
     async with serving(tmp_path / "root", Security(), **options) as server:
         for port in (server.grpc_port, server.http_port):
             async with connection(port) as silent:
@@ -257,9 +257,9 @@ def test_the_docs_say_each_limit() -> None:
         f"| {LINE:,} bytes ",
         "| 128 ",
         "| 1,000, in 64 KiB ",
-        f"| {Patience().idle:g} s ",
-        f"| {Patience().stall:g} s ",
-        f"| {Patience().bytes_per_second // 1024} KiB/s ",
-        f"| {Patience().memory // 1024 // 1024} MiB ",
+        f"| {HttpLimits().idle:g} s ",
+        f"| {HttpLimits().stall:g} s ",
+        f"| {HttpLimits().bytes_per_second // 1024} KiB/s ",
+        f"| {HttpLimits().memory // 1024 // 1024} MiB ",
     ):
         assert words in said, words

@@ -11,7 +11,7 @@ import grpc
 import pytest
 from spoolrack import errors
 from spoolrack.errors import BY_REASON, QueueFull, SpoolrackError, error_of
-from spoolrack_server.status import AT_START, CODES, HTTP_CODES, INTERNAL
+from spoolrack_server.status import CODES, HTTP_CODES, INTERNAL
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 OURS = {
@@ -23,7 +23,11 @@ OURS = {
     "UNSUPPORTED",
     "CLIENT_CLOSED",
     "FORKED_CLIENT",
-    *AT_START,
+    # For these a store doesn't open.
+    "ROOT_UNUSABLE",
+    "ROOT_IN_USE",
+    "UNKNOWN_FORMAT",
+    "DAMAGED_SETTINGS",
 }
 """Reasons that come to be on this side."""
 

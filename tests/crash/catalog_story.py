@@ -42,6 +42,8 @@ class CatalogStory:
     ) -> None:
         self.random = Random(seed)
         self.reaping = Random(seed)
+        self.starts = Random(seed + 2)
+        """When a process dies as it starts."""
         self.clock = Clock()
         self.disk = made((), can_sync_all=can_sync_all, model=model)
         self.processes = processes
@@ -247,7 +249,20 @@ class CatalogStory:
         )
         self.at += 1
         self.told.append(f"{owner} starts at {self.at}")
-        assert engine.open()
+        if self.starts.random() < 0.1:
+            self.disk.steps_left = self.starts.randint(0, 8)
+        try:
+            assert engine.open(), "nobody holds the lock"
+            has_died = False
+        except Died:
+            has_died = True
+        self.disk.steps_left = None
+        if has_died:
+            self.told.append(f"{owner} dies as it starts")
+            self.crashes += 1
+            self.disk.free_locks()
+            self._start()
+            return
         if engine.catalog.reset:
             raise Broken(f"the settings of {engine.catalog.reset} are lost")
         self.engines[owner], self.flying[owner] = engine, []

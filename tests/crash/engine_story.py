@@ -74,6 +74,8 @@ class Story:
 
     settings: ClassVar = SETTINGS
     disk_kind: type[LinkedDisk] = LinkedDisk
+    start_deaths = 0.1
+    """How probable it is that a process dies as it starts."""
     may_lack = False
     """Whether a receive may get less than there is: the disk has refused something."""
 
@@ -93,6 +95,8 @@ class Story:
         self.reaping = Random(seed)
         self.looks = Random(seed + 1)
         """When a question is asked between two commits."""
+        self.starts = Random(seed + 2)
+        """When a process dies as it starts."""
         self.clock = Clock()
         self.disk = made(QUEUES, can_sync_all=can_sync_all, model=model, kind=self.disk_kind)
         self.processes = processes
@@ -325,7 +329,20 @@ class Story:
             engine.catalog.add(queue, settings, salt=queue)
         self.at += 1
         self.told.append(f"{owner} starts, commit {self.at}")
-        assert engine.open(), "nobody holds the lock"
+        if self.starts.random() < self.start_deaths:
+            self.disk.steps_left = self.starts.randint(0, 8)
+        try:
+            assert engine.open(), "nobody holds the lock"
+            has_died = False
+        except Died:
+            has_died = True
+        self.disk.steps_left = None
+        if has_died:
+            self.told.append(f"{owner} dies as it starts")
+            self.crashes += 1
+            self.disk.free_locks()
+            self._start()
+            return
         self.engines[owner], self.flying[owner] = engine, []
 
     def _cut(self) -> Cut:
@@ -417,6 +434,8 @@ class Story:
                 self.queue_of[id] = found[id][1]
             elif now not in promised:
                 raise Broken(f"{id} is found {now}, promised {promised}")
+            elif maybe is None and id in found and now != history[-1]:
+                self.queue_of[id] = found[id][1]  # The cut may have undone its death.
             if history[0] == ABSENT:
                 files.setdefault(id[:-3], set()).add(now != ABSENT)
             if now == ABSENT:

@@ -96,6 +96,8 @@ class EverythingStory:
         cache_bytes: int = 0,
     ) -> None:
         self.random = Random(seed)
+        self.starts = Random(seed + 2)
+        """When a process dies as it starts."""
         self.clock = Clock()
         disk = made((), can_sync_all=can_sync_all, model=model, kind=TroubledDisk)
         assert isinstance(disk, TroubledDisk)
@@ -273,7 +275,20 @@ class EverythingStory:
             cache_bytes=self.cache_bytes,
         )
         self.told.append(f"{owner} starts")
-        assert engine.open(), "nobody holds the lock"
+        if self.starts.random() < 0.1:
+            self.disk.steps_left = self.starts.randint(0, 8)
+        try:
+            assert engine.open(), "nobody holds the lock"
+            has_died = False
+        except Died:
+            has_died = True
+        self.disk.steps_left = None
+        if has_died:
+            self.told.append(f"{owner} dies as it starts")
+            self.crashes += 1
+            self.disk.free_locks()
+            self._start()
+            return
         if engine.catalog.reset:
             raise Broken(f"the settings of {engine.catalog.reset} are lost")
         self.engines[owner], self.flying[owner] = engine, []

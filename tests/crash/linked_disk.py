@@ -9,7 +9,6 @@ from random import Random
 from memory_disk import File, MemoryLock, fails
 from power_disk import Model, PowerDisk
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.engine.reaper import unlink
 from spoolrack_store.files.changes import LOCK, SIZE
 from spoolrack_store.files.root import FOLDERS
 
@@ -104,9 +103,7 @@ class Memory:
 
 def reap(engine: Engine, most: int = 1_000) -> None:
     """Unlink up to `most` of the names that the engine has given away."""
-    removed = engine.reaper.removed
-    for _ in range(min(len(removed), most)):
-        unlink(engine.moves.disk, removed.popleft())
+    engine.moves.removed.unlink(most)
 
 
 def made(

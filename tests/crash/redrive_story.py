@@ -160,11 +160,20 @@ class RedriveStory(Story):
             entry, now = found[0], self.now(id)
             queue = entry.name.queue
             if now[0] == "dying" and queue != DEAD and entry.batch.stem.deaths:
-                if entry.name.receives < 2 and entry.name.redriven is not None:
+                if self._came_back(engine, id):
                     self._is_dead_letter(id)
                     self._is_redriven(engine, id, queue)
             elif self.queue_of[id] == DEAD and queue != DEAD and now != GONE:
                 self._is_redriven(engine, id, queue)
+
+    def _came_back(self, engine: Engine, id: str) -> bool:
+        """Whether a message is where a redrive has moved it, and has not died since."""
+        found = engine.index.holder(id)
+        if found is None:
+            return False
+        name = found[0].name
+        is_of_the_dead = name.queue != DEAD and name.stem.deaths > 0
+        return is_of_the_dead and name.redriven is not None and name.receives < 2
 
     def _is_redriven(self, engine: Engine, id: str, queue: str) -> None:
         self.told.append(f"{id} is redriven to {queue}")
@@ -223,7 +232,10 @@ class RedriveStory(Story):
             if id not in self.may:
                 continue
             was, now = self.queue_of[id], self.now(id)
-            if was == queue or (seen == GONE and GONE in [state for _, state in self.may[id]]):
+            states = [state for _, state in self.may[id]]
+            is_dying = now[0] == "dying" or any(state[0] == "dying" for state in states)
+            is_back = is_dying and self._came_back(engine, id)
+            if (was == queue and not is_back) or (seen == GONE and GONE in states):
                 continue
             if (
                 maybe is None
@@ -237,8 +249,6 @@ class RedriveStory(Story):
                 self.was_in[id] = [(0, queue)]
                 self.owed = {key: owed - {id} for key, owed in self.owed.items()}
                 continue
-            states = [state for _, state in self.may[id]]
-            is_dying = now[0] == "dying" or any(state[0] == "dying" for state in states)
             if queue != DEAD and (was == DEAD or is_dying) and self._may_be_redriven(id, queue):
                 if was != DEAD:
                     self._is_dead_letter(id)

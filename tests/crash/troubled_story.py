@@ -112,6 +112,7 @@ class TroubledStory(Story):
 
     disk_kind = TroubledDisk
     disk: TroubledDisk  # type: ignore[assignment]
+    start_deaths = 0.0
     refused = 0
     """Calls that the disk has refused."""
     has_hands = False

@@ -25,6 +25,7 @@ QUEUES: Values = {
         "maxMessageSize": 65_536,
         "leaseDurability": "relaxed",
         "deduplicationWindow": 60,
+        "messagesPerFile": 1,
     },
     "jobs.failed": {},
     "mail": None,

@@ -12,7 +12,7 @@ from typing import Any
 import spoolrack_server.dashboard
 from http_rig import Answer, Http, http_to
 from spoolrack_server.access.security import Security
-from spoolrack_server.dashboard.permits import OURS
+from spoolrack_server.dashboard.request_permissions import OURS
 from spoolrack_server.server import Server
 from spoolrack_store.model.clock import Clock
 

@@ -17,8 +17,8 @@ from typing import Any
 import aiohttp
 from faulty_disk import FaultyDisk
 from multidict import CIMultiDictProxy
+from spoolrack_server.gateway.admin_endpoints import openapi
 from spoolrack_server.gateway.gateway import Gateway
-from spoolrack_server.gateway.pages import openapi
 from spoolrack_server.health import Health
 from spoolrack_server.logs import Log, make_log
 from spoolrack_server.server import Server

@@ -9,12 +9,12 @@ from typing import Any
 
 from http_rig import DESCRIPTION, Http, resolved, template
 from spoolrack_server import status
-from spoolrack_server.gateway import errors
-from spoolrack_server.gateway.asking import Asking
-from spoolrack_server.gateway.bodies import Patience
-from spoolrack_server.gateway.messages import MessageEndpoints
-from spoolrack_server.gateway.pages import Pages
-from spoolrack_server.gateway.queues import QueueEndpoints
+from spoolrack_server.gateway import http_errors
+from spoolrack_server.gateway.admin_endpoints import AdminEndpoints
+from spoolrack_server.gateway.bodies import HttpLimits
+from spoolrack_server.gateway.context import GatewayContext
+from spoolrack_server.gateway.message_endpoints import MessageEndpoints
+from spoolrack_server.gateway.queue_endpoints import QueueEndpoints
 from spoolrack_server.gateway.routes import routes
 from spoolrack_server.health import Health
 from spoolrack_server.logs import make_log
@@ -33,8 +33,8 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 async def test_every_route_is_described_and_nothing_else(server: Server) -> None:
-    asking = Asking(server.store, make_log(), Patience())
-    pages = Pages(Health(), server.observer)
+    asking = GatewayContext(server.store, make_log(), HttpLimits())
+    pages = AdminEndpoints(Health(), server.observer)
     served = routes(QueueEndpoints(asking, SystemClock()), MessageEndpoints(asking), pages)
     await asking.close()
     assert {(route.method, route.path) for route in served} == {
@@ -74,7 +74,7 @@ def test_every_parameter_in_a_path_is_described() -> None:
 
 
 def test_every_status_that_an_error_can_have_is_described() -> None:
-    own = {kind.http_code for kind in errors.GatewayError.__subclasses__()}
+    own = {kind.http_code for kind in http_errors.GatewayError.__subclasses__()}
     described = {int(code) for _, _, operation in operations() for code in operation["responses"]}
     # 405 is for methods that aren't described at all.
     assert {*status.HTTP_CODES.values(), *own} - {405} <= described

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conversation import conversation, run
 from http_rig import DESCRIPTION
-from spoolrack_server.gateway import bodies, errors
+from spoolrack_server.gateway import bodies, http_errors
 from spoolrack_server.server import Server
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -38,7 +38,7 @@ def test_the_page_lists_every_route() -> None:
 
 
 def test_the_page_knows_how_patient_the_server_is() -> None:
-    patience = bodies.Patience()
+    patience = bodies.HttpLimits()
     section = HTTP.partition("## How slow a client may be")[2].partition("## ")[0]
     for words in (
         f"{patience.idle:g} seconds",
@@ -51,6 +51,8 @@ def test_the_page_knows_how_patient_the_server_is() -> None:
 
 
 def test_every_reason_of_its_own_is_in_the_list_of_errors() -> None:
-    listed = re.findall(r"^\| `([A-Z_]+)` \| (\d+) \|", (DOCS / "errors.md").read_text(), re.MULTILINE)
-    own = errors.GatewayError.__subclasses__()
+    listed = re.findall(
+        r"^\| `([A-Z_]+)` \| (\d+) \|", (DOCS / "http_errors.md").read_text(), re.MULTILINE
+    )
+    own = http_errors.GatewayError.__subclasses__()
     assert sorted(listed) == sorted((kind.reason, str(kind.http_code)) for kind in own)

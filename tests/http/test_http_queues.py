@@ -77,6 +77,7 @@ SETTINGS: dict[str, Any] = {
     "max_message_size": 500,
     "lease_durability": "relaxed",
     "deduplication_window": 60.5,
+    "messages_per_file": 1,
 }
 
 

@@ -19,6 +19,7 @@ _FRONT: Final = "tests/store/test_front_store.py"
 _HAND: Final = "tests/store/test_trouble_hand.py"
 _QUEUES: Final = "tests/store/test_store_queues.py"
 _CATALOG: Final = "tests/store/test_catalog_requests.py"
+_REAPER: Final = "tests/store/test_reaper_promises.py"
 _REDRIVES: Final = "tests/store/test_redrive_promises.py"
 _REQUESTS: Final = "tests/store/test_store_requests.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
@@ -463,6 +464,47 @@ STORE_MUTANTS: Final = (
         ),
         caught_by=(_SETS,),
     ),
+    Mutant(
+        name="keys-of-what-was-leased-as-it-was-sent-are-not-known",
+        breaks="whichever process gets a deduplication id again answers with the first message",
+        edits=edit(
+            "engine/deduplication.py:Deduplication._take_in_new",
+            "(known is not None and known.was_sent)",
+            "known is not None",
+        ),
+        caught_by=(_DEDUPLICATION,),
+    ),
+    # Deleted files.
+    Mutant(
+        name="reaps-before-all-names-are-durably-gone",
+        breaks="a deleted message stays deleted after a power cut",
+        edits=edit("model/batch.py:Batch.reapable", "self.changed > synced or ", ""),
+        caught_by=(_REAPER,),
+    ),
+    Mutant(
+        name="reaps-what-another-process-has-in-new",
+        breaks="a deleted message stays deleted when the process that sent it dies",
+        edits=edit(
+            "engine/reaper.py:Reaper.hand_over",
+            "        reapable = self._without_sent_by_others(reapable)\n",
+            "",
+        ),
+        caught_by=(
+            f"{_REAPER}::test_what_was_leased_as_it_was_sent_stays_deleted_when_its_sender_dies",
+        ),
+    ),
+    Mutant(
+        name="reaps-before-a-name-of-another-process-is-durably-gone",
+        breaks="a deleted message stays deleted after a power cut",
+        edits=edit(
+            "engine/index.py:Index.unknown_disappears",
+            "            batch.changed = commit\n",
+            "",
+        ),
+        caught_by=(
+            f"{_REAPER}::test_what_was_leased_as_it_was_sent_stays_deleted_when_the_power_fails",
+        ),
+    ),
     # Dead letters and redrives.
     Mutant(
         name="a-cancelled-redrive-moves-on",
@@ -471,6 +513,36 @@ STORE_MUTANTS: Final = (
             "engine/redrives.py:Redrives.cancel",
             "            self._end(drive, is_cancelled=True)\n",
             "            assert drive\n",
+        ),
+        caught_by=(_REDRIVES,),
+    ),
+    Mutant(
+        name="a-deleted-queue-is-redriven",
+        breaks="a redrive of a queue that was deleted moves nothing of the queue that has its name now",
+        edits=edit(
+            "engine/redrives.py:Redrives._go_on",
+            "if record is None or record.created_at != drive.order.queue_created_at:\n",
+            "if record is None:\n",
+        ),
+        caught_by=(_REDRIVES,),
+    ),
+    Mutant(
+        name="a-redrive-ends-before-its-moves-are-durable",
+        breaks="a redrive that is done has no moves that a power cut may undo",
+        edits=edit(
+            "engine/redrives.py:Redrives._go_on",
+            "            if drive.since <= self._moves.synced and not drive.unsynced:\n",
+            "            if drive.is_through:\n",
+        ),
+        caught_by=(_REDRIVES,),
+    ),
+    Mutant(
+        name="a-redrive-moves-what-died-after-its-start",
+        breaks="a redrive moves only messages that died before it was started",
+        edits=edit(
+            "engine/redrives.py:Redrives._judge",
+            "        if order.started_at < since <= wall:\n            return None\n",
+            "",
         ),
         caught_by=(_REDRIVES,),
     ),

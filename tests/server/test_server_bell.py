@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from spoolrack_server.bell import Bell
+from spoolrack_server.loop_event import LoopEvent
 
 
 async def test_a_ring_from_another_thread_is_heard() -> None:
-    bell = Bell()
+    bell = LoopEvent()
     threading.Thread(target=bell.ring).start()
     await bell.rung()
 
 
 async def test_every_change_before_a_ring_is_seen_after_it() -> None:
-    bell, rings, heard = Bell(), 1_000, 0
+    bell, rings, heard = LoopEvent(), 1_000, 0
     rung = 0
 
     def ring() -> None:
@@ -33,14 +33,14 @@ async def test_every_change_before_a_ring_is_seen_after_it() -> None:
 
 
 def test_a_ring_after_the_loop_has_ended_does_no_harm() -> None:
-    async def make() -> Bell:
-        return Bell()
+    async def make() -> LoopEvent:
+        return LoopEvent()
 
     asyncio.run(make()).ring()
 
 
 async def test_a_muffled_bell_is_not_heard() -> None:
-    bell = Bell()
+    bell = LoopEvent()
     bell.muffle()
     bell.ring()
     listening = asyncio.ensure_future(bell.rung())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server import convert
-from spoolrack_server.sending import columns
+from spoolrack_server.send_requests import columns
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import InvalidQueueName, InvalidRequest, InvalidSetting
 from spoolrack_store.model.operations import Blocking, Counts, Message, Queue
@@ -70,6 +70,7 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
         max_message_size=7,
         lease_durability=pb.LEASE_DURABILITY_RELAXED,
         deduplication_window=Duration(seconds=8),
+        messages_per_file=9,
     )
     assert {field.name for field, _ in given.ListFields()} == {
         field.name for field in pb.QueueSettings.DESCRIPTOR.fields
@@ -86,6 +87,7 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
         max_message_size=7,
         relaxed_leases=True,
         deduplication_window=Millis(8_000),
+        messages_per_file=9,
     )
     assert convert.queue(queue_with(held), Millis(0)).settings == given
 

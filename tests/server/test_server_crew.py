@@ -18,8 +18,8 @@ import aiohttp
 import pytest
 import spoolrack
 from scraping import Scrape, scrape_at
-from spoolrack_server.observing.crew import FIGURES, Member, Roster
-from spoolrack_server.observing.line import Line
+from spoolrack_server.control_channel import ControlChannel
+from spoolrack_server.worker_processes import FIGURES, WorkerProcess, WorkerProcesses
 
 STUCK = 60
 
@@ -168,22 +168,22 @@ class Told:
 
 
 async def lined(
-    roster: Roster, number: int, told: Told | None
-) -> tuple[Member, list[asyncio.Task[None]]]:
+    roster: WorkerProcesses, number: int, told: Told | None
+) -> tuple[WorkerProcess, list[asyncio.Task[None]]]:
     """A member, and the tasks that serve its line."""
     ours, theirs = socket.socketpair()
-    member = Member(number)
+    member = WorkerProcess(number)
     if told is not None:
         member.join(told)
-    line = await Line.open(theirs, member.answer)
+    line = await ControlChannel.open(theirs, member.answer)
     member.begin(line)
-    supervisors = await Line.open(ours, roster.answers_to(number))
+    supervisors = await ControlChannel.open(ours, roster.answers_to(number))
     roster.add(number, supervisors)
     return member, [asyncio.create_task(each.run()) for each in (line, supervisors)]
 
 
 async def test_members_hear_of_each_other_and_not_of_themselves() -> None:
-    roster = Roster()
+    roster = WorkerProcesses()
     first, tasks = await lined(roster, 0, Told())
     _, more = await lined(roster, 1, Told("failed"))
     _, last = await lined(roster, 2, None)
@@ -201,7 +201,7 @@ async def end(*tasks: asyncio.Task[None]) -> None:
 
 
 async def test_who_asks_one_that_is_gone_gets_no_answer() -> None:
-    roster = Roster()
+    roster = WorkerProcesses()
     first, tasks = await lined(roster, 0, Told())
     _, others = await lined(roster, 1, Told())
     assert await first.figures() == {1: [("spoolrack_serving", [], 1)]}
@@ -219,7 +219,7 @@ async def test_an_answer_may_be_longer_than_a_socket_holds() -> None:
     async def tell(what: str) -> str:
         return what * 1_000_000
 
-    ends = [await Line.open(each, tell) for each in (ours, theirs)]
+    ends = [await ControlChannel.open(each, tell) for each in (ours, theirs)]
     tasks = [asyncio.create_task(each.run()) for each in ends]
 
     found = await asyncio.gather(*(each.ask("x", STUCK) for each in ends for _ in range(3)))

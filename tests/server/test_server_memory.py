@@ -17,7 +17,7 @@ from server_rig import Client, connected, next_messages, refused
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.logs import make_log
-from spoolrack_server.memory import Budget, Memory, resident
+from spoolrack_server.memory import Budget, MemoryLimiter, resident
 from spoolrack_server.server import Server
 from spoolrack_store.model.errors import MemoryLimit
 from spoolrack_store.testing import ManualClock
@@ -214,4 +214,4 @@ async def test_the_resident_memory_is_measured() -> None:
         for page in range(0, 64 * MIB, PAGESIZE):
             held[page] = 1
         assert resident() > before + 32 * MIB
-    assert Memory(make_log()).watermark is None
+    assert MemoryLimiter(make_log()).watermark is None

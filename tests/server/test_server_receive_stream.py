@@ -12,8 +12,8 @@ from google.protobuf.duration_pb2 import Duration
 from server_rig import GONE, LONG, Client, connected, next_messages, refused
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.logs import make_log
+from spoolrack_server.queue_service import QueueService
 from spoolrack_server.server import Server
-from spoolrack_server.service import QueueService
 from spoolrack_store.model.operations import CreateQueue, Receive, Send, messages_of
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
@@ -235,6 +235,46 @@ async def test_what_is_leased_just_when_its_client_leaves_is_given_back(tmp_path
         await service.close()
         (message,) = messages_of(store.submit(Receive(queue="q")).result())
         assert message.receives == 1
+
+
+class Stuck(Nobody):
+    """The context of a call whose writes wait until its connection breaks."""
+
+    def __init__(self) -> None:
+        self.broken = asyncio.Event()
+
+    async def send_initial_metadata(self, metadata: object) -> None:
+        return None
+
+    async def write(self, response: bytes) -> None:
+        await self.broken.wait()
+        raise ConnectionError
+
+
+async def test_frames_under_way_are_given_back_when_their_stream_is_cancelled_as_it_ends(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock()
+    with Store.open(tmp_path, clock=clock) as store:
+        service = QueueService(store, clock, make_log())
+        store.submit(CreateQueue(name="q", settings=QueueSettings())).result()
+        context: Any = Stuck()
+        call = asyncio.ensure_future(
+            service.StreamReceive(rpc.StreamReceiveRequest(queue="q"), context)
+        )
+        for leased in (1, 2):
+            store.submit(Send(queue="q", bodies=[b"a"])).result()
+            while store.queue("q").counts.leased < leased:
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+        for _ in range(3):
+            call.cancel()
+            await asyncio.sleep(0)
+        context.broken.set()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await service.close()
+        assert store.queue("q").counts.leased == 0
 
 
 async def test_a_consumer_that_does_not_read_gets_no_more_than_a_few_frames(client: Client) -> None:

@@ -6,12 +6,12 @@ import asyncio
 import threading
 
 from server_rig import Client, next_messages
-from spoolrack_server.refill import Refill
+from spoolrack_server.flow_control import FlowControl
 
 FOR_EVER = 3_600.0
 
 
-def started(refill: Refill) -> asyncio.Task[None]:
+def started(refill: FlowControl) -> asyncio.Task[None]:
     return asyncio.create_task(refill.due())
 
 
@@ -21,13 +21,13 @@ async def turns(count: int = 10) -> None:
 
 
 async def test_a_stream_asks_at_once_while_a_quarter_of_its_credits_is_free() -> None:
-    refill = Refill(8, FOR_EVER)
+    refill = FlowControl(8, FOR_EVER)
     refill.credits.charge(6)
     await refill.due()
 
 
 async def test_a_stream_waits_for_a_quarter_of_its_credits() -> None:
-    refill = Refill(8, FOR_EVER)
+    refill = FlowControl(8, FOR_EVER)
     refill.credits.charge(8)
     due = started(refill)
     await turns()
@@ -39,7 +39,7 @@ async def test_a_stream_waits_for_a_quarter_of_its_credits() -> None:
 
 
 async def test_a_single_credit_is_used_when_no_other_comes_back() -> None:
-    refill = Refill(8, 0.001)
+    refill = FlowControl(8, 0.001)
     refill.credits.charge(8)
     due = started(refill)
     await turns()
@@ -49,14 +49,14 @@ async def test_a_single_credit_is_used_when_no_other_comes_back() -> None:
 
 
 async def test_a_stream_of_few_credits_waits_for_no_second_one() -> None:
-    refill = Refill(7, FOR_EVER)
+    refill = FlowControl(7, FOR_EVER)
     refill.credits.charge(6)
     await refill.due()
 
 
 async def test_a_stream_that_waits_for_credits_ends_when_it_is_told() -> None:
     for held in (8, 7):
-        refill = Refill(8, FOR_EVER)
+        refill = FlowControl(8, FOR_EVER)
         refill.credits.charge(held)
         due = started(refill)
         await turns()

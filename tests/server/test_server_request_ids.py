@@ -18,7 +18,7 @@ from server_rig import Client, connected
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.logs import make_log
-from spoolrack_server.observing.refusals import BURST, Refusals
+from spoolrack_server.observing.error_log import BURST, ErrorLog
 from spoolrack_server.observing.request_ids import HEADER, REQUEST_ID, RequestIds
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
@@ -137,7 +137,7 @@ async def test_a_line_of_a_commit_is_not_of_the_request_that_woke_it(tmp_path: P
 
 def test_of_very_many_refusals_for_one_reason_only_some_are_told_and_the_rest_is_counted() -> None:
     stream, now = io.StringIO(), [0.0]
-    refusals = Refusals(make_log(format="json", stream=stream), watch=lambda: now[0])
+    refusals = ErrorLog(make_log(format="json", stream=stream), watch=lambda: now[0])
 
     for _ in range(BURST + 5):
         refusals.tell("Send", "QUEUE_NOT_FOUND", "none", is_fault=False)

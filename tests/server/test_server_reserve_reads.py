@@ -9,7 +9,7 @@ import grpc
 from reservation_rig import BIG, read, reading, reserve, to_the_end
 from server_rig import Client, refused, served
 from spoolrack.v1 import queue_service_pb2 as queues
-from spoolrack_server.asking import FRAME_BYTES
+from spoolrack_server.store_access import FRAME_BYTES
 
 MIB = 1024 * 1024
 

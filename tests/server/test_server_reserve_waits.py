@@ -12,13 +12,13 @@ from google.protobuf.duration_pb2 import Duration
 from reservation_rig import asked, bodies, commit, listed, reserve
 from server_rig import LONG, Client, refused, served
 from spoolrack.v1 import queue_service_pb2 as queues
-from spoolrack_server.asking import Asking
-from spoolrack_server.frames import Frames
-from spoolrack_server.leases import Leases
+from spoolrack_server.concurrency import ConcurrencyLimit
+from spoolrack_server.frames import FrameWriter
+from spoolrack_server.lease_requests import LeaseRequests
 from spoolrack_server.logs import make_log
-from spoolrack_server.memory import Memory
-from spoolrack_server.reserving import Reserving
-from spoolrack_server.workers import Workers
+from spoolrack_server.memory import MemoryLimiter
+from spoolrack_server.reservation_service import ReservationService
+from spoolrack_server.store_access import StoreAccess
 from spoolrack_store.model.operations import CreateQueue, Receive, Send, messages_of
 from spoolrack_store.model.reservations import Reserve
 from spoolrack_store.model.settings import QueueSettings
@@ -95,11 +95,11 @@ async def test_what_is_reserved_just_when_its_client_leaves_is_undone_unless_it_
 ) -> None:
     clock = ManualClock()
     with Store.open(tmp_path, clock=clock) as store:
-        workers = Workers(None)
-        leases = Leases(store, make_log(), workers)
-        asking = Asking(store, workers)
-        frames = Frames(Memory(make_log()).responses, asking, leases, clock)
-        reserving = Reserving(asking, leases, frames)
+        workers = ConcurrencyLimit(None)
+        leases = LeaseRequests(store, make_log(), workers)
+        asking = StoreAccess(store, workers)
+        frames = FrameWriter(MemoryLimiter(make_log()).responses, asking, leases, clock)
+        reserving = ReservationService(asking, leases, frames)
         for name in ("q", "empty"):
             store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
         store.submit(Send(queue="q", bodies=[b"1"])).result()

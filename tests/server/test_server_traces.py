@@ -22,8 +22,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 from server_rig import Client, connected
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.observing.otel import TracingUnavailable, otlp_traces
 from spoolrack_server.observing.request_ids import HEADER
-from spoolrack_server.observing.tracing import TracingUnavailable, exporting
 from spoolrack_server.server import Server
 from trace_rig import (
     PARENT,
@@ -165,7 +165,10 @@ async def test_spans_come_to_the_otlp_endpoint_at_the_latest_when_the_server_sto
     tmp_path: Path, collector: tuple[Collector, str]
 ) -> None:
     collected, url = collector
-    async with Server(tmp_path / "root", traces=exporting(url)) as server, connected(server) as client:
+    async with (
+        Server(tmp_path / "root", traces=otlp_traces(url)) as server,
+        connected(server) as client,
+    ):
         await client.create()
 
     assert [span.name for span in collected.spans] == ["spoolrack.v1.QueueService/CreateQueue"]
@@ -200,7 +203,7 @@ def test_a_server_is_told_where_its_spans_go_on_the_command_line(
 
 
 async def test_an_endpoint_that_is_not_there_holds_up_no_call(tmp_path: Path, client: Client) -> None:
-    traces = exporting("http://127.0.0.1:1")
+    traces = otlp_traces("http://127.0.0.1:1")
     async with Server(tmp_path / "other", traces=traces) as server, connected(server) as other:
         await asyncio.wait_for(other.create(), STUCK)
 
@@ -208,7 +211,7 @@ async def test_an_endpoint_that_is_not_there_holds_up_no_call(tmp_path: Path, cl
 @pytest.mark.parametrize("url", ["127.0.0.1:4317", "ftp://x", "http://", ""])
 def test_what_is_no_endpoint_is_told(url: str) -> None:
     with pytest.raises(TracingUnavailable, match="OTLP endpoint"):
-        exporting(url)
+        otlp_traces(url)
 
 
 def test_that_the_extra_is_missing_is_told_with_what_to_install(
@@ -216,7 +219,7 @@ def test_that_the_extra_is_missing_is_told_with_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(TracingUnavailable, match=r"pip install \"spoolrack\[otel\]\""):
-        exporting("http://127.0.0.1:4317")
+        otlp_traces("http://127.0.0.1:4317")
 
 
 __all__ = ["exporter", "provider", "server"]

@@ -42,7 +42,9 @@ class Rig:
         self.clock = Clock()
         self.disk = made(list(self.queues), can_sync_all=True, model=Model.ANY_SUBSET)
         self.salts = dict(zip(self.queues, self.queues, strict=True))
-        self.engine = self.start("p0")
+        self.living: list[str] = []
+        """The processes that are alive in the eyes of the first one."""
+        self.engine = self.start("p0", self.living)
 
     def start(self, owner: str, living: Sequence[str] = ()) -> Engine:
         engine = Engine(
@@ -265,3 +267,136 @@ def test_another_process_refuses_what_is_only_written_yet() -> None:
     answer.commit.sync()
     rig.restart(cut=True)
     assert rig.send("a").results == work.outcomes[0].results[:1]
+
+
+@pytest.mark.parametrize("is_synced", [False, True])
+def test_another_process_refuses_what_was_leased_as_it_was_written(is_synced: bool) -> None:
+    rig = Rig()
+    other = rig.start("p1", ["p0", "p1"])
+    work = rig.engine.apply(
+        [sending("a", "b", "c"), Receive(queue="q", max_messages=1, visibility=Millis(1_000))]
+    )
+    assert work is not None
+    if is_synced and work.commit is not None:
+        work.commit.sync()
+        rig.engine.finish(work)
+    again = other.apply([sending("c", "b", "a")])
+    assert again is not None
+    assert again.outcomes[0].results == work.outcomes[0].results[::-1]
+
+
+# Several processes.
+
+
+@pytest.mark.parametrize("end", ["ready", "leased", "deleted", "unlinked"])
+def test_a_process_that_joins_knows_what_was_stored_before(end: str) -> None:
+    rig = Rig()
+    first = rig.send("a", "b", "c")
+    if end != "ready":
+        (found,) = rig.do(Receive(queue="q", max_messages=9))
+        if end != "leased":
+            rig.do(Delete(queue="q", receipts=[each for one in found for each in one.receipts]))
+    if end == "unlinked":
+        rig.settle()
+        assert rig.names("remove") == []
+    rig.living += ["p0", "p1"]
+    other = rig.start("p1", rig.living)
+    again = other.apply([sending("c", "b", "a", "d")])
+    assert again is not None
+    assert again.outcomes[0].results[:3] == first.results[::-1]
+    assert again.outcomes[0].duplicates == {0, 1, 2}
+    assert rig.send("d").duplicates == {0}
+
+
+@pytest.mark.parametrize("ids", [("a",), ("a", "b", "c")])
+@pytest.mark.parametrize("third", [False, True])
+def test_what_a_process_has_written_and_died_is_refused_and_delivered(
+    ids: tuple[str, ...], third: bool
+) -> None:
+    rig = Rig()
+    rig.living += ["p0", "p1", "p2"]
+    dying = rig.start("p1", rig.living)
+    asked = rig.start("p2", rig.living) if third else rig.engine
+    work = dying.apply([sending(*ids)])
+    assert work is not None
+    rig.living.remove("p1")
+    rig.settle()
+    again = asked.apply([sending(*ids)])
+    assert again is not None
+    assert again.outcomes[0].results == work.outcomes[0].results
+    rig.settle()
+    (found,) = rig.do(Receive(queue="q", max_messages=9))
+    assert [id for each in found for id in each.ids] == work.outcomes[0].results
+
+
+@pytest.mark.parametrize("ids", [("a",), ("a", "b", "c")])
+def test_what_a_dead_process_was_still_writing_takes_no_id(ids: tuple[str, ...]) -> None:
+    rig = Rig()
+    rig.living += ["p0", "p1"]
+    dying = rig.start("p1", rig.living)
+    dying.apply([sending(*ids)])
+    (name,) = rig.names("new")
+    content = rig.disk.read(f"new/{name}")
+    rig.disk.unlink(f"new/{name}")
+    rig.disk.create(f"new/{name}", [content[:-1]], sync=True)
+    rig.living.remove("p1")
+    assert not rig.send(*ids).duplicates
+    rig.settle()
+    (found,) = rig.do(Receive(queue="q", max_messages=9))
+    assert sum(len(each.ids) for each in found) == len(ids)
+
+
+def test_an_id_of_a_queue_that_another_process_has_made_again_is_not_refused() -> None:
+    rig = Rig()
+    rig.living += ["p0", "p1"]
+    other = rig.start("p1", rig.living)
+    rig.send("a")
+    rig.do(DeleteQueue(name="q"))
+    rig.settle()
+    rig.do(CreateQueue(name="q", settings=SETTINGS))
+    again = other.apply([sending("a", "b")])
+    assert again is not None
+    assert again.outcomes[0].duplicates == set()
+
+
+def test_a_process_unlinks_the_segments_of_a_dead_one_when_their_time_is_over() -> None:
+    rig = Rig()
+    rig.living += ["p0", "p1"]
+    dying = rig.start("p1", rig.living)
+    rig.do(sending("a"))
+    rig.settle()
+    work = dying.apply([Purge(queue="q")])
+    for _ in range(4):
+        assert work is not None
+        if work.commit is not None:
+            work.commit.sync()
+        dying.finish(work)
+        reap(dying)
+        work = dying.apply([])
+    assert len(rig.names("keys")) == 1
+    rig.living.remove("p1")
+    rig.clock.now += WINDOW + 1
+    rig.settle()
+    assert rig.names("keys") == []
+    assert rig.send("a").duplicates == set()
+
+
+def test_a_damaged_segment_is_put_aside_and_the_other_ids_stay_taken(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = Rig()
+    lost: list[Any] = []
+    kept: list[Any] = []
+    for id, ids in (("a", lost), ("b", kept)):
+        ids += rig.send(id).results
+        rig.do(Purge(queue="q"))
+        rig.settle()
+    first, _ = sorted(rig.names("keys"))
+    content = rig.disk.read(f"keys/{first}")
+    rig.disk.unlink(f"keys/{first}")
+    rig.disk.create(f"keys/{first}", [content.replace(b":", b";", 1)], sync=True)
+    rig.restart()
+    assert rig.send("b").results == kept
+    assert rig.send("a").results != lost
+    assert any("deduplication keys are lost" in each.message for each in caplog.records)
+    assert len(rig.names("quarantine")) == 1

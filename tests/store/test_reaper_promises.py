@@ -6,37 +6,38 @@ import threading
 from pathlib import Path
 
 import pytest
-from engine_story import Broken, Story
+from cuts import Cut, Keep
+from dead_letter_rig import Rig
 from front_rig import opened
-from power_disk import Model
+from linked_disk import LinkedDisk, reap
 from set_rig import SetRig
 from spoolrack_store.engine import reaper
-from spoolrack_store.model.batch import Batch, Entry
 from spoolrack_store.model.chores import Chores
-from spoolrack_store.model.clock import SystemClock
-from spoolrack_store.model.operations import Purge
+from spoolrack_store.model.clock import Millis, SystemClock
+from spoolrack_store.model.operations import Delete, Purge, Receive, Send
 
-MOST_STORIES = 2_000
-
-
-def _before_the_sync(self: Batch, synced: int) -> list[Entry]:
-    return _reapable(self, self.changed)
+BODIES = [b"a", b"b", b"c"]
 
 
-_reapable = Batch.reapable
-
-
-def test_a_name_unlinked_before_all_is_durably_over_brings_a_message_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Batch, "reapable", _before_the_sync)
-    with pytest.raises(Broken):
-        _tell(MOST_STORIES)
-
-
-def _tell(stories: int) -> None:
-    for seed in range(stories):
-        Story(seed, Model.ANY_SUBSET, processes=1 + seed % 2).run(120)
+def test_what_was_deleted_stays_so_though_a_name_that_lists_it_is_not_durably_gone() -> None:
+    rig = Rig()
+    ids = rig.send(b"a", b"b", queue="third")
+    rig.engine.apply([Receive(queue="third", max_messages=1, visibility=Millis(10_000))])
+    # Nothing of this was synced, so that the name in the queue stays.
+    assert rig.ask(Delete(queue="third", ids=ids)) == [None, None]
+    assert len(list(rig.disk.scan("queues/third"))) == 1
+    rig.engine.apply([])
+    assert not list(rig.disk.scan("queues/third"))
+    reap(rig.engine)
+    for kept in range(rig.disk.pending):
+        disk = rig.disk.cut(Cut(Keep.ONLY, (kept,)))
+        assert isinstance(disk, LinkedDisk)
+        disk.free_locks()
+        after = Rig(disk=disk, clock=rig.clock, owner="p9")
+        after.ask()
+        assert after.receive("third") == []
+    _let_reap(rig)
+    assert not list(rig.disk.scan("remove"))
 
 
 def test_deleted_files_are_unlinked_while_nobody_asks_for_anything(tmp_path: Path) -> None:
@@ -68,6 +69,72 @@ def test_of_a_large_purge_each_commit_hands_over_a_slice(monkeypatch: pytest.Mon
         rig.commit()
         left.append(len(rig.disk.scan("remove")))
     assert left == [7, 4, 1, 0, 0]
+
+
+@pytest.mark.parametrize("receives", [(1,), (1, 2)], ids=["a part is leased", "all is leased"])
+def test_what_was_leased_as_it_was_sent_stays_deleted_when_its_sender_dies(
+    receives: tuple[int, ...],
+) -> None:
+    one, other = _with_deletes_elsewhere(receives)
+    one.living.discard("p1")
+    other.ask(tick=True)
+    _let_reap(other)
+    _check_left(other, receives)
+
+
+@pytest.mark.parametrize("receives", [(1,), (1, 2)], ids=["a part is leased", "all is leased"])
+def test_what_was_leased_as_it_was_sent_stays_deleted_when_the_power_fails(
+    receives: tuple[int, ...],
+) -> None:
+    one, other = _with_deletes_elsewhere(receives)
+    one.engine.apply([])
+    other.engine.apply([])
+    reap(other.engine)
+    for kept in range(one.disk.pending):
+        disk = one.disk.cut(Cut(Keep.ONLY, (kept,)))
+        assert isinstance(disk, LinkedDisk)
+        disk.free_locks()
+        _check_left(Rig(disk=disk, clock=one.clock, owner="p9"), receives)
+    _let_reap(one)
+    _check_left(other, receives)
+
+
+def _with_deletes_elsewhere(receives: tuple[int, ...]) -> tuple[Rig, Rig]:
+    """Let one process send three messages and lease some in one commit, and another delete those."""
+    one = Rig()
+    other = one.join("p2")
+    work = one.engine.apply(
+        [
+            Send(queue="third", bodies=BODIES),
+            *(
+                Receive(queue="third", max_messages=most, visibility=Millis(most * 10_000))
+                for most in receives
+            ),
+        ]
+    )
+    assert work is not None
+    assert work.commit is not None
+    work.commit.sync()
+    _, *delivered = one.engine.finish(work) or ()
+    receipts = [receipt for (delivery,) in delivered for receipt in delivery.receipts]
+    assert other.ask(Delete(queue="third", receipts=receipts)) == [None] * sum(receives)
+    _let_reap(other)
+    return one, other
+
+
+def _check_left(rig: Rig, receives: tuple[int, ...]) -> None:
+    rig.ask()
+    left = [body for delivery in rig.receive("third") for body in delivery.bodies]
+    assert left == BODIES[sum(receives) :]
+    if not left:
+        _let_reap(rig)
+        assert not list(rig.disk.scan("remove"))
+
+
+def _let_reap(rig: Rig) -> None:
+    for _ in range(3):
+        rig.ask()
+        reap(rig.engine)
 
 
 def test_a_name_that_another_process_has_unlinked_is_no_trouble(tmp_path: Path) -> None:

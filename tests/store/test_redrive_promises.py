@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from dead_letter_rig import DYING, QUEUES, Rig, is_done
+from linked_disk import reap
 from spoolrack_store.engine.redrives import AT_ONCE, STAND_BY
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
@@ -18,7 +19,15 @@ from spoolrack_store.model.errors import (
     RedriveRunning,
     StoreError,
 )
-from spoolrack_store.model.operations import ChangeVisibility, Delete, Purge, Receive, Send
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    CreateQueue,
+    Delete,
+    DeleteQueue,
+    Purge,
+    Receive,
+    Send,
+)
 from spoolrack_store.model.redriving import MAX_RATE, REDRIVE_MEMORY, RedriveState
 from spoolrack_store.model.settings import QueueSettings
 
@@ -189,17 +198,17 @@ def test_what_died_by_a_clock_that_was_ahead_goes_all_the_same(
 
 
 def test_what_dies_after_the_start_is_none_of_it_after_a_restart_either(rig: Rig) -> None:
-    rig.bury(b"a")
+    ids = rig.bury(b"a", b"b", b"c")
     redrive = rig.start(rate=1)
-    rig.after(1)
-    later = rig.bury(b"b", queue="other")
+    later = rig.bury(b"d", queue="other")
     rig = rig.restart()
+    assert len(rig.ids("dead")) > 1, "the redrive was done before"
     for _ in range(5):
         rig.after(1_000)
         rig.ask()
         rig.settle()
-    assert (rig.shown(redrive).moved, is_done(rig.shown(redrive))) == (1, True)
-    assert rig.ids("dead") == later
+    assert (rig.shown(redrive).moved, is_done(rig.shown(redrive))) == (3, True)
+    assert (rig.ids("q"), rig.ids("dead")) == (ids, later)
 
 
 # What can't be moved.
@@ -212,6 +221,56 @@ def test_a_message_whose_queue_is_missing_stays_and_the_others_go(rig: Rig) -> N
     assert (redrive.moved, redrive.failed, is_done(redrive)) == (1, 1, True)
     assert redrive.last_failure.startswith("the queue q is missing")
     assert (rig.ids("dead"), rig.ids("other")) == (mine, others)
+
+
+@pytest.mark.parametrize("source", [b"no", b"../q", b""])
+def test_a_message_whose_history_cannot_be_believed_stays_and_the_others_go(
+    rig: Rig, source: bytes
+) -> None:
+    damaged, whole = rig.bury(b"a"), rig.bury(b"b", queue="other")
+    (path,) = [
+        f"queues/dead/{each.name}"
+        for each in rig.disk.scan("queues/dead")
+        if each.name.startswith(damaged[0])
+    ]
+    content = rig.disk.read(path)
+    assert b'"source_queue":"q"' in content
+    rig.disk.unlink(path)
+    rig.disk.create(path, [content.replace(b'ce_queue":"q"', b'ce_queue":"%s"' % source)], sync=True)
+    rig = rig.restart()
+    redrive = rig.redrive()
+    assert (redrive.moved, redrive.failed, is_done(redrive)) == (1, 1, True)
+    assert redrive.last_failure.startswith("its history can't be read")
+    assert (rig.ids("dead"), rig.ids("other")) == (damaged, whole)
+    assert rig.redrive(destination="third").moved == 1
+
+
+def test_what_is_deleted_or_received_while_it_is_about_to_be_moved_is_not_moved(rig: Rig) -> None:
+    deleted, received, moved = rig.bury(b"a", b"b", b"c")
+    rig.start(rate=10)
+    assert rig.ask(Delete(queue="dead", ids=[deleted])) == [None]
+    (delivery,) = rig.receive("dead", 1)
+    assert delivery.ids == [received]
+    rig.after(100)
+    rig.ask()
+    rig.settle()
+    assert (rig.ids("q"), rig.ids("dead")) == ([moved], [])
+
+
+def test_a_destination_that_goes_while_the_redrive_runs_costs_no_message(rig: Rig) -> None:
+    ids = rig.bury(b"a", b"b", b"c")
+    redrive = rig.start(destination="third", rate=1)
+    rig.after(1_000)
+    rig.ask()
+    assert rig.ids("third") == ids[:1]
+    rig.ask(DeleteQueue(name="third"))
+    for _ in range(3):
+        rig.after(1_000)
+        rig.ask()
+        rig.settle()
+    done = rig.shown(redrive)
+    assert (done.moved, done.failed, is_done(done)) == (1, 2, True)
+    assert rig.ids("dead") == ids[1:]
 
 
 def test_a_message_that_its_queue_would_delete_at_once_stays(rig: Rig) -> None:
@@ -268,6 +327,72 @@ def test_what_the_disk_refuses_is_tried_again_and_is_no_failure(
     rig.after(1_000)
     rig.settle()
     assert (rig.ids("q"), is_done(rig.shown(redrive))) == (ids, True)
+
+
+def test_a_record_that_the_disk_refuses_to_rename_is_tried_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = rig.bury(b"a", b"b")
+    rename = rig.disk.rename_new
+
+    def refused(source: str, target: str) -> None:
+        if source.startswith("redrives/"):
+            _refused()
+        rename(source, target)
+
+    redrive = rig.start()
+    with monkeypatch.context() as broken:
+        broken.setattr(rig.disk, "rename_new", refused)
+        for _ in range(3):
+            rig.after(1_000)
+            rig.ask()
+        going = rig.shown(redrive)
+        assert (going.state, going.failed) == (RedriveState.RUNNING, 0)
+    for _ in range(3):
+        rig.after(1_000)
+        rig.settle()
+    done = rig.shown(redrive)
+    assert (done.state, done.moved, done.failed) == (RedriveState.DONE, 2, 0)
+    assert rig.ids("q") == ids
+
+
+def test_a_redrive_that_cannot_be_read_stands_in_no_other_ones_way(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.bury(b"a", b"b")
+    rig.send(b"c", queue="other")
+    redrive = rig.start(rate=1)
+    other = rig.start("other", destination="third", rate=1)
+    read = rig.disk.read
+
+    def refused(path: str, *rest: Any, **named: Any) -> bytes:
+        if path.startswith(f"redrives/{redrive.id}"):
+            raise OSError(errno.EIO, "Input/output error")
+        return read(path, *rest, **named)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(rig.disk, "read", refused)
+        rig = rig.restart()
+        for _ in range(2):
+            rig.after(1_000)
+            rig.ask()
+            rig.settle()
+    assert is_done(rig.shown(other))
+    assert len(rig.ids("third")) == 1
+    rig = rig.restart("p10")
+    for _ in range(4):
+        rig.after(1_000)
+        rig.ask()
+        rig.settle()
+    assert (is_done(rig.shown(redrive)), len(rig.ids("q"))) == (True, 2)
+
+
+def test_the_folder_of_redrives_is_made_again_when_it_is_gone(rig: Rig) -> None:
+    ids = rig.bury(b"a")
+    rig.disk.remove_folder("redrives")
+    rig = rig.restart()
+    rig.redrive()
+    assert rig.ids("q") == ids
 
 
 def _refused(*_: str) -> None:
@@ -383,11 +508,18 @@ def test_a_purge_ends_a_redrive_and_nothing_that_was_purged_comes_back(rig: Rig)
     assert rig.ids("q") == []
 
 
-def test_the_queues_deletion_ends_it_also_if_the_queue_is_made_again(rig: Rig) -> None:
-    redrive = rig.start(rate=1)
-    records = rig.engine.catalog.records
-    records["dead"] = replace(records["dead"], created_at=Millis(5))
-    ids = rig.bury(b"a")
+def test_the_queues_deletion_ends_it_also_if_the_queue_is_made_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redrive = rig.start(destination="q", rate=1)
+    wall = rig.clock.wall
+    monkeypatch.setattr(rig.clock, "wall", lambda: Millis(wall() - 900_000))
+    rig.ask(DeleteQueue(name="dead"))
+    for _ in range(6):
+        rig.ask()
+        reap(rig.engine)
+    rig.ask(CreateQueue(name="dead", settings=QueueSettings()))
+    ids = rig.send(b"a", queue="dead")
     rig.after(1_000)
     rig.settle()
     assert (rig.shown(redrive).moved, is_done(rig.shown(redrive))) == (0, True)
@@ -562,6 +694,22 @@ def test_the_last_moves_are_durable_before_a_redrive_says_that_it_is_done(rig: R
         rig.engine.finish(each)
     rig.settle()
     assert is_done(rig.shown(redrive))
+
+
+def test_not_even_when_moves_of_an_earlier_commit_are_durable(rig: Rig) -> None:
+    rig.bury(b"a", b"b")
+    redrive = rig.start(rate=10)
+    moves = []
+    for _ in range(2):
+        rig.after(100)
+        moves.append(rig.engine.apply([]))
+    assert rig.ids("dead") == []
+    assert moves[0] is not None
+    assert moves[0].commit is not None
+    moves[0].commit.sync()
+    rig.engine.finish(moves[0])
+    rig.engine.apply([])
+    assert rig.shown(redrive).state is RedriveState.RUNNING
 
 
 # A dead-letter queue that is missing.

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
 import pytest
+from front_rig import GIVE_UP
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.local_disk import LocalDisk, Place, this_place
 from spoolrack_store.files.root import Root, make_root, open_root
-from spoolrack_store.model.clock import SystemClock
+from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.errors import RootInUse, RootUnusable, UnknownFormat
 from spoolrack_store.model.operations import CreateQueue, Receive, Request, Send
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
 
 WHILE_HOLDING_LOCK = """
 import os, sys, time
@@ -118,6 +123,28 @@ def test_a_first_start_that_was_killed_is_finished_by_the_next(tmp_path: Path, l
     assert (tmp_path / "FORMAT").read_text() == "spoolrack 2\n"
 
 
+def test_a_root_that_several_open_first_at_the_same_time_is_one_root(tmp_path: Path) -> None:
+    count = 6
+    together = threading.Barrier(count)
+
+    def store(number: int) -> None:
+        together.wait(GIVE_UP)
+        with Store.open(tmp_path / "root") as store:
+            name = f"q{number}"
+            store.submit(CreateQueue(name=name, settings=QueueSettings())).result(GIVE_UP)
+            store.submit(Send(queue=name, bodies=[b"a"])).result(GIVE_UP)
+            together.wait(GIVE_UP)
+
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(store, range(count)))
+    with Store.open(tmp_path / "root") as one:
+        assert len(one.queues()) == count
+        for number in range(count):
+            (found,) = one.submit(Receive(queue=f"q{number}")).result(GIVE_UP)
+            assert found.bodies == [b"a"]
+    assert list((tmp_path / "root/owners").iterdir()) == []
+
+
 def test_a_queue_that_one_process_makes_another_one_knows(tmp_path: Path) -> None:
     _, one = opened(tmp_path)
     _, other = opened(tmp_path)
@@ -125,6 +152,46 @@ def test_a_queue_that_one_process_makes_another_one_knows(tmp_path: Path) -> Non
     do(other, Send(queue="q", bodies=[b"hello"]))
     do(other)
     (got,) = do(one, Receive(queue="q", max_messages=1, max_bytes=100))
+    assert [delivery.bodies for delivery in got] == [[b"hello"]]  # type: ignore[attr-defined]
+
+
+SETTINGS = QueueSettings(visibility_timeout=Millis(7_000))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("what", ["config/q.1.json", "config"])
+def test_settings_that_are_removed_by_hand_are_written_again_at_the_next_tick(
+    tmp_path: Path, what: str, processes: int
+) -> None:
+    engines = [opened(tmp_path)[1] for _ in range(processes)]
+    do(engines[0], CreateQueue(name="q", settings=SETTINGS))
+    for engine in engines * 3:
+        do(engine, tick=True)
+    shutil.rmtree(tmp_path / what) if what == "config" else (tmp_path / what).unlink()
+    for engine in engines:
+        do(engine, tick=True)
+    do(engines[-1])
+    for engine in [*engines, opened(tmp_path)[1]]:
+        assert [each.settings for each in engine.catalog.records.values()] == [SETTINGS]
+    assert [each.name for each in (tmp_path / "config").iterdir()] == ["q.1.json"]
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_queue_outlives_that_another_process_finds_its_settings_damaged_or_gone(
+    tmp_path: Path, is_removed: bool
+) -> None:
+    _, one = opened(tmp_path)
+    _, other = opened(tmp_path)
+    do(one, CreateQueue(name="q", settings=SETTINGS))
+    do(one, Send(queue="q", bodies=[b"hello"]))
+    settings = tmp_path / "config" / "q.1.json"
+    settings.unlink() if is_removed else settings.write_bytes(b"garbage")
+    for engine in (other, one, other):
+        do(engine, tick=True)
+        do(engine)
+    for engine in (one, other):
+        assert [each.settings for each in engine.catalog.records.values()] == [SETTINGS]
+    (got,) = do(other, Receive(queue="q", max_messages=1, max_bytes=100))
     assert [delivery.bodies for delivery in got] == [[b"hello"]]  # type: ignore[attr-defined]
 
 

@@ -308,6 +308,38 @@ def test_a_reserve_that_a_full_disk_could_not_undo_is_undone_later(rig: SetRig) 
     assert rig.receive() == [(id, 1) for id in ids]
 
 
+def test_what_was_not_told_is_not_counted_though_its_hold_is_over(rig: SetRig) -> None:
+    ids = rig.send(b"1") + rig.send(b"2")
+    assert isinstance(rig.disk, FullDisk)
+    rig.disk.refused, rig.disk.spared = ("delay/", "queues/"), 1
+    with pytest.raises(DiskFull):
+        rig.reserve()
+    rig.disk.refused = ()
+    rig.clock.now += HOLD
+
+    rig.restart()
+
+    assert rig.receive() == [(id, 1) for id in ids]
+
+
+def test_the_messages_of_a_lost_set_are_counted_though_the_disk_refused_to_release_them(
+    rig: SetRig,
+) -> None:
+    ids = rig.send(b"1") + rig.send(b"2")
+    rig.reserve()
+    assert isinstance(rig.disk, FullDisk)
+    rig.disk.refused = ("queues/",)
+    rig.ask(Release(stream="s", seq=0))
+    commit(rig, 0)
+    commit(rig, 1)
+    rig.disk.refused = ()
+
+    rig.restart()
+    rig.advance(HOLD)
+
+    assert rig.receive() == [(id, 2) for id in ids]
+
+
 def test_messages_that_used_up_their_receives_become_dead_letters(rig: SetRig) -> None:
     ids = rig.send(b"1", b"2", queue="poor")
     rig.reserve(queue="poor")

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from dead_letter_rig import Rig
+from linked_disk import reap
 from spoolrack_store.engine.engine import Work
+from spoolrack_store.files import changes
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     DiskError,
@@ -130,6 +132,71 @@ def test_what_a_dead_process_has_sent_and_not_published_another_one_delivers(
     assert bodies(lease(one)) == [b"a", b"b"]
 
 
+@pytest.mark.parametrize("is_synced", [False, True])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_lease_that_a_dead_process_has_made_as_it_sent_goes_on(
+    one: Rig, other: Rig, count: int, is_synced: bool
+) -> None:
+    work = other.engine.apply(
+        [Send(queue="q", bodies=[b"a"] * count), Receive(queue="q", max_messages=9)]
+    )
+    assert work is not None
+    assert work.commit is not None
+    if is_synced:
+        work.commit.sync()
+    leased = receipts(work.outcomes[1])
+    die(other, one)
+    assert lease(one) == []
+    longer = [Millis(2 * LEASE)] * count
+    extended = [
+        one.ask(ChangeVisibility(queue="q", receipts=[receipt], visibility=visibility))
+        for receipt, visibility in zip(leased, longer, strict=True)
+    ]
+    assert extended == [[one.clock.wall() + 2 * LEASE]] * count
+    one.after(LEASE)
+    assert one.ask(Delete(queue="q", receipts=leased)) == [None] * count
+    one.after(LEASE)
+    assert lease(one) == []
+
+
+def test_a_lease_that_a_dead_process_has_made_as_it_sent_ends_when_it_said(
+    one: Rig, other: Rig
+) -> None:
+    begin(other, Send(queue="q", bodies=[b"a", b"b"]), Receive(queue="q", max_messages=1))
+    die(other, one)
+    assert bodies(lease(one)) == [b"b"]
+    one.after(LEASE - 1)
+    assert lease(one) == []
+    one.after(1)
+    assert bodies(lease(one)) == [b"a", b"b"]
+
+
+def test_what_is_leased_as_it_is_sent_no_other_process_gets_and_all_know_of(
+    one: Rig, other: Rig
+) -> None:
+    work = begin(one, Send(queue="q", bodies=[b"a"]), Receive(queue="q"))
+    assert lease(other) == []
+    assert one.engine.finish(work) is not None
+    assert lease(other) == []
+    assert other.ask(Delete(queue="q", receipts=receipts(work.outcomes[1]))) == [None]
+
+
+def test_what_another_process_deletes_with_its_queue_as_it_is_leased_is_gone(
+    one: Rig, other: Rig
+) -> None:
+    work = begin(one, Send(queue="q", bodies=[b"a", b"b"]), Receive(queue="q", max_messages=1))
+    other.ask(DeleteQueue(name="q"))
+    one.engine.finish(work)
+    for _ in range(6):
+        for rig in (one, other):
+            rig.ask(tick=True)
+            reap(rig.engine)
+    assert other.ask(CreateQueue(name="q", settings=QueueSettings())).counts.ready == 0
+    one.after(LEASE)
+    assert lease(one) == []
+    assert [each.name for folder in ("new", "delay", "remove") for each in one.disk.scan(folder)] == []
+
+
 @pytest.mark.parametrize("sent", [[b"a"], [b"a", b"b"]])
 def test_what_another_process_has_in_new_is_not_said_to_be_missing(
     one: Rig, other: Rig, sent: list[bytes]
@@ -211,6 +278,22 @@ def test_a_purge_during_a_send_of_another_process_leaves_nothing_half_done(
     for each in (other, one):
         each.ask(tick=True)
         assert lease(each) == []
+
+
+def test_a_purge_takes_what_a_process_has_in_new_that_others_have_overtaken(
+    one: Rig, other: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(changes, "RING", 1_600)
+    work = begin(one, Send(queue="q", bodies=[b"a"]))
+    assert other.ask(Purge(queue="q")) == 1
+    for _ in range(20):
+        other.send(b"b")
+        other.ask(Purge(queue="q"))
+        reap(other.engine)
+    assert one.engine.finish(work) is not None
+    one.ask()
+    assert lease(one) == []
+    assert not [each.message for each in caplog.records if "by hand" in each.message]
 
 
 def test_a_message_is_found_by_its_id_wherever_another_process_has_moved_it(

@@ -465,3 +465,30 @@ def test_a_queue_that_is_made_again_is_empty_for_good(rig: Rig) -> None:
         rig.commit()
     rig.add("q")
     assert is_empty_for_good(rig)
+
+
+# Messages per file.
+
+
+def names(rig: Rig) -> list[tuple[str, int]]:
+    """Return state and number of messages of each name, in order."""
+    found = [entry for batch in rig.engine.index.batches.values() for entry in batch.entries]
+    return [(each.name.state.value, each.held.bit_count()) for each in found]
+
+
+@pytest.mark.parametrize(("most", "files"), [(1, [1] * 5), (2, [2, 2, 1]), (0, [5]), (1_000, [5])])
+def test_a_send_writes_no_more_messages_into_a_file_than_the_queue_allows(
+    rig: Rig, most: int, files: list[int]
+) -> None:
+    rig.ask(UpdateQueue(name="q", changes={"messages_per_file": most}))
+    rig.send(*(b"%d" % each for each in range(5)))
+    rig.commit()
+    assert names(rig) == [("ready", each) for each in files]
+    assert [body for _, body in rig.receive(10).values()] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_sends_of_one_commit_share_no_file_beyond_the_bound_of_the_queue(rig: Rig) -> None:
+    rig.ask(UpdateQueue(name="q", changes={"messages_per_file": 2}))
+    rig.commit(*(Send(queue="q", bodies=[b"a"]) for _ in range(3)))
+    rig.commit()
+    assert names(rig) == [("ready", 2), ("ready", 1)]

@@ -13,7 +13,15 @@ from spoolrack_store.files.syncer import SyncFailed
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import DiskError, DiskFull, MessageNotFound, StaleReceipt
-from spoolrack_store.model.operations import ChangeVisibility, Delete, Purge, Receive, Send
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    CreateQueue,
+    Delete,
+    Purge,
+    Receive,
+    Send,
+)
+from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 from trouble_rig import Rig
 
@@ -73,6 +81,21 @@ def test_a_move_on_a_full_disk_gets_as_much_of_the_reserve_as_it_needs_and_a_sen
     assert rig.disk.facts("RESERVE").size == RESERVE_BYTES - 3 * BIT
     rig.tick()
     assert rig.disk.facts("RESERVE").size == RESERVE_BYTES
+
+
+def test_deleted_files_are_unlinked_at_once_where_a_full_disk_refuses_a_file(rig: Rig) -> None:
+    rig.reaps = False
+    receipts = [receipt for _ in range(3) if rig.send(b"a") for receipt, _ in rig.receive().values()]
+    rig.delete(*receipts)
+    rig.commit()
+    assert len(rig.paths("remove")) == 3
+    rig.disk.fail(errno.ENOSPC, "create", times=1)
+    rig.ask(CreateQueue(name="other", settings=QueueSettings()))
+    assert rig.paths("remove") == []
+    # It is tried again once for what was unlinked, and not for ever.
+    rig.disk.fail(errno.ENOSPC, "create")
+    with pytest.raises(DiskFull):
+        rig.ask(CreateQueue(name="third", settings=QueueSettings()))
 
 
 def test_sends_leave_room_for_deletes(rig: Rig) -> None:
@@ -248,6 +271,18 @@ def test_what_was_moved_away_is_not_delivered_and_not_counted(rig: Rig, bodies: 
     (later,) = rig.send(b"later")
     assert list(rig.receive()) == [later]
     assert rig.engine.index.queue("q").total == 1
+    rig.check()
+
+
+def test_two_receives_in_one_commit_that_meet_what_was_moved_away_get_nothing(rig: Rig) -> None:
+    rig.send(b"a", b"b", b"c")
+    rig.commit()
+    (path,) = rig.paths("queues/q")
+    rig.disk.unlink(path)
+    once = Receive(queue="q", max_messages=1)
+    longer = Receive(queue="q", max_messages=1, visibility=Millis(60_000))
+    assert rig.commit(once, longer) == [[], []]
+    assert rig.engine.index.queue("q").total == 0
     rig.check()
 
 

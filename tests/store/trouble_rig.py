@@ -77,6 +77,8 @@ class Rig:
         self.cache_bytes = cache_bytes
         self.queues = {"q": QueueSettings(**settings)}
         self.starts = 0
+        self.reaps = True
+        """Whether what was deleted is unlinked after each commit."""
         self.start()
 
     def start(self) -> Engine:
@@ -107,7 +109,8 @@ class Rig:
             work.commit.sync()
         outcomes = self.engine.finish(work)
         assert outcomes is not None
-        reap(self.engine)
+        if self.reaps:
+            reap(self.engine)
         return outcomes
 
     def tick(self) -> None:

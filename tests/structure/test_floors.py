@@ -286,10 +286,10 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         ("spoolrack._transports.over_folder", "from ..v1 import queue_pb2"),
         ("spoolrack.vsqs._folder", "from spoolrack_store.store import Store"),
         ("spoolrack.testing", "from spoolrack_store.model.clock import Clock"),
-        ("spoolrack_server.service", "from spoolrack import connect"),
-        ("spoolrack_server.service", "from .cli import main"),
-        ("spoolrack_server.service", "from spoolrack_store.files.disk import Disk"),
-        ("spoolrack_server.service", "import requests"),
+        ("spoolrack_server.queue_service", "from spoolrack import connect"),
+        ("spoolrack_server.queue_service", "from .cli import main"),
+        ("spoolrack_server.queue_service", "from spoolrack_store.files.disk import Disk"),
+        ("spoolrack_server.queue_service", "import requests"),
     ],
 )
 def test_an_import_that_points_up_is_caught(module: str, source: str) -> None:
@@ -311,7 +311,10 @@ def test_an_import_that_points_up_is_caught(module: str, source: str) -> None:
         ("spoolrack._transports.over_folder", "from spoolrack_store.store import Store"),
         ("spoolrack.vsqs._folder", "import os\nfrom spoolrack_store.files.watcher import Watcher"),
         ("spoolrack.testing", "def server():\n    from spoolrack_store.model.clock import Clock"),
-        ("spoolrack_server.service", "import grpc\nfrom spoolrack_store.model.operations import Send"),
+        (
+            "spoolrack_server.queue_service",
+            "import grpc\nfrom spoolrack_store.model.operations import Send",
+        ),
         ("spoolrack_server.cli", "import click\nfrom spoolrack import connect"),
     ],
 )

@@ -22,6 +22,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "max_messages": (0, 1_000_000_000),
     "max_bytes": (0, 2**50),
     "max_message_size": (1, 64 * 1024 * 1024),
+    "messages_per_file": (0, 1_000),
 }
 DEAD_LETTERS: dict[str, object] = {"max_receives": 3, "dead_letter_queue": "dead"}
 
@@ -58,6 +59,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "max_message_size": 1024 * 1024,
         "relaxed_leases": False,
         "deduplication_window": 300_000,
+        "messages_per_file": 0,
     }
 
 

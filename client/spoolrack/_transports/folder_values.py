@@ -176,6 +176,7 @@ def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
             max_message_size=held.max_message_size,
             lease_durability="relaxed" if held.relaxed_leases else "strict",
             deduplication_window=held.deduplication_window / 1_000,
+            messages_per_file=held.messages_per_file,
         ),
         counts=QueueCounts(
             ready=counts.ready,

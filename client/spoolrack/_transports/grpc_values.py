@@ -105,6 +105,7 @@ def queue_info(queue: pb.Queue) -> QueueInfo:
             lease_durability=durability,
             # 0 of an older server, which has none.
             deduplication_window=_seconds(held.deduplication_window),
+            messages_per_file=held.messages_per_file,
         ),
         counts=QueueCounts(
             ready=counts.ready,

@@ -143,6 +143,7 @@ class QueueSettings(_message.Message):
     MAX_MESSAGE_SIZE_FIELD_NUMBER: _builtins.int
     LEASE_DURABILITY_FIELD_NUMBER: _builtins.int
     DEDUPLICATION_WINDOW_FIELD_NUMBER: _builtins.int
+    MESSAGES_PER_FILE_FIELD_NUMBER: _builtins.int
     max_receives: _builtins.int
     """A message whose leases have ended so many times without a delete moves to the dead-letter queue.
     0: never. Goes with dead_letter_queue: both or neither.
@@ -159,6 +160,11 @@ class QueueSettings(_message.Message):
     """The largest body in bytes, up to 67108864 (64 MiB). 0 or absent: 1048576 (1 MiB)."""
     lease_durability: Global___LeaseDurability.ValueType
     """What a receive, an extension or a release promises when it answers."""
+    messages_per_file: _builtins.int
+    """The most messages that a send stores as one file, up to 1,000. 1: each message is a file of its own,
+    which `ls`, `cat` and `mv` show and move alone; sends of many take longer then. Chunks of a stage are
+    one file each, whatever is set here. 0 or absent: no limit but 1,000.
+    """
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
         """How long a receive hides a message from other consumers, if the receive doesn't say.
@@ -196,10 +202,11 @@ class QueueSettings(_message.Message):
         max_message_size: _builtins.int = ...,
         lease_durability: Global___LeaseDurability.ValueType = ...,
         deduplication_window: _duration_pb2.Duration | None = ...,
+        messages_per_file: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letter_queue", b"dead_letter_queue", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letter_queue", b"dead_letter_queue", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "messages_per_file", b"messages_per_file", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

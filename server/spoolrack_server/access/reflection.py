@@ -12,11 +12,11 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 from spoolrack_store.model.errors import StoreError
 
 from ..status import INTERNAL, failure_of
-from .calls import Admissions, Context
+from .authorization import CallAuthorizer, Context
 
 
 class _Reflection(reflection.aio.ReflectionServicer):
-    def __init__(self, names: Sequence[str], admissions: Admissions) -> None:
+    def __init__(self, names: Sequence[str], admissions: CallAuthorizer) -> None:
         super().__init__(names)
         self._admissions = admissions
 
@@ -35,7 +35,7 @@ class _Reflection(reflection.aio.ReflectionServicer):
             yield response
 
 
-def reflect(server: grpc.aio.Server, names: Sequence[str], admissions: Admissions | None) -> None:
+def reflect(server: grpc.aio.Server, names: Sequence[str], admissions: CallAuthorizer | None) -> None:
     """Show the services `names`; to everybody if there are no `admissions`."""
     if admissions is None:
         reflection.enable_server_reflection(names, server)

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
+from .file_format import ANYBODY, UnreadableFile, is_identity, lines_of
 from .permissions import Identity, Permission
-from .reading import ANYBODY, UnreadableFile, is_identity, lines_of
 
 ALL_QUEUES: Final = "*"
 _ALL: Final = "all"

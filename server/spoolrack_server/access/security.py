@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from ..addresses import address_text
 from ..logs import Log
-from .files import FIXED, SECRET, AccessUnusable, Watched
-from .guard import Guard
+from .access_control import AccessControl
 from .rules import Rules
 from .tls import Tls, TlsFiles
 from .tokens import Tokens
+from .watched_files import FIXED, SECRET, AccessUnusable, WatchedFiles
 
 LOOKS_EVERY: Final = 1.0
 """Seconds between two looks at the files."""
@@ -53,7 +53,7 @@ class Security:
             if not is_loopback(host):
                 raise Insecure(address_text(host, port))
 
-    def opened(self, log: Log) -> Doors:
+    def opened(self, log: Log) -> LoadedSecurity:
         """Raises `AccessUnusable`."""
         asks = self.tls is not None and self.tls.client_ca is not None
         if self.permissions is not None and self.tokens is None and not asks:
@@ -64,16 +64,18 @@ class Security:
         tls = None if self.tls is None else Tls(self.tls, log)
         tokens = _watched("the tokens", self.tokens, SECRET, Tokens.parsed, log)
         rules = _watched("the permissions", self.permissions, FIXED, Rules.parsed, log)
-        watched: list[Watched[Any]] = [] if tls is None else [tls.files]
+        watched: list[WatchedFiles[Any]] = [] if tls is None else [tls.files]
         watched += [each for each in (tokens, rules) if each is not None]
-        return Doors(Guard(tokens=tokens, rules=rules, asks_for_certificates=asks), tls, watched, log)
+        return LoadedSecurity(
+            AccessControl(tokens=tokens, rules=rules, asks_for_certificates=asks), tls, watched, log
+        )
 
 
-class Doors:
+class LoadedSecurity:
     """What was opened: who may come in, and the certificates that are shown to him."""
 
     def __init__(
-        self, guard: Guard, tls: Tls | None, watched: Sequence[Watched[Any]], log: Log
+        self, guard: AccessControl, tls: Tls | None, watched: Sequence[WatchedFiles[Any]], log: Log
     ) -> None:
         self._log = log
         self.guard = guard
@@ -109,4 +111,4 @@ def is_loopback(host: str) -> bool:
 def _watched(what: str, path: str | None, forbidden: int, parse: Callable[[str], Any], log: Log) -> Any:
     if path is None:
         return None
-    return Watched(what, [(path, forbidden)], lambda contents: parse(contents[0].decode()), log)
+    return WatchedFiles(what, [(path, forbidden)], lambda contents: parse(contents[0].decode()), log)

@@ -17,8 +17,8 @@ from typing import Any, Final
 import grpc
 
 from ..logs import Log
-from .files import PUBLIC, SECRET, Watched
-from .reading import UnreadableFile
+from .file_format import UnreadableFile
+from .watched_files import PUBLIC, SECRET, WatchedFiles
 
 _ALPN: Final = ["http/1.1"]
 
@@ -52,7 +52,7 @@ class Tls:
         paths = [(files.certificate, PUBLIC), (files.key, SECRET)]
         if files.client_ca is not None:
             paths.append((files.client_ca, PUBLIC))
-        self.files = Watched("the certificate", paths, _version, log)
+        self.files = WatchedFiles("the certificate", paths, _version, log)
 
     def for_grpc(self) -> grpc.ServerCredentials:
         # gRPC asks in threads of its own, and never two at a time for one server.

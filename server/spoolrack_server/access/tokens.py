@@ -14,8 +14,8 @@ import secrets
 from collections.abc import Iterator
 from typing import Final
 
+from .file_format import UnreadableFile, is_identity, lines_of
 from .permissions import Identity
-from .reading import UnreadableFile, is_identity, lines_of
 
 PREFIX: Final = "srk_"
 """Tells whoever finds a token somewhere, or searches for lost ones, what it is."""

@@ -24,6 +24,7 @@ from .units import (
     COUNT,
     DELAY,
     MESSAGE_SIZE,
+    MESSAGES_PER_FILE,
     RETENTION,
     VISIBILITY,
     WINDOW,
@@ -46,6 +47,7 @@ _KINDS: Final[Mapping[str, click.ParamType[Any]]] = {
     "max_message_size": MESSAGE_SIZE,
     "max_receives": COUNT,
     "max_messages": COUNT,
+    "messages_per_file": MESSAGES_PER_FILE,
 }
 _LONGEST_SHOWN: Final = 60
 _KNOWN: Final = tuple(field.name for field in fields(QueueSettings))

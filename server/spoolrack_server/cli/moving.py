@@ -36,7 +36,7 @@ def command(source: str, destination: str, delay: float, log_format: Any) -> int
     from spoolrack_store.model.chores import Chores
     from spoolrack_store.model.clock import Millis
 
-    from ..daemons import move
+    from ..background import move
 
     root, folder = root_and_folder(source, "--source", (NEW, DELAY))
     target, _ = root_and_folder(destination, "--destination", ("queues",))

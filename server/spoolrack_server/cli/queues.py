@@ -19,6 +19,7 @@ from .units import (
     COUNT,
     DELAY,
     MESSAGE_SIZE,
+    MESSAGES_PER_FILE,
     RETENTION,
     VISIBILITY,
     WINDOW,
@@ -97,6 +98,11 @@ def _has_settings(function: Callable[..., Any]) -> Callable[..., Any]:
             envvar="SPOOLRACK_QUEUES_DEDUPLICATION_WINDOW",
             type=WINDOW,
             help="How long a deduplication id is remembered after its send.",
+        ),
+        option(
+            "--messages-per-file",
+            type=MESSAGES_PER_FILE,
+            help="The most messages that a send stores as one file; 0: up to 1,000.",
         ),
     )
     for each in reversed(options):
@@ -185,6 +191,9 @@ def show(reach: Reach, name: str, json: bool) -> None:
         "max message size": size_text(settings.max_message_size),
         "lease durability": settings.lease_durability,
         "deduplication": span_text(settings.deduplication_window),
+        "messages per file": f"{settings.messages_per_file:,}"
+        if settings.messages_per_file
+        else _NEVER,
     }
     say(info.name)
     for title, value in shown.items():

@@ -21,7 +21,7 @@ from .plain import option
 from .units import Address, Folder, Span, Watermark
 
 if TYPE_CHECKING:
-    from ..serve import Listening
+    from ..serve import ListenAddresses
 
 OFF: Final = "off"
 USUAL_GRPC: Final = "127.0.0.1:50051"
@@ -255,7 +255,7 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
     return asyncio.run(serve(settings, partial(_announce, chosen)))
 
 
-def _announce(chosen: Mapping[str, Any], server: Listening) -> None:
+def _announce(chosen: Mapping[str, Any], server: ListenAddresses) -> None:
     address = server.grpc_address
     lines = [f"Spoolrack serves the queues in {Path(server.root).resolve()}", f"  gRPC  {address}"]
     if server.http_url is not None:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from spoolrack_store.model.members import MOST
 from spoolrack_store.model.settings import (
     MAX_BYTES,
     MAX_COUNT,
@@ -46,6 +47,7 @@ _SHOWN: Final = 60
 
 COUNT: Final = click.IntRange(0, MAX_COUNT)
 """A number of messages, or of receives."""
+MESSAGES_PER_FILE: Final = click.IntRange(0, MOST)
 
 
 class Span(_ParamType):

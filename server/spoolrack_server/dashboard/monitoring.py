@@ -10,17 +10,17 @@ from aiohttp import web
 
 from .. import convert
 from ..access.permissions import Permission
-from ..gateway.asking import Asking
+from ..gateway.context import GatewayContext
 from ..observing.history import EVERY
 from ..observing.observer import Observer
-from .looking import MOST_QUEUES, PRIVATE
-from .permits import Permits
+from .request_permissions import RequestPermissions
+from .views import MOST_QUEUES, PRIVATE
 
 
 class Monitoring:
     """Lives in one event loop."""
 
-    def __init__(self, asking: Asking, permits: Permits, observer: Observer) -> None:
+    def __init__(self, asking: GatewayContext, permits: RequestPermissions, observer: Observer) -> None:
         self._asking = asking
         self._permits = permits
         self._observer = observer

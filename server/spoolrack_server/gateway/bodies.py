@@ -21,14 +21,14 @@ from aiohttp.web_protocol import RequestPayloadError
 from spoolrack_store.model.errors import MessageTooLarge
 from spoolrack_store.model.settings import MIB
 
-from .errors import TooManyUploads, UnreadableBody, UploadTooSlow
+from .http_errors import TooManyUploads, UnreadableBody, UploadTooSlow
 
 BLOCK: Final = 256 * 1024
 """Bytes that a slow reader must take within the patience of one stall."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class HttpLimits:
     """How slow a client may be."""
 
     idle: float = 75.0
@@ -41,16 +41,16 @@ class Patience:
     """Bytes of all bodies together that have begun to come and aren't stored yet."""
 
 
-class Room:
+class UploadMemory:
     """The memory that bodies share. Lives in one event loop."""
 
     def __init__(self, size: int) -> None:
         self._left = size
 
     @contextmanager
-    def share(self) -> Iterator[Share]:
+    def share(self) -> Iterator[UploadShare]:
         """For one body; what was taken is given back at the end."""
-        share = Share(self)
+        share = UploadShare(self)
         try:
             yield share
         finally:
@@ -62,8 +62,8 @@ class Room:
         self._left -= size
 
 
-class Share:
-    def __init__(self, room: Room) -> None:
+class UploadShare:
+    def __init__(self, room: UploadMemory) -> None:
         self._room = room
         self.taken = 0
 
@@ -74,7 +74,7 @@ class Share:
 
 
 async def read(
-    request: web.Request, *, queue: str, limit: int, patience: Patience, share: Share
+    request: web.Request, *, queue: str, limit: int, patience: HttpLimits, share: UploadShare
 ) -> bytes:
     """The request's body.
 
@@ -108,7 +108,7 @@ async def read(
         raise UnreadableBody(str(error)) from error
 
 
-async def write(request: web.Request, response: web.Response, patience: Patience) -> None:
+async def write(request: web.Request, response: web.Response, patience: HttpLimits) -> None:
     """Return once the kernel has taken all of `response`; `CancelledError` if it never will."""
     _flush_all(request)
     async with _cut_off_after(request, patience):
@@ -122,7 +122,7 @@ async def send(
     file: BinaryIO,
     first: int,
     count: int,
-    patience: Patience,
+    patience: HttpLimits,
 ) -> None:
     """The same for a response whose body is `count` bytes of `file` from `first` on."""
     response.content_length = count
@@ -181,7 +181,7 @@ def _flush_all(request: web.Request) -> asyncio.WriteTransport:
 
 
 @asynccontextmanager
-async def _cut_off_after(request: web.Request, patience: Patience) -> AsyncIterator[None]:
+async def _cut_off_after(request: web.Request, patience: HttpLimits) -> AsyncIterator[None]:
     """End the connection if what is done meanwhile takes longer than a stall, or fails with it."""
     transport = request.transport
     try:

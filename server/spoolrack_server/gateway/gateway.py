@@ -21,26 +21,26 @@ from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import Draining, StoreError
 from spoolrack_store.store import Store
 
-from ..access.guard import Guard
-from ..dashboard.routes import dashboard_routes
+from ..access.access_control import AccessControl
+from ..concurrency import ConcurrencyLimit
+from ..dashboard.dashboard_routes import dashboard_routes
 from ..health import Health
 from ..limits import LINE, Limits
 from ..logs import Log
-from ..memory import Memory
+from ..memory import MemoryLimiter
+from ..observing.error_log import ErrorLog
+from ..observing.instrumentation import Instrumentation
 from ..observing.observer import Observer
-from ..observing.refusals import Refusals
 from ..observing.request_ids import HEADER
-from ..observing.watch import Watch
 from ..status import LONGEST_MESSAGE
-from ..workers import Workers
-from .asking import Asking
-from .bodies import Patience
-from .entrance import Entrance, require_sane_head
-from .errors import GatewayError, MethodNotAllowed, NoSuchPage, answer_to, mistake
-from .listening import listen
-from .messages import MessageEndpoints
-from .pages import Pages
-from .queues import QueueEndpoints
+from .admin_endpoints import AdminEndpoints
+from .bodies import HttpLimits
+from .context import GatewayContext
+from .http_errors import GatewayError, MethodNotAllowed, NoSuchPage, internal_error, response_to
+from .listen_sockets import listen
+from .message_endpoints import MessageEndpoints
+from .queue_endpoints import QueueEndpoints
+from .request_checks import RequestChecks, require_sane_head
 from .routes import Endpoint, Route, pattern, routes
 
 REQUEST: Final = web.RequestKey("spoolrack-request-id", str)
@@ -63,19 +63,19 @@ class Gateway:
         health: Health,
         clock: Clock,
         log: Log,
-        patience: Patience | None = None,
-        workers: Workers | None = None,
-        watch: Watch | None = None,
+        patience: HttpLimits | None = None,
+        workers: ConcurrencyLimit | None = None,
+        watch: Instrumentation | None = None,
         observer: Observer | None = None,
-        guard: Guard | None = None,
-        memory: Memory | None = None,
+        guard: AccessControl | None = None,
+        memory: MemoryLimiter | None = None,
     ) -> None:
         self._log = log
         observer = observer or Observer(health, clock)
-        self._watch = watch or Watch(refusals=Refusals(log))
-        self._entrance = Entrance(guard or Guard())
-        self._patience = patience or Patience()
-        self._asking = Asking(store, log, self._patience, workers, self._entrance.guard, memory)
+        self._watch = watch or Instrumentation(refusals=ErrorLog(log))
+        self._entrance = RequestChecks(guard or AccessControl())
+        self._patience = patience or HttpLimits()
+        self._asking = GatewayContext(store, log, self._patience, workers, self._entrance.guard, memory)
         self._running: set[asyncio.Task[Any]] = set()
         self._refusing = False
         self._pages: set[Endpoint] = set()
@@ -85,7 +85,7 @@ class Gateway:
                     *routes(
                         QueueEndpoints(self._asking, clock),
                         MessageEndpoints(self._asking),
-                        Pages(health, observer),
+                        AdminEndpoints(health, observer),
                     ),
                     *dashboard_routes(self._asking, health, clock, observer),
                 )
@@ -222,11 +222,11 @@ class Gateway:
         response: web.StreamResponse | None = None
         match error:
             case StoreError() | GatewayError():
-                response = answer_to(error)
+                response = response_to(error)
             case web.HTTPMethodNotAllowed():
-                response = answer_to(MethodNotAllowed(error.method, error.allowed_methods))
+                response = response_to(MethodNotAllowed(error.method, error.allowed_methods))
             case web.HTTPNotFound():
-                response = answer_to(NoSuchPage())
+                response = response_to(NoSuchPage())
         if response is not None and isinstance(error, StoreError | GatewayError):
             self._watch.refusals.tell(
                 f"{request.method} {request.path[:200]}",
@@ -236,9 +236,11 @@ class Gateway:
             )
         if response is None:
             self._log.error(
-                "a request failed by a mistake of the server", method=request.method, exc_info=error
+                "a request failed by a internal_error of the server",
+                method=request.method,
+                exc_info=error,
             )
-            response = mistake()
+            response = internal_error()
         return response
 
 

@@ -27,7 +27,7 @@ from spoolrack_store.model.receipts import parse as parse_receipt
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 
 from ..convert import MAX_DEDUPLICATION_ID, MAX_WAIT
-from .errors import RangeNotSatisfiable
+from .http_errors import RangeNotSatisfiable
 
 TEXT: Final = "x-attribute-"
 BINARY: Final = "x-binary-attribute-"

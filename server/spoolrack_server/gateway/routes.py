@@ -9,9 +9,9 @@ from typing import Final
 from aiohttp import web
 
 from ..access.permissions import Permission
-from .messages import MessageEndpoints
-from .pages import Pages
-from .queues import QueueEndpoints
+from .admin_endpoints import AdminEndpoints
+from .message_endpoints import MessageEndpoints
+from .queue_endpoints import QueueEndpoints
 
 SEND: Final = Permission.SEND
 RECEIVE: Final = Permission.RECEIVE
@@ -45,7 +45,9 @@ class Route:
         return self.leases or self.method not in ("GET", "HEAD")
 
 
-def routes(queues: QueueEndpoints, messages: MessageEndpoints, pages: Pages) -> Sequence[Route]:
+def routes(
+    queues: QueueEndpoints, messages: MessageEndpoints, pages: AdminEndpoints
+) -> Sequence[Route]:
     return (
         Route("GET", "/-/health", pages.health, is_page=True, is_open=True),
         Route("HEAD", "/-/health", pages.health, is_page=True, is_open=True),

@@ -15,7 +15,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from .catalogue import METRICS, Metric, Row
+from .metrics import METRICS, Metric, Row
 
 PROCESS: Final = "process"
 """The label that tells the processes of one server apart."""

@@ -18,13 +18,13 @@ from spoolrack_store.tally import Tally
 
 from ..cgroup import machine_memory, memory_limit
 from ..health import Health
-from .catalogue import Row
+from ..worker_processes import FIGURES, HISTORY, PROCESS
+from .call_metrics import CallMetrics
 from .census import Census
-from .crew import FIGURES, HISTORY, PROCESS
+from .collectors import MOST_QUEUES, collect_process, collect_root, collect_store
 from .exposition import written
-from .figures import MOST_QUEUES, of_root, of_store, of_system
 from .history import EVERY, History, Series, combined
-from .operations import Operations
+from .metrics import Row
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class Observer:
         root: str = "",
     ) -> None:
         """`root` is told as the folder that is served."""
-        self.operations = Operations()
+        self.operations = CallMetrics()
         self._root = os.path.abspath(root) if root else ""
         self._began = clock.monotonic()
         self._history = History()
@@ -170,7 +170,7 @@ class Observer:
 
     def process(self) -> dict[str, Any]:
         """This process: its id, its memory in bytes, its uptime in milliseconds."""
-        rows = {name: value for name, _, value in of_system()}
+        rows = {name: value for name, _, value in collect_process()}
         resident = rows.get("spoolrack_process_resident_memory_bytes")
         return {"pid": os.getpid(), "resident": resident, "uptime": self.uptime}
 
@@ -223,7 +223,7 @@ class Observer:
         root: list[Row] = []
         if self._tally is not None:
             quarantined = None if self._census is None else self._census.quarantined
-            root = list(of_root(self._tally, self._clock, quarantined, self._most))
+            root = list(collect_root(self._tally, self._clock, quarantined, self._most))
         return written(root, dict(sorted(processes.items())), accept)
 
     def _of_calls(self) -> Iterator[Row]:
@@ -241,8 +241,8 @@ class Observer:
             yield "spoolrack_credits_in_use", [], held
 
     def _of_store(self) -> list[Row]:
-        rows = list(of_system())
+        rows = list(collect_process())
         if self._tally is not None:
             removed = None if self._census is None else self._census.removed
-            rows += of_store(self._tally, self._most, removed)
+            rows += collect_store(self._tally, self._most, removed)
         return rows

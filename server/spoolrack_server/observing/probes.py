@@ -13,7 +13,7 @@ from aiohttp import web
 
 from ..addresses import AddressUnusable, address_text, reserve
 from ..health import Health
-from .crew import Roster
+from ..worker_processes import WorkerProcesses
 
 LIVE: Final = "/-/health/live"
 READY: Final = "/-/health/ready"
@@ -76,7 +76,9 @@ def probes_of(health: Health, host: str, port: int) -> Probes:
     return Probes(host, port, lives=lives, is_ready=is_ready)
 
 
-def probes_of_all(roster: Roster, host: str, port: int, *, is_draining: Callable[[], bool]) -> Probes:
+def probes_of_all(
+    roster: WorkerProcesses, host: str, port: int, *, is_draining: Callable[[], bool]
+) -> Probes:
     """Those of a supervisor: it lives if all its servers answer, and is ready if all that run serve.
 
     One that has died is started again, and the kernel deals out no connection to it meanwhile.

@@ -89,6 +89,10 @@ class Catalog(Part):
         self._doomed: dict[str, _Tombstone] = {}
         self._old: dict[str, int] = {}
         """Superseded settings by path, and the commit that must be durable before they are unlinked."""
+        self._missed: set[str] = set()
+        """Queues whose settings file was not there, or damaged: it is written again."""
+        self._looked: tuple[int, bool] = -1, False
+        """When `config/` had changed at the last tick, and whether that was so at the one before."""
 
     # Which queues there are.
 
@@ -237,7 +241,10 @@ class Catalog(Part):
             return
         name, version = match["queue"], int(match["version"])
         if not self._read(name, version) and self._version(name) == version:
-            self._forget(name)
+            if name in self._doomed:
+                self._forget(name)
+            else:
+                self._missed.add(name)  # No process unlinks settings that count.
 
     def _read(self, name: str, version: int) -> bool:
         """Take in one version; return whether it is there and whole. One that isn't whole goes to
@@ -315,10 +322,33 @@ class Catalog(Part):
 
     @property
     def has_work(self) -> bool:
-        return bool(self._old or self._doomed)
+        return bool(self._old or self._doomed or self._missed)
+
+    def tick(self) -> None:
+        """Look for settings files that were removed by hand."""
+        try:
+            changed = self._moves.disk.facts(CONFIG).changed_ns
+            # Twice: a change may follow within the same tick of the file system's clock.
+            was, is_settled = self._looked
+            if changed == was and is_settled:
+                return
+            self._looked = changed, changed == was
+            there = {each.name for each in self._scan(CONFIG)}
+        except FileNotFoundError:
+            there = set()
+        except OSError as error:
+            raise explained(error) from error
+        for record in self.records.values():
+            if _path(record.name, record.version).removeprefix(f"{CONFIG}/") not in there:
+                self._missed.add(record.name)
 
     def go_on(self) -> None:
         synced = self._moves.synced
+        for name in list(self._missed):
+            record = self.records.get(name)
+            if record is not None and not self._moves.is_there(_path(name, record.version)):
+                self._write_again(record)
+            self._missed.discard(name)
         for path, commit in list(self._old.items()):
             if commit <= synced:
                 self._unlink(path)

@@ -186,7 +186,9 @@ class Deduplication(Part):
             name = parse(path)
         except NotAName:
             return
-        if name.stem.key is None or name.stem.text in self._moves.index.batches:
+        known = self._moves.index.batches.get(name.stem.text)
+        # Of a living process the index knows what was leased as it was sent, and no more.
+        if name.stem.key is None or (known is not None and known.was_sent):
             return
         line = self._whole(name.stem, path)
         if line is not None:

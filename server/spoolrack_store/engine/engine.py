@@ -326,7 +326,8 @@ class Engine:
         """Return how many messages a receive could take; None if there is no such queue."""
         if queue not in self.catalog.records:
             return None
-        return self.index.queue(queue).counts[State.READY]
+        is_strict = self.catalog.records[queue].settings.group_order == "strict"
+        return self.index.queue(queue).available(is_strict=is_strict)
 
     def is_coming_back(self, queue: str) -> bool:
         """Whether leases of the queue are over, and another commit is needed to make their messages

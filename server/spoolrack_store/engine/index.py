@@ -8,18 +8,17 @@ disk.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import Final
 
-from ..model.batch import Batch, Entry
+from ..model.batch import Batch, Entry, Groups
 from ..model.clock import Millis
 from ..model.content import Line
 from ..model.credits import Credits
-from ..model.members import below, lowest
 from ..model.names import Name, batch_of, index_of
 from ..model.transitions import State
-from .order import SortedNames
+from .queue_order import EntryOrder, GroupOrder
 
 COUNTED: Final = (State.READY, State.LEASED, State.DELAYED)
 """The states whose messages a queue counts as its own."""
@@ -29,12 +28,12 @@ _WAITS: Final = (State.LEASED, State.DELAYED)
 class QueueIndex:
     """The messages of one queue."""
 
-    __slots__ = ("by_first", "bytes", "counts", "entered", "entries", "left", "listed", "order")
+    __slots__ = ("bytes", "counts", "entered", "entries", "groups", "left", "listed", "ready")
 
     def __init__(self) -> None:
-        self.order = SortedNames()
-        """Of each ready entry the id of the first message that it holds."""
-        self.by_first: dict[str, Entry] = {}
+        self.ready = EntryOrder()
+        self.groups: GroupOrder | None = None
+        """Whose turn it is, once the queue had a message with a group."""
         self.counts = dict.fromkeys(COUNTED, 0)
         self.bytes = 0
         """Of all messages that are counted."""
@@ -44,7 +43,7 @@ class QueueIndex:
         """Messages that this process has brought into the queue."""
         self.left = 0
         """Messages that it has deleted, let expire or moved away."""
-        self.listed: dict[State, _InOrder] = {}
+        self.listed: dict[State, EntryOrder] = {}
         """Those that are leased, and those that are delayed, in order, once they were listed."""
 
     @property
@@ -53,75 +52,42 @@ class QueueIndex:
 
     def head(self) -> Entry | None:
         """Return the entry that holds the oldest ready message."""
-        first = self.order.first()
-        return None if first is None else self.by_first[first]
+        first = self.ready.first()
+        return None if first is None else self.ready.by_first[first]
 
     def since(self, id: str, states: Collection[State]) -> Iterator[tuple[str, Entry]]:
         """Yield the entries in `states` whose first message isn't below `id`, in order, each with the
         id of its first message. The index must not change meanwhile."""
-        ready = ((first, self.by_first[first]) for first in self.order.since(id))
-        found: list[Iterator[tuple[str, Entry]]] = [ready] if State.READY in states else []
+        found = [self.ready.since(id)] if State.READY in states else []
         found += [self._in_order_of(state).since(id) for state in _WAITS if state in states]
         return heapq.merge(*found, key=_first_of)
 
-    def _in_order_of(self, state: State) -> _InOrder:
+    def _in_order_of(self, state: State) -> EntryOrder:
         """Return what is leased, or what is delayed, in order: it costs one pass the first time."""
         if state not in self.listed:
-            self.listed[state] = _InOrder(each for each in self.entries if each.name.state is state)
+            self.listed[state] = EntryOrder(each for each in self.entries if each.name.state is state)
         return self.listed[state]
 
-    def in_order(self, but: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
-        """Yield ready messages in order, as runs of one entry: the entry, and the mask of the run.
+    def available(self, *, is_strict: bool) -> int:
+        """Return how many messages a receive could take."""
+        if self.groups is None:
+            return self.counts[State.READY]
+        self.groups.is_strict = is_strict
+        return self.groups.available
 
-        `but` are messages that are passed over; it may grow while this runs, the index must not change.
+    def runs(
+        self, room: int, but: Mapping[Entry, int], *, is_strict: bool, commit: int
+    ) -> Iterator[tuple[Entry, int]]:
+        """Yield what a receive of up to `room` messages is to lease, as runs of one entry: the entry,
+        and the mask of the run.
+
+        `but` are messages that are passed over: it grows by what is taken, and nothing else changes
+        meanwhile.
         """
-        firsts = self.order.since("")
-        entry, following = None, next(firsts, None)
-        split: list[tuple[str, Entry, int]] = []
-        while following is not None or split:
-            if split and (following is None or split[0][0] < following):
-                _, entry, members = heappop(split)
-            else:
-                assert following is not None
-                entry = self.by_first[following]
-                members = entry.held
-                following = next(firsts, None)
-            ahead = min(
-                (each for each in (following, split[0][0] if split else None) if each), default=None
-            )
-            stem = entry.batch.stem
-            # Only what has an id between two messages of one file divides it: a part of it that came
-            # back.
-            if ahead is not None and stem.count and batch_of(ahead) == stem.id:
-                run = below(members, index_of(ahead))
-                if run != members:
-                    rest = members & ~run
-                    heappush(split, (stem.message_id(lowest(rest)), entry, rest))
-                    members = run
-            members &= ~but.get(entry, 0)
-            if members:
-                yield entry, members
-
-
-class _InOrder:
-    """Entries in the order of the first message that each of them holds."""
-
-    __slots__ = ("_by_first", "_order")
-
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self._by_first = {entry.first_id: entry for entry in entries}
-        self._order = SortedNames(self._by_first)
-
-    def change(self, before: str, first: str, entry: Entry) -> None:
-        if before:
-            self._order.remove(before)
-            del self._by_first[before]
-        if first:
-            self._order.add(first)
-            self._by_first[first] = entry
-
-    def since(self, id: str) -> Iterator[tuple[str, Entry]]:
-        return ((first, self._by_first[first]) for first in self._order.since(id))
+        if self.groups is None:
+            return self.ready.runs(but, _held)
+        self.groups.is_strict = is_strict
+        return self.groups.runs(room, but, commit)
 
 
 class Index:
@@ -140,6 +106,8 @@ class Index:
         self.queues: dict[str, QueueIndex] = {}
         self.keyed: dict[Batch, None] = {}
         """New batches with deduplication keys, which are not taken in yet."""
+        self.grouped: dict[Batch, None] = {}
+        """Batches whose groups are not known yet: their messages have to wait."""
         self.loose: dict[Batch, None] = {}
         """Batches that have a name outside `remove/` which may be unlinked after a sync."""
         self.over: dict[Batch, None] = {}
@@ -184,6 +152,8 @@ class Index:
             self._register(batch)
             if name.stem.key is not None:
                 self.keyed[batch] = None
+            if name.stem.is_grouped:
+                self.grouped[batch] = None
         if name.stem.deaths or name.stem.id in self._doubles:
             self._supersede(batch, commit)
         entry.due = due
@@ -218,6 +188,7 @@ class Index:
         if not batch.entries:
             self.loose.pop(batch, None)
             self.over.pop(batch, None)
+            self.grouped.pop(batch, None)
             del self.batches[batch.stem.text]
             self._unregister(batch)
         elif batch.is_over:
@@ -225,6 +196,14 @@ class Index:
             self.over[batch] = None
         elif not batch.is_loose:
             self.loose.pop(batch, None)
+
+    def unknown_disappears(self, name: Name, commit: int) -> None:
+        """Note that a name is gone which another process had in `new/`: its batch may be over now."""
+        batch = self.batches.get(name.stem.text)
+        if batch is not None:
+            batch.changed = commit
+            if batch.is_over:
+                self.over[batch] = None
 
     def _fall_back(self, batch: Batch, members: int, commit: int) -> None:
         """Let the names that are left hold what the highest one held: it was removed by hand."""
@@ -308,8 +287,19 @@ class Index:
         for entry, held in counted:
             self.queues[entry.name.queue].bytes -= batch.counted_bytes_of(held)
         batch.line = line
+        if line is not None and batch.groups is None and batch.stem.is_grouped:
+            self.learn_groups(batch, line.groups)
         for entry, held in counted:
             self.queues[entry.name.queue].bytes += batch.counted_bytes_of(held)
+
+    def learn_groups(self, batch: Batch, groups: Mapping[str, int]) -> None:
+        """Let the messages of a file have their turns: `groups` are the members of each group."""
+        batch.groups = Groups(groups, batch.stem.full)
+        self.grouped.pop(batch, None)
+        for entry in batch.entries:
+            queue = self.queues[entry.name.queue] if entry.counted else None
+            if queue is not None and queue.groups is not None:
+                queue.groups.change(entry, 0, entry.counted)
 
     def _count(self, entry: Entry, held: int) -> None:
         """Make the queue's figures and order be as if the entry held `held`."""
@@ -326,22 +316,18 @@ class Index:
             queue.entries[entry] = None
         elif was and not held:
             del queue.entries[entry]
-        is_ready = name.state is State.READY
-        if not is_ready and (not queue.listed or name.state not in queue.listed):
-            return
-        first = stem.message_id(lowest(held)) if held else ""
-        before = stem.message_id(lowest(was)) if was else ""
-        if first == before:
-            return
-        if not is_ready:
-            queue.listed[name.state].change(before, first, entry)
-            return
-        if before:
-            queue.order.remove(before)
-            del queue.by_first[before]
-        if first:
-            queue.order.add(first)
-            queue.by_first[first] = entry
+        if name.state is State.READY:
+            queue.ready.change(entry, was, held)
+        elif queue.listed and name.state in queue.listed:
+            queue.listed[name.state].change(entry, was, held)
+        if queue.groups is not None:
+            queue.groups.change(entry, was, held)
+        elif stem.is_grouped and held:
+            queue.groups = GroupOrder(queue.entries)
+
+
+def _held(entry: Entry) -> int:
+    return entry.held
 
 
 def _first_of(found: tuple[str, Entry]) -> str:

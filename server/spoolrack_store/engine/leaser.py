@@ -15,7 +15,7 @@ from random import Random
 from typing import Final
 
 from ..model import receipts
-from ..model.batch import Entry
+from ..model.batch import Entry, Groups
 from ..model.chores import Chores
 from ..model.clock import Clock, Millis, span_text
 from ..model.content import Attributes, Damaged
@@ -171,7 +171,12 @@ class Leaser(Part):
         self.expire(record)
         picked: list[tuple[Entry, int]] = []
         dead: dict[Entry, int] = {}
-        ready = self._index.queue(record.name).in_order(chosen)
+        ready = self._index.queue(record.name).runs(
+            room,
+            chosen,
+            is_strict=record.settings.group_order == "strict",
+            commit=self._moves.commit,
+        )
         for entry, members in chain(ready, written):
             if room <= 0:
                 break
@@ -205,9 +210,12 @@ class Leaser(Part):
     def _just_written(self, queue: str, chosen: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
         """Yield what this commit has written for a queue, the oldest first, and nobody has chosen yet.
 
-        It is younger than all that is ready: nothing is overtaken.
+        It is younger than all that is ready: nothing is overtaken. What has groups waits for the next
+        commit, where its groups have their turns.
         """
         for entry in self._written.get(queue, ()):
+            if entry.batch.stem.is_grouped:
+                continue
             members = entry.held & ~chosen.get(entry, 0)
             if members:
                 yield entry, members
@@ -337,6 +345,7 @@ class Leaser(Part):
         where: list[tuple[int, str]] = []
         bodies: list[bytes] = []
         attributes: dict[int, Attributes] = {}
+        groups = entry.batch.groups
         for index in indexes(members):
             try:
                 body, named = self._reader.message(entry, index)
@@ -374,6 +383,7 @@ class Leaser(Part):
                 receipts=receipts.make(name.queue, name.token, where),
                 bodies=bodies,
                 attributes=attributes,
+                groups=_groups_of(groups, where),
             )
         )
         return members
@@ -494,7 +504,7 @@ class Leaser(Part):
     @property
     def has_work(self) -> bool:
         due = self.next_due()
-        return due is not None and due <= self._clock.monotonic()
+        return bool(self._index.grouped) or (due is not None and due <= self._clock.monotonic())
 
     def go_on(self) -> None:
         """Bring back what is due: messages whose lease or delay is over, and those whose file is to be
@@ -512,6 +522,29 @@ class Leaser(Part):
                     self._moves.statistics.count(entry.name.queue, "requeue", count)
             except StoreError:
                 self._index.put_back_due(entry, Millis(now + RETRY))
+        self._read_groups()
+
+    def _read_groups(self) -> None:
+        """Read the groups of files that another process has written, or a start has found."""
+        refused: StoreError | None = None
+        for batch in list(self._index.grouped):
+            try:
+                self._reader.line(batch.entries[0])
+            except Damaged:
+                # Its messages go to quarantine as they are delivered: no order is to be kept.
+                self._index.learn_groups(batch, {})
+            except StoreError as error:
+                refused = error
+        if refused is not None:
+            raise refused
+
+
+def _groups_of(groups: Groups | None, where: Sequence[tuple[int, str]]) -> dict[int, str]:
+    """Return the groups of delivered messages by their position."""
+    if groups is None:
+        return {}
+    named = ((position, groups.of(index)) for position, (index, _) in enumerate(where))
+    return {position: group for position, group in named if group}
 
 
 def _require_visibility(visibility: int, least: int) -> None:

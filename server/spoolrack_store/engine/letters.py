@@ -201,6 +201,7 @@ class Letters(Part):
         name, stem = entry.name, entry.batch.stem
         record = self._catalog.require(name.queue)
         body, attributes = self._reader.message(entry, index)
+        group = self._reader.line(entry).group_of(index)
         id = stem.message_id(index)
         death = {
             "source_queue": name.queue,
@@ -213,7 +214,12 @@ class Letters(Part):
             "buried_by": self._moves.owner,
         }
         line = replace(
-            line_of([body], {0: attributes} if attributes else {}, {}),
+            line_of(
+                [body],
+                {0: attributes} if attributes else {},
+                {},
+                {0: group} if group else {},
+            ),
             deaths=[*history_of(name, self._reader.line(entry)), death][-MAX_TOLD:],
         )
         encoded = encode(line)
@@ -223,6 +229,7 @@ class Letters(Part):
             crc=checksum(line, encoded),
             line=len(encoded),
             deaths=min(stem.deaths + 1, MAX_DEATHS),
+            is_grouped=bool(group),
         )
         there = self._moves.index.batches.get(copy.text)
         if there is not None and there.entries:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
 from ..files.changes import Change, Changes, Kind
 from ..files.disk import NO_ROOM, Disk
 from ..files.layout import COPY, FORMAT, QUARANTINE
+from ..files.removed import Removed
 from ..files.reserve import Reserve
 from ..files.syncer import Commit, Syncer, SyncFailed, explained
 from ..model.batch import Entry, may_rename
@@ -24,7 +25,7 @@ from ..model.errors import DiskError, StoreError
 from ..model.figures import Statistics
 from ..model.ids import FileIds
 from ..model.members import pieces
-from ..model.names import MAX_BYTES, Name, Stem, members_room
+from ..model.names import MAX_BYTES, Name, NotAName, Stem, members_room, parse
 from ..model.transitions import CHANGES, State
 from .index import COUNTED, Index
 
@@ -63,6 +64,8 @@ class Moves:
         """The last commit whose sync is complete."""
         self.reserve = Reserve(disk)
         """Room on a full disk, for moves: deletes make room, and a delete needs a receive."""
+        self.removed = Removed(disk)
+        """What the reaper may unlink: room on a full disk, too."""
         self.foreign: dict[str, str] = {}
         """Paths of what was found in the folders and is none of ours, and why."""
         self.quarantined = 0
@@ -349,10 +352,11 @@ class Moves:
         path = entry.name.path
         if self.is_there(path):
             return
-        log.error("%s was moved away or removed by hand", path)
-        self._intend(Kind.UNLINK, path, "", 0)
-        self.syncer.folder_changed(_folder_of(path))
-        self.index.disappear(entry, self.commit)
+        if entry in entry.batch.entries:  # Another request of this commit may have met it, too.
+            log.error("%s was moved away or removed by hand", path)
+            self._intend(Kind.UNLINK, path, "", 0)
+            self.syncer.folder_changed(_folder_of(path))
+            self.index.disappear(entry, self.commit)
         raise NameVanished(detail=path)
 
     def _rename_or_link(self, source: str, target: str, *, is_rename: bool | None) -> None:
@@ -415,15 +419,17 @@ class Moves:
                 self.syncer.folder_changed(_folder_of(path))
 
     def _attempt(self, change: Callable[[], None], target: str, *, urgent: bool = False) -> None:
-        """Make a change; if it is `urgent`, with the reserve of a full disk. A folder that a person
-        took away is made again. Raise `OSError`, or `SyncFailed`."""
+        """Make a change; on a full disk with what deleted files leave, and if it is `urgent`, with the
+        reserve. A folder that a person took away is made again. Raise `OSError`, or `SyncFailed`."""
         has_made = False
         while True:
             try:
                 change()
                 return
             except OSError as error:
-                if urgent and error.errno in NO_ROOM and self.reserve.give():
+                if error.errno in NO_ROOM and (
+                    self.removed.make_room() or (urgent and self.reserve.give())
+                ):
                     continue
                 if error.errno == errno.ENOENT and not has_made and self._make_folder_of(target):
                     has_made = True
@@ -452,6 +458,21 @@ class Moves:
         except OSError as error:
             raise SyncFailed(str(error)) from error
         return True
+
+    def names_sent_by_others(self) -> Iterator[Name]:
+        """Yield the names that other processes have in `new/`, which the index doesn't know as long as
+        those live. Raise `DiskError`."""
+        if self.changes is None or not self.changes.is_shared:
+            return
+        try:
+            listed = self.disk.scan("new")
+        except OSError as error:
+            raise explained(error) from error
+        for each in listed:
+            with suppress(NotAName):
+                name = parse(f"new/{each.name}")
+                if name.owner != self.owner:
+                    yield name
 
     def _require_root(self) -> None:
         """Raise `SyncFailed` if the root itself is gone: what is made then is in no root."""

@@ -146,23 +146,30 @@ def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
             moves.foreign[path] = why
 
 
-def relist(moves: Moves, living: Collection[str]) -> None:
+def relist(moves: Moves, members: Collection[str]) -> None:
     """Make the index be as the folders are: others moved more than `CHANGES` holds."""
+    # What this process has in `new/` another one may have purged.
+    others = {owner for owner in members if owner != moves.owner}
     there = {
         name.path: name
         for name in _listed(moves)
-        if not (name.state is State.SENT and name.owner in living)
+        if not (name.state is State.SENT and name.owner in others)
     }
     known = {
         entry.name.path: entry
         for batch in moves.index.batches.values()
         for entry in batch.entries
-        if not (entry.name.state is State.SENT and entry.name.owner in living)
+        if not (entry.name.state is State.SENT and entry.name.owner in others)
     }
     for path in there.keys() - known.keys():
         appear(moves, there[path])
     for path in known.keys() - there.keys():
         moves.index.disappear(known[path], moves.commit)
+    for batch in moves.index.batches.values():
+        if batch.is_over:
+            # Another process may have had a name of it in `new/`, which is gone.
+            batch.changed = moves.commit
+            moves.index.over[batch] = None
 
 
 def _queue_folders(moves: Moves) -> list[str]:

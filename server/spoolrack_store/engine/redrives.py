@@ -506,9 +506,8 @@ class Redrives(Part):
                     yield entry, 1 << place if is_here else 0, at + 1, ""
             return
         queue = index.queue(order.queue)
-        for first in queue.order.since(drive.after):
+        for first, entry in queue.ready.since(drive.after):
             if first != drive.after:
-                entry = queue.by_first[first]
                 yield entry, entry.held, 0, first
 
     def _judge(self, order: RedriveOrder, entry: Entry) -> QueueRecord | Failure | None:

@@ -4,13 +4,11 @@ names later."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
-from ..files.syncer import explained
 from ..model.batch import Entry
 from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StoreError
 from ..model.ids import is_id
-from ..model.names import Name, NotAName, batch_of, index_of, parse
+from ..model.names import Name, batch_of, index_of
 from ..model.operations import Delete, Purge
 from .catalog import Catalog
 from .index import COUNTED, Index
@@ -147,15 +145,4 @@ class Remover:
     def _names_sent(self) -> Iterator[Name]:
         """Yield what other processes have in `new/`, but for copies of dead letters: their messages are
         where they were."""
-        changes = self._moves.changes
-        if changes is None or not changes.is_shared:
-            return
-        try:
-            listed = self._moves.disk.scan("new")
-        except OSError as error:
-            raise explained(error) from error
-        for each in listed:
-            with suppress(NotAName):
-                name = parse(f"new/{each.name}")
-                if name.owner != self._moves.owner and not name.stem.deaths:
-                    yield name
+        return (name for name in self._moves.names_sent_by_others() if not name.stem.deaths)

@@ -47,16 +47,21 @@ class _File:
 
     queue: str
     delay: Millis
+    most: int
+    """Messages."""
     bodies: list[bytes] = field(default_factory=list)
     attributes: dict[int, Attributes] = field(default_factory=dict)
     keys: dict[int, str] = field(default_factory=dict)
+    groups: dict[int, str] = field(default_factory=dict)
     bytes: int = 0
     places: list[tuple[Stored, int, int]] = field(default_factory=list)
     """For each run of messages: whose they are, the position of the first in that answer, and how
     many."""
 
     def takes(self, count: int, size: int) -> bool:
-        return not self.bodies or (len(self.bodies) + count <= MOST and self.bytes + size <= FILE_BYTES)
+        return not self.bodies or (
+            len(self.bodies) + count <= self.most and self.bytes + size <= FILE_BYTES
+        )
 
 
 class Sender(Part):
@@ -168,12 +173,15 @@ class Sender(Part):
         keys: dict[int, str] = {}
         together: list[tuple[Millis, list[int]]] = []
         last: dict[Millis, list[int]] = {}
+        most = settings.messages_per_file or MOST
         """Of each delay what the next message may share a file with: a large body divides."""
         for position, body in enumerate(bodies):
             try:
                 if len(body) > settings.max_message_size or position in request.attributes:
                     attributes = request.attributes.get(position, {})
                     contents.check(record.name, body, attributes, settings.max_message_size)
+                if position in request.groups:
+                    contents.check_group(request.groups[position])
                 delay = request.delays.get(position, settings.delivery_delay)
                 if not 0 <= delay <= MAX_DELAY:
                     raise InvalidMessage(
@@ -197,7 +205,7 @@ class Sender(Part):
             if len(body) > LARGE_BODY:
                 together.append((delay, [position]))
                 last.pop(delay, None)
-            elif delay in last:
+            elif delay in last and len(last[delay]) < most:
                 last[delay].append(position)
             else:
                 last[delay] = [position]
@@ -206,7 +214,7 @@ class Sender(Part):
             size = sum(len(bodies[position]) for position in positions)
             if len(positions) == 1 and size > LARGE_BODY:
                 size = FILE_BYTES + 1
-            self._place(request, delay, positions, size, stored, files, keys)
+            self._place(request, delay, most, positions, size, stored, files, keys)
         return stored
 
     def _is_repeated(self, record: QueueRecord, key: str, stored: Stored, position: int) -> bool:
@@ -262,6 +270,7 @@ class Sender(Part):
         self,
         request: Send,
         delay: Millis,
+        most: int,
         positions: Sequence[int],
         size: int,
         stored: Stored,
@@ -272,7 +281,7 @@ class Sender(Part):
         file = next(alike, None)
         # An earlier file may have room, and has earlier ids: what it takes in would overtake.
         if file is None or not file.takes(len(positions), size):
-            file = _File(request.queue, delay)
+            file = _File(request.queue, delay, most)
             files.append(file)
         for first, count in _in_a_row(positions):
             file.places.append((stored, first, count))
@@ -282,11 +291,13 @@ class Sender(Part):
                     file.attributes[len(file.bodies)] = dict(request.attributes[position])
                 if position in keys:
                     file.keys[len(file.bodies)] = keys[position]
+                if position in request.groups:
+                    file.groups[len(file.bodies)] = request.groups[position]
                 file.bodies.append(request.bodies[position])
         file.bytes += size
 
     def _write(self, file: _File, is_lone: bool) -> None:
-        line = line_of(file.bodies, file.attributes, file.keys)
+        line = line_of(file.bodies, file.attributes, file.keys, file.groups)
         encoded = encode(line)
         count = len(file.bodies)
         stem = Stem(
@@ -296,6 +307,7 @@ class Sender(Part):
             crc=checksum(line, encoded),
             line=len(encoded),
             key=(file.keys[0] if count == 1 else "") if file.keys else None,
+            is_grouped=bool(file.groups),
         )
         content = b"".join([*file.bodies, encoded])
         try:

@@ -52,8 +52,6 @@ class Sharing:
         """Whether this commit has taken in what others did since the last sync."""
         self._unheard: dict[tuple[Part, str], None] = {}
         """Files of parts that others have touched, and the disk refused to show."""
-        self.replayed = 0
-        """Moves of others that were taken in."""
 
     def open(self) -> bool:
         """Join the processes that have the root open, or begin anew; False if another one holds the
@@ -257,8 +255,9 @@ class Sharing:
                 self._tell_part(change.source)  # It became a message's: of a stage, or put in by hand.
                 return
             entry = index.entry_at(gone)
-            # What another process publishes from `new/` wasn't known.
-            if entry is not None:
+            if entry is None:
+                index.unknown_disappears(gone, commit)
+            else:
                 index.disappear(entry, commit)
 
     def _tell_part(self, path: str) -> None:
@@ -275,6 +274,5 @@ class Sharing:
 
     def _built_on_others(self) -> None:
         """What this process answers now must wait for its own sync of all that others did."""
-        self.replayed += 1
         self.rests_on_others = True
         self._moves.syncer.file_written()

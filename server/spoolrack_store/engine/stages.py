@@ -239,7 +239,7 @@ class Stages(Part):
     def _write(self, life: StageFolder, request: Stage) -> tuple[_Stage, Chunk]:
         record = self._catalog.require(request.queue)
         _check_messages(record, request)
-        line = line_of(request.bodies, request.attributes, {})
+        line = line_of(request.bodies, request.attributes, {}, request.groups)
         encoded = encode(line)
         count = len(request.bodies)
         stem = Stem(
@@ -248,6 +248,7 @@ class Stages(Part):
             size=line.starts[-1],
             crc=checksum(line, encoded),
             line=len(encoded),
+            is_grouped=bool(request.groups),
         )
         chunk = Chunk(
             life=life,
@@ -654,6 +655,8 @@ def _check_messages(record: QueueRecord, request: Stage) -> None:
         try:
             attributes = request.attributes.get(at, {})
             contents.check(record.name, sent, attributes, record.settings.max_message_size)
+            if at in request.groups:
+                contents.check_group(request.groups[at])
         except StoreError as error:
             why = str(error) if len(request.bodies) == 1 else f"number {at}: {error}"
             raise InvalidMessage(why=why) from error

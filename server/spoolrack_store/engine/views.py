@@ -61,12 +61,13 @@ class Views:
         if name not in self._catalog.records:
             return None
         index, now = self._moves.index.queue(name), self._moves.clock.wall()
+        names = index.ready.names
         # In the order of ids the oldest come first.
         starts = [_id_from(now - bound) for bound in reversed(bounds)]
-        places = [0, *index.order.counts_below(starts), len(index.order)]
-        firsts = list(index.order.since(""))
+        places = [0, *names.counts_below(starts), len(names)]
+        firsts = list(names.since(""))
         counts = [
-            sum(index.by_first[first].held.bit_count() for first in firsts[start:end])
+            sum(index.ready.by_first[first].held.bit_count() for first in firsts[start:end])
             for start, end in pairwise(places)
         ]
         return Ages(counts=tuple(reversed(counts)), is_exact=True)

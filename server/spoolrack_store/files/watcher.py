@@ -95,14 +95,6 @@ class Watcher:
             if heard_all and not self.hears_all:
                 self._next_look = Millis(self._clock.monotonic() + self._look_again)
 
-    def unwatch(self, folder: str) -> None:
-        """Tell of `folder` no more, once what had happened before is told."""
-        self._unheard.discard(folder)
-        watch = self._watches.get(folder)
-        if watch is not None and self._kernel is not None:
-            self._forget(folder, watch)
-            self._kernel.remove(watch)
-
     def is_watched(self, folder: str) -> bool:
         """Whether `folder` was there when it was last looked for, and is listened to or looked at."""
         return folder in self._watches or folder in self._unheard

@@ -118,10 +118,6 @@ class Report:
     unchecked: int = 0
     """Messages whose names changed between each two looks: a server is at work."""
 
-    @property
-    def is_clean(self) -> bool:
-        return not self.problems
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mended:

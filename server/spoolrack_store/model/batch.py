@@ -23,15 +23,37 @@ unlinks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from .content import Line
 from .credits import Credits
-from .members import lowest
+from .members import indexes, lowest
 from .names import Name, Stem
 from .transitions import State
 
 _OVER = frozenset({State.REMOVED, State.QUARANTINED})
+
+
+class Groups:
+    """Which messages of a file are of which group; those without one are of the group ""."""
+
+    __slots__ = ("_members", "_names")
+
+    def __init__(self, members: Mapping[str, int], full: int) -> None:
+        self._members = dict(members)
+        self._names: dict[int, str] = {}
+        for name, mask in members.items():
+            full &= ~mask
+            self._names.update(dict.fromkeys(indexes(mask), name))
+        self._members[""] = full
+
+    def of(self, index: int) -> str:
+        """Return the group of the message with this index."""
+        return self._names.get(index, "")
+
+    def members(self, name: str) -> int:
+        """Return the mask of a group's messages."""
+        return self._members.get(name, 0)
 
 
 class Entry:
@@ -65,7 +87,7 @@ class Entry:
 class Batch:
     """The names of one file."""
 
-    __slots__ = ("changed", "entries", "line", "stem", "top")
+    __slots__ = ("changed", "entries", "groups", "line", "stem", "top")
 
     def __init__(self, stem: Stem) -> None:
         self.stem = stem
@@ -77,6 +99,8 @@ class Batch:
         """The last commit that made or unlinked a name."""
         self.line: Line | None = None
         """What the file says of its messages, if it was read."""
+        self.groups: Groups | None = None
+        """Its groups, once they are known, if its messages have any."""
 
     def add(self, name: Name, commit: int) -> tuple[Entry, list[Entry]]:
         """Take in a name that is there now; return its entry, and the entries that lost messages to

@@ -3,8 +3,9 @@
     content = *body [ LF json LF ]
 
 The line has columns, each with a value for each message: `sizes` and `crcs` (CRC-32, zlib's) always,
-and `attributes`, `binary_attributes` (base64) and `keys` by the message's index as text, where a
-message has any. A lone message without attributes has no line: its name says its size and CRC. Pure.
+`attributes`, `binary_attributes` (base64) and `keys` by the message's index as text where a message has
+any, and `groups` by name, each with its members as `model.members` spells them. A lone message without
+attributes and group has no line: its name says its size and CRC. Pure.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from .errors import AttributesTooLarge, InvalidMessage, MessageTooLarge
-from .members import indexes
+from .members import from_text, indexes, to_text
 from .names import Stem
 from .settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE
 
 Attributes = Mapping[str, str | bytes]
 
+MAX_GROUP = 128
+"""Characters of a message's group."""
 MAX_ATTRIBUTE_NAME = 256
 """Bytes of UTF-8 of an attribute's name."""
 
@@ -48,6 +51,8 @@ class Line:
     attributes: Mapping[int, Attributes] = field(default_factory=dict)
     keys: Mapping[int, str] = field(default_factory=dict)
     """Deduplication keys."""
+    groups: Mapping[str, int] = field(default_factory=dict)
+    """The members of each group."""
     deaths: Sequence[Mapping[str, object]] = ()
     """Of a dead letter, how it came to be one each time, the oldest first: see `model.deaths`."""
     starts: Sequence[int] = ()
@@ -56,6 +61,10 @@ class Line:
     def __post_init__(self) -> None:
         self.starts = [0, *accumulate(self.sizes)]
 
+    def group_of(self, index: int) -> str:
+        """Return the group of a message; "" if it has none."""
+        return next((name for name, members in self.groups.items() if members >> index & 1), "")
+
     def bytes_of(self, members: int) -> int:
         return sum(self.sizes[index] for index in indexes(members))
 
@@ -63,6 +72,16 @@ class Line:
         return sum(
             size_of(attributes) for index, attributes in self.attributes.items() if members >> index & 1
         )
+
+
+def check_group(group: str) -> None:
+    """Raise `InvalidMessage` for a group that no message can have."""
+    if not 1 <= len(group) <= MAX_GROUP:
+        raise InvalidMessage(why=f"its group has {len(group)} characters, not 1 to {MAX_GROUP}")
+    try:
+        group.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidMessage(why="its group is not Unicode text") from error
 
 
 def size_of(attributes: Attributes) -> int:
@@ -96,14 +115,26 @@ def check(queue: str, body: bytes, attributes: Attributes, max_message_size: int
 
 
 def line_of(
-    bodies: Sequence[bytes], attributes: Mapping[int, Attributes], keys: Mapping[int, str]
+    bodies: Sequence[bytes],
+    attributes: Mapping[int, Attributes],
+    keys: Mapping[int, str],
+    groups: Mapping[int, str] | None = None,
 ) -> Line:
-    return Line([len(body) for body in bodies], [zlib.crc32(body) for body in bodies], attributes, keys)
+    members: dict[str, int] = {}
+    for index, group in (groups or {}).items():
+        members[group] = members.get(group, 0) | 1 << index
+    return Line(
+        [len(body) for body in bodies],
+        [zlib.crc32(body) for body in bodies],
+        attributes,
+        keys,
+        groups=members,
+    )
 
 
 def encode(line: Line) -> bytes:
     """Return the line as it stands behind the bodies; nothing for a lone message that needs none."""
-    if len(line.sizes) == 1 and not line.attributes and not line.deaths:
+    if len(line.sizes) == 1 and not (line.attributes or line.groups or line.deaths):
         return b""
     parts: dict[str, object] = {"sizes": line.sizes, "crcs": line.crcs}
     text: dict[int, dict[str, str]] = {}
@@ -120,6 +151,8 @@ def encode(line: Line) -> bytes:
         parts["binary_attributes"] = binary
     if line.keys and len(line.sizes) > 1:
         parts["keys"] = line.keys
+    if line.groups:
+        parts["groups"] = {name: to_text(members) for name, members in line.groups.items()}
     if line.deaths:
         parts["deaths"] = line.deaths
     return b"\n" + json.dumps(parts, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
@@ -161,6 +194,10 @@ def decode(stem: Stem, tail: bytes, length: int) -> Line:
         or sum(line.sizes) != stem.size
     ):
         raise Damaged("its line is about other messages")
+    if bool(line.groups) != stem.is_grouped or any(
+        members > stem.full for members in line.groups.values()
+    ):
+        raise Damaged("its groups are not those of its name")
     if stem.key:
         line.keys = {0: stem.key}
     return line
@@ -184,10 +221,11 @@ def _decoded(parts: Mapping[str, object]) -> Line:
         for name, coded in _mapping(named).items():
             attributes.setdefault(int(index), {})[name] = base64.b64decode(str(coded), validate=True)
     keys = {int(index): str(key) for index, key in _mapping(parts.get("keys", {})).items()}
+    groups = {name: from_text(str(text)) for name, text in _mapping(parts.get("groups", {})).items()}
     deaths = parts.get("deaths", [])
     if not isinstance(deaths, list):
         raise TypeError("not a list of deaths")
-    return Line(_numbers(parts["sizes"]), _numbers(parts["crcs"]), attributes, keys, deaths)
+    return Line(_numbers(parts["sizes"]), _numbers(parts["crcs"]), attributes, keys, groups, deaths)
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -1,6 +1,6 @@
 """The grammar of names: the one module that formats and parses paths of messages.
 
-    stem  = id [",n" count] ",s" size ",c" crc [",m" line] [",d" deaths] [",k" [key]]
+    stem  = id [",n" count] ",s" size ",c" crc [",m" line] [",d" deaths] [",k" [key]] [",g"]
     name  = stem [",v" version] ["," members] [",r" receives] [",f" first] [",t" redriven]
             [",o" owner]
     path  = "new/" queue ":" name ["@" due ["~" token]]
@@ -47,7 +47,7 @@ _FIRST_OF_A_SET: Final = "g"
 _NAME: Final = re.compile(
     rf"(?P<stem>(?P<id>{_ID})(?:,n(?P<count>[1-9][0-9]{{0,3}}))?,s(?P<size>0|[1-9][0-9]{{0,14}})"
     r",c(?P<crc>[0-9a-f]{8})(?:,m(?P<line>[1-9][0-9]{0,14}))?(?:,d(?P<deaths>[1-9][0-9]{0,2}))?"
-    r"(?P<keyed>,k(?P<key>[0-7][0-9a-v]{25})?)?)"
+    r"(?P<keyed>,k(?P<key>[0-7][0-9a-v]{25})?)?(?P<grouped>,g)?)"
     r"(?:,v(?P<version>[1-9][0-9]{0,8}))?(?:,(?P<members>[ib][0-9a-v.-]+))?"
     r"(?:,r(?P<receives>[1-9][0-9]{0,8}))?(?:,f(?P<first>0|[1-9][0-9]{0,12}))?"
     r"(?:,t(?P<redriven>[0-9]{13}))?(?:,o(?P<owner>[a-z0-9]{1,16}))?"
@@ -80,6 +80,8 @@ class Stem:
     """How often the message became a dead letter: of two files of one message the higher counts."""
     key: str | None = None
     """The deduplication key of a lone message; of a batch "" if its line has keys."""
+    is_grouped: bool = False
+    """Whether its line has groups."""
     text: str = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -93,6 +95,8 @@ class Stem:
             parts.append(f"d{self.deaths}")
         if self.key is not None:
             parts.append(f"k{self.key}")
+        if self.is_grouped:
+            parts.append("g")
         object.__setattr__(self, "text", ",".join(parts))
 
     @property
@@ -207,6 +211,7 @@ def parse(path: str) -> Name:
         line=int(group["line"] or 0),
         deaths=int(group["deaths"] or 0),
         key=(group["key"] or "") if group["keyed"] else None,
+        is_grouped=group["grouped"] is not None,
     )
     try:
         members = stem.full if group["members"] is None else from_text(group["members"])

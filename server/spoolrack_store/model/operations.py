@@ -55,6 +55,8 @@ class Message:
     receipt: str | None
     deaths: Sequence[Death] = ()
     """How it came to be a dead letter; only where it is looked at."""
+    group: str = ""
+    """Empty: none."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -83,6 +85,8 @@ class Send(Request[Stored]):
     one's id."""
     delays: Mapping[int, Millis] = field(default_factory=dict)
     """By position, of those that are not to be hidden for the queue's delivery delay."""
+    groups: Mapping[int, str] = field(default_factory=dict)
+    """By position, of the messages that have one."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -101,6 +105,8 @@ class Delivery:
     bodies: list[bytes]
     attributes: dict[int, Attributes]
     """By position, of the messages that have any."""
+    groups: dict[int, str] = field(default_factory=dict)
+    """By position, of the messages that have one."""
 
     def messages(self) -> Iterator[Message]:
         """Yield them row by row."""
@@ -112,6 +118,7 @@ class Delivery:
                 state=State.LEASED,
                 body=body,
                 attributes=self.attributes.get(position, {}),
+                group=self.groups.get(position, ""),
                 size=len(body),
                 sent_at=self.sent_at,
                 receives=self.receives,

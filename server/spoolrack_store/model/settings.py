@@ -13,6 +13,7 @@ from typing import Final
 
 from .clock import DAY, HOUR, LAST_MOMENT, SECOND, Millis, span_text
 from .errors import DamagedSettings, InvalidSetting
+from .members import MOST
 from .names import is_queue_name
 
 MIB: Final = 1024 * 1024
@@ -29,6 +30,7 @@ MAX_BYTES: Final = 1 << 50
 _SALT: Final = re.compile(r"[0-9a-z]{0,16}")
 MIN_WINDOW: Final = Millis(SECOND)
 MAX_WINDOW: Final = Millis(14 * DAY)
+GROUP_ORDERS: Final = ("fair", "strict")
 SPANS: Final = frozenset({"visibility_timeout", "delivery_delay", "retention", "deduplication_window"})
 """The settings that are spans of time, in milliseconds."""
 
@@ -58,8 +60,20 @@ class QueueSettings:
     deduplication_window: Millis = Millis(300 * SECOND)
     """A deduplication id is remembered for so long after the send that first carried it; 1 second to
     14 days."""
+    messages_per_file: int = 0
+    """The most messages that a send writes as one file, up to 1,000; 0: no limit but that."""
+
+    group_order: str = "fair"
+    """"fair": groups of messages take turns, and each is received in the order of its sends. "strict":
+    besides, a group has only one receive's messages leased at a time."""
 
     def __post_init__(self) -> None:
+        if self.group_order not in GROUP_ORDERS:
+            raise InvalidSetting(
+                name="group_order",
+                value=self.group_order,
+                rule=f"must be one of {', '.join(GROUP_ORDERS)}",
+            )
         _within("visibility_timeout", self.visibility_timeout, 1, MAX_VISIBILITY)
         _within("delivery_delay", self.delivery_delay, 0, MAX_DELAY)
         _within("max_receives", self.max_receives, 0, MAX_COUNT)
@@ -67,6 +81,7 @@ class QueueSettings:
         _within("max_messages", self.max_messages, 0, MAX_COUNT)
         _within("max_bytes", self.max_bytes, 0, MAX_BYTES)
         _within("max_message_size", self.max_message_size, 1, MAX_MESSAGE_SIZE)
+        _within("messages_per_file", self.messages_per_file, 0, MOST)
         _within("deduplication_window", self.deduplication_window, MIN_WINDOW, MAX_WINDOW)
         _of_type("relaxed_leases", self.relaxed_leases, bool, "must be true or false")
         _of_type("dead_letter_queue", self.dead_letter_queue, str, "must be a queue name")

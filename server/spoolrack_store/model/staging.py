@@ -61,6 +61,8 @@ class Stage(Request[Staged]):
     queue: str
     bodies: Sequence[bytes]
     attributes: Mapping[int, Attributes] = field(default_factory=dict)
+    groups: Mapping[int, str] = field(default_factory=dict)
+    """By position, of the messages that have one."""
     delay: Millis | None = None
     """Counts from the publication."""
     time_to_live: Millis = DEFAULT_TIME_TO_LIVE

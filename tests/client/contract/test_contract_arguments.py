@@ -100,6 +100,7 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
             "max_messages": OPTIONAL_FROM_0,
             "max_bytes": OPTIONAL_FROM_0,
             "max_message_size": OPTIONAL_FROM_0,
+            "messages_per_file": OPTIONAL_FROM_0,
             "dead_letter_queue": [5, b"dead", "\ud800"],
             "lease_durability": [5, "lax", "\ud800", []],
         }.items()

@@ -21,6 +21,7 @@ const SETTINGS = [
   ["max_message_size", "Largest message", format.bytes, SIZES],
   ["lease_durability", "Lease durability", String],
   ["deduplication_window", "Deduplication window", seconds, SPANS],
+  ["messages_per_file", "Messages per file", none(format.number), COUNTS, "0: no limit"],
 ];
 
 const linked = (queue) => html`<a href="#/queue/${encodeURIComponent(queue)}">${queue}</a>`;

@@ -1,0 +1,108 @@
+"""Who asks, and whether he may: the tokens, the certificates and the permissions together.
+
+Lives beside both doors of one server. A token names its holder before a certificate does, because it
+comes with the call; one that nobody knows is refused, whatever certificate comes with it. Without a
+permissions file everybody who is known may do everything. All that is refused is a `StoreError`:
+`Unauthenticated` or `PermissionDenied`, and whether there is such a queue has no part in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from spoolrack_store.model.errors import PermissionDenied, Unauthenticated
+
+from ..convert import queue_name
+from .file_format import is_identity
+from .permissions import Identity, Permission
+from .rules import ALL_QUEUES, Rules
+from .tokens import Tokens
+from .watched_files import WatchedFiles
+
+NOBODY: Final = Identity()
+CHALLENGE: Final = 'Bearer realm="spoolrack"'
+"""What HTTP says with a 401."""
+_SCHEME: Final = "bearer"
+
+
+class AccessControl:
+    """`permissions.Access`, and what finds out who asks. For any thread."""
+
+    def __init__(
+        self,
+        *,
+        tokens: WatchedFiles[Tokens] | None = None,
+        rules: WatchedFiles[Rules] | None = None,
+        asks_for_certificates: bool = False,
+    ) -> None:
+        self._tokens = tokens
+        self._rules = rules
+        self.asks_for_certificates = asks_for_certificates
+        """Whether who comes by TLS has shown a certificate."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody is asked who he is."""
+        return self._tokens is None and not self.asks_for_certificates
+
+    # Who.
+
+    def identify(self, authorization: str | None, certificate: str | None) -> Identity:
+        """Who has sent this header, or shown a certificate of this name, which is already proven.
+
+        Raises `Unauthenticated`.
+        """
+        if self.is_open:
+            return NOBODY
+        if authorization is not None:
+            return self._bearer(authorization)
+        if certificate is not None:
+            if not is_identity(certificate):
+                raise Unauthenticated(why="the name in the certificate can't be an identity's")
+            return Identity(certificate)
+        if self._tokens is None:
+            raise Unauthenticated(why="the certificate that came names nobody")
+        raise Unauthenticated(why="send a token, as authorization: Bearer <token>")
+
+    def _bearer(self, authorization: str) -> Identity:
+        scheme, _, token = authorization.strip().partition(" ")
+        if scheme.lower() != _SCHEME or not token:
+            raise Unauthenticated(why="the authorization must be Bearer <token>")
+        found = None if self._tokens is None else self._tokens.current.identity_of(token.strip())
+        if found is None:
+            raise Unauthenticated(why="the token is not one that this server knows")
+        return found
+
+    # What.
+
+    def allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
+        """Whether `identity` may do it; `queue` of "*" asks for all queues."""
+        return self._rules is None or self._rules.current.allows(identity, permission, queue)
+
+    def allows_somewhere(self, identity: Identity, permission: Permission) -> bool:
+        """Whether there can be a queue to which `identity` may do it."""
+        return self._rules is None or self._rules.current.allows_somewhere(identity, permission)
+
+    def require(self, identity: Identity, permission: Permission, queue: str) -> None:
+        """Raises `PermissionDenied`; or `InvalidQueueName`, so that only names are looked for."""
+        if not self.allows(identity, permission, queue_name(queue)):
+            raise _denied(identity, permission, queue)
+
+    def require_everywhere(self, identity: Identity, permission: Permission) -> None:
+        if not self.allows(identity, permission, ALL_QUEUES):
+            raise _denied(identity, permission, ALL_QUEUES)
+
+    def require_somewhere(self, identity: Identity, permission: Permission) -> None:
+        if not self.allows_somewhere(identity, permission):
+            raise _denied(identity, permission, ALL_QUEUES)
+
+    def queues_for(self, identity: Identity, permission: Permission) -> Callable[[str], bool] | None:
+        """Tells of a queue whether `identity` may do it there; None: he may everywhere."""
+        if self.allows(identity, permission, ALL_QUEUES):
+            return None
+        return lambda queue: self.allows(identity, permission, queue)
+
+
+def _denied(identity: Identity, permission: Permission, queue: str) -> PermissionDenied:
+    return PermissionDenied(identity=identity.name, permission=permission.value, queue=queue)

@@ -1,0 +1,117 @@
+"""What each method of the contract asks of its caller: the one table, as data.
+
+Most name their queues in the request, and are refused before the store hears of them. Others name
+something that belongs to queues which only the store knows (a stage, a reservation, a redrive): these
+ask for the permission anywhere at all, and then see and touch only what belongs to queues to which
+their caller has it. The handler sees to that with `CallerPermissions`; what is not his is not found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .access_control import AccessControl
+from .permissions import Identity, Permission
+
+Need = tuple[Permission, str]
+"""A permission, and the queue for which it is needed."""
+SEND: Final = Permission.SEND
+RECEIVE: Final = Permission.RECEIVE
+MANAGE: Final = Permission.MANAGE
+MONITOR: Final = Permission.MONITOR
+
+
+@dataclass(frozen=True, slots=True)
+class RequestQueues:
+    """The request names the queues. Its caller must have the permission somewhere to be read at all."""
+
+    permission: Permission
+    needs: Callable[[Any], Iterable[Need]]
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerQueues:
+    """The handler finds out which queues it touches, and touches no others."""
+
+    permission: Permission
+    needs: Callable[[Any], Iterable[Need]] = lambda _: ()
+    """For what the request names all the same."""
+
+
+def _in_field(permission: Permission, field: str = "queue") -> RequestQueues:
+    return RequestQueues(permission, lambda request: ((permission, getattr(request, field)),))
+
+
+def _where_named(permission: Permission) -> HandlerQueues:
+    return HandlerQueues(
+        permission, lambda request: ((permission, request.queue),) if request.queue else ()
+    )
+
+
+def _settings(request: Any) -> Iterable[Need]:
+    """Dead letters are sent to the queue that is named for them."""
+    yield MANAGE, request.name
+    if request.settings.dead_letter_queue:
+        yield SEND, request.settings.dead_letter_queue
+
+
+def _redrive(request: Any) -> Iterable[Need]:
+    yield MANAGE, request.queue
+    if request.destination:
+        yield SEND, request.destination
+
+
+METHODS: Final[Mapping[str, RequestQueues | HandlerQueues]] = {
+    "CreateQueue": RequestQueues(MANAGE, _settings),
+    "GetQueue": _in_field(MONITOR, "name"),
+    "ListQueues": HandlerQueues(MONITOR),
+    "UpdateQueue": RequestQueues(MANAGE, _settings),
+    "DeleteQueue": _in_field(MANAGE, "name"),
+    "PurgeQueue": _in_field(MANAGE, "name"),
+    "Send": _in_field(SEND),
+    "StreamSend": _in_field(SEND),
+    "Receive": _in_field(RECEIVE),
+    "StreamReceive": _in_field(RECEIVE),
+    "Delete": _in_field(RECEIVE),
+    "StreamDelete": _in_field(RECEIVE),
+    "ChangeVisibility": _in_field(RECEIVE),
+    "GetMessage": _in_field(RECEIVE),
+    "ListMessages": _in_field(RECEIVE),
+    "Stage": _in_field(SEND),
+    "Publish": HandlerQueues(SEND),
+    "Abort": HandlerQueues(SEND),
+    "ListStages": HandlerQueues(MONITOR),
+    "Reserve": _in_field(RECEIVE),
+    "Confirm": HandlerQueues(RECEIVE),
+    "ReadReservation": HandlerQueues(RECEIVE),
+    "CommitReservations": HandlerQueues(RECEIVE),
+    "ReleaseReservation": HandlerQueues(RECEIVE),
+    "ListReservations": _where_named(MONITOR),
+    "StartRedrive": RequestQueues(MANAGE, _redrive),
+    "GetRedrive": HandlerQueues(MONITOR),
+    "ListRedrives": _where_named(MONITOR),
+    "CancelRedrive": HandlerQueues(MANAGE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CallerPermissions:
+    """Who makes a call, and what of it he may."""
+
+    guard: AccessControl
+    identity: Identity
+
+    def require(self, method: str, request: Any) -> None:
+        """Raises `PermissionDenied` for a request that must not be done."""
+        for permission, queue in METHODS[method].needs(request):
+            self.guard.require(self.identity, permission, queue)
+
+    def require_somewhere(self, method: str) -> None:
+        """Raises `PermissionDenied` for a call that must not be done, whatever its request names."""
+        self.guard.require_somewhere(self.identity, METHODS[method].permission)
+
+    def queues_for(self, permission: Permission) -> Callable[[str], bool] | None:
+        """Tells of a queue whether the caller may do it there; None: he may everywhere."""
+        return self.guard.queues_for(self.identity, permission)

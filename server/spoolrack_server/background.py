@@ -1,0 +1,52 @@
+"""The mover and the reaper as processes of their own, beside servers that leave the work to them.
+
+Both can start and end at any time, and several of each may run: what is due or deleted lies in folders,
+and each piece of work is done once. Starting can fail as a server's can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from spoolrack_store.model.chores import ONLY_REAPS, Chores
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.store import Store
+
+from .logs import LogFormat, adopt_library_logs, make_log
+from .shutdown import EXIT_CODES, print_startup_error, shutdown_on_signals
+
+
+async def move(root: str, chores: Chores, log_format: LogFormat) -> int:
+    """Do what time brings about in `root`, until a signal; returns the process's exit code."""
+    return await _run(root, chores, log_format, "moving")
+
+
+async def reap(root: str, log_format: LogFormat) -> int:
+    """Unlink what is deleted in `root`, until a signal; returns the process's exit code."""
+    return await _run(root, ONLY_REAPS, log_format, "reaping")
+
+
+async def _run(root: str, chores: Chores, log_format: LogFormat, what: str) -> int:
+    """Have the root open with these chores only, until a signal."""
+    log = make_log(format=log_format)
+    adopt_library_logs(log)
+    loop = asyncio.get_running_loop()
+    ending = shutdown_on_signals(log, "stopping")
+    failures: list[StoreError] = []
+
+    def failed(error: StoreError) -> None:
+        # From a thread of the store.
+        failures.append(error)
+        loop.call_soon_threadsafe(ending.set)
+
+    try:
+        store = await asyncio.to_thread(Store.open, root, chores=chores)
+    except tuple(EXIT_CODES) as error:
+        return print_startup_error(error)
+    store.on_failure(failed)
+    log.info(what, root=root)
+    await ending.wait()
+    await asyncio.to_thread(store.close)
+    log.info("stopped", root=root)
+    return print_startup_error(failures[0]) if failures else os.EX_OK

@@ -1,0 +1,89 @@
+"""A line between a supervisor and one of its servers: either asks, and the other answers.
+
+A pair of connected sockets that only these two processes have; a JSON object a line. Who asks waits for
+so long and no longer. When the other end is gone, no question has an answer, and `run` returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import Any, Final
+
+LONGEST: Final = 64 * 1024 * 1024
+"""Bytes of an answer; one of a thousand queues has some hundred thousand."""
+
+Serve = Callable[[str], Awaitable[Any]]
+"""Answers a question, with what JSON can hold."""
+
+
+class ControlChannel:
+    """One end. Lives in one event loop."""
+
+    @classmethod
+    async def open(cls, end: socket.socket, serve: Serve) -> ControlChannel:
+        end.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=end, limit=LONGEST)
+        return cls(reader, writer, serve)
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, serve: Serve
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._serve = serve
+        self._numbers = count()
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._answering: set[asyncio.Task[None]] = set()
+
+    async def ask(self, what: str, seconds: float) -> Any | None:
+        """The other's answer; None if there is none in time."""
+        number = next(self._numbers)
+        answer = self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._say({"ask": number, "what": what})
+            return await asyncio.wait_for(answer, seconds)
+        except (TimeoutError, ConnectionError):
+            return None
+        finally:
+            del self._asked[number]
+
+    async def run(self) -> None:
+        """Answer what is asked until the other end is gone."""
+        try:
+            while line := await self._reader.readline():
+                self._take(json.loads(line))
+        except (ConnectionError, ValueError):
+            pass  # Cut off in the midst of a line, or of too long a one: as good as gone.
+        finally:
+            for answer in self._asked.values():
+                if not answer.done():
+                    answer.set_exception(ConnectionResetError())
+            for task in self._answering:
+                task.cancel()
+            self._writer.close()
+
+    def _take(self, told: Any) -> None:
+        if "ask" in told:
+            task = asyncio.create_task(self._answer(told["ask"], told["what"]))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+            return
+        answer = self._asked.get(told["answer"])
+        if answer is not None and not answer.done():
+            answer.set_result(told["value"])
+
+    async def _answer(self, number: int, what: str) -> None:
+        value = await self._serve(what)
+        # Who has asked may be gone.
+        with contextlib.suppress(ConnectionError):
+            self._say({"answer": number, "value": value})
+
+    def _say(self, told: dict[str, Any]) -> None:
+        if self._writer.is_closing():
+            raise ConnectionResetError
+        self._writer.write(json.dumps(told, separators=(",", ":")).encode() + b"\n")

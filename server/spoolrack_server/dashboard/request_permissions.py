@@ -1,0 +1,130 @@
+"""Permissions for the dashboard's JSON, and a second guard against cross-site requests.
+
+Reading a queue's counts takes MONITOR, its messages RECEIVE, and so on, as over gRPC. A change takes a
+header besides, which no form and no link of another site can carry: a script of another site can add it
+only after the browser has asked us whether it may, and we never say yes. There are no cookies, and a
+token is put into each request by our own script alone; but a client's certificate, or the loopback
+interface of an open server, would make a foreign page's request look like the operator's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from aiohttp import web
+from spoolrack_store.model.errors import InvalidRequest, MessageTooLarge
+
+from ..access.permissions import Identity, Permission
+from ..gateway import bodies
+from ..gateway.context import GatewayContext
+from ..gateway.request_checks import IDENTITY
+
+OURS: Final = "X-Spoolrack-Dashboard"
+"""The header of a change."""
+LARGEST_BODY: Final = 128 * 1024
+"""Bytes of JSON: a selection of a thousand ids has 40,000."""
+LONGEST_FILTER: Final = 80
+"""Characters."""
+
+
+class RequestPermissions:
+    """Lives in one event loop."""
+
+    def __init__(self, asking: GatewayContext) -> None:
+        self._asking = asking
+
+    def identity(self, request: web.Request) -> Identity:
+        return request[IDENTITY]
+
+    def allows(self, request: web.Request, permission: Permission, queue: str) -> bool:
+        return self._asking.guard.allows(self.identity(request), permission, queue)
+
+    def require(self, request: web.Request, permission: Permission, *queues: str) -> None:
+        """Raises `PermissionDenied`, whether there are such queues or not; `InvalidQueueName`."""
+        for queue in queues:
+            self._asking.guard.require(self.identity(request), permission, queue)
+
+    def require_everywhere(self, request: web.Request, permission: Permission) -> None:
+        """Raises `PermissionDenied` unless the caller may do it at all queues."""
+        self._asking.guard.require_everywhere(self.identity(request), permission)
+
+    def queues_for(self, request: web.Request, permission: Permission) -> Callable[[str], bool] | None:
+        """Tells of a queue whether he may do it there; None: he may everywhere."""
+        return self._asking.guard.queues_for(self.identity(request), permission)
+
+    def may_somewhere(self, request: web.Request, permission: Permission) -> bool:
+        """Whether there can be a queue where the caller has this permission."""
+        return self._asking.guard.allows_somewhere(self.identity(request), permission)
+
+    def wanted(self, request: web.Request) -> Callable[[str], bool]:
+        """Tells of a queue whether the caller may see it and the filter has it; `InvalidRequest`."""
+        contains = request.query.get("contains", "")
+        if len(contains) > LONGEST_FILTER:
+            raise InvalidRequest(
+                what="contains", value=contains, rule=f"has {LONGEST_FILTER} characters at most"
+            )
+        return lambda name: contains in name and self.allows(request, Permission.MONITOR, name)
+
+    def permissions(self, request: web.Request, queue: str) -> list[str]:
+        """What is to be offered to who asks."""
+        return [each.value for each in Permission if self.allows(request, each, queue)]
+
+    async def change(self, request: web.Request) -> Mapping[str, Any]:
+        """What a change asks for: an object in JSON. Raises `InvalidRequest`; nothing was done yet."""
+        if OURS not in request.headers or request.content_type != "application/json":
+            raise InvalidRequest(
+                what="a change",
+                value=request.content_type,
+                rule=f"must come as application/json with the header {OURS}: another site could have "
+                "sent this",
+            )
+        try:
+            with self._asking.room.share() as share:
+                raw = await bodies.read(
+                    request,
+                    queue="",
+                    limit=LARGEST_BODY,
+                    patience=self._asking.patience,
+                    share=share,
+                )
+        except MessageTooLarge as error:
+            raise InvalidRequest(
+                what="the body", value="more", rule=f"has {LARGEST_BODY} bytes at most"
+            ) from error
+        try:
+            found = json.loads(raw)
+        except (ValueError, RecursionError) as error:
+            raise InvalidRequest(what="the body", value=str(error), rule="must be JSON") from error
+        if not isinstance(found, dict):
+            raise InvalidRequest(
+                what="the body", value=type(found).__name__, rule="must be a JSON object"
+            )
+        return found
+
+
+def text(content: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    """A text in what was asked for; raises `InvalidRequest`."""
+    found = content.get(name, default)
+    if not isinstance(found, str):
+        raise InvalidRequest(what=name, value=found, rule="must be a text")
+    return found
+
+
+def whole(content: Mapping[str, Any], name: str, default: int = 0) -> int:
+    """The same for a whole number."""
+    found = content.get(name, default)
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise InvalidRequest(what=name, value=found, rule="must be a whole number")
+    return found
+
+
+def texts(content: Mapping[str, Any], name: str, *, most: int) -> list[str]:
+    """The same for a list of texts."""
+    found = content.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise InvalidRequest(what=name, value=type(found).__name__, rule="must be a list of texts")
+    if len(found) > most:
+        raise InvalidRequest(what=name, value=len(found), rule=f"has {most} entries at most")
+    return found

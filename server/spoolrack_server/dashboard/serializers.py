@@ -1,0 +1,137 @@
+"""What the store tells, as the dashboard's JSON has it. Pure.
+
+Moments are Unix time in milliseconds and spans milliseconds, but for a queue's settings, which are as
+`/{queue}` has them. A body is base64, as it may be no text. Numbers that may be larger than a script
+can count to are texts.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Any, Final
+
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.content import Attributes
+from spoolrack_store.model.deaths import Death
+from spoolrack_store.model.operations import Message, Queue
+from spoolrack_store.model.overview import Owner
+from spoolrack_store.model.redriving import Redrive
+from spoolrack_store.model.reservations import Reservation
+from spoolrack_store.model.staging import StageInfo
+
+from ..gateway.queue_endpoints import described
+
+PREVIEW: Final = 64 * 1024
+"""Bytes of a body that are shown of one message."""
+GLIMPSE: Final = 200
+"""The same in a list."""
+
+
+def row(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any]:
+    """A queue in a list."""
+    counts = queue.counts
+    return {
+        "name": queue.name,
+        "ready": counts.ready,
+        "leased": counts.leased,
+        "delayed": counts.delayed,
+        "bytes": counts.bytes,
+        "oldest_age": None if counts.oldest is None else max(0, now - counts.oldest),
+        "entered": queue.traffic.entered,
+        "left": queue.traffic.left,
+        "dead_letter_queue": queue.settings.dead_letter_queue,
+        "blocking": None if queue.blocking is None else queue.blocking.why,
+        "may": list(permissions),
+    }
+
+
+def page(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any]:
+    """All of a queue."""
+    found = described(queue, now)
+    blocking = queue.blocking
+    return {
+        **row(queue, now, permissions),
+        "settings": found["settings"],
+        "create_time": queue.created_at,
+        "version": queue.version,
+        "blocking_id": None if blocking is None else blocking.id,
+    }
+
+
+def message(message: Message, *, body: bytes | None) -> dict[str, Any]:
+    """A message with the beginning of its body; None: it isn't shown."""
+    return {
+        "id": message.id,
+        "state": message.state.value,
+        "sent_at": message.sent_at,
+        "size": message.size,
+        "receives": message.receives,
+        "first_receive": message.first_receive,
+        "due": message.due,
+        "attributes": _attributes(message.attributes),
+        "body": None if body is None else b64encode(body).decode(),
+        "deaths": [_death(death) for death in message.deaths],
+    }
+
+
+def _death(death: Death) -> dict[str, Any]:
+    return {
+        "source_queue": death.source_queue,
+        "reason": death.reason,
+        "receives": death.receives,
+        "first_receive": death.first_receive,
+        "died_at": death.died_at,
+    }
+
+
+def _attributes(attributes: Attributes) -> list[dict[str, str]]:
+    return [
+        {"name": name, "text": value}
+        if isinstance(value, str)
+        else {"name": name, "binary": b64encode(value).decode()}
+        for name, value in sorted(attributes.items())
+    ]
+
+
+def stage(stage: StageInfo) -> dict[str, Any]:
+    return {
+        "name": stage.name,
+        "chunks": stage.chunks,
+        "messages": dict(stage.messages),
+        "expires_at": stage.expires_at,
+    }
+
+
+def reservation(reservation: Reservation) -> dict[str, Any]:
+    return {
+        "queue": reservation.queue,
+        "stream": reservation.stream,
+        "seq": str(reservation.seq),
+        "messages": reservation.messages,
+        "bytes": reservation.bytes,
+        "expires_at": reservation.expires_at,
+        "is_lost": reservation.is_lost,
+        "reads": reservation.reads,
+    }
+
+
+def redrive(redrive: Redrive) -> dict[str, Any]:
+    return {
+        "id": redrive.id,
+        "queue": redrive.queue,
+        "destination": redrive.destination,
+        "source_queue": redrive.source_queue,
+        "rate": redrive.rate,
+        "state": redrive.state.value,
+        "moved": redrive.moved,
+        "failed": redrive.failed,
+        "last_failure": redrive.last_failure,
+        "remaining": redrive.remaining,
+        "started_at": redrive.started_at,
+        "ended_at": redrive.ended_at,
+    }
+
+
+def owner(owner: Owner) -> dict[str, Any]:
+    return {"name": owner.name, "about": owner.about, "is_me": owner.is_me}

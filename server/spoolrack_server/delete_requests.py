@@ -1,0 +1,62 @@
+"""A delete on its way to the store: what is valid of it, by column, and the response it will have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_store.model.errors import InvalidRequest, StoreError
+from spoolrack_store.model.operations import Delete
+from spoolrack_store.store import Store
+
+from . import convert, encoding
+
+
+@dataclass(slots=True)
+class SubmittedDelete:
+    """A delete that the store works on."""
+
+    places: Sequence[int] | None
+    """For each answer of the store the position in the request; None: they are in its order."""
+    refused: dict[int, StoreError]
+    """By position, why the edge refused a target."""
+    future: Future[list[StoreError | None]]
+
+    def response(self, correlation_id: int) -> bytes:
+        """Return the response of a stream; raise the `StoreError` of the whole request."""
+        return encoding.correlated(correlation_id, encoding.delete_results(b"\x12", self.results()))
+
+    def results(self) -> Sequence[StoreError | None]:
+        """Return a result for each target; raise the `StoreError` of the whole request."""
+        answers = self.future.result()
+        if self.places is None:
+            return answers
+        results = self.refused | dict(zip(self.places, answers, strict=True))
+        return [results[position] for position in range(len(results))]
+
+
+def start(store: Store, queue: str, targets: Sequence[rpc.DeleteTarget]) -> SubmittedDelete:
+    """Hand a delete to the store; raise the `StoreError` of a request that is wrong as a whole."""
+    convert.queue_name(queue)
+    convert.check_count(len(targets), "targets")
+    receipts = [target.receipt for target in targets]
+    if all(receipts):
+        return SubmittedDelete(None, {}, store.submit(Delete(queue=queue, receipts=receipts)))
+    by_receipt: dict[int, str] = {}
+    by_id: dict[int, str] = {}
+    refused: dict[int, StoreError] = {}
+    for position, target in enumerate(targets):
+        try:
+            match target.WhichOneof("target"):
+                case "receipt":
+                    by_receipt[position] = target.receipt
+                case "id":
+                    by_id[position] = convert.message_id(target.id)
+                case _:
+                    raise InvalidRequest(what="a target", value="", rule="must name a receipt or an id")
+        except StoreError as error:
+            refused[position] = error
+    delete = Delete(queue=queue, receipts=list(by_receipt.values()), ids=list(by_id.values()))
+    return SubmittedDelete([*by_receipt, *by_id], refused, store.submit(delete))

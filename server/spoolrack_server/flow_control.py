@@ -1,0 +1,67 @@
+"""When a stream of receives asks the store for more.
+
+A consumer that deletes one message at a time gives its credits back one by one. To lease, commit and
+frame one message for each of them costs many times what the message does, and the consumer is in no
+need: it still holds most of its credit. So a stream asks when a quarter of its credits is free, or when
+some have been free for a moment, because the others may be held for long. Knows nothing of messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from spoolrack_store.model.credits import Credits
+
+from .loop_event import LoopEvent
+
+SHARE: Final = 4
+GATHERING: Final = 0.005
+"""Seconds that a free credit waits for others: less than a quick consumer needs for what it has left,
+and unseen by one who works on each message for long."""
+
+
+class FlowControl:
+    """The credits of one stream. Lives in one event loop; the credits come back from any thread."""
+
+    def __init__(self, limit: int, gathering: float = GATHERING) -> None:
+        self.credits = Credits(limit, self._returned)
+        self._enough = max(1, limit // SHARE)
+        self._gathering = gathering
+        self._awaited = 1
+        """So many free credits are worth waking the loop for."""
+        self._bell = LoopEvent()
+        self._stopped = False
+
+    async def due(self) -> None:
+        """Return when it is time to ask for as many as are free; at once after `stop`."""
+        await self._free(1)
+        if self._stopped or self.credits.free >= self._enough:
+            return
+        timer = asyncio.get_running_loop().call_later(self._gathering, self._stop_gathering)
+        try:
+            await self._free(self._enough)
+        finally:
+            timer.cancel()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._bell.ring()
+
+    def muffle(self) -> None:
+        """Nobody asks any more, and yet credits may come back."""
+        self._bell.muffle()
+
+    async def _free(self, count: int) -> None:
+        self._awaited = count
+        # Looked at only after it was said what is awaited: what came back before rings no bell.
+        while self.credits.free < self._awaited and not self._stopped:
+            await self._bell.rung()
+
+    def _stop_gathering(self) -> None:
+        self._awaited = 1
+        self._bell.ring()
+
+    def _returned(self) -> None:
+        if self.credits.free >= self._awaited:
+            self._bell.ring()

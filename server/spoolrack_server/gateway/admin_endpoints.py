@@ -1,0 +1,48 @@
+"""What is served under `/-/`, which no queue can be: health, figures, and what else is served."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Final
+
+from aiohttp import web
+
+from ..health import Health
+from ..observing.observer import Observer
+
+WORTH_PACKING: Final = 16 * 1024
+"""Bytes of figures."""
+
+
+class AdminEndpoints:
+    def __init__(self, health: Health, observer: Observer) -> None:
+        self._health = health
+        self._observer = observer
+
+    async def health(self, request: web.Request) -> web.StreamResponse:
+        if self._health.why is None:
+            return web.json_response({"status": "SERVING"})
+        return web.json_response({"status": "NOT_SERVING", "why": self._health.why}, status=503)
+
+    async def live(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response({"status": "LIVE"})
+
+    async def ready(self, request: web.Request) -> web.StreamResponse:
+        if self._health.is_serving:
+            return web.json_response({"status": "READY"})
+        return web.json_response({"status": "NOT_READY", "why": self._health.state}, status=503)
+
+    async def metrics(self, request: web.Request) -> web.StreamResponse:
+        page, content_type = await self._observer.page(request.headers.get("Accept", ""))
+        response = web.Response(body=page, headers={"Content-Type": content_type})
+        if len(page) >= WORTH_PACKING:
+            response.enable_compression()
+        return response
+
+    async def openapi(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(text=openapi(), content_type="application/json")
+
+
+def openapi() -> str:
+    """The description of what is served, as OpenAPI 3.1 has it. Kept by hand."""
+    return resources.files(__package__).joinpath("openapi.json").read_text()

@@ -1,0 +1,80 @@
+"""How the endpoints ask the store, and what they share.
+
+Nothing waits for a disk in the event loop: what changes something is submitted and awaited, and what
+only reads runs in a few threads of its own, so that it doesn't wait behind a commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from spoolrack_store.model.operations import OpenMessage, Request
+from spoolrack_store.store import Store
+
+from ..access.access_control import AccessControl
+from ..answers import answer
+from ..concurrency import ConcurrencyLimit
+from ..lease_requests import LeaseRequests
+from ..logs import Log
+from ..memory import MemoryLimiter
+from .bodies import HttpLimits, UploadMemory
+
+T = TypeVar("T")
+
+READERS: Final = 4
+
+
+class GatewayContext:
+    """Lives in one event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        log: Log,
+        patience: HttpLimits,
+        workers: ConcurrencyLimit | None = None,
+        guard: AccessControl | None = None,
+        memory: MemoryLimiter | None = None,
+    ) -> None:
+        self.store = store
+        self.guard = guard or AccessControl()
+        self.memory = memory or MemoryLimiter(log)
+        self.patience = patience
+        self.room = UploadMemory(patience.memory)
+        self.workers = workers or ConcurrencyLimit(None)
+        self.leases = LeaseRequests(store, log, self.workers)
+        self._readers = ThreadPoolExecutor(READERS, "spoolrack-http")
+
+    async def ask(self, request: Request[T]) -> T:
+        """The store's answer; raises its `StoreError`."""
+        return await answer(self.store.submit(request))
+
+    async def look(self, look: Callable[..., T], *of: Any) -> T:
+        """What `look` returns in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, look, *of)
+
+    async def open(self, queue: str, id: str) -> OpenMessage:
+        """A message's open file, which the caller gives to `shut`."""
+        opening = self._readers.submit(self.store.open_message, queue, id)
+        try:
+            return await answer(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_shut)
+            raise
+
+    def shut(self, message: OpenMessage) -> None:
+        """Close its file. Returns at once: the last to close a removed file waits for the disk."""
+        self._readers.submit(message.file.close)
+
+    async def close(self) -> None:
+        """Return once every lease that goes back is back. Nothing may be asked any more."""
+        await self.leases.close()
+        self._readers.shutdown(wait=False)
+
+
+def _shut(opening: Future[OpenMessage]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().file.close()

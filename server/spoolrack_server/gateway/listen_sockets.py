@@ -1,0 +1,75 @@
+"""Sockets that take no more than so many connections at a time.
+
+asyncio takes all that come, and a connection that only shakes hands is not yet anybody's protocol; so
+they are counted where they are accepted, until they are closed. One too many is closed at once: whoever
+waits in a line that never moves learns less.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import Any
+
+
+class _ConnectionLimit:
+    """For connections."""
+
+    def __init__(self, size: int) -> None:
+        self.left = size
+
+
+class _Connection(socket.socket):
+    """One that gives its place back when it is closed."""
+
+    _room: _ConnectionLimit | None = None
+
+    def take_place(self, room: _ConnectionLimit) -> None:
+        room.left -= 1
+        self._room = room
+
+    def close(self) -> None:
+        room, self._room = self._room, None
+        if room is not None:
+            room.left += 1
+        super().close()
+
+
+class _ListenSocket(socket.socket):
+    _room: _ConnectionLimit
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Raises `BlockingIOError` where nobody comes, or nobody may."""
+        # As Python's own does it, but for the kind of socket that comes of it.
+        made, address = socket.socket.accept(self)
+        if self._room.left <= 0:
+            made.close()
+            raise BlockingIOError
+        connection = _Connection(made.family, made.type, made.proto, fileno=made.detach())
+        connection.setblocking(False)
+        connection.take_place(self._room)
+        return connection, address
+
+
+def listen(host: str, port: int, connections: int, *, shares_port: bool = False) -> list[socket.socket]:
+    """One socket for each address of `host`, all at one port; `connections` is for each. Raises
+    `OSError`."""
+    found = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
+    )
+    with contextlib.ExitStack() as undo:
+        made: list[socket.socket] = []
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            listening = undo.enter_context(_ListenSocket(family, kind, protocol))
+            listening._room = _ConnectionLimit(connections)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shares_port:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            taken = made[0].getsockname()[1] if made else port
+            listening.bind((address[0], taken, *address[2:]))
+            listening.setblocking(False)
+            made.append(listening)
+        undo.pop_all()
+    return made

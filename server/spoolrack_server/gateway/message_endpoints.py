@@ -1,0 +1,154 @@
+"""The endpoints of messages: send one, receive one, look at one, delete one.
+
+Owns the leases between the store and the client: one whose answer could not be written, or whose
+client was gone before, goes back at once. A body that is large is in memory only until the first byte
+of it goes out; from then on the kernel sends it from the file.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+from spoolrack_store.model.errors import MessageNotFound, StoreError
+from spoolrack_store.model.ids import sent_at
+from spoolrack_store.model.operations import Delete, Message, OpenMessage, Receive, Send, messages_of
+from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
+
+from .. import convert
+from ..lease_requests import receipts_of
+from ..observing.trace_context import context_in, lend
+from . import bodies, headers
+from .context import GatewayContext
+from .queue_endpoints import name_of
+
+SMALL: Final = 64 * 1024
+"""Bytes of a body that may come before the queue is asked how many it takes."""
+
+
+class MessageEndpoints:
+    """Lives in one event loop."""
+
+    def __init__(self, asking: GatewayContext) -> None:
+        self._asking = asking
+
+    async def send(self, request: web.Request) -> web.StreamResponse:
+        queue = name_of(request)
+        headers.require_known(request.headers)
+        self._asking.memory.require()
+        attributes = headers.attributes_of(request.headers)
+        lend(context_in(request.headers.items()), attributes, MAX_ATTRIBUTES_SIZE)
+        delay = headers.delay(request.headers)
+        deduplication_id = headers.deduplication_id(request.headers)
+        limit = SMALL
+        if request.content_length is None or request.content_length > SMALL:
+            found = await self._asking.look(self._asking.store.queue, queue)
+            limit = found.settings.max_message_size
+        with self._asking.room.share() as share:
+            body = await bodies.read(
+                request, queue=queue, limit=limit, patience=self._asking.patience, share=share
+            )
+            send = Send(
+                queue=queue,
+                bodies=[body],
+                attributes={0: attributes} if attributes else {},
+                deduplication_ids={0: deduplication_id} if deduplication_id else {},
+                delays={} if delay is None else {0: delay},
+            )
+            async with self._asking.workers.saving():
+                stored = await self._asking.ask(send)
+        (id,) = stored.results
+        if isinstance(id, StoreError):
+            raise id
+        found_at = {
+            "X-Message-Id": id,
+            "X-Message-Send-Time": headers.time_text(sent_at(id)),
+            "Location": f"/{queue}/messages/{id}",
+        }
+        if stored.duplicates:
+            found_at["X-Message-Duplicate"] = "true"
+        return web.Response(status=201, headers=found_at)
+
+    async def receive(self, request: web.Request) -> web.StreamResponse:
+        wanted = Receive(
+            queue=name_of(request),
+            wait=headers.wait(request.query),
+            visibility=headers.visibility(request.query),
+        )
+        deliveries = await self._asking.leases.lease(wanted)
+        if not deliveries:
+            return web.Response(status=204, headers={"Cache-Control": "no-store"})
+        receipts = receipts_of(deliveries)
+        messages = messages_of(deliveries)
+        del deliveries
+        try:
+            return await self._hand_over(request, messages)
+        except BaseException:
+            self._asking.leases.give_back(wanted.queue, receipts)
+            raise
+
+    async def _hand_over(self, request: web.Request, messages: list[Message]) -> web.StreamResponse:
+        # Taken out of the caller's hands: of a large body, nobody may be left who holds it.
+        message = messages.pop()
+        found = headers.message_headers(message)
+        if message.size > bodies.BLOCK:
+            opened = await self._open(message)
+            if opened is not None:
+                del message
+                try:
+                    return await self._send(request, web.StreamResponse(headers=found), opened)
+                finally:
+                    self._asking.shut(opened)
+        response = web.Response(body=message.body, headers=found)
+        await bodies.write(request, response, self._asking.patience)
+        return response
+
+    async def _open(self, message: Message) -> OpenMessage | None:
+        try:
+            return await self._asking.open(message.queue, message.id)
+        except StoreError:
+            return None  # Deleted already, by its id; but the body is here.
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        queue, id = name_of(request), id_of(request)
+        opened = await self._asking.open(queue, id)
+        try:
+            found = headers.message_headers(opened.message)
+            found |= {"ETag": headers.tag(id), "Accept-Ranges": "bytes"}
+            size = opened.message.size
+            part = headers.part(request, id, size)
+            if part is None:
+                return await self._send(request, web.StreamResponse(headers=found), opened)
+            found |= headers.part_headers(*part, size)
+            response = web.StreamResponse(status=206, headers=found)
+            return await self._send(request, response, opened, *part)
+        finally:
+            self._asking.shut(opened)
+
+    async def _send(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        opened: OpenMessage,
+        first: int = 0,
+        count: int | None = None,
+    ) -> web.StreamResponse:
+        size = opened.message.size if count is None else count
+        begin = opened.offset + first
+        await bodies.send(request, response, opened.file, begin, size, self._asking.patience)
+        return response
+
+    async def delete(self, request: web.Request) -> web.StreamResponse:
+        queue, id = name_of(request), id_of(request)
+        receipt = headers.receipt(request.headers, id)
+        by = {"ids": [id]} if receipt is None else {"receipts": [receipt]}
+        delete = Delete(queue=queue, **by)
+        (error,) = await self._asking.ask(delete)
+        # One that isn't there is what the caller wants; softlayer/mq says the same.
+        if error is not None and not isinstance(error, MessageNotFound):
+            raise error
+        return web.Response(status=202)
+
+
+def id_of(request: web.Request) -> str:
+    return convert.message_id(request.match_info["id"])

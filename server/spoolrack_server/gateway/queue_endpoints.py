@@ -1,0 +1,154 @@
+"""The endpoints of a queue: whether it is there, make it, delete it with all its messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from aiohttp import web
+from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.errors import (
+    InvalidRequest,
+    InvalidSetting,
+    MessageTooLarge,
+    QueueExists,
+    QueueNotFound,
+)
+from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Queue
+from spoolrack_store.model.settings import SPANS, QueueSettings
+
+from .. import convert
+from ..access.permissions import Permission
+from . import bodies, headers
+from .context import GatewayContext
+from .http_errors import SettingsTooLarge
+from .request_checks import IDENTITY
+
+LARGEST_SETTINGS: Final = 64 * 1024
+"""Bytes of JSON."""
+_DEFAULTS: Final = QueueSettings()
+
+
+class QueueEndpoints:
+    """Lives in one event loop."""
+
+    def __init__(self, asking: GatewayContext, clock: Clock) -> None:
+        self._asking = asking
+        self._clock = clock
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        queue = await self._asking.look(self._asking.store.queue, name_of(request))
+        content = described(queue, self._clock.wall())
+        return web.json_response(content, headers={"Cache-Control": "no-store"})
+
+    async def put(self, request: web.Request) -> web.StreamResponse:
+        name = name_of(request)
+        settings = await self._settings(request, name)
+        if settings is not None and settings.dead_letter_queue:
+            # Dead letters are sent there.
+            identity = request[IDENTITY]
+            self._asking.guard.require(identity, Permission.SEND, settings.dead_letter_queue)
+        try:
+            await self._asking.ask(CreateQueue(name=name, settings=settings or _DEFAULTS))
+        except QueueExists:
+            # Who doesn't say which settings is content with any, as with softlayer/mq.
+            if settings is not None:
+                raise
+        return web.Response(status=201)
+
+    async def delete(self, request: web.Request) -> web.StreamResponse:
+        try:
+            await self._asking.ask(DeleteQueue(name=name_of(request)))
+        except QueueNotFound:
+            # What the caller wants is so already; softlayer/mq says the same.
+            return web.Response()
+        return web.Response()
+
+    async def _settings(self, request: web.Request, name: str) -> QueueSettings | None:
+        """The settings that the body asks for; None if it says nothing, or isn't JSON at all."""
+        if request.content_type != "application/json" or not request.can_read_body:
+            return None
+        try:
+            with self._asking.room.share() as share:
+                raw = await bodies.read(
+                    request,
+                    queue=name,
+                    limit=LARGEST_SETTINGS,
+                    patience=self._asking.patience,
+                    share=share,
+                )
+        except MessageTooLarge as error:
+            raise SettingsTooLarge(LARGEST_SETTINGS) from error
+        return settings_in(raw) if raw.strip() else None
+
+
+def name_of(request: web.Request) -> str:
+    return convert.queue_name(request.match_info["queue"])
+
+
+def settings_in(raw: bytes) -> QueueSettings | None:
+    """The settings in a JSON object, with spans in seconds; None if it is empty."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(what="the body", value=str(error), rule="must be JSON") from error
+    if not isinstance(found, dict):
+        raise InvalidRequest(what="the body", value=type(found).__name__, rule="must be a JSON object")
+    changes = changes_in(found)
+    return _DEFAULTS.changed(changes) if changes else None
+
+
+def changes_in(found: Mapping[str, Any]) -> dict[str, object]:
+    """The settings in an object of JSON by the store's names, with spans in milliseconds."""
+    changes: dict[str, object] = {}
+    for name, value in found.items():
+        if name in SPANS:
+            changes[name] = _millis(name, value)
+        elif name == "lease_durability":
+            if value not in ("strict", "relaxed"):
+                raise InvalidSetting(name=name, value=value, rule='must be "strict" or "relaxed"')
+            changes["relaxed_leases"] = value == "relaxed"
+        elif name == "relaxed_leases":
+            raise InvalidSetting(name=name, value=value, rule="is not a setting of a queue")
+        else:
+            changes[name] = value
+    return changes
+
+
+def _millis(name: str, seconds: object) -> Millis:
+    # An infinite span, or none at all, would not come through the store's bounds as an integer.
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not abs(seconds) < 1e15:
+        raise InvalidSetting(name=name, value=seconds, rule="must be a number of seconds")
+    return Millis(round(seconds * 1_000))
+
+
+def written(settings: QueueSettings) -> dict[str, Any]:
+    """Settings as JSON has them, with spans in seconds."""
+    found: dict[str, Any] = {}
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if field.name == "relaxed_leases":
+            found["lease_durability"] = "relaxed" if value else "strict"
+        else:
+            found[field.name] = value / 1_000 if field.name in SPANS else value
+    return found
+
+
+def described(queue: Queue, now: Millis) -> dict[str, Any]:
+    """A queue as JSON has it at the Unix time `now`."""
+    counts, oldest = queue.counts, queue.counts.oldest
+    return {
+        "name": queue.name,
+        "settings": written(queue.settings),
+        "counts": {
+            "ready": counts.ready,
+            "leased": counts.leased,
+            "delayed": counts.delayed,
+            "bytes": counts.bytes,
+            "oldest_age": None if oldest is None else max(0, now - oldest) / 1_000,
+        },
+        "create_time": headers.time_text(queue.created_at),
+        "version": queue.version,
+    }

@@ -1,0 +1,184 @@
+"""Checks a request before its endpoint sees it: its head, its origin, its caller, its parameters.
+
+Cross-site requests (CSRF) and DNS rebinding: a page in a browser may reach this server where its author
+can't, and must change nothing here. Paths that aren't served are told to known callers alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+from aiohttp.http import HttpVersion10, HttpVersion11
+from spoolrack_store.model.errors import InvalidRequest, StoreError, Unauthenticated
+
+from ..access.access_control import NOBODY, AccessControl
+from ..access.certificates import name_in_ssl
+from ..access.permissions import Identity
+from .http_errors import CrossOrigin, UnknownParameter, UnreadableBody, WrongHost
+
+if TYPE_CHECKING:
+    from .routes import Route
+
+IDENTITY: Final = web.RequestKey("identity", Identity)
+"""The `Identity` of who sends a request, in the request."""
+
+
+class RequestChecks:
+    """Of one gateway."""
+
+    def __init__(self, guard: AccessControl) -> None:
+        self.guard = guard
+        self._routes: dict[tuple[str, Any], Route] = {}
+        self._waiting: dict[asyncio.Task[Any], web.Request] = {}
+        """Those that only look or receive, and may do so for long."""
+
+    def add(self, route: Route) -> None:
+        self._routes[route.method, route.endpoint] = route
+
+    def admit(self, request: web.Request) -> None:
+        """Raises `WrongHost`, `CrossOrigin`, `Unauthenticated`, `PermissionDenied`,
+        `InvalidQueueName` or `UnknownParameter`."""
+        request[IDENTITY] = NOBODY
+        route = self._routes.get((request.method, request.match_info.handler))
+        if route is not None and route.changes:
+            _require_own_origin(request)
+        if self.guard.is_open:
+            if route is not None and not route.is_open:
+                _require_own_name(request)
+        else:
+            self._admit_known(request)
+        if route is not None and not route.is_open:
+            _require_known_parameters(request, route.parameters)
+
+    def _admit_known(self, request: web.Request) -> None:
+        self._check(request)
+        task = asyncio.current_task()
+        if request.method == "GET" and task is not None:
+            self._waiting[task] = request
+            task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._waiting.pop(task, None)
+
+    def look_again(self) -> None:
+        """Who may do what has changed: hang up on long polls that could not begin any more."""
+        for task, request in list(self._waiting.items()):
+            try:
+                self._check(request)
+            except StoreError:
+                task.cancel()
+
+    def _check(self, request: web.Request) -> None:
+        route = self._routes.get((request.method, request.match_info.handler))
+        if route is not None and route.is_open:
+            return
+        request[IDENTITY] = identity = self.guard.identify(_authorization(request), _name(request))
+        if route is None or route.permission is None:
+            return
+        queue = request.match_info.get("queue")
+        if queue is None:
+            self.guard.require_everywhere(identity, route.permission)
+        else:
+            self.guard.require(identity, route.permission, queue)
+
+
+def _require_own_name(request: web.Request) -> None:
+    """Where whoever reaches the loopback may do everything, a browser must not be led there.
+
+    A page of somebody else's may let its own name stand for 127.0.0.1, and is then of one origin with
+    this server: its requests carry that name, and never an address.
+    """
+    host = _host(request)
+    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+    if name.lower() in ("", "localhost") or name.lower().endswith(".localhost") or _is_address(name):
+        return
+    transport = request.transport
+    own = None if transport is None else transport.get_extra_info("sockname")
+    if own and _is_address(own[0]) and _address(own[0]).is_loopback:
+        raise WrongHost(name)
+
+
+def _host(request: web.Request) -> str:
+    """The host and port that the request is for; empty if it names none."""
+    # In a target that is a whole URL, the host stands before the header's.
+    return request.host if "Host" in request.headers else ""
+
+
+def _require_own_origin(request: web.Request) -> None:
+    """Raises `CrossOrigin` for what a browser sends on behalf of a page that isn't this server's.
+
+    No page can change Sec-Fetch-Site. Browsers leave it out over HTTP to other machines: then Origin
+    counts, against the host that was asked for. No page of another site can set X-Forwarded-Host, so a
+    proxy's word is taken for that. Programs send none of these.
+    """
+    headers = request.headers
+    sites, origins = headers.getall("Sec-Fetch-Site", []), headers.getall("Origin", [])
+    if sites:
+        if {site.strip().lower() for site in sites} <= {"same-origin", "none"}:
+            return
+        raise CrossOrigin(", ".join(origins) or ", ".join(sites))
+    forwarded = ",".join(headers.getall("X-Forwarded-Host", [])).split(",")
+    own = {host.strip().lower() for host in (_host(request), *forwarded)} - {""}
+    for origin in origins:
+        if origin.partition("://")[2].lower() not in own:
+            raise CrossOrigin(origin)
+
+
+def _require_known_parameters(request: web.Request, known: Collection[str]) -> None:
+    for name in request.query:
+        if name not in known:
+            raise UnknownParameter(name, known)
+        if len(request.query.getall(name)) > 1:
+            values = ", ".join(request.query.getall(name))
+            raise InvalidRequest(what=f"the parameter {name}", value=values, rule="must be given once")
+
+
+def require_sane_head(request: web.BaseRequest) -> None:
+    """Raises `InvalidRequest` or `UnreadableBody` for a head that aiohttp takes, and takes wrongly."""
+    version, headers = request.version, request.headers
+    if version < HttpVersion10:
+        raise InvalidRequest(
+            what="the version of HTTP",
+            value=f"{version.major}.{version.minor}",
+            rule="must be 1.0 or 1.1",
+        )
+    expected = headers.getall("Expect", [])
+    if any(each.strip().lower() != "100-continue" for each in expected):
+        raise InvalidRequest(
+            what="the header Expect", value=", ".join(expected), rule='must be "100-continue"'
+        )
+    codings = headers.getall("Transfer-Encoding", [])
+    if codings and (
+        version < HttpVersion11 or [each.strip().lower() for each in codings] != ["chunked"]
+    ):
+        # A coding that is passed over would be stored as if it were the body.
+        raise UnreadableBody(f"its Transfer-Encoding must be chunked alone, in HTTP/1.1, not {codings}")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        _address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    address = ipaddress.ip_address(text.strip("[]").partition("%")[0])
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _authorization(request: web.Request) -> str | None:
+    found = request.headers.getall("Authorization", [])
+    if len(found) > 1:
+        raise Unauthenticated(why="there are two authorizations")
+    return found[0] if found else None
+
+
+def _name(request: web.Request) -> str | None:
+    transport = request.transport
+    return name_in_ssl(None if transport is None else transport.get_extra_info("peercert"))

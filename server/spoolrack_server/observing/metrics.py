@@ -1,0 +1,172 @@
+"""Which metrics there are: the one list, which docs/observability.md repeats and a test compares.
+
+A figure travels as a row until it is written for Prometheus, so that it can come from another process.
+Knows nothing of where figures come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from spoolrack_store.model.figures import SECONDS, SIZES, Histogram
+
+Kind = Literal["gauge", "counter", "histogram", "info"]
+
+Row = tuple[str, Sequence[str], float | tuple[Sequence[int], float]]
+"""A metric's name, the values of its labels, and its value; of a histogram, its counts and the sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    name: str
+    """Without the endings that Prometheus adds to a counter's, an info's and a histogram's."""
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+    is_of_process: bool = False
+    """Whether each process has its own; the others are of the root, whoever tells them."""
+
+
+def _process_metric(
+    name: str, kind: Kind, help: str, labels: tuple[str, ...] = (), bounds: tuple[float, ...] = ()
+) -> Metric:
+    return Metric(name, kind, help, labels, bounds, is_of_process=True)
+
+
+_ALL: Final = (
+    Metric("spoolrack_build", "info", "What runs.", ("version", "python")),
+    # The root.
+    Metric("spoolrack_queues", "gauge", "Queues."),
+    Metric("spoolrack_queue_messages", "gauge", "Messages, by queue and state.", ("queue", "state")),
+    Metric(
+        "spoolrack_queue_bytes", "gauge", "Bytes of bodies and attributes, in all states.", ("queue",)
+    ),
+    Metric(
+        "spoolrack_queue_oldest_ready_age_seconds",
+        "gauge",
+        "Time since the send of the oldest message that is ready; 0 if none is.",
+        ("queue",),
+    ),
+    Metric(
+        "spoolrack_queue_oldest_ready_receives",
+        "gauge",
+        "How often the oldest message that is ready was received before; 0 if none is.",
+        ("queue",),
+    ),
+    Metric(
+        "spoolrack_dead_letters",
+        "gauge",
+        "Messages in a queue that is another one's dead-letter queue, in all states.",
+        ("queue",),
+    ),
+    Metric("spoolrack_deduplication_keys", "gauge", "Deduplication ids that are remembered."),
+    Metric("spoolrack_reservations", "gauge", "Reservations that aren't committed.", ("state",)),
+    Metric("spoolrack_stages", "gauge", "Stages; absent where several processes have the root open."),
+    Metric(
+        "spoolrack_overdue_seconds",
+        "gauge",
+        "How long ago the first lease or delay has ended that nobody has brought back.",
+    ),
+    Metric(
+        "spoolrack_quarantine_items",
+        "gauge",
+        "What lies in quarantine/, counted every half minute.",
+    ),
+    Metric("spoolrack_disk_size_bytes", "gauge", "How large the root's file system is."),
+    Metric("spoolrack_disk_free_bytes", "gauge", "What is free of it for us."),
+    Metric(
+        "spoolrack_disk_inodes", "gauge", "How many files the file system can have; absent: no limit."
+    ),
+    Metric("spoolrack_disk_inodes_free", "gauge", "How many more it can have; absent: no limit."),
+    # Each process.
+    _process_metric(
+        "spoolrack_serving",
+        "gauge",
+        "1 while it serves; 0 if it starts, drains or has failed.",
+    ),
+    _process_metric("spoolrack_draining", "gauge", "1 while the process drains."),
+    _process_metric(
+        "spoolrack_memory_watermark_bytes", "gauge", "Memory past which sends are refused; 0: no bound."
+    ),
+    _process_metric("spoolrack_memory_refuses_sends", "gauge", "1 while sends are refused for it."),
+    _process_metric(
+        "spoolrack_store_failed", "gauge", "1 once nothing is promised any more before a restart."
+    ),
+    _process_metric(
+        "spoolrack_operation_duration_seconds",
+        "histogram",
+        "Calls and requests, by what they asked for and how they ended.",
+        ("operation", "code"),
+        SECONDS,
+    ),
+    _process_metric("spoolrack_streams", "gauge", "Streaming calls that are open.", ("operation",)),
+    _process_metric(
+        "spoolrack_streams_ended",
+        "counter",
+        "Streaming calls that have ended, and how.",
+        ("operation", "code"),
+    ),
+    _process_metric(
+        "spoolrack_credits", "gauge", "Messages that the streams of receives may hold together."
+    ),
+    _process_metric("spoolrack_credits_in_use", "gauge", "Messages that they hold."),
+    _process_metric("spoolrack_waiting_receives", "gauge", "Receives that wait for a message."),
+    _process_metric("spoolrack_redrives", "gauge", "Redrives that the process drives."),
+    _process_metric(
+        "spoolrack_messages",
+        "counter",
+        "Messages, by queue and what was done to them.",
+        ("queue", "operation"),
+    ),
+    _process_metric(
+        "spoolrack_commit_duration_seconds",
+        "histogram",
+        "From a commit's first change to its answers.",
+        (),
+        SECONDS,
+    ),
+    _process_metric(
+        "spoolrack_commit_requests", "histogram", "Requests that share a commit.", (), SIZES
+    ),
+    _process_metric(
+        "spoolrack_sync_duration_seconds", "histogram", "Syncs that succeeded.", (), SECONDS
+    ),
+    _process_metric("spoolrack_sync_failures", "counter", "Syncs that failed: the first is the last."),
+    _process_metric("spoolrack_quarantined", "counter", "Files and folders put into quarantine."),
+    _process_metric("spoolrack_unlinked", "counter", "Deleted messages whose files were unlinked."),
+    _process_metric(
+        "spoolrack_reaper_waiting",
+        "gauge",
+        "Deleted files and folders that wait to be unlinked.",
+    ),
+    _process_metric(
+        "spoolrack_process_answers", "gauge", "1 if the process told its figures in time, else 0."
+    ),
+    _process_metric("spoolrack_process_cpu_seconds", "counter", "Processor time, of user and system."),
+    _process_metric("spoolrack_process_resident_memory_bytes", "gauge", "Memory in use."),
+    _process_metric("spoolrack_process_virtual_memory_bytes", "gauge", "Address space in use."),
+    _process_metric("spoolrack_process_open_fds", "gauge", "Open file descriptors."),
+    _process_metric("spoolrack_process_max_fds", "gauge", "How many it may have."),
+    _process_metric(
+        "spoolrack_process_start_time_seconds", "gauge", "Unix time of the process's start."
+    ),
+)
+
+METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in _ALL}
+"""By name, in the order in which they are shown."""
+
+
+def rows_from_json(rows: Iterable[Any]) -> list[Row]:
+    """Rows that were lists on their way here."""
+    return [
+        (name, labels, (value[0], value[1]) if isinstance(value, list) else value)
+        for name, labels, value in rows
+    ]
+
+
+def histogram_row(name: str, labels: Sequence[str], histogram: Histogram) -> Row:
+    """A histogram's row; `METRICS` knows its bounds."""
+    return name, labels, (list(histogram.counts), histogram.sum)

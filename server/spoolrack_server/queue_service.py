@@ -1,0 +1,344 @@
+"""`QueueService`: each RPC as a request to the store.
+
+Here are those about queues and messages; those about stages, reservations and redrives are parts of
+their own. A handler checks what the contract bounds, submits to the store and awaits the answer; it
+never waits for a disk in the event loop. What no transport took, because its client was gone, is given
+back at once. MemoryLimiter is bounded by call: a stream holds two frames at most, one that the
+transport takes and the next.
+"""
+
+# ruff: noqa: N802 - the contract names the methods
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import Final
+
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_store.model import operations as ops
+from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
+from spoolrack_store.model.operations import ChangeVisibility, Purge, Receive
+from spoolrack_store.model.settings import MAX_VISIBILITY
+from spoolrack_store.model.transitions import State
+from spoolrack_store.store import Store
+
+from . import convert, delete_requests, encoding, send_requests
+from .access.authorization import queues_for
+from .access.permissions import Permission
+from .access.showing import shown
+from .answers import answer
+from .concurrency import ConcurrencyLimit
+from .flow_control import FlowControl
+from .frames import FrameWriter
+from .lease_requests import LeaseRequests
+from .logs import Log
+from .memory import Budget, MemoryLimiter
+from .observing.instrumentation import Instrumentation
+from .observing.trace_context import context_in
+from .redrive_service import RedriveService
+from .reservation_service import ReservationService
+from .rpc import Context, Requests, outlast
+from .staging_service import StagingService
+from .status import error_of
+from .store_access import FRAME_BYTES, StoreAccess, page_size, page_token
+from .streams import Streams
+
+WRITES_ITSELF: Final = frozenset({"Receive", "Reserve"})
+"""Unary methods that must know whether their response was taken."""
+
+
+class QueueService:
+    """The handlers. Lives in one event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        log: Log,
+        workers: ConcurrencyLimit | None = None,
+        watch: Instrumentation | None = None,
+        responses: Budget | None = None,
+    ) -> None:
+        """`responses` bounds the bytes of the messages that are on their way out."""
+        self._store = store
+        self._workers = workers or ConcurrencyLimit(None)
+        self._clock = clock
+        self._leases = LeaseRequests(store, log, self._workers)
+        self._asking = StoreAccess(store, self._workers)
+        self._frames = FrameWriter(
+            responses or MemoryLimiter(log).responses, self._asking, self._leases, clock
+        )
+        self._reserving = ReservationService(self._asking, self._leases, self._frames)
+        self._draining = False
+        self._refills: set[FlowControl] = set()
+        self._streams = Streams(watch)
+
+    @property
+    def parts(self) -> tuple[object, ...]:
+        """What has the handlers, each of them in one."""
+        return self, StagingService(self._asking), self._reserving, RedriveService(self._asking)
+
+    def credits(self) -> tuple[int, int]:
+        """How many messages all streams of receives may hold, and how many they hold."""
+        held = [refill.credits for refill in self._refills]
+        return sum(each.limit for each in held), sum(each.in_flight for each in held)
+
+    def drain(self) -> None:
+        """End the streams: those of receives now, those of requests when all they took is answered."""
+        self._draining = True
+        for refill in self._refills:
+            refill.stop()
+        self._streams.drain()
+        self._reserving.drain()
+        self._frames.drain()
+
+    async def close(self) -> None:
+        """Return once every lease that goes back is back. No call may be running any more."""
+        await self._leases.close()
+        self._asking.close()
+
+    # Queues.
+
+    async def CreateQueue(
+        self, request: rpc.CreateQueueRequest, context: Context
+    ) -> rpc.CreateQueueResponse:
+        name = convert.queue_name(request.name)
+        settings = convert.settings(request.settings)
+        queue = await self._asking.ask(ops.CreateQueue(name=name, settings=settings))
+        return rpc.CreateQueueResponse(queue=convert.queue(queue, self._clock.wall()))
+
+    async def GetQueue(self, request: rpc.GetQueueRequest, context: Context) -> rpc.GetQueueResponse:
+        queue = await self._asking.look(self._store.queue, convert.queue_name(request.name))
+        return rpc.GetQueueResponse(queue=convert.queue(queue, self._clock.wall()))
+
+    async def ListQueues(
+        self, request: rpc.ListQueuesRequest, context: Context
+    ) -> rpc.ListQueuesResponse:
+        size = page_size(request.page_size)
+        after = page_token(convert.queue_name, request.page_token, "")
+        queues = await self._asking.look(
+            partial(
+                shown,
+                partial(self._store.queues, prefix=request.prefix),
+                lambda queue: queue.name,
+                lambda queue: (queue.name,),
+                queues_for(Permission.MONITOR),
+                after=after,
+                limit=size + 1,
+            )
+        )
+        now = self._clock.wall()
+        return rpc.ListQueuesResponse(
+            queues=[convert.queue(queue, now) for queue in queues[:size]],
+            next_page_token=queues[size - 1].name if len(queues) > size else "",
+        )
+
+    async def UpdateQueue(
+        self, request: rpc.UpdateQueueRequest, context: Context
+    ) -> rpc.UpdateQueueResponse:
+        name = convert.queue_name(request.name)
+        changes = convert.changes(request.settings, request.update_mask)
+        queue = await self._asking.ask(ops.UpdateQueue(name=name, changes=changes))
+        return rpc.UpdateQueueResponse(queue=convert.queue(queue, self._clock.wall()))
+
+    async def DeleteQueue(
+        self, request: rpc.DeleteQueueRequest, context: Context
+    ) -> rpc.DeleteQueueResponse:
+        await self._asking.ask(ops.DeleteQueue(name=convert.queue_name(request.name)))
+        return rpc.DeleteQueueResponse()
+
+    async def PurgeQueue(
+        self, request: rpc.PurgeQueueRequest, context: Context
+    ) -> rpc.PurgeQueueResponse:
+        purged = await self._asking.ask(Purge(queue=convert.queue_name(request.name)))
+        return rpc.PurgeQueueResponse(purged=purged)
+
+    # Sends.
+
+    async def Send(self, request: rpc.SendRequest, context: Context) -> bytes:
+        async with self._workers.saving():
+            send_requests.lend(context_in(context.invocation_metadata() or ()), request.messages)
+            begun = send_requests.start(self._store, request.queue, request.messages)
+            del request  # The store has the bodies.
+            await answer(begun.future)
+            return encoding.send_results(b"\x0a", begun.stored())
+
+    async def StreamSend(self, requests: Requests, context: Context) -> None:
+        begin = partial(send_requests.start_in_turn, self._store, self._workers)
+        await self._streams.serve(requests, context, begin, "StreamSend")
+
+    # Receives.
+
+    async def Receive(self, request: rpc.ReceiveRequest, context: Context) -> None:
+        if request.max_bytes < 0:
+            raise InvalidRequest(what="max_bytes", value=request.max_bytes, rule="must not be negative")
+        max_bytes = request.max_bytes or convert.DEFAULT_RECEIVE_BYTES
+        leased = await self._frames.lease_now(
+            context,
+            Receive(
+                queue=convert.queue_name(request.queue),
+                max_messages=convert.number(
+                    request.max_messages, "max_messages", default=1, most=convert.MAX_COUNT
+                ),
+                # More than fits into a response is never wanted.
+                max_bytes=min(max_bytes, convert.MAX_RECEIVE_BYTES),
+                visibility=convert.visibility(request),
+                wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
+            ),
+        )
+        await leased.hand_over()
+
+    async def StreamReceive(self, request: rpc.StreamReceiveRequest, context: Context) -> None:
+        queue = convert.queue_name(request.queue)
+        visibility = convert.visibility(request)
+        limit = convert.number(
+            request.max_in_flight,
+            "max_in_flight",
+            default=convert.DEFAULT_IN_FLIGHT,
+            most=convert.MAX_IN_FLIGHT,
+        )
+        refill = FlowControl(limit)
+        credits = refill.credits
+        self._refills.add(refill)
+        writing: deque[asyncio.Task[None]] = deque()
+        try:
+            # Tells a client of an empty queue that it is connected.
+            await context.send_initial_metadata(())
+            while True:
+                if len(writing) > 1:
+                    await asyncio.shield(writing[0])
+                    writing.popleft()
+                await refill.due()
+                if self._draining:
+                    raise Draining
+                leased = await self._frames.lease(
+                    context,
+                    Receive(
+                        queue=queue,
+                        max_messages=min(credits.free, convert.MAX_COUNT),
+                        max_bytes=FRAME_BYTES,
+                        visibility=visibility,
+                        wait=None,
+                        credits=credits,
+                    ),
+                )
+                if leased is not None:
+                    # While it is written, the next receive waits in the store, where the next commit
+                    # finds it: what that commit sends, it leases, too.
+                    before = writing[-1] if writing else None
+                    writing.append(asyncio.create_task(leased.hand_over(before)))
+                    # Nothing of it is held while the next is awaited.
+                    del leased
+        finally:
+            try:
+                # A write that is cancelled couldn't give its leases back.
+                await outlast(writing)
+            finally:
+                # The leases live on until they are due, and their credits still ring.
+                self._refills.discard(refill)
+                refill.muffle()
+
+    # What holders of messages do.
+
+    async def Delete(self, request: rpc.DeleteRequest, context: Context) -> bytes:
+        begun = delete_requests.start(self._store, request.queue, request.targets)
+        await answer(begun.future)
+        return encoding.delete_results(b"\x0a", begun.results())
+
+    async def StreamDelete(self, requests: Requests, context: Context) -> None:
+        async def begin(request: rpc.StreamDeleteRequest) -> delete_requests.SubmittedDelete:
+            return delete_requests.start(self._store, request.queue, request.targets)
+
+        await self._streams.serve(requests, context, begin, "StreamDelete")
+
+    async def ChangeVisibility(
+        self, request: rpc.ChangeVisibilityRequest, context: Context
+    ) -> rpc.ChangeVisibilityResponse:
+        queue = convert.queue_name(request.queue)
+        convert.check_count(len(request.changes), "changes")
+        results: dict[int, Millis | StoreError] = {}
+        alike: dict[tuple[Millis, bool], list[int]] = {}
+        for position, change in enumerate(request.changes):
+            try:
+                visibility = convert.millis(
+                    change.visibility_timeout, "visibility_timeout", most=MAX_VISIBILITY
+                )
+                alike.setdefault((visibility, change.put_off), []).append(position)
+            except StoreError as error:
+                results[position] = error
+        asked = [
+            (
+                positions,
+                self._store.submit(
+                    ChangeVisibility(
+                        queue=queue,
+                        receipts=[request.changes[position].receipt for position in positions],
+                        visibility=visibility,
+                        is_put_off=is_put_off,
+                    )
+                ),
+            )
+            for (visibility, is_put_off), positions in alike.items()
+        ]
+        for positions, future in asked:
+            ends = await answer(future)
+            results.update(zip(positions, ends, strict=True))
+        response = rpc.ChangeVisibilityResponse()
+        for position in range(len(request.changes)):
+            result = results[position]
+            if isinstance(result, StoreError):
+                response.results.add(error=error_of(result))
+            elif result:
+                response.results.add(due_time=convert.timestamp(result))
+            else:
+                response.results.add()
+        return response
+
+    # Looks at messages.
+
+    async def GetMessage(
+        self, request: rpc.GetMessageRequest, context: Context
+    ) -> rpc.GetMessageResponse:
+        queue, id = convert.queue_name(request.queue), convert.message_id(request.id)
+        message = await self._asking.look(self._store.message, queue, id)
+        return rpc.GetMessageResponse(message=convert.message(message))
+
+    async def ListMessages(
+        self, request: rpc.ListMessagesRequest, context: Context
+    ) -> rpc.ListMessagesResponse:
+        messages, token = await self._asking.look(
+            self._page,
+            convert.queue_name(request.queue),
+            convert.states(request.states),
+            page_token(convert.message_id, request.page_token, ""),
+            page_size(request.page_size),
+            request.max_body_bytes if request.max_body_bytes >= 0 else None,
+        )
+        return rpc.ListMessagesResponse(
+            messages=[convert.message(message) for message in messages], next_page_token=token
+        )
+
+    def _page(
+        self, queue: str, states: frozenset[State], after: str, limit: int, max_body: int | None
+    ) -> tuple[list[ops.Message], str]:
+        """A page of at most `FRAME_BYTES`, and the token of the next."""
+        look = partial(self._store.messages, queue, states=states, after=after)
+        # The bodies' sizes first: a thousand bodies of 64 MiB must never be in memory together.
+        found = look(limit=limit + 1, max_body_bytes=0)
+        if not found:
+            return [], ""
+        size, count = 0, 0
+        for message in found[:limit]:
+            size += message.size if max_body is None else min(message.size, max_body)
+            size += sum(len(name) + len(value) for name, value in message.attributes.items())
+            size += len(message.deaths) * convert.LARGEST_DEATH
+            if count and size > FRAME_BYTES:
+                break
+            count += 1
+        page = found[:count] if max_body == 0 else look(limit=count, max_body_bytes=max_body)
+        # The next page begins after what this one shows: what moved or was passed over is seen again.
+        more = bool(page) and found[-1].id > page[-1].id
+        return page, page[-1].id if more else ""

@@ -1,0 +1,125 @@
+"""The RPCs about redrives: dead letters that go back, in the background.
+
+The store does the work, and goes on with it after a restart; here its requests are checked and its
+answers told. Nothing waits for the end of a redrive: who wants to see it asks again.
+"""
+
+# ruff: noqa: N802 - the contract names the methods
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from spoolrack.v1 import redrive_pb2 as rpc
+from spoolrack_store.model import redriving as ops
+from spoolrack_store.model.errors import InvalidRequest, RedriveNotFound
+from spoolrack_store.model.ids import is_id
+
+from . import convert
+from .access.authorization import queues_for
+from .access.permissions import Permission
+from .access.showing import shown
+from .rpc import Context
+from .store_access import StoreAccess, page_size, page_token
+
+_STATES: Final[Mapping[ops.RedriveState, rpc.RedriveState.ValueType]] = {
+    ops.RedriveState.RUNNING: rpc.REDRIVE_STATE_RUNNING,
+    ops.RedriveState.DONE: rpc.REDRIVE_STATE_DONE,
+    ops.RedriveState.CANCELLED: rpc.REDRIVE_STATE_CANCELLED,
+}
+
+
+class RedriveService:
+    """Those handlers. Lives in one event loop."""
+
+    def __init__(self, asking: StoreAccess) -> None:
+        self._asking = asking
+
+    async def StartRedrive(
+        self, request: rpc.StartRedriveRequest, context: Context
+    ) -> rpc.StartRedriveResponse:
+        return rpc.StartRedriveResponse(redrive=_told(await self._asking.ask(_asked(request))))
+
+    async def GetRedrive(
+        self, request: rpc.GetRedriveRequest, context: Context
+    ) -> rpc.GetRedriveResponse:
+        found = await self._find(_id(request.id), Permission.MONITOR)
+        return rpc.GetRedriveResponse(redrive=_told(found))
+
+    async def _find(self, id: str, permission: Permission) -> ops.Redrive:
+        """A redrive of a queue to which the caller may do this; any other is not found."""
+        found = await self._asking.look(self._asking.store.redrive, id)
+        allowed = queues_for(permission)
+        if allowed is not None and not allowed(found.queue):
+            raise RedriveNotFound(redrive=id)
+        return found
+
+    async def ListRedrives(
+        self, request: rpc.ListRedrivesRequest, context: Context
+    ) -> rpc.ListRedrivesResponse:
+        size = page_size(request.page_size)
+        look = partial(
+            shown,
+            partial(
+                self._asking.store.redrives,
+                queue=request.queue and convert.queue_name(request.queue),
+            ),
+            lambda redrive: redrive.id,
+            lambda redrive: (redrive.queue,),
+            queues_for(Permission.MONITOR),
+            after=page_token(_id, request.page_token, ""),
+            limit=size + 1,
+        )
+        found = await self._asking.look(look)
+        return rpc.ListRedrivesResponse(
+            redrives=[_told(redrive) for redrive in found[:size]],
+            next_page_token=found[size - 1].id if len(found) > size else "",
+        )
+
+    async def CancelRedrive(
+        self, request: rpc.CancelRedriveRequest, context: Context
+    ) -> rpc.CancelRedriveResponse:
+        id = _id(request.id)
+        if queues_for(Permission.MANAGE) is not None:
+            # A redrive's queue never changes: what is found now can't be another one's then.
+            await self._find(id, Permission.MANAGE)
+        ended = await self._asking.ask(ops.CancelRedrive(id=id))
+        return rpc.CancelRedriveResponse(redrive=_told(ended))
+
+
+def _id(id: str) -> str:
+    if not is_id(id.lower()):
+        raise InvalidRequest(what="id", value=id, rule="must be an id that StartRedrive answers with")
+    return id.lower()
+
+
+def _asked(request: rpc.StartRedriveRequest) -> ops.StartRedrive:
+    convert.place(len(request.ids), "the number of ids", most=ops.MAX_SELECTED)
+    return ops.StartRedrive(
+        queue=convert.queue_name(request.queue),
+        destination=request.destination and convert.queue_name(request.destination),
+        ids=[convert.message_id(id) for id in request.ids],
+        source_queue=request.source_queue and convert.queue_name(request.source_queue),
+        rate=convert.place(
+            request.max_messages_per_second, "max_messages_per_second", most=ops.MAX_RATE
+        ),
+    )
+
+
+def _told(redrive: ops.Redrive) -> rpc.Redrive:
+    return rpc.Redrive(
+        id=redrive.id,
+        queue=redrive.queue,
+        destination=redrive.destination,
+        source_queue=redrive.source_queue,
+        max_messages_per_second=redrive.rate,
+        state=_STATES[redrive.state],
+        moved=redrive.moved,
+        failed=redrive.failed,
+        last_failure=redrive.last_failure,
+        remaining=redrive.remaining,
+        start_time=convert.timestamp(redrive.started_at),
+        end_time=None if redrive.ended_at is None else convert.timestamp(redrive.ended_at),
+    )

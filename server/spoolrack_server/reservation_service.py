@@ -1,0 +1,221 @@
+"""The RPCs about reservations: messages that are leased under a name, and read as often as one likes.
+
+A reservation whose client has gone before it could hear of it is undone, unless somebody has asked for
+the name again meanwhile and found it. A read holds one page in memory, and asks the store for the next
+when the transport has taken that one.
+"""
+
+# ruff: noqa: N802 - the contract names the methods
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import reservation_pb2 as rpc
+from spoolrack_store.model import reservations as ops
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import Draining, InvalidRequest, ReservationNotFound
+from spoolrack_store.model.operations import Message
+from spoolrack_store.model.settings import MAX_VISIBILITY
+
+from . import convert
+from .access.authorization import queues_for
+from .access.permissions import Permission
+from .access.showing import shown
+from .frames import FrameWriter
+from .lease_requests import LeaseRequests
+from .rpc import CallIsOver, Context, write
+from .store_access import FRAME_BYTES, StoreAccess, page_size, page_token
+
+MAX_STREAM_NAME: Final = 80
+_FIRST_PAGE: Final = ("", -1)
+_LONGEST_SEQ: Final = len(str(ops.MAX_SEQ))
+
+
+class ReservationService:
+    """Those handlers. Lives in one event loop."""
+
+    def __init__(self, asking: StoreAccess, leases: LeaseRequests, frames: FrameWriter) -> None:
+        self._asking = asking
+        self._leases = leases
+        self._frames = frames
+        self._draining = False
+
+    def drain(self) -> None:
+        """Let no read go on beyond the frame under way."""
+        self._draining = True
+
+    async def Reserve(self, request: rpc.ReserveRequest, context: Context) -> None:
+        made = await self._leases.reserve(_asked(request))
+        allowed = queues_for(Permission.RECEIVE)
+        if made is not None and allowed is not None and not allowed(made.queue):
+            # Somebody else's, of another queue: it is left alone.
+            raise ReservationNotFound(stream=request.stream, seq=request.seq)
+        response = rpc.ReserveResponse(reservation=None if made is None else _told(made))
+        try:
+            await write(context, response.SerializeToString())
+        except CallIsOver:
+            self._leases.unreserve(made)
+            raise
+
+    async def Confirm(self, request: rpc.ConfirmRequest, context: Context) -> rpc.ConfirmResponse:
+        held = await self._asking.ask(
+            ops.Confirm(
+                stream=_stream(request.stream),
+                seq=_seq(request.seq),
+                hold=_hold(request),
+                allowed=queues_for(Permission.RECEIVE),
+            )
+        )
+        return rpc.ConfirmResponse(reservation=_told(held))
+
+    async def ReadReservation(self, request: rpc.ReadReservationRequest, context: Context) -> None:
+        begin = convert.place(request.begin, "begin", most=ops.MAX_RESERVED_MESSAGES)
+        end = convert.place(request.end, "end", most=ops.MAX_RESERVED_MESSAGES)
+        if 0 < end < begin:
+            raise InvalidRequest(what="end", value=end, rule=f"must not lie before begin, {begin}")
+        begin_reading = partial(
+            self._asking.store.read_reservation,
+            _stream(request.stream),
+            _seq(request.seq),
+            begin=begin,
+            end=end,
+            allowed=queues_for(Permission.RECEIVE),
+            mark_read=request.mark_read,
+        )
+        pages = await self._asking.look(begin_reading)
+        while (page := await self._asking.look(next, pages, None)) is not None:
+            for frame in _frames(page):
+                if self._draining:
+                    raise Draining
+                await self._frames.put(context, rpc.ReadReservationResponse(messages=frame))
+
+    async def CommitReservations(
+        self, request: rpc.CommitReservationsRequest, context: Context
+    ) -> rpc.CommitReservationsResponse:
+        committed = await self._asking.ask(
+            ops.CommitReservations(
+                stream=_stream(request.stream),
+                up_to=convert.place(request.up_to, "up_to", most=ops.MAX_SEQ),
+                only_read=request.only_read,
+                allowed=queues_for(Permission.RECEIVE),
+            )
+        )
+        return rpc.CommitReservationsResponse(messages=committed.messages, lost=committed.lost)
+
+    async def ReleaseReservation(
+        self, request: rpc.ReleaseReservationRequest, context: Context
+    ) -> rpc.ReleaseReservationResponse:
+        await self._asking.ask(
+            ops.Release(
+                stream=_stream(request.stream),
+                seq=_seq(request.seq),
+                allowed=queues_for(Permission.RECEIVE),
+            )
+        )
+        return rpc.ReleaseReservationResponse()
+
+    async def ListReservations(
+        self, request: rpc.ListReservationsRequest, context: Context
+    ) -> rpc.ListReservationsResponse:
+        size = page_size(request.page_size)
+        look = partial(
+            shown,
+            partial(
+                self._asking.store.reservations,
+                queue=request.queue and convert.queue_name(request.queue),
+                stream=request.stream and _stream(request.stream),
+            ),
+            lambda reservation: (reservation.stream, reservation.seq),
+            lambda reservation: (reservation.queue,),
+            queues_for(Permission.MONITOR),
+            after=page_token(_place, request.page_token, _FIRST_PAGE),
+            limit=size + 1,
+        )
+        found = await self._asking.look(look)
+        return rpc.ListReservationsResponse(
+            reservations=[_told(reservation) for reservation in found[:size]],
+            next_page_token=_token(found[size - 1]) if len(found) > size else "",
+        )
+
+
+# Requests.
+
+
+def _stream(name: str) -> str:
+    return convert.word(name, "stream", most=MAX_STREAM_NAME)
+
+
+def _seq(seq: int) -> int:
+    return convert.place(seq, "seq", most=ops.MAX_SEQ)
+
+
+def _asked(request: rpc.ReserveRequest) -> ops.Reserve:
+    if request.max_bytes < 0:
+        raise InvalidRequest(what="max_bytes", value=request.max_bytes, rule="must not be negative")
+    return ops.Reserve(
+        queue=convert.queue_name(request.queue),
+        stream=_stream(request.stream),
+        seq=_seq(request.seq),
+        max_messages=convert.number(
+            request.max_messages,
+            "max_messages",
+            default=ops.DEFAULT_RESERVED_MESSAGES,
+            most=ops.MAX_RESERVED_MESSAGES,
+        ),
+        max_bytes=request.max_bytes or ops.DEFAULT_RESERVED_BYTES,
+        hold=_hold(request),
+        wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
+    )
+
+
+def _hold(request: rpc.ReserveRequest | rpc.ConfirmRequest) -> Millis | None:
+    if not request.HasField("hold"):
+        return None
+    return convert.millis(request.hold, "hold", least=ops.MIN_HOLD, most=MAX_VISIBILITY)
+
+
+# Answers.
+
+
+def _told(reservation: ops.Reservation) -> rpc.Reservation:
+    return rpc.Reservation(
+        queue=reservation.queue,
+        stream=reservation.stream,
+        seq=reservation.seq,
+        messages=reservation.messages,
+        bytes=reservation.bytes,
+        expire_time=convert.timestamp(reservation.expires_at),
+        state=rpc.RESERVATION_STATE_LOST if reservation.is_lost else rpc.RESERVATION_STATE_HELD,
+        reads=reservation.reads,
+    )
+
+
+def _frames(messages: Sequence[Message]) -> Iterator[list[pb.Message]]:
+    """The messages in frames of at most `FRAME_BYTES`, or of one message."""
+    frame: list[pb.Message] = []
+    size = 0
+    for message in messages:
+        made = convert.message(message)
+        more = made.ByteSize()
+        if frame and size + more > FRAME_BYTES:
+            yield frame
+            frame, size = [], 0
+        frame.append(made)
+        size += more
+    if frame:
+        yield frame
+
+
+def _token(reservation: ops.Reservation) -> str:
+    return f"{reservation.stream}.{reservation.seq}"
+
+
+def _place(token: str) -> tuple[str, int]:
+    stream, _, seq = token.partition(".")
+    if not (seq.isascii() and seq.isdigit() and len(seq) <= _LONGEST_SEQ):
+        raise InvalidRequest(what="seq", value=seq, rule="must be a number")
+    return _stream(stream), _seq(int(seq))

@@ -1,0 +1,138 @@
+"""A send on its way to the store: what is valid of it, by column, and the response it will have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.content import Attributes
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.operations import Send, Stored
+from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MAX_DELAY
+from spoolrack_store.store import Store
+
+from . import convert, encoding
+from .concurrency import ConcurrencyLimit
+from .observing.trace_context import ROOM, TRACEPARENT
+
+
+@dataclass(slots=True)
+class SubmittedSend:
+    """A send that the store works on."""
+
+    count: int
+    refused: Mapping[int, StoreError]
+    """By position, why the edge refused a message. The store has the others."""
+    future: Future[Stored]
+
+    def response(self, correlation_id: int) -> bytes:
+        """Return the response of a stream; raise the `StoreError` of the whole request."""
+        return encoding.correlated(correlation_id, encoding.send_results(b"\x12", self.stored()))
+
+    def stored(self) -> Stored:
+        """Return a result for each message; raise the `StoreError` of the whole request."""
+        stored = self.future.result()
+        if not self.refused:
+            return stored
+        results: list[str | StoreError] = []
+        duplicates: set[int] = set()
+        answers = iter(enumerate(stored.results))
+        for position in range(self.count):
+            if position in self.refused:
+                results.append(self.refused[position])
+                continue
+            place, answer = next(answers)
+            if place in stored.duplicates:
+                duplicates.add(position)
+            results.append(answer)
+        return Stored(results=results, sent_at=stored.sent_at, duplicates=duplicates)
+
+
+@dataclass(slots=True)
+class Columns:
+    """Messages of a request, those that are valid."""
+
+    bodies: list[bytes]
+    attributes: dict[int, Attributes]
+    deduplication_ids: dict[int, str]
+    delays: dict[int, Millis]
+    refused: dict[int, StoreError]
+    """By position in the request; all others are by position among the valid ones."""
+
+
+def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
+    """Return what the store needs of each message, and why the edge refuses some."""
+    made = Columns([], {}, {}, {}, {})
+    bodies = made.bodies
+    for position, message in enumerate(messages):
+        try:
+            attributes = convert.attributes(message) if message.attributes else None
+            id = message.deduplication_id
+            if id:
+                convert.deduplication_id(id)
+            delay = (
+                convert.millis(message.delay, "delay", most=MAX_DELAY)
+                if message.HasField("delay")
+                else None
+            )
+        except StoreError as error:
+            made.refused[position] = error
+            continue
+        place = len(bodies)
+        if attributes:
+            made.attributes[place] = attributes
+        if id:
+            made.deduplication_ids[place] = id
+        if delay is not None:
+            made.delays[place] = delay
+        bodies.append(message.body)
+    return made
+
+
+def lend(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMessage]) -> None:
+    """Give the messages the trace context that came with their call, if they carry none."""
+    if not trace:
+        return
+    for message in messages:
+        held = message.attributes
+        size = sum(len(name) + each.ByteSize() for name, each in held.items())
+        if TRACEPARENT not in held and size + ROOM <= MAX_ATTRIBUTES_SIZE:
+            for name, value in trace.items():
+                held[name].string_value = value
+
+
+def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> SubmittedSend:
+    """Hand a send to the store; raise the `StoreError` of a request that is wrong as a whole."""
+    convert.queue_name(queue)
+    convert.check_count(len(messages), "messages")
+    made = columns(messages)
+    # Also with none that is valid: the store knows whether there is such a queue.
+    send = Send(
+        queue=queue,
+        bodies=made.bodies,
+        attributes=made.attributes,
+        deduplication_ids=made.deduplication_ids,
+        delays=made.delays,
+    )
+    return SubmittedSend(len(messages), made.refused, store.submit(send))
+
+
+async def start_in_turn(
+    store: Store, workers: ConcurrencyLimit, request: rpc.StreamSendRequest
+) -> SubmittedSend:
+    """`start` once there is a worker for it, which is free again when the store has answered."""
+    await workers.begin_save()
+    try:
+        sending = start(store, request.queue, request.messages)
+    except BaseException:
+        workers.end_save()
+        raise
+    if workers.is_bounded:
+        loop = asyncio.get_running_loop()
+        sending.future.add_done_callback(lambda _: loop.call_soon_threadsafe(workers.end_save))
+    return sending

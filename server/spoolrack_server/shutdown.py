@@ -1,0 +1,79 @@
+"""How our processes end: by the signals that ask for it, and with which exit codes they can't start.
+
+The first SIGTERM or SIGINT asks for an orderly end; a second one ends the process at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from spoolrack_store.model.errors import (
+    DamagedSettings,
+    DiskError,
+    DiskFull,
+    RootInUse,
+    RootUnusable,
+    StoreFailed,
+    UnknownFormat,
+)
+
+from .access.security import Insecure
+from .access.watched_files import AccessUnusable
+from .addresses import AddressUnusable
+from .logs import Log
+from .observing.otel import TracingUnavailable
+
+SHUTDOWN_GRACE: Final = 10.0
+"""Seconds that calls have to end when a server stops."""
+
+EXIT_CODES: Final[Mapping[type[Exception], int]] = {
+    AddressUnusable: os.EX_UNAVAILABLE,
+    TracingUnavailable: os.EX_UNAVAILABLE,
+    AccessUnusable: os.EX_CONFIG,
+    Insecure: os.EX_USAGE,
+    RootInUse: os.EX_TEMPFAIL,
+    RootUnusable: os.EX_CANTCREAT,
+    UnknownFormat: os.EX_DATAERR,
+    DamagedSettings: os.EX_DATAERR,
+    StoreFailed: os.EX_IOERR,
+    DiskFull: os.EX_IOERR,
+    DiskError: os.EX_IOERR,
+    OSError: os.EX_IOERR,
+}
+"""What a process ends with when it can't start, as in sysexits.h."""
+
+
+def print_startup_error(error: Exception) -> int:
+    """Say in one line what is wrong; returns the exit code. `error` must be one of `EXIT_CODES`."""
+    print(f"spoolrack: {error}", file=sys.stderr, flush=True)
+    return next(code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
+
+
+def shutdown_on_signals(
+    log: Log, what: str, at_once: Callable[[signal.Signals], None] | None = None
+) -> asyncio.Event:
+    """The event is set by the first signal, which does `what`; the second one ends the process.
+
+    Nothing is lost then: whatever a crash leaves, the next start puts right. Before that, `at_once` is
+    called.
+    """
+    ending = asyncio.Event()
+
+    def end(number: signal.Signals) -> None:
+        if ending.is_set():
+            log.warning("cut off by a second signal", signal=number.name)
+            if at_once is not None:
+                at_once(number)
+            os._exit(128 + number)
+        log.info(f"{what}, a second signal ends at once", signal=number.name)
+        ending.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end, number)
+    return ending

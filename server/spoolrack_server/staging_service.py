@@ -1,0 +1,144 @@
+"""The RPCs about stages: messages that nobody sees before they are published.
+
+A chunk is stored whole or not at all, so one message that can't be one fails the request, which says
+which of them it is.
+"""
+
+# ruff: noqa: N802 - the contract names the methods
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from spoolrack.v1 import staging_pb2 as rpc
+from spoolrack_store.model import staging as ops
+from spoolrack_store.model.errors import InvalidMessage
+from spoolrack_store.model.staging import Stage
+
+from . import convert
+from .access.authorization import queues_for
+from .access.permissions import Permission
+from .access.showing import shown
+from .rpc import Context
+from .send_requests import columns
+from .store_access import StoreAccess, page_size, page_token
+
+MAX_STAGE_NAME: Final = 64
+MAX_WRITER_NAME: Final = 80
+MAX_DIGEST: Final = 64
+
+
+class StagingService:
+    """Those handlers. Lives in one event loop."""
+
+    def __init__(self, asking: StoreAccess) -> None:
+        self._asking = asking
+
+    async def Stage(self, request: rpc.StageRequest, context: Context) -> rpc.StageResponse:
+        chunk = _chunk(request)
+        async with self._asking.workers.saving():
+            staged = await self._asking.ask(chunk)
+        return rpc.StageResponse(
+            messages=staged.messages,
+            repeated=staged.is_repeated,
+            expire_time=convert.timestamp(staged.expires_at),
+        )
+
+    async def Publish(self, request: rpc.PublishRequest, context: Context) -> rpc.PublishResponse:
+        allowed = queues_for(Permission.SEND)
+        published = await self._asking.ask(_publication(request, allowed))
+        return rpc.PublishResponse(
+            messages=published.messages,
+            already=published.is_already,
+            last_epoch=published.last_epoch,
+        )
+
+    async def Abort(self, request: rpc.AbortRequest, context: Context) -> rpc.AbortResponse:
+        dropped = await self._asking.ask(
+            ops.Abort(stage=_stage_name(request.stage), allowed=queues_for(Permission.SEND))
+        )
+        return rpc.AbortResponse(messages=dropped)
+
+    async def ListStages(
+        self, request: rpc.ListStagesRequest, context: Context
+    ) -> rpc.ListStagesResponse:
+        size = page_size(request.page_size)
+        after = page_token(_stage_name, request.page_token, "")
+        look = partial(
+            shown,
+            self._asking.store.stages,
+            lambda stage: stage.name,
+            lambda stage: stage.messages,
+            queues_for(Permission.MONITOR),
+            after=after,
+            limit=size + 1,
+        )
+        stages = await self._asking.look(look)
+        return rpc.ListStagesResponse(
+            stages=[_told(stage) for stage in stages[:size]],
+            next_page_token=stages[size - 1].name if len(stages) > size else "",
+        )
+
+
+def _stage_name(name: str) -> str:
+    return convert.word(name, "stage", most=MAX_STAGE_NAME)
+
+
+def _chunk(request: rpc.StageRequest) -> Stage:
+    convert.check_count(len(request.messages), "messages")
+    lives = ops.DEFAULT_TIME_TO_LIVE
+    if request.HasField("time_to_live"):
+        lives = convert.millis(
+            request.time_to_live,
+            "time_to_live",
+            least=ops.MIN_TIME_TO_LIVE,
+            most=ops.MAX_TIME_TO_LIVE,
+        )
+    made = columns(request.messages)
+    for position, error in made.refused.items():
+        raise _refused(position, error) from error
+    delays = [made.delays.get(place) for place in range(len(made.bodies))]
+    for position, delay in enumerate(delays):
+        if delay != delays[0]:
+            raise _refused(position, "its delay is not that of the first message of its chunk")
+    for position in made.deduplication_ids:
+        raise _refused(position, "it has a deduplication id, and in a stage none can have one")
+    return Stage(
+        stage=_stage_name(request.stage),
+        chunk=convert.place(request.chunk, "chunk", most=ops.MAX_CHUNK),
+        queue=convert.queue_name(request.queue),
+        bodies=made.bodies,
+        attributes=made.attributes,
+        delay=delays[0],
+        time_to_live=lives,
+    )
+
+
+def _refused(position: int, why: object) -> InvalidMessage:
+    return InvalidMessage(why=f"number {position}: {why}")
+
+
+def _publication(request: rpc.PublishRequest, allowed: Callable[[str], bool] | None) -> ops.Publish:
+    convert.place(len(request.stages), "the number of stages", most=ops.MAX_STAGES)
+    memory = ops.DEFAULT_MEMORY
+    if request.HasField("memory"):
+        memory = convert.millis(request.memory, "memory", least=ops.MIN_MEMORY, most=ops.MAX_MEMORY)
+    return ops.Publish(
+        writer=convert.word(request.writer, "writer", most=MAX_WRITER_NAME),
+        epoch=convert.place(request.epoch, "epoch", most=ops.MAX_EPOCH),
+        stages=[_stage_name(stage) for stage in request.stages],
+        memory=memory,
+        digest=request.digest and convert.word(request.digest, "digest", most=MAX_DIGEST),
+        allowed=allowed,
+    )
+
+
+def _told(stage: ops.StageInfo) -> rpc.Stage:
+    return rpc.Stage(
+        name=stage.name,
+        chunks=stage.chunks,
+        messages=stage.messages,
+        expire_time=convert.timestamp(stage.expires_at),
+    )

@@ -1,0 +1,66 @@
+"""How the handlers of gRPC ask the store, and how they turn pages.
+
+Nothing waits for a disk in the event loop: what changes something is submitted and awaited, and what
+only reads runs in a few threads of its own, so that it doesn't wait behind a commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from spoolrack_store.model.errors import InvalidRequest, StoreError
+from spoolrack_store.model.operations import Request
+from spoolrack_store.store import Store
+
+from . import convert
+from .answers import answer
+from .concurrency import ConcurrencyLimit
+
+T = TypeVar("T")
+
+FRAME_BYTES: Final = 2 * 1024 * 1024
+"""Of bodies and attributes in one frame of a stream or one page of a list, but always one message.
+Half of what a gRPC client takes unless it is told otherwise."""
+
+READERS: Final = 4
+
+
+class StoreAccess:
+    """Lives in one event loop."""
+
+    def __init__(self, store: Store, workers: ConcurrencyLimit) -> None:
+        self.store = store
+        self.workers = workers
+        self._readers = ThreadPoolExecutor(READERS, "spoolrack-read")
+
+    async def ask(self, request: Request[T]) -> T:
+        """The store's answer; raises its `StoreError`."""
+        return await answer(self.store.submit(request))
+
+    async def look(self, look: Callable[..., T], *of: Any) -> T:
+        """What `look` returns in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, look, *of)
+
+    def close(self) -> None:
+        """Nothing may be asked any more."""
+        self._readers.shutdown(wait=False)
+
+
+def page_size(size: int) -> int:
+    """How many items a page may have."""
+    return convert.number(size, "page_size", default=convert.DEFAULT_PAGE, most=convert.MAX_COUNT)
+
+
+def page_token(read: Callable[[str], T], token: str, first: T) -> T:
+    """After what the page begins: what `read` finds in the token, or `first` without one."""
+    if not token:
+        return first
+    try:
+        return read(token)
+    except StoreError as error:
+        raise InvalidRequest(
+            what="page_token", value=token, rule="must be the next_page_token of the page before"
+        ) from error

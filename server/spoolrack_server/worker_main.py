@@ -1,0 +1,48 @@
+"""`python -m spoolrack_server.worker_main SETTINGS`: one of the servers that a supervisor keeps.
+
+It says on standard output when it serves. Its standard input is its line to the supervisor: the end of
+it means that the supervisor is gone, and is a reason to drain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable
+
+from .control_channel import ControlChannel
+from .serve import ListenAddresses, ServeSettings, serve
+from .supervisor import READY
+from .worker_processes import WorkerProcess
+
+
+def main() -> None:
+    settings = ServeSettings(**json.loads(sys.argv[1]))
+    sys.exit(asyncio.run(_serve(settings)))
+
+
+async def _serve(settings: ServeSettings) -> int:
+    member = WorkerProcess(settings.number)
+    line = await ControlChannel.open(socket.socket(fileno=os.dup(sys.stdin.fileno())), member.answer)
+    member.begin(line)
+    listening = asyncio.create_task(line.run())
+
+    def until_alone(end: Callable[[], None]) -> None:
+        listening.add_done_callback(lambda _: end())
+
+    try:
+        return await serve(settings, _tell, until_alone, member)
+    finally:
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+
+
+def _tell(_: ListenAddresses) -> None:
+    os.write(sys.stdout.fileno(), READY)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The processes of one server, as each of them sees the others: through their supervisor.
+
+A scrape comes to whichever process the kernel deals its connection to, and is answered for all of them:
+that one asks the supervisor, who asks the others. So that no counter ever goes back, each process keeps
+series of its own, and nothing is added up before Prometheus does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from .control_channel import ControlChannel
+from .observing.metrics import Row, rows_from_json
+
+FIGURES: Final = "figures"
+PROCESS: Final = "process"
+HISTORY: Final = "history "
+"""Followed by a queue's name."""
+STATE: Final = "state"
+PATIENCE: Final = 3.0
+"""Seconds that one process has to tell what it is asked. Prometheus gives a scrape ten."""
+
+
+class WorkerReport(Protocol):
+    """What a process tells of itself."""
+
+    @property
+    def state(self) -> str: ...
+
+    async def answer(self, what: str) -> Any:
+        """What this process tells the others: `FIGURES`, `PROCESS` or `HISTORY` of a queue."""
+
+
+class WorkerProcess:
+    """One of several: answers its supervisor, and asks him for the others."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._line: ControlChannel | None = None
+        self._watched: WorkerReport | None = None
+
+    def begin(self, line: ControlChannel) -> None:
+        self._line = line
+
+    def join(self, watched: WorkerReport) -> None:
+        """From now on there is something to be told of this one."""
+        self._watched = watched
+
+    async def others(self, what: str) -> dict[int, Any]:
+        """What each other process answers; None: it didn't answer in time."""
+        found = None if self._line is None else await self._line.ask(what, PATIENCE + 1)
+        return {int(number): answer for number, answer in (found or {}).items()}
+
+    async def figures(self) -> dict[int, list[Row] | None]:
+        return {
+            number: None if rows is None else rows_from_json(rows)
+            for number, rows in (await self.others(FIGURES)).items()
+        }
+
+    async def answer(self, what: str) -> Any:
+        """What the supervisor is told."""
+        if what == STATE:
+            return "starting" if self._watched is None else self._watched.state
+        return [] if self._watched is None else await self._watched.answer(what)
+
+
+class WorkerProcesses:
+    """The supervisor's side: a line to each process that runs."""
+
+    def __init__(self) -> None:
+        self._lines: dict[int, ControlChannel] = {}
+
+    def answers_to(self, number: int) -> Callable[[str], Any]:
+        """Return what serves the line of this process: it asks the others what this one asks."""
+
+        async def serve(what: str) -> dict[int, Any]:
+            return await self._ask_all_but(number, what)
+
+        return serve
+
+    def add(self, number: int, line: ControlChannel) -> None:
+        self._lines[number] = line
+
+    def remove(self, number: int) -> None:
+        self._lines.pop(number, None)
+
+    async def states(self) -> dict[int, str | None]:
+        """How each process that runs is; None: it doesn't answer."""
+        return await self._ask_all_but(None, STATE)
+
+    async def _ask_all_but(self, asker: int | None, what: str) -> dict[int, Any]:
+        asked = {number: line for number, line in self._lines.items() if number != asker}
+        told = await asyncio.gather(*(line.ask(what, PATIENCE) for line in asked.values()))
+        return dict(zip(asked, told, strict=True))

@@ -1,0 +1,238 @@
+"""The order in which the ready messages of a queue are leased.
+
+Without groups it is the order of the sends. With groups, those that have something to lease take turns,
+in the order in which they were leased from last, and each group is in the order of its sends. In a
+queue whose `group_order` is strict a group has nothing to lease while one of its messages is leased, or
+is delayed and older than what is ready. Messages without a group are a group of their own, which
+nothing blocks.
+
+Costs: a message that appears or disappears costs what its group and its entry take, whatever else
+waits; a receive costs the groups that it takes from.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import heappop, heappush
+
+from ..model.batch import Entry
+from ..model.members import below, first_of, indexes, lowest
+from ..model.names import batch_of, index_of
+from ..model.transitions import State
+from .order import SortedNames
+
+
+class EntryOrder:
+    """Entries in the order of the first message that each of them holds."""
+
+    __slots__ = ("by_first", "names")
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self.by_first = {entry.first_id: entry for entry in entries}
+        self.names = SortedNames(self.by_first)
+
+    def __bool__(self) -> bool:
+        return bool(self.by_first)
+
+    def change(self, entry: Entry, before: int, after: int) -> None:
+        """Give an entry that stood for the members `before` the place of the members `after`."""
+        stem = entry.batch.stem
+        was = stem.message_id(lowest(before)) if before else ""
+        first = stem.message_id(lowest(after)) if after else ""
+        if first == was:
+            return
+        if was:
+            self.names.remove(was)
+            del self.by_first[was]
+        if first:
+            self.names.add(first)
+            self.by_first[first] = entry
+
+    def first(self) -> str | None:
+        """Return the id of the first message."""
+        return self.names.first()
+
+    def since(self, id: str) -> Iterator[tuple[str, Entry]]:
+        """Yield what isn't below `id`, with the id of each first message. Nothing may change
+        meanwhile."""
+        return ((first, self.by_first[first]) for first in self.names.since(id))
+
+    def runs(
+        self, but: Mapping[Entry, int], members_of: Callable[[Entry], int]
+    ) -> Iterator[tuple[Entry, int]]:
+        """Yield messages in order, as runs of one entry: the entry, and the mask of the run.
+
+        `but` are messages that are passed over; it may grow while this runs, nothing else may change.
+        """
+        firsts = self.names.since("")
+        entry, following = None, next(firsts, None)
+        split: list[tuple[str, Entry, int]] = []
+        while following is not None or split:
+            if split and (following is None or split[0][0] < following):
+                _, entry, members = heappop(split)
+            else:
+                assert following is not None
+                entry = self.by_first[following]
+                members = members_of(entry)
+                following = next(firsts, None)
+            ahead = min(
+                (each for each in (following, split[0][0] if split else None) if each), default=None
+            )
+            stem = entry.batch.stem
+            # Only what has an id between two messages of one file divides it: a part of it that came
+            # back.
+            if ahead is not None and stem.count and batch_of(ahead) == stem.id:
+                run = below(members, index_of(ahead))
+                if run != members:
+                    rest = members & ~run
+                    heappush(split, (stem.message_id(lowest(rest)), entry, rest))
+                    members = run
+            members &= ~but.get(entry, 0)
+            if members:
+                yield entry, members
+
+
+class _Group:
+    """The messages of one group."""
+
+    __slots__ = ("claimed", "delayed", "leased", "name", "offered", "ready", "waiting")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ready = EntryOrder()
+        self.delayed = EntryOrder()
+        self.waiting = 0
+        """Messages that are ready."""
+        self.leased = 0
+        self.offered = 0
+        """Messages that count as available."""
+        self.claimed = 0
+        """The last commit that leased from it, if the order is strict."""
+
+    @property
+    def is_blocked(self) -> bool:
+        if not self.name:
+            return False
+        delayed, ready = self.delayed.first(), self.ready.first()
+        return self.leased > 0 or (delayed is not None and ready is not None and delayed < ready)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.waiting or self.leased or self.delayed)
+
+
+class GroupOrder:
+    """The groups of one queue."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        """`entries` are all that the queue counts."""
+        self._groups: dict[str, _Group] = {}
+        self._turns: OrderedDict[_Group, None] = OrderedDict()
+        """Groups that have something to lease, the one whose turn it is first."""
+        self._is_strict = False
+        self.available = 0
+        """Messages of these groups that are ready."""
+        for entry in entries:
+            self.change(entry, 0, entry.counted)
+
+    @property
+    def is_strict(self) -> bool:
+        return self._is_strict
+
+    @is_strict.setter
+    def is_strict(self, is_strict: bool) -> None:
+        if self._is_strict != is_strict:
+            self._is_strict = is_strict
+            for group in self._groups.values():
+                self._offer(group)
+
+    def change(self, entry: Entry, was: int, held: int) -> None:
+        """Take in that an entry holds `held` in place of `was`."""
+        if was == held:
+            return
+        groups = entry.batch.groups
+        if groups is None:
+            if not entry.batch.stem.is_grouped:
+                self._change(entry, "", was, held)
+            return  # Its groups are not read yet: until then its messages have to wait.
+        for name in dict.fromkeys(map(groups.of, indexes(was ^ held))):
+            members = groups.members(name)
+            self._change(entry, name, was & members, held & members)
+
+    def _change(self, entry: Entry, name: str, was: int, held: int) -> None:
+        group = self._groups.get(name)
+        if group is None:
+            group = self._groups[name] = _Group(name)
+        state, more = entry.name.state, held.bit_count() - was.bit_count()
+        if state is State.READY:
+            group.ready.change(entry, was, held)
+            group.waiting += more
+        elif state is State.LEASED:
+            group.leased += more
+        else:
+            group.delayed.change(entry, was, held)
+        self._offer(group)
+        if group.is_empty:
+            del self._groups[name]
+
+    def _offer(self, group: _Group) -> None:
+        """Let a group have turns if there is something to lease."""
+        offered = 0 if self._is_strict and group.is_blocked else group.waiting
+        self.available += offered - group.offered
+        group.offered = offered
+        if not offered:
+            self._turns.pop(group, None)
+        elif group not in self._turns:
+            self._turns[group] = None
+
+    def runs(self, room: int, but: Mapping[Entry, int], commit: int) -> Iterator[tuple[Entry, int]]:
+        """Yield what a receive of up to `room` messages is to lease, as runs of one entry.
+
+        `but` are messages that other receives of the `commit` lease, or this one: it must grow by what
+        is taken of a run before the next is asked for. No message is yielded behind one of its group
+        that was not taken, if the order is strict.
+        """
+        share = max(1, room // max(1, len(self._turns)))
+        mine: set[_Group] = set()
+        vain = 0
+        while vain < len(self._turns):
+            group = next(iter(self._turns))
+            if group.claimed == commit and group not in mine:
+                vain += 1
+                self._turns.move_to_end(group)
+                continue
+            if self._is_strict and group.name:
+                mine.add(group)
+            taken = 0
+            for entry, run in self._turn(group, share, but):
+                try:
+                    yield entry, run
+                finally:  # Also where the receive has all that it wants, and asks for no more.
+                    got = (but.get(entry, 0) & run).bit_count()
+                    if got:
+                        taken += got
+                        self._turns.move_to_end(group)
+                        group.claimed = commit if group in mine else 0
+            if not taken:
+                self._turns.move_to_end(group)
+            vain = 0 if taken else vain + 1
+
+    def _turn(self, group: _Group, share: int, but: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
+        """Yield runs of up to `share` messages of a group."""
+        for entry, members in group.ready.runs(but, self._members(group)):
+            while members:
+                run = first_of(members, share)
+                yield entry, run
+                got = but.get(entry, 0) & run
+                share -= got.bit_count()
+                if share <= 0 or (got != run and self._is_strict):
+                    return
+                members &= ~run if got == run else 0
+
+    def _members(self, group: _Group) -> Callable[[Entry], int]:
+        def members_of(entry: Entry) -> int:
+            groups = entry.batch.groups
+            return entry.held if groups is None else entry.held & groups.members(group.name)
+
+        return members_of

@@ -1,0 +1,103 @@
+"""Deleted files: names in `remove/` that may be unlinked at any time.
+
+An unlink needs no lock on the root: nothing else ever happens to such a name, and other processes may
+unlink it, too. A thread unlinks them; on a full disk the commit that needs the room does. What isn't
+unlinked when the process ends is found by the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from threading import Event, Lock, Thread
+from typing import Final
+
+from .disk import Disk
+
+log = logging.getLogger(__name__)
+
+CLOSE_UNLINKS: Final = 1_000
+"""Names that a thread still unlinks when it is stopped."""
+MOMENT: Final = 0.05
+"""Seconds for which the thread lets names gather."""
+_AT_ONCE: Final = 100
+"""Names that a commit unlinks before it looks whether that was enough."""
+
+
+class Removed:
+    """Thread-safe."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._paths: deque[str] = deque()
+        self._unlinking = Lock()
+        self.waits = Event()
+        """Whether there is something to unlink."""
+        self.unlinked = 0
+        """Names that this process has unlinked."""
+        self._told = 0
+        """How many of them `make_room` has counted."""
+
+    def add(self, paths: Sequence[str]) -> None:
+        self._paths.extend(paths)
+        if not self.waits.is_set():
+            self.waits.set()
+
+    def unlink(self, most: int | None = None) -> int:
+        """Unlink up to `most` names; return how many were looked at."""
+        done = 0
+        while most is None or done < most:
+            with self._unlinking:
+                try:
+                    path = self._paths.popleft()
+                except IndexError:
+                    break
+                self.unlinked += self._unlink(path)
+            done += 1
+        return done
+
+    def make_room(self) -> bool:
+        """Unlink some names on a full disk; return whether any was unlinked since the last call."""
+        self.unlink(_AT_ONCE)
+        with self._unlinking:  # The thread may be about to unlink the last one.
+            before, self._told = self._told, self.unlinked
+        return self._told > before
+
+    def _unlink(self, path: str) -> bool:
+        """Unlink a name; return False if another process was faster, or it has to stay."""
+        try:
+            self._disk.unlink(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            log.warning("%s stays until the next start: %s", path, error)
+            return False
+        return True
+
+
+class ReaperThread:
+    """Unlinks what was removed."""
+
+    def __init__(self, removed: Removed) -> None:
+        self._removed = removed
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name="spoolrack-reaper", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Return soon; what isn't unlinked by then stays for the next start."""
+        self._stopping.set()
+        self._removed.waits.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        waits = self._removed.waits
+        while not self._stopping.is_set():
+            waits.wait()
+            # A wake-up takes the interpreter's lock from the thread that commits: one is for many.
+            self._stopping.wait(MOMENT)
+            waits.clear()
+            while not self._stopping.is_set() and self._removed.unlink(1):
+                pass
+        self._removed.unlink(CLOSE_UNLINKS)

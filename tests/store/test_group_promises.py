@@ -1,0 +1,170 @@
+"""Groups of messages take turns; in a strict queue one receive at a time has messages of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from root_rig import NOW, Still, done, lay_out, opened, settle
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.model.clock import HOUR, Millis
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    CreateQueue,
+    Delete,
+    Message,
+    Receive,
+    Send,
+    messages_of,
+)
+from spoolrack_store.model.settings import QueueSettings
+
+STRICT = QueueSettings(group_order="strict", visibility_timeout=Millis(HOUR))
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    lay_out(tmp_path / "root")
+    engine = opened(tmp_path / "root")
+    done(engine, CreateQueue(name="strict", settings=STRICT))
+    return engine
+
+
+def send(engine: Engine, groups: Sequence[str], queue: str = "q", start: int = 0) -> None:
+    """Send a message for each of `groups` in one request; its body is the group and its place."""
+    numbered = list(enumerate(groups))
+    bodies = [f"{group}{start + place}".encode() for place, group in numbered]
+    done(engine, Send(queue=queue, bodies=bodies, groups={p: g for p, g in numbered if g}))
+    settle(engine)
+
+
+def receive(engine: Engine, count: int = 1, queue: str = "q") -> list[Message]:
+    (found,) = done(engine, Receive(queue=queue, max_messages=count))
+    assert isinstance(found, list), found
+    return messages_of(found)
+
+
+def bodies(messages: Sequence[Message]) -> list[str]:
+    return [message.body.decode() for message in messages]
+
+
+def test_a_large_group_does_not_delay_a_small_one(engine: Engine) -> None:
+    send(engine, ["large"] * 500)
+    send(engine, ["large"] * 500)
+    send(engine, ["small"])
+    assert bodies(receive(engine) + receive(engine)) == ["large0", "small0"]
+
+
+def test_a_receive_takes_from_all_groups_alike(engine: Engine) -> None:
+    send(engine, "aaaabbbbcc")
+    found = bodies(receive(engine, 6))
+    assert sorted(found) == ["a0", "a1", "b4", "b5", "c8", "c9"]
+    assert all(one < other for one, other in pairwise(found) if one[0] == other[0])
+
+
+def test_groups_take_turns_over_receives(engine: Engine) -> None:
+    send(engine, "aaabbb")
+    assert bodies([each for _ in range(6) for each in receive(engine)]) == [
+        "a0",
+        "b3",
+        "a1",
+        "b4",
+        "a2",
+        "b5",
+    ]
+
+
+def test_a_received_message_tells_its_group(engine: Engine) -> None:
+    send(engine, ["a", "", "b"])
+    assert {message.body: message.group for message in receive(engine, 3)} == {
+        b"a0": "a",
+        b"1": "",
+        b"b2": "b",
+    }
+
+
+def test_messages_without_a_group_keep_their_order_beside_groups(engine: Engine) -> None:
+    send(engine, ["", "a", "", "a", ""])
+    assert [body for body in bodies(receive(engine, 5)) if body[0] != "a"] == ["0", "2", "4"]
+
+
+def test_a_group_is_kept_over_a_restart(engine: Engine, tmp_path: Path) -> None:
+    send(engine, "ab")
+    again = opened(tmp_path / "root")
+    settle(again)
+    assert [message.group for message in receive(again, 2)] == ["a", "b"]
+
+
+def strict(engine: Engine, count: int = 1) -> list[Message]:
+    return receive(engine, count, "strict")
+
+
+def test_a_strict_group_has_one_receives_messages_leased(engine: Engine) -> None:
+    send(engine, "aab", "strict")
+    (first,) = strict(engine)
+    assert bodies(strict(engine, 10)) == ["b2"]
+    assert strict(engine, 10) == []
+    assert engine.ready("strict") == 0
+    done(engine, Delete(queue="strict", receipts=[first.receipt or ""]))
+    assert engine.ready("strict") == 1
+    assert bodies(strict(engine, 10)) == ["a1"]
+
+
+def test_one_receive_may_take_several_of_a_strict_group(engine: Engine) -> None:
+    send(engine, "aaa", "strict")
+    send(engine, "a", "strict", start=3)
+    assert bodies(strict(engine, 3)) == ["a0", "a1", "a2"]
+    assert strict(engine) == []
+
+
+def test_a_released_message_comes_again_before_the_next_of_its_group(engine: Engine) -> None:
+    send(engine, "aaa", "strict")
+    (first,) = strict(engine)
+    receipts = [first.receipt or ""]
+    done(engine, ChangeVisibility(queue="strict", receipts=receipts, visibility=Millis(0)))
+    assert bodies(strict(engine, 10)) == ["a0", "a1", "a2"]
+
+
+def test_a_delayed_message_holds_up_only_its_own_group(engine: Engine) -> None:
+    groups = {0: "a", 1: "a", 2: "b"}
+    sent = Send(queue="strict", bodies=[b"a0", b"a1", b"b0"], groups=groups, delays={0: Millis(HOUR)})
+    done(engine, sent)
+    settle(engine)
+    assert bodies(strict(engine, 10)) == ["b0"]
+
+
+def test_receives_of_one_commit_share_no_strict_group(engine: Engine) -> None:
+    send(engine, "aabb", "strict")
+    found = done(engine, *(Receive(queue="strict") for _ in range(3)))
+    taken = [bodies(messages_of(each)) for each in found]  # type: ignore[arg-type]
+    assert sorted(taken) == [[], ["a0"], ["b2"]]
+
+
+def test_a_strict_group_stays_blocked_over_a_restart(engine: Engine, tmp_path: Path) -> None:
+    send(engine, "aab", "strict")
+    strict(engine)
+    again = opened(tmp_path / "root")
+    settle(again)
+    assert bodies(strict(again, 10)) == ["b2"]
+
+
+def test_an_expired_lease_comes_again_before_the_next_of_its_group(tmp_path: Path) -> None:
+    clock = Still()
+    lay_out(tmp_path / "root")
+    engine = opened(tmp_path / "root", clock)
+    done(engine, CreateQueue(name="strict", settings=STRICT))
+    send(engine, "aa", "strict")
+    strict(engine)
+    clock.now = Millis(NOW + HOUR)
+    settle(engine)
+    assert bodies(strict(engine, 10)) == ["a0", "a1"]
+
+
+@pytest.mark.parametrize("group", ["", "x" * 129, "\ud800"])
+def test_an_impossible_group_refuses_its_message_alone(engine: Engine, group: str) -> None:
+    (stored,) = done(engine, Send(queue="q", bodies=[b"0", b"1"], groups={0: group}))
+    refused, id = stored.results  # type: ignore[attr-defined]
+    assert "group" in str(refused)
+    assert isinstance(id, str)
