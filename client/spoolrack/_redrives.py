@@ -37,16 +37,16 @@ class Redrive:
     max_messages_per_second: int
     """0: no bound."""
     state: RedriveState
-    moved: int
+    moved_count: int
     """How many. After a restart of the server, up to a second's work may be missing."""
-    failed: int
+    failed_count: int
     """How many of the selection were found and couldn't be moved: they stay dead letters."""
     last_failure: str
     """Why the last of those stays."""
-    remaining: int
+    remaining_count: int
     """How many it has not looked at yet, at most."""
-    start_time: datetime
-    end_time: datetime | None
+    started_at: datetime
+    ended_at: datetime | None
     """None: it goes on."""
 
 

@@ -29,16 +29,16 @@ class Reservation:
     queue: str
     stream: str
     """The reader's name."""
-    seq: int
+    sequence_number: int
     """The set's number in the stream."""
-    messages: int
+    message_count: int
     """As many as were reserved, also if some were deleted since."""
-    bytes: int
+    byte_count: int
     """Of their bodies and attributes."""
-    expire_time: datetime
+    expires_at: datetime
     """When the hold ends, or ended."""
     state: ReservationState = ReservationState.HELD
-    reads: int = 0
+    read_count: int = 0
     """How often it was read from its first message on: one that breaks its reader shows here."""
 
 
@@ -46,9 +46,9 @@ class Reservation:
 class CommitResult:
     """What became of a commit."""
 
-    messages: int
+    deleted_count: int
     """How many were deleted."""
-    lost: Sequence[int] = ()
+    lost_sequence_numbers: Sequence[int] = ()
     """The numbers of sets whose hold was over before: none of their messages was deleted."""
 
 

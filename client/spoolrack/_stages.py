@@ -36,11 +36,11 @@ class BatchOptions(TypedDict, total=False):
 class StageResult:
     """What became of one chunk of a stage."""
 
-    messages: int
+    message_count: int
     """In the chunk."""
-    repeated: bool = False
+    duplicate: bool = False
     """Whether the chunk was there already; then nothing was stored."""
-    expire_time: datetime
+    expires_at: datetime
     """When the whole stage expires, unless it is published."""
 
 
@@ -48,9 +48,9 @@ class StageResult:
 class PublishResult:
     """What became of a publication."""
 
-    messages: int
-    """How many appeared. 0 if `already` is set."""
-    already: bool = False
+    message_count: int
+    """How many appeared. 0 if `duplicate` is set."""
+    duplicate: bool = False
     """Whether the writer had published this epoch, or a later one, before: then nothing was done."""
     last_epoch: int
     """The writer's last epoch now."""
@@ -61,10 +61,10 @@ class StageInfo:
     """A stage as it was when it was asked for."""
 
     name: str
-    chunks: int
-    messages: Mapping[str, int] = field(default_factory=dict)
+    chunk_count: int
+    message_counts: Mapping[str, int] = field(default_factory=dict)
     """How many, by queue."""
-    expire_time: datetime
+    expires_at: datetime
     """When it expires, unless it is published."""
 
 

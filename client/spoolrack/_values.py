@@ -95,7 +95,7 @@ class BlockingMessage:
 
     id: str
     receive_count: int
-    why: str
+    explanation: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class QueueInfo:
     name: str
     settings: QueueSettings = field(default_factory=QueueSettings)
     counts: QueueCounts = field(default_factory=QueueCounts)
-    create_time: datetime
+    created_at: datetime
     version: int
     """Rises with each change of the settings."""
     blocking_message: BlockingMessage | None = None

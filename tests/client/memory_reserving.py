@@ -180,7 +180,7 @@ class MemoryReserving:
                         del memory.box(found.queue).messages[held.id]
                         deleted += 1
             memory.committed[stream] = max(up_to, memory.committed.get(stream, -1))
-            return CommitResult(messages=deleted, lost=tuple(lost))
+            return CommitResult(deleted_count=deleted, lost_sequence_numbers=tuple(lost))
 
     async def release(self, stream: str, seq: int, *, timeout: float) -> None:
         with self._memory.lock:
@@ -211,7 +211,7 @@ class MemoryReserving:
             more = len(found) > len(page)
             return ReservationPage(
                 reservations=page,
-                next_token=f"{page[-1].stream}.{page[-1].seq}" if more else "",
+                next_token=f"{page[-1].stream}.{page[-1].sequence_number}" if more else "",
             )
 
     def _told(self, stream: str, seq: int, found: Reserved) -> Reservation:
@@ -219,10 +219,10 @@ class MemoryReserving:
         return Reservation(
             queue=found.queue,
             stream=stream,
-            seq=seq,
-            messages=len(found.tokens),
-            bytes=found.size,
-            expire_time=moment_of(found.due_ms),
+            sequence_number=seq,
+            message_count=len(found.tokens),
+            byte_count=found.size,
+            expires_at=moment_of(found.due_ms),
             state=ReservationState.LOST if lost else ReservationState.HELD,
-            reads=found.reads,
+            read_count=found.reads,
         )

@@ -68,7 +68,7 @@ class MemoryTransport:
                 bytes=sum(message.size for message in held),
                 oldest_age=(self._memory.now_ms - min(sent)) / 1_000 if sent else None,
             ),
-            create_time=moment_of(box.created_ms),
+            created_at=moment_of(box.created_ms),
             version=box.version,
         )
 

@@ -69,7 +69,7 @@ def test_a_publication_whose_answer_was_lost_took_place_once(memory: Memory, job
     memory.lose("publish", Unreachable(), Unreachable())
     batch = fill(jobs.batch(), ["a", "b"])
     assert batch.published is not None
-    assert (batch.published.messages, batch.published.already) == (2, False)
+    assert (batch.published.message_count, batch.published.duplicate) == (2, False)
     assert len(calls(memory, "publish")) == 3
     assert [m.text for m in jobs.peek()] == ["a", "b"]
 
@@ -87,7 +87,7 @@ def test_a_publication_in_doubt_can_be_made_sure_of(
         fill(batch, ["a"])
     assert batch.published is None
     assert batch.in_doubt
-    assert client.staging.publish(batch.writer, batch.epoch, [batch.stage]).already is took_place
+    assert client.staging.publish(batch.writer, batch.epoch, [batch.stage]).duplicate is took_place
     assert [m.text for m in client.queue("jobs").peek()] == ["a"]
 
 
@@ -242,4 +242,4 @@ async def test_tasks_and_threads_share_the_rules(memory: Memory) -> None:
         await batch.send("a")
     assert isinstance(batch, aio.Batch)
     assert batch.published is not None
-    assert (batch.published.messages, batch.published.already) == (1, False)
+    assert (batch.published.message_count, batch.published.duplicate) == (1, False)

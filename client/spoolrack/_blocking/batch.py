@@ -33,14 +33,14 @@ class Batch:
         return self._core.stage
 
     @property
-    def messages(self) -> int:
+    def message_count(self) -> int:
         """How many messages the batch has by now."""
-        return self._core.messages
+        return self._core.message_count
 
     @property
-    def expire_time(self) -> datetime | None:
+    def expires_at(self) -> datetime | None:
         """When the stage expires, unless it is published. None: nothing is staged yet."""
-        return self._core.expire_time
+        return self._core.expires_at
 
     @property
     def published(self) -> PublishResult | None:

@@ -108,7 +108,7 @@ class Client:
         They are staged, and published at the end of the block, or dropped if it raises. A publication
         is repeated like any call, and takes place once. With a `writer` and an `epoch` it also takes
         place once if the whole program is run again: of a writer's epochs each is published only if
-        it is higher than the last; `batch.published.already` says that this one wasn't. With
+        it is higher than the last; `batch.published.duplicate` says that this one wasn't. With
         `publish=False` the block's end only stages: `staging.publish(writer, epoch, [batch.stage])`
         does the rest, here or elsewhere, before `time_to_live` is over.
         """

@@ -51,7 +51,7 @@ class Staging:
         """Make all messages of up to 10,000 stages appear, or none, also after a crash.
 
         If the writer has published this epoch or a later one before, nothing is done, and the answer
-        says `already`: so it may be repeated. That is remembered for `epoch_retention` (30 days).
+        says `duplicate`: so it may be repeated. That is remembered for `epoch_retention` (30 days).
         Raises `StageNotFound` if one of the stages isn't there, and `QueueFull` if they don't fit.
         """
         return run(

@@ -88,7 +88,9 @@ class FolderReserving:
     async def commit(self, stream: str, up_to: int, *, timeout: float) -> CommitResult:
         request = ops.CommitReservations(stream=stream, up_to=up_to)
         committed = await self._calls.ask(request, timeout)
-        return CommitResult(messages=committed.messages, lost=tuple(committed.lost))
+        return CommitResult(
+            deleted_count=committed.messages, lost_sequence_numbers=tuple(committed.lost)
+        )
 
     async def release(self, stream: str, seq: int, *, timeout: float) -> None:
         await self._calls.ask(ops.Release(stream=stream, seq=seq), timeout)
@@ -120,10 +122,10 @@ def _reservation(found: ops.Reservation) -> Reservation:
     return Reservation(
         queue=found.queue,
         stream=found.stream,
-        seq=found.seq,
-        messages=found.messages,
-        bytes=found.bytes,
-        expire_time=moment_of(found.expires_at),
+        sequence_number=found.seq,
+        message_count=found.messages,
+        byte_count=found.bytes,
+        expires_at=moment_of(found.expires_at),
         state=ReservationState.LOST if found.is_lost else ReservationState.HELD,
-        reads=found.reads,
+        read_count=found.reads,
     )

@@ -35,9 +35,9 @@ class FolderStaging:
             request = convert.stage(stage, chunk, queue, messages, lives)
         staged = await self._calls.ask(request, timeout)
         return StageResult(
-            messages=staged.messages,
-            repeated=staged.is_repeated,
-            expire_time=moment_of(staged.expires_at),
+            message_count=staged.messages,
+            duplicate=staged.is_repeated,
+            expires_at=moment_of(staged.expires_at),
         )
 
     async def publish(
@@ -48,8 +48,8 @@ class FolderStaging:
         )
         published = await self._calls.ask(request, timeout)
         return PublishResult(
-            messages=published.messages,
-            already=published.is_already,
+            message_count=published.messages,
+            duplicate=published.is_already,
             last_epoch=published.last_epoch,
         )
 
@@ -73,7 +73,7 @@ def _span(seconds: float | None, default: Millis) -> Millis:
 def _info(stage: ops.StageInfo) -> StageInfo:
     return StageInfo(
         name=stage.name,
-        chunks=stage.chunks,
-        messages=stage.messages,
-        expire_time=moment_of(stage.expires_at),
+        chunk_count=stage.chunks,
+        message_counts=stage.messages,
+        expires_at=moment_of(stage.expires_at),
     )

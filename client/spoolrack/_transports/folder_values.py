@@ -186,11 +186,11 @@ def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
             # A clock that stepped back since the send must not give a negative age.
             oldest_age=None if counts.oldest is None else max(0, now - counts.oldest) / 1_000,
         ),
-        create_time=moment_of(queue.created_at),
+        created_at=moment_of(queue.created_at),
         version=queue.version,
         blocking_message=None
         if blocking is None
-        else BlockingMessage(id=blocking.id, receive_count=blocking.receives, why=blocking.why),
+        else BlockingMessage(id=blocking.id, receive_count=blocking.receives, explanation=blocking.why),
     )
 
 

@@ -81,10 +81,10 @@ def _redrive(found: pb.Redrive) -> Redrive:
         state=_STATES.get(
             found.state, RedriveState.DONE if found.HasField("end_time") else RedriveState.RUNNING
         ),
-        moved=found.moved,
-        failed=found.failed,
+        moved_count=found.moved,
+        failed_count=found.failed,
         last_failure=found.last_failure,
-        remaining=found.remaining,
-        start_time=moment_of(convert.millis(found.start_time)),
-        end_time=moment_of(convert.millis(found.end_time)) if found.HasField("end_time") else None,
+        remaining_count=found.remaining,
+        started_at=moment_of(convert.millis(found.start_time)),
+        ended_at=moment_of(convert.millis(found.end_time)) if found.HasField("end_time") else None,
     )

@@ -84,7 +84,7 @@ class GrpcReserving:
         response = await self._calls.unary(
             self._calls.stub.CommitReservations, request, pb.CommitReservationsResponse, timeout
         )
-        return CommitResult(messages=response.messages, lost=tuple(response.lost))
+        return CommitResult(deleted_count=response.messages, lost_sequence_numbers=tuple(response.lost))
 
     async def release(self, stream: str, seq: int, *, timeout: float) -> None:
         request = pb.ReleaseReservationRequest(stream=stream, seq=seq)
@@ -111,10 +111,10 @@ def _reservation(found: pb.Reservation) -> Reservation:
     return Reservation(
         queue=found.queue,
         stream=found.stream,
-        seq=found.seq,
-        messages=found.messages,
-        bytes=found.bytes,
-        expire_time=moment_of(convert.millis(found.expire_time)),
+        sequence_number=found.seq,
+        message_count=found.messages,
+        byte_count=found.bytes,
+        expires_at=moment_of(convert.millis(found.expire_time)),
         state=_STATES.get(found.state, ReservationState.HELD),
-        reads=found.reads,
+        read_count=found.reads,
     )

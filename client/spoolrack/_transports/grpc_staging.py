@@ -36,9 +36,9 @@ class GrpcStaging:
         )
         response = await self._calls.unary(self._calls.stub.Stage, request, pb.StageResponse, timeout)
         return StageResult(
-            messages=response.messages,
-            repeated=response.repeated,
-            expire_time=moment_of(convert.millis(response.expire_time)),
+            message_count=response.messages,
+            duplicate=response.repeated,
+            expires_at=moment_of(convert.millis(response.expire_time)),
         )
 
     async def publish(
@@ -51,7 +51,7 @@ class GrpcStaging:
             self._calls.stub.Publish, request, pb.PublishResponse, timeout
         )
         return PublishResult(
-            messages=response.messages, already=response.already, last_epoch=response.last_epoch
+            message_count=response.messages, duplicate=response.already, last_epoch=response.last_epoch
         )
 
     async def abort(self, stage: str, *, timeout: float) -> int:
@@ -72,7 +72,7 @@ class GrpcStaging:
 def _info(stage: pb.Stage) -> StageInfo:
     return StageInfo(
         name=stage.name,
-        chunks=stage.chunks,
-        messages=dict(stage.messages),
-        expire_time=moment_of(convert.millis(stage.expire_time)),
+        chunk_count=stage.chunks,
+        message_counts=dict(stage.messages),
+        expires_at=moment_of(convert.millis(stage.expire_time)),
     )

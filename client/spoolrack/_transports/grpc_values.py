@@ -114,10 +114,10 @@ def queue_info(queue: pb.Queue) -> QueueInfo:
             bytes=counts.bytes,
             oldest_age=_seconds(counts.oldest_age) if counts.HasField("oldest_age") else None,
         ),
-        create_time=moment_of(millis(queue.create_time)),
+        created_at=moment_of(millis(queue.create_time)),
         version=queue.version,
         blocking_message=BlockingMessage(
-            id=blocking.id, receive_count=blocking.receive_count, why=blocking.why
+            id=blocking.id, receive_count=blocking.receive_count, explanation=blocking.why
         )
         if queue.HasField("blocking_message")
         else None,

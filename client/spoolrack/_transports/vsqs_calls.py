@@ -198,7 +198,7 @@ class VsqsCalls:
                 bytes=size,
                 oldest_age=age,
             ),
-            create_time=moment_of(0),  # nobody knows
+            created_at=moment_of(0),  # nobody knows
             version=1,
         )
 

@@ -95,12 +95,12 @@ class Batch:
         return self._stage
 
     @property
-    def messages(self) -> int:
+    def message_count(self) -> int:
         """How many messages the batch has by now."""
         return self._messages
 
     @property
-    def expire_time(self) -> datetime | None:
+    def expires_at(self) -> datetime | None:
         """When the stage expires, unless it is published. None: nothing is staged yet."""
         return self._expire_time
 
@@ -218,8 +218,8 @@ class Batch:
             return
         with self._lock:
             self._landed += 1
-            first = self._expire_time = self._expire_time or staged.expire_time
-            if staged.expire_time != first:
+            first = self._expire_time = self._expire_time or staged.expires_at
+            if staged.expires_at != first:
                 # The stage is another one by now: to publish it would publish a part of the batch.
                 self._failure = self._failure or StageNotFound(
                     f"The stage {self._stage} was gone before all of it was staged: it has expired, "
@@ -266,7 +266,7 @@ class Batch:
     async def _publish(self) -> None:
         stages = [self._stage] if self._chunks else []
         if self._writer is None and not stages:
-            self._published = PublishResult(messages=0, last_epoch=0)
+            self._published = PublishResult(message_count=0, last_epoch=0)
             return
         self._in_doubt = True
         try:
@@ -287,10 +287,10 @@ class Batch:
             await self._drop()
             raise
         self._in_doubt = False
-        if published.already and self._writer is None:
+        if published.duplicate and self._writer is None:
             # By the first call, whose answer was lost.
-            published = PublishResult(messages=self._messages, last_epoch=published.last_epoch)
-        elif published.already:
+            published = PublishResult(message_count=self._messages, last_epoch=published.last_epoch)
+        elif published.duplicate:
             await self._drop()
         self._published = published
 

@@ -102,7 +102,7 @@ class Importer:
             others = [key for key, value in settings.items() if getattr(info.settings, key) != value]
             if others and not self._journal.knows(name):
                 tell(f"{name} is there already, and keeps its own {', '.join(others)}")
-        self._journal.note_queue(name, round(info.create_time.timestamp() * 1_000))
+        self._journal.note_queue(name, round(info.created_at.timestamp() * 1_000))
 
     def _is_there(self, queue: str) -> bool:
         try:
