@@ -15,8 +15,8 @@ import time
 from typing import Any, Final
 
 from spoolrack_server.health import Health
-from spoolrack_server.observing.instrumentation import Asked, Instrumentation
-from spoolrack_server.observing.observer import Observer
+from spoolrack_server.observability.instrumentation import Asked, Instrumentation
+from spoolrack_server.observability.observer import Observer
 from spoolrack_store.model.clock import SystemClock
 from spoolrack_store.model.operations import CreateQueue, Send
 from spoolrack_store.model.settings import QueueSettings

@@ -16,7 +16,7 @@ import structlog
 from spoolrack_store.model.texts import printable
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
-from .observing.request_ids import REQUEST_ID
+from .observability.request_ids import REQUEST_ID
 
 LogFormat = Literal["logfmt", "json"]
 Log = FilteringBoundLogger

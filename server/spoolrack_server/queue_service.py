@@ -36,8 +36,8 @@ from .frames import FrameWriter
 from .lease_requests import LeaseRequests
 from .logs import Log
 from .memory import Budget, MemoryLimiter
-from .observing.instrumentation import Instrumentation
-from .observing.trace_context import context_in
+from .observability.instrumentation import Instrumentation
+from .observability.trace_context import context_in
 from .redrive_service import RedriveService
 from .reservation_service import ReservationService
 from .rpc import Context, Requests, outlast

@@ -18,7 +18,7 @@ from spoolrack_store.store import Store
 
 from . import convert, encoding
 from .concurrency import ConcurrencyLimit
-from .observing.trace_context import ROOM, TRACEPARENT
+from .observability.trace_context import ROOM, TRACEPARENT
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from .access.tls import TlsFiles
 from .access.watched_files import AccessUnusable
 from .limits import Limits
 from .logs import LogFormat, adopt_library_logs, make_log
-from .observing.otel import TracingUnavailable, otlp_traces
+from .observability.otel import TracingUnavailable, otlp_traces
 from .shutdown import EXIT_CODES, SHUTDOWN_GRACE, print_startup_error, shutdown_on_signals
 from .worker_processes import WorkerProcess
 

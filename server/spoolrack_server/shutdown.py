@@ -26,7 +26,7 @@ from .access.security import Insecure
 from .access.watched_files import AccessUnusable
 from .addresses import AddressUnusable
 from .logs import Log
-from .observing.otel import TracingUnavailable
+from .observability.otel import TracingUnavailable
 
 SHUTDOWN_GRACE: Final = 10.0
 """Seconds that calls have to end when a server stops."""

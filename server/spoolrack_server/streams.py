@@ -18,8 +18,8 @@ from spoolrack_store.model.errors import Draining, StoreError
 
 from .answers import on_answer
 from .encoding import failed
-from .observing import instrumentation
-from .observing.instrumentation import Instrumentation
+from .observability import instrumentation
+from .observability.instrumentation import Instrumentation
 from .rpc import Context, Requests, put
 from .status import error_of
 

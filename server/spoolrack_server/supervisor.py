@@ -29,7 +29,7 @@ from .shutdown import print_startup_error, shutdown_on_signals
 from .worker_processes import WorkerProcesses
 
 if TYPE_CHECKING:
-    from .observing.probes import Probes
+    from .observability.probes import Probes
 
 MEMBER: Final = "spoolrack_server.worker_main"
 READY: Final = b"ready\n"
@@ -202,7 +202,7 @@ async def _probes(supervisor: Supervisor, address: tuple[str, int] | None) -> Pr
     """The listener for probes, if there shall be one, listening."""
     if address is None:
         return None
-    from .observing.probes import probes_of_all
+    from .observability.probes import probes_of_all
 
     probes = probes_of_all(supervisor.roster, *address, is_draining=lambda: supervisor.is_ending)
     await probes.start()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from .control_channel import ControlChannel
-from .observing.metrics import Row, rows_from_json
+from .observability.metrics import Row, rows_from_json
 
 FIGURES: Final = "figures"
 PROCESS: Final = "process"

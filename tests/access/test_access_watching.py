@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from spoolrack_server.access.security import Security
-from spoolrack_server.observing.otel import OtelTraces
+from spoolrack_server.observability.otel import OtelTraces
 from spoolrack_server.server import Server
 
 

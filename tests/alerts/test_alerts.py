@@ -27,8 +27,8 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.gateway.gateway import Gateway
 from spoolrack_server.health import Health
 from spoolrack_server.logs import make_log
-from spoolrack_server.observing.metrics import Row
-from spoolrack_server.observing.observer import Observer
+from spoolrack_server.observability.metrics import Row
+from spoolrack_server.observability.observer import Observer
 from spoolrack_server.server import Server
 from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.errors import OutcomeUnknown

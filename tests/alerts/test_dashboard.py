@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 import yaml
 from promtool import CHECKOUT, RULES, run, why_not
-from spoolrack_server.observing.metrics import METRICS
+from spoolrack_server.observability.metrics import METRICS
 
 DASHBOARD: Final = CHECKOUT / "deploy" / "grafana" / "spoolrack.json"
 ENDINGS: Final = {

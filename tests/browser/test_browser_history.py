@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from browser_rig import Desk, Served, served
-from spoolrack_server.observing.history import EVERY, SLOTS
+from spoolrack_server.observability.history import EVERY, SLOTS
 from spoolrack_store.testing import ManualClock
 
 

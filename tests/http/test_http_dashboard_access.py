@@ -23,7 +23,7 @@ from http_rig import Http
 from spoolrack_server.answers import answer as outcome
 from spoolrack_server.dashboard.request_permissions import LARGEST_BODY, OURS
 from spoolrack_server.dashboard.views import MOST_MESSAGES, MOST_QUEUES
-from spoolrack_server.observing.history import EVERY
+from spoolrack_server.observability.history import EVERY
 from spoolrack_server.server import Server
 from spoolrack_store.model.operations import CreateQueue
 from spoolrack_store.model.reservations import Reserve

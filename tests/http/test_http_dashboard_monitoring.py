@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dashboard_rig import api, change
 from http_rig import MANY, Http, http_to
-from spoolrack_server.observing.history import EVERY
+from spoolrack_server.observability.history import EVERY
 from spoolrack_server.server import Server
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.testing import ManualClock

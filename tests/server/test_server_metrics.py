@@ -15,7 +15,7 @@ from scraping import Scrape, scrape
 from server_rig import Client
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.observing.metrics import METRICS, Metric
+from spoolrack_server.observability.metrics import METRICS, Metric
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
 

@@ -13,7 +13,7 @@ from server_rig import connected
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.addresses import AddressUnusable
 from spoolrack_server.health import Health
-from spoolrack_server.observing.probes import LIVE, READY, Probes, probes_of
+from spoolrack_server.observability.probes import LIVE, READY, Probes, probes_of
 from spoolrack_server.server import Server
 from spoolrack_store.model.errors import RootUnusable
 

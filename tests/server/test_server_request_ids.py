@@ -18,8 +18,8 @@ from server_rig import Client, connected
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.logs import make_log
-from spoolrack_server.observing.error_log import BURST, ErrorLog
-from spoolrack_server.observing.request_ids import HEADER, REQUEST_ID, RequestIds
+from spoolrack_server.observability.error_log import BURST, ErrorLog
+from spoolrack_server.observability.request_ids import HEADER, REQUEST_ID, RequestIds
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
 

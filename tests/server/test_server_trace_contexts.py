@@ -19,7 +19,7 @@ from server_rig import Client
 from spoolrack.tracing import context_of, link_of
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.observing.trace_context import context_in, is_traceparent, lend
+from spoolrack_server.observability.trace_context import context_in, is_traceparent, lend
 from spoolrack_server.server import Server
 from trace_rig import PARENT, SPAN, TRACE, exporter, named, provider, rpc_span, server
 

@@ -22,8 +22,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 from server_rig import Client, connected
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.observing.otel import TracingUnavailable, otlp_traces
-from spoolrack_server.observing.request_ids import HEADER
+from spoolrack_server.observability.otel import TracingUnavailable, otlp_traces
+from spoolrack_server.observability.request_ids import HEADER
 from spoolrack_server.server import Server
 from trace_rig import (
     PARENT,

@@ -10,7 +10,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from spoolrack_server.observing.otel import OtelTraces
+from spoolrack_server.observability.otel import OtelTraces
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from .._redrives import Redrive, RedrivePage, RedriveState
 from .._values import moment_of
-from ..v1 import redrive_pb2 as pb
+from ..v1 import redrive_service_pb2 as pb
 from . import grpc_values as convert
 from .grpc_calls import Calls
 

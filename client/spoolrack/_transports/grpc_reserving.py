@@ -7,7 +7,7 @@ from typing import Final
 
 from .._reservations import CommitResult, Reservation, ReservationPage, ReservationState
 from .._values import Envelope, moment_of
-from ..v1 import reservation_pb2 as pb
+from ..v1 import reservation_service_pb2 as pb
 from . import grpc_values as convert
 from .grpc_calls import Calls, Frames
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .._stages import PublishResult, StageInfo, StagePage, StageResult
 from .._values import Outgoing, moment_of
-from ..v1 import staging_pb2 as pb
+from ..v1 import staging_service_pb2 as pb
 from . import grpc_values as convert
 from .grpc_calls import Calls
 

@@ -17,7 +17,7 @@ from .._transports.grpc_values import error as error_of_message
 from ..errors import SpoolrackError
 from ..v1 import queue_pb2 as pb
 from ..v1 import queue_service_pb2 as rpc
-from ..v1 import staging_pb2 as staging
+from ..v1 import staging_service_pb2 as staging
 from ._channel import Caller, may_repeat
 from ._chunks import chunks
 from ._options import Place

@@ -13,7 +13,7 @@ from spoolrack_store.model.clock import Clock
 from ..gateway.context import GatewayContext
 from ..gateway.routes import Route
 from ..health import Health
-from ..observing.observer import Observer
+from ..observability.observer import Observer
 from .actions import Actions
 from .assets import Assets
 from .monitoring import Monitoring

@@ -11,8 +11,8 @@ from aiohttp import web
 from .. import convert
 from ..access.permissions import Permission
 from ..gateway.context import GatewayContext
-from ..observing.history import EVERY
-from ..observing.observer import Observer
+from ..observability.history import EVERY
+from ..observability.observer import Observer
 from .request_permissions import RequestPermissions
 from .views import MOST_QUEUES, PRIVATE
 

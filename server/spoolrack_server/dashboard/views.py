@@ -34,7 +34,7 @@ from ..access.showing import LOOK, shown
 from ..gateway.context import GatewayContext
 from ..gateway.queue_endpoints import written
 from ..health import Health
-from ..observing.observer import Observer
+from ..observability.observer import Observer
 from . import serializers
 from .request_permissions import RequestPermissions
 

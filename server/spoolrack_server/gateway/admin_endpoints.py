@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from ..health import Health
-from ..observing.observer import Observer
+from ..observability.observer import Observer
 
 WORTH_PACKING: Final = 16 * 1024
 """Bytes of figures."""

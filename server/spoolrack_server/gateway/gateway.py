@@ -28,10 +28,10 @@ from ..health import Health
 from ..limits import LINE, Limits
 from ..logs import Log
 from ..memory import MemoryLimiter
-from ..observing.error_log import ErrorLog
-from ..observing.instrumentation import Instrumentation
-from ..observing.observer import Observer
-from ..observing.request_ids import HEADER
+from ..observability.error_log import ErrorLog
+from ..observability.instrumentation import Instrumentation
+from ..observability.observer import Observer
+from ..observability.request_ids import HEADER
 from ..status import LONGEST_MESSAGE
 from .admin_endpoints import AdminEndpoints
 from .bodies import HttpLimits

@@ -17,7 +17,7 @@ from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 
 from .. import convert
 from ..lease_requests import receipts_of
-from ..observing.trace_context import context_in, lend
+from ..observability.trace_context import context_in, lend
 from . import bodies, headers
 from .context import GatewayContext
 from .queue_endpoints import name_of
