@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from .blocking import Client, connect
+from ._blocking import Client, connect
 
 if TYPE_CHECKING:
     from spoolrack_server.server import Server
@@ -148,8 +148,8 @@ def open_root(
     Without a `root` it is a temporary folder, which is gone afterwards. With a `clock`, such as
     `manual_clock()`, these clients live in that one's time.
     """
-    from .transports.folder_stores import Share
-    from .transports.folder_values import Place
+    from ._transports.folder_stores import Share
+    from ._transports.folder_values import Place
 
     with contextlib.ExitStack() as stack:
         if root is None:
