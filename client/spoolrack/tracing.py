@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Link
 
-    from .message import MessageFacts
-    from .values import Attributes
+    from ._message import MessageFacts
+    from ._values import Attributes
 
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"

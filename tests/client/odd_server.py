@@ -14,7 +14,7 @@ import grpc
 import pytest
 import spoolrack
 from spoolrack import RetryPolicy, aio
-from spoolrack.transports import over_grpc
+from spoolrack._transports import over_grpc
 from spoolrack.v1 import queue_service_pb2 as rpc
 
 T = TypeVar("T")

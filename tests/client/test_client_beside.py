@@ -6,8 +6,8 @@ import asyncio
 import threading
 
 import pytest
-from spoolrack.runtime import Tasks, Threads, run
-from spoolrack.transports.beside import Beside
+from spoolrack._runtime import Tasks, Threads, run
+from spoolrack._transports.beside import Beside
 
 STUCK = 60.0
 

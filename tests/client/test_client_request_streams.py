@@ -14,11 +14,11 @@ import spoolrack
 from client_rig import QUICK, until
 from odd_server import CALLERS, ONCE, PATIENCE, Caller, odd_server, sent
 from spoolrack import aio
+from spoolrack._transports import over_grpc
+from spoolrack._transports.grpc_own import is_usable
+from spoolrack._transports.over_grpc import LARGE
 from spoolrack.errors import ClientClosed, StaleReceipt, Timeout, Unreachable
 from spoolrack.testing import RunningServer, running_server
-from spoolrack.transports import over_grpc
-from spoolrack.transports.grpc_own import is_usable
-from spoolrack.transports.over_grpc import LARGE
 
 Connect = Callable[..., Caller]
 

@@ -14,7 +14,7 @@ import pytest
 from crew import Served
 from google.protobuf.message_factory import GetMessageClass
 from outside import Outside
-from spoolrack.transports.grpc_stubs import Stubs
+from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import redrive_service_pb2 as rpc
@@ -54,7 +54,7 @@ def serves(stub: Any) -> bool:
         if found.state == rpc.REDRIVE_STATE_DONE:
             (message,) = stub.Receive(queues.ReceiveRequest(queue="to")).messages
             stub.Delete(queues.DeleteRequest(queue="to", targets=[queues.DeleteTarget(id=message.id)]))
-            return (found.moved, message.body) == (1, body)
+            return (found.moved_count, message.body) == (1, body)
         PAUSE.wait(0.002)
     return False
 
@@ -100,7 +100,7 @@ def test_bad_names_touch_nothing(served: Served, stub: Any, outside: Outside) ->
             ("StartRedrive", rpc.StartRedriveRequest(queue=name)),
             ("StartRedrive", rpc.StartRedriveRequest(queue="jobs", destination=name)),
             ("StartRedrive", rpc.StartRedriveRequest(queue="jobs", source_queue=name)),
-            ("StartRedrive", rpc.StartRedriveRequest(queue="jobs", ids=[name])),
+            ("StartRedrive", rpc.StartRedriveRequest(queue="jobs", message_ids=[name])),
             ("GetRedrive", rpc.GetRedriveRequest(id=name)),
             ("CancelRedrive", rpc.CancelRedriveRequest(id=name)),
             ("ListRedrives", rpc.ListRedrivesRequest(queue=name)),
