@@ -37,7 +37,7 @@ class GrpcRedriving:
         request = pb.StartRedriveRequest(
             queue=queue,
             destination=destination,
-            ids=ids,
+            message_ids=ids,
             source_queue=source_queue,
             max_messages_per_second=max_messages_per_second,
         )
@@ -81,10 +81,10 @@ def _redrive(found: pb.Redrive) -> Redrive:
         state=_STATES.get(
             found.state, RedriveState.DONE if found.HasField("end_time") else RedriveState.RUNNING
         ),
-        moved_count=found.moved,
-        failed_count=found.failed,
+        moved_count=found.moved_count,
+        failed_count=found.failed_count,
         last_failure=found.last_failure,
-        remaining_count=found.remaining,
+        remaining_count=found.remaining_count,
         started_at=moment_of(convert.millis(found.start_time)),
         ended_at=moment_of(convert.millis(found.end_time)) if found.HasField("end_time") else None,
     )
