@@ -143,7 +143,7 @@ def at_last():
         threads.start_thread(print, "too-late")
     except threads.Ending as error:
         print(error)
-from spoolrack import threads
+from spoolrack import _threads as threads
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=TIMEOUT, check=True
