@@ -60,6 +60,21 @@ def test_what_is_published_and_cannot_be_moved_yet_arrives_later(rig: Rig) -> No
     assert rig.names("published") == ["w.1"]
 
 
+def test_a_chunk_that_a_power_cut_left_beside_its_message_is_unlinked(rig: Rig) -> None:
+    rig.stage("s", 0, b"a", delay=1_000)
+    (staged,) = rig.names("staged")
+    rig.publish("w", 0, "s")
+    assert rig.names("staged") == [staged]
+    # The cut has kept the move into the queue, and undone the one before.
+    stem = staged.rpartition(":")[2]
+    rig.disk.link(f"staged/{staged}", f"queues/q/{stem},v2")
+    rig.restart()
+    assert rig.names("delay") == rig.names("staged") == []
+    rig.clock.advance(1_000)
+    rig.ticks()
+    assert (rig.receive(), rig.receive()) == ([b"a"], [])
+
+
 # The end of stages that are not published.
 
 
