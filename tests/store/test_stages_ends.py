@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from linked_disk import Died
-from spoolrack_store.files.disk import Space
+from spoolrack_store.files.disk import Facts, Space
 from spoolrack_store.files.reserve import KEPT_BYTES
 from spoolrack_store.model.clock import DAY, SECOND, Millis
 from spoolrack_store.model.errors import DiskError, DiskFull, StageNotFound
@@ -58,6 +58,21 @@ def test_what_is_published_and_cannot_be_moved_yet_arrives_later(rig: Rig) -> No
     assert rig.receive() == [b"a"]
     rig.ticks()
     assert rig.names("published") == ["w.1"]
+
+
+def test_a_chunk_that_a_power_cut_left_beside_its_message_is_unlinked(rig: Rig) -> None:
+    rig.stage("s", 0, b"a", delay=1_000)
+    (staged,) = rig.names("staged")
+    rig.publish("w", 0, "s")
+    assert rig.names("staged") == [staged]
+    # The cut has kept the move into the queue, and undone the one before.
+    stem = staged.rpartition(":")[2]
+    rig.disk.link(f"staged/{staged}", f"queues/q/{stem},v2")
+    rig.restart()
+    assert rig.names("delay") == rig.names("staged") == []
+    rig.clock.advance(1_000)
+    rig.ticks()
+    assert (rig.receive(), rig.receive()) == ([b"a"], [])
 
 
 # The end of stages that are not published.
@@ -304,6 +319,29 @@ def test_of_two_processes_that_publish_a_stage_one_finds_it_gone(rig: Rig) -> No
         rig.ask(publication("w", 0, "s"), other)
     assert work is not None
     assert work.outcomes[0].messages == 1
+
+
+def test_a_chunk_of_another_process_that_cannot_be_looked_at_is_not_stored_twice(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = rig.open("p9")
+    rig.stage("s", 0, b"a")
+    rig.ask(chunk("s", 1, b"b"), other)
+    facts = rig.disk.facts
+
+    def refused(path: str) -> Facts:
+        if ":1:" in path:
+            raise OSError(5, "Input/output error", path)
+        return facts(path)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(rig.disk, "facts", refused)
+        for request in (chunk("s", 1, b"b"), publication("w", 0, "s"), Abort(stage="s")):
+            with pytest.raises(DiskError, match="try again"):
+                rig.ask(request)
+    assert rig.stage("s", 1, b"b").is_repeated
+    assert rig.publish("w", 0, "s").messages == 2
+    assert rig.receive() == [b"a", b"b"]
 
 
 def test_a_stage_that_one_process_drops_another_cannot_publish(rig: Rig) -> None:

@@ -167,7 +167,7 @@ class Index:
         if name.state in _WAITS:
             self._pushed += 1
             heappush(self._due, (due, self._pushed, entry))
-        elif name.state is State.REMOVED:
+        if name.state is State.REMOVED:
             if batch.is_over:
                 self.over[batch] = None
         elif not entry.held:

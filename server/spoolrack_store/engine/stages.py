@@ -32,6 +32,7 @@ from ..model import manifest as manifests
 from ..model.clock import Clock, Millis, span_text
 from ..model.content import Damaged, body, decode, encode, line_of, stem_of
 from ..model.errors import (
+    DiskError,
     EpochDiffers,
     InvalidMessage,
     InvalidRequest,
@@ -143,12 +144,15 @@ class Stages(Part):
         """The manifests of each writer, the latest epoch last."""
         self._unfinished: dict[str, _End] = {}
         """The records with which something is to be done."""
+        self._unheard: set[str] = set()
+        """Files that other processes have touched, and the disk refuses to show for now."""
 
     # Requests.
 
     def stage(self, request: Stage) -> Staged:
         """Store a chunk, or find it there; the answer holds once the commit is synced."""
         _check_chunk(request)
+        self._require_known()
         stage = self._open.get(request.stage)
         there = None if stage is None else stage.chunks.get(request.chunk)
         if there is None:
@@ -163,6 +167,7 @@ class Stages(Part):
     def publish(self, request: Publish) -> Published:
         """Make all of the stages appear, or none; the answer holds once the commit is synced."""
         _check_publication(request)
+        self._require_known()
         last = self._last_of(request.writer)
         if last is not None and last.by is not None and request.epoch <= last.by.epoch:
             known = "" if last.manifest is None else last.manifest.digest
@@ -198,6 +203,7 @@ class Stages(Part):
         """Drop a stage; return how many messages it had."""
         if not is_stage_name(request.stage):
             raise _invalid("stage", request.stage, _NAME_RULE)
+        self._require_known()
         stage = self._open.get(request.stage)
         if stage is None or not stage.is_within(request.allowed):
             return 0
@@ -389,10 +395,18 @@ class Stages(Part):
             self._moves.syncer.folder_changed(folder)
 
     def heard(self, path: str) -> None:
+        self._unheard.add(path)
         if path.startswith(f"{PUBLISHED}/"):
             self._look_for_manifest(path)
         else:
             self._look_in_stage(path, is_start=False)
+        self._unheard.remove(path)
+
+    def _require_known(self) -> None:
+        """Raise `DiskError` as long as the disk refuses to show what other processes have staged: a
+        chunk could be stored twice, or a publication lack one."""
+        for path in self._unheard:
+            raise DiskError(detail=f"{path!r} can't be read for now; try again")
 
     def _listed(self, folder: str) -> dict[str, None]:
         try:
