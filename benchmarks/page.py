@@ -108,7 +108,7 @@ def text_of(figures: Figures, folder: str) -> str:
     lines += [f"- Failed: {failure.splitlines()[0]}." for failure in figures.failures]
     lines += [f"- **At fault**: {fault}." for fault in figures.faults]
     if not figures.faults:
-        lines.append("- Nothing was lost, delivered twice or invented, by anybody, in any round.")
+        lines.append("- No system lost, repeated or invented a message in any round.")
     for workload in WORKLOADS:
         lines += _workload(figures, workload)
         if workload.name in _PLOTTED and figures.of(workload.name):
