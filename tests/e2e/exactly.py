@@ -205,9 +205,9 @@ class Pipeline:
                 stage=name, chunk_number=chunk, queue=QUEUE, messages=messages
             ),
         )
-        if answer.messages != len(bodies):
-            self.tally.wrong(f"{answer.messages} of {len(bodies)} staged: {name} {chunk}")
-        self.tally.add(repeated=answer.repeated)
+        if answer.message_count != len(bodies):
+            self.tally.wrong(f"{answer.message_count} of {len(bodies)} staged: {name} {chunk}")
+        self.tally.add(repeated=answer.duplicate)
 
     def _send(self, sender: str, random: Random) -> None:
         for number in _numbers(self._writing_ends):
