@@ -175,7 +175,7 @@ def test_whatever_a_request_holds_the_server_makes_no_mistake(
     met: Counter[grpc.StatusCode] = Counter()
     for number in range(ROUNDS):
         request = made(kind, random)
-        if "seq" in kind.DESCRIPTOR.fields_by_name and random.random() < 0.5:
+        if "sequence_number" in kind.DESCRIPTOR.fields_by_name and random.random() < 0.5:
             request.stream, request.sequence_number = "r", number
         # The others, too, so that there is something to meet.
         message = pb.OutgoingMessage(body=random.randbytes(10))
