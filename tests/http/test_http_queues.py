@@ -78,6 +78,7 @@ SETTINGS: dict[str, Any] = {
     "lease_durability": "relaxed",
     "deduplication_window": 60.5,
     "messages_per_file": 1,
+    "group_order": "fair",
 }
 
 
