@@ -35,8 +35,8 @@ from spoolrack_store.testing import ManualClock
 Answer = TypeVar("Answer")
 MANY = 100_000
 VERY_MANY = 1_000_000
-LOOKED_AT = [("new",), ("staged",)]
-"""By the first tick, too: for what was put there by hand, and for what has expired."""
+LOOKED_AT = [("new",), ("staged",), ("config",)]
+"""By the first ticks, too: for what was put there or removed by hand, and for what has expired."""
 COUNTED = ("scan", "read", "open", "create")
 """Moves and syncs of the store's own work come when they come."""
 MAKING = {"ext4": ("-N", "1100000"), "xfs": ("-i", "maxpct=90")}
