@@ -130,7 +130,7 @@ async def test_a_reserve_that_waits_keeps_no_worker_busy(
     assert await client.receive() == []
     assert not (await client.stub.Reserve(asked(10))).HasField("reservation")
     await client.send(*(b"%d" % n for n in range(10)))
-    assert [(await call).reservation.messages for call in waiting] == [1] * 10
+    assert [(await call).reservation.message_count for call in waiting] == [1] * 10
 
 
 async def test_chunks_wait_for_a_worker_as_sends_do(bounded: tuple[Server, Client, Counted]) -> None:
@@ -138,8 +138,8 @@ async def test_chunks_wait_for_a_worker_as_sends_do(bounded: tuple[Server, Clien
     await client.create()
     messages = [pb.OutgoingMessage(body=b"x")]
     calls = [
-        client.stub.Stage(StageRequest(stage="s", chunk=chunk, queue="q", messages=messages))
+        client.stub.Stage(StageRequest(stage="s", chunk_number=chunk, queue="q", messages=messages))
         for chunk in range(20)
     ]
-    assert [(await call).messages for call in calls] == [1] * 20
+    assert [(await call).message_count for call in calls] == [1] * 20
     assert store.most == {Stage: 2}
