@@ -10,7 +10,6 @@ import pytest
 from engine_story import Broken
 from power_disk import Model
 from spoolrack_store.engine import recovery
-from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.letters import Letters
 from spoolrack_store.engine.moves import Moves
@@ -63,7 +62,6 @@ PLANTED: dict[str, tuple[object, str, object]] = {
         "_release",
         lambda self: (self._changes.finish(), _release(self)),
     ),
-    "a part whose error stops the commit": (Engine, "_guarded", lambda self, step: step()),
     "a burial that is over and still counts": (Letters, "_is_over", lambda self, burial: None),
 }
 _release = Sharing._release

@@ -289,6 +289,16 @@ STORE_MUTANTS: Final = (
         caught_by=(_FRONT,),
     ),
     Mutant(
+        name="a-part-stops-the-commit",
+        breaks="what the disk refuses to one part of the engine stops no other part and no request",
+        edits=edit(
+            "engine/engine.py:Engine._guarded",
+            "        except StoreError as error:\n",
+            "        except ZeroDivisionError as error:\n",
+        ),
+        caught_by=(_DISK,),
+    ),
+    Mutant(
         name="a-damaged-message-is-not-put-aside",
         breaks="a damaged message goes to quarantine, and is delivered no more",
         edits=edit(

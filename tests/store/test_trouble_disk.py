@@ -236,6 +236,15 @@ def test_a_name_that_cannot_be_unlinked_stops_nothing(rig: Rig) -> None:
     rig.check()
 
 
+def test_a_part_that_the_disk_refuses_stops_no_request(rig: Rig) -> None:
+    rig.disk.fail(errno.EIO, "facts", "scan")
+    (stored,) = rig.commit(Send(queue="q", bodies=[b"a"]), tick=True)
+    assert isinstance(stored.results[0], str)
+    rig.disk.heal()
+    assert [body for _, body in rig.receive().values()] == [b"a"]
+    rig.check()
+
+
 def test_a_message_that_dies_twice_in_one_millisecond_is_one_dead_letter(rig: Rig) -> None:
     rig.add("dead")
     rig.add("r", max_receives=1, dead_letter_queue="dead")
