@@ -5,6 +5,7 @@ Tests of what kills Spark start their own, in processes of their own: `spark_rig
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,13 @@ class Unready(pytest.Module):
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
     """Without Spark no test here is even imported; each module says so."""
     return Unready.from_parent(parent, path=module_path) if missing() else None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_files_are_open() -> None:
+    """Collect the stores that earlier tests have closed, whose files stay open until then. py4j's callback
+    server waits in select(2), and ends without a word if a descriptor is above 1023."""
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
