@@ -35,8 +35,10 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 @pytest.fixture(scope="module", autouse=True)
 def _few_files_are_open() -> None:
-    """Collect the stores that earlier tests have closed, whose files stay open until then. py4j's callback
-    server waits in select(2), and ends without a word if a descriptor is above 1023."""
+    """Collect the stores that earlier tests have closed: their files stay open until then.
+
+    py4j's callback server waits in select(2), and ends without a word if a descriptor is above 1023.
+    """
     gc.collect()
 
 
