@@ -21,7 +21,7 @@ from spoolrack_server.logs import make_log
 from spoolrack_server.server import Server
 from spoolrack_store.model.clock import SystemClock
 from spoolrack_store.model.names import QUEUE_NAME
-from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.settings import GROUP_ORDERS, QueueSettings
 
 METHODS = {"get", "head", "put", "post", "delete", "patch", "options", "trace"}
 
@@ -87,6 +87,10 @@ def test_the_description_knows_the_bounds_of_queues() -> None:
     for name, setting in settings.items():
         if name == "lease_durability":
             assert setting["default"] == "strict"
+            continue
+        if name == "group_order":
+            assert setting["default"] == QueueSettings().group_order
+            assert tuple(setting["enum"]) == GROUP_ORDERS
             continue
         scale = 1_000 if setting["type"] == "number" else 1
         assert setting["default"] * scale == getattr(QueueSettings(), name)
