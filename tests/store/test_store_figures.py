@@ -140,21 +140,22 @@ def test_a_redrive_counts_for_the_queue_that_it_leaves_and_the_one_that_it_enter
 ) -> None:
     create(rig, "dead")
     create(rig, "poor", max_receives=1, dead_letter_queue="dead", visibility_timeout=1_000)
-    rig.send(b"poison", queue="poor")
-    rig.receive(queue="poor")
+    rig.send(b"poison", b"poison, too", queue="poor")
+    rig.receive(2, queue="poor")
     clock_of(rig).advance(2_000)
     for _ in range(4):
         rig.in_turn()
 
-    begun = rig.ask(StartRedrive(queue="dead"))
+    # With this rate the second message waits for the clock.
+    begun = rig.ask(StartRedrive(queue="dead", rate=1))
     assert rig.store.tally.root().redrives == 1
     for _ in range(6):
         clock_of(rig).advance(1_000)
         rig.in_turn()
 
-    assert (traffic(rig, "dead"), traffic(rig, "poor")) == ((1, 1), (2, 1))
-    assert counted(rig, "poor")["redrive"] == 1
-    assert rig.store.redrive(begun.id).moved == 1
+    assert (traffic(rig, "dead"), traffic(rig, "poor")) == ((2, 2), (4, 2))
+    assert counted(rig, "poor")["redrive"] == 2
+    assert rig.store.redrive(begun.id).moved == 2
     assert [each.id for each in rig.store.redrives(queue="dead")] == [begun.id]
     assert rig.store.redrives(after=begun.id) == rig.store.redrives(queue="q") == []
     assert rig.store.tally.root().redrives == 0
