@@ -167,8 +167,8 @@ class Sender(Part):
         keys: dict[int, str] = {}
         together: list[tuple[Millis, list[int]]] = []
         last: dict[Millis, list[int]] = {}
-        most = settings.messages_per_file or MOST
         """Of each delay what the next message may share a file with: a large body divides."""
+        most = settings.messages_per_file or MOST
         for position, body in enumerate(bodies):
             try:
                 if len(body) > settings.max_message_size or position in request.attributes:
