@@ -28,6 +28,25 @@ def test_a_purged_dead_letter_stays_purged_whatever_a_power_cut_leaves() -> None
         assert (after.receive("poor"), after.receive("dead")) == ([], [])
 
 
+def test_a_purge_of_the_queue_that_a_message_dies_in_leaves_its_dead_letter() -> None:
+    rig = SetRig(Model.ANY_SUBSET)
+    (id,) = rig.send(b"x", queue="poor")
+    rig.receive("poor")
+    rig.clock.now += 12 * 60 * 60 * 1_000
+    rig.commit()  # Its copy is written.
+    # The copy is published by the commit that purges, and neither is durable.
+    assert rig.engine.apply([Purge(queue="poor")]) is not None
+
+    for bits in range(64):
+        found = rig.disk.cut(Cut(Keep.SOME, (bits,), (Bytes.WHOLE,)))
+        assert isinstance(found, LinkedDisk)
+        after = SetRig(Model.ANY_SUBSET, disk=found)
+        after.clock.now = rig.clock.now
+        after.restart()
+        after.settle()
+        assert [each for each, _ in after.receive("dead")] == [id]
+
+
 def test_a_message_that_dies_while_its_dead_letter_queue_is_deleted_comes_back() -> None:
     rig = SetRig()
     ids = rig.send(b"1", b"2", queue="poor")

@@ -16,6 +16,7 @@ from ..model.batch import Batch, Entry, Groups
 from ..model.clock import Millis
 from ..model.content import Line
 from ..model.credits import Credits
+from ..model.members import indexes
 from ..model.names import Name, batch_of, index_of
 from ..model.transitions import State
 from .queue_order import EntryOrder, GroupOrder
@@ -259,6 +260,14 @@ class Index:
             found.append((source, index))
         for each in found:
             self.superseded.setdefault(each, commit)
+
+    def superseded_of(self, entry: Entry) -> int:
+        """Return the mask of what an entry holds and a dead letter's own file has now."""
+        if not self.superseded:
+            return 0
+        return sum(
+            1 << index for index in indexes(entry.held) if (entry.batch, index) in self.superseded
+        )
 
     def next_due(self) -> Millis | None:
         """Return the monotonic time at which the next lease or delay ends."""

@@ -97,7 +97,8 @@ class Remover:
             *self._sender.unpublished(queue),
             *self._sent_by_others(queue),
         ):
-            held = entry.held
+            # A dead letter has left the queue: it is deleted here once its own file is durable there.
+            held = entry.held & ~self._index.superseded_of(entry)
             if not held:
                 continue
             try:
