@@ -429,7 +429,9 @@ class Story:
                 self.queue_of[id] = DEAD
                 self.may[id].append((self.at, now))
                 history.append(now)
-            elif now[0] in ("leased", "ready") and ("dying", now[1]) in promised:
+            elif (
+                now[0] in ("leased", "ready") and ("dying", now[1]) in promised and found[id][1] != DEAD
+            ):
                 now = "dying", now[1]
                 self.queue_of[id] = found[id][1]
             elif now not in promised:

@@ -183,7 +183,6 @@ class TroubledStory(Story):
             self.may_lack = True
             self._check(engine)
             self._take_troubled(engine, requests, work.outcomes)
-            self._look_for_dead_letters(engine)
             self.flying[owner].append((self.at, work))
             self.may_lack = bool(self.taken)
         self._check_figures(engine)
@@ -275,6 +274,7 @@ class TroubledStory(Story):
             held.append(request)
             answers.append(outcome)
         self._take(engine, held, answers)
+        self._look_for_dead_letters(engine)
         self._see_what_came_back(purged)
 
     def _has_failed(self, named: str, result: object) -> bool:
