@@ -60,10 +60,10 @@ FLOORS = {
     # The client's surface over a folder, without a server.
     "brokerless": Floor(
         holds=(
-            *("spoolrack.transports.over_folder", "spoolrack.transports.folder_calls"),
+            *("spoolrack.transports.folder_transport", "spoolrack.transports.folder_calls"),
             *("spoolrack.transports.folder_stores", "spoolrack.transports.folder_values"),
-            *("spoolrack.transports.folder_staging", "spoolrack.transports.folder_reserving"),
-            "spoolrack.transports.folder_redriving",
+            *("spoolrack.transports.folder_stages", "spoolrack.transports.folder_reservations"),
+            "spoolrack.transports.folder_redrives",
         ),
         sees=("client", "store", "files", "model"),
     ),
@@ -76,7 +76,7 @@ FLOORS = {
     "vsqs": Floor(
         holds=(
             "spoolrack.vsqs.*",
-            "spoolrack.transports.over_vsqs",
+            "spoolrack.transports.vsqs_transport",
             *("spoolrack.transports.vsqs_calls", "spoolrack.transports.vsqs_values"),
         ),
         sees=("client", "files", "model"),
@@ -280,10 +280,10 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         ("spoolrack", "from spoolrack_store.model.names import Entry"),
         ("spoolrack", "from .testing import server"),
         ("spoolrack.aio", "import structlog"),
-        ("spoolrack.transports.opening", "from .over_vsqs import VsqsTransport"),
-        ("spoolrack.transports.opening", "from .over_folder import FolderTransport"),
-        ("spoolrack.transports.over_folder", "import grpc"),
-        ("spoolrack.transports.over_folder", "from ..v1 import queue_pb2"),
+        ("spoolrack.transports.url", "from .vsqs_transport import VsqsTransport"),
+        ("spoolrack.transports.url", "from .folder_transport import FolderTransport"),
+        ("spoolrack.transports.folder_transport", "import grpc"),
+        ("spoolrack.transports.folder_transport", "from ..v1 import queue_pb2"),
         ("spoolrack.vsqs.folder", "from spoolrack_store.store import Store"),
         ("spoolrack.testing", "from spoolrack_store.model.clock import Clock"),
         ("spoolrack_server.queue_service", "from spoolrack import connect"),
@@ -307,8 +307,8 @@ def test_an_import_that_points_up_is_caught(module: str, source: str) -> None:
             "spoolrack.aio",
             "import os\nfrom google.rpc import error_details_pb2\nfrom .v1 import queue_pb2",
         ),
-        ("spoolrack.transports.opening", "def open():\n    from .over_vsqs import VsqsTransport"),
-        ("spoolrack.transports.over_folder", "from spoolrack_store.store import Store"),
+        ("spoolrack.transports.url", "def open():\n    from .vsqs_transport import VsqsTransport"),
+        ("spoolrack.transports.folder_transport", "from spoolrack_store.store import Store"),
         ("spoolrack.vsqs.folder", "import os\nfrom spoolrack_store.files.watcher import Watcher"),
         ("spoolrack.testing", "def server():\n    from spoolrack_store.model.clock import Clock"),
         (

@@ -17,7 +17,7 @@ from ..retry import RetryPolicy
 from ..runtime import Runtime, Tasks
 from ..stages import BatchOptions
 from ..transports import Transport
-from ..transports.opening import open_transport
+from ..transports.url import open_transport
 from ..values import (
     QueueInfo,
     QueuePage,

@@ -14,7 +14,7 @@ from ..credentials import CredentialOptions
 from ..retry import RetryPolicy
 from ..runtime import Threads, run
 from ..stages import BatchOptions
-from ..transports.opening import open_transport
+from ..transports.url import open_transport
 from ..values import QueueInfo, Seconds, Settings
 from .batch import Batch
 from .iterating import blocking_iterator

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..credentials import NONE, Credentials
-from ..transports.opening import DEFAULT_PORT
+from ..transports.url import DEFAULT_PORT
 from .credentials import InvalidOption as InvalidOption
 from .credentials import credentials_in
 

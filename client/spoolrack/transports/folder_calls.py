@@ -19,8 +19,8 @@ from spoolrack_store.store import Store
 from ..errors import ClientClosed, RootUnusable, SpoolrackError, Timeout, Unsupported
 from ..runtime import Runtime, Signal, Tasks
 from . import folder_values as convert
-from .beside import Beside
-from .folder_stores import Share
+from .folder_stores import StoreHandle
+from .thread_runner import ThreadRunner
 
 Answer = TypeVar("Answer")
 
@@ -28,19 +28,19 @@ Answer = TypeVar("Answer")
 class FolderCalls:
     """The calls of one client. Thread-safe."""
 
-    def __init__(self, share: Share, runtime: Runtime, target: str) -> None:
+    def __init__(self, handle: StoreHandle, runtime: Runtime, target: str) -> None:
         self.target: Final = target
-        self.share: Final = share
+        self.handle: Final = handle
         self._runtime = runtime
         self._suspends = isinstance(runtime, Tasks)
-        self._beside = Beside(runtime)
+        self._threads = ThreadRunner(runtime)
         self._lock = threading.Lock()
         self._waiting: set[Future[Any]] = set()
         """Receives and reserves that somebody waits for."""
         self._closed = False
 
     async def ask(self, request: Request[Answer], timeout: float, *, make: bool = False) -> Answer:
-        """The answer to what doesn't wait in the store. `make`: see `Share.store`."""
+        """The answer to what doesn't wait in the store. `make`: see `StoreHandle.store`."""
         self._refuse_if_read_only()
         store = await self._store(timeout, make=make)
         future = store.submit(request)
@@ -54,11 +54,11 @@ class FolderCalls:
             raise Timeout(f"No answer from {self.target} within {timeout:.3g} s: {done}.")
         return self._result(future)
 
-    async def look(self, question: Callable[[Store], Answer], timeout: float | None) -> Answer:
+    async def read(self, question: Callable[[Store], Answer], timeout: float | None) -> Answer:
         """The answer to a question that waits for no commit, but perhaps for the disk."""
         store = await self._store(timeout)
         try:
-            return await self._beside.do(lambda: question(store))
+            return await self._threads.run(lambda: question(store))
         except StoreError as error:
             raise self._ours(error) from error
 
@@ -118,17 +118,17 @@ class FolderCalls:
             waiting = list(self._waiting)
         for future in waiting:
             future.cancel()
-        await self._beside.do(self.share.leave)
+        await self._threads.run(self.handle.release)
 
     def _refuse_if_read_only(self) -> None:
-        if self.share.is_read_only:
+        if self.handle.is_read_only:
             raise Unsupported(
                 f"{self.target} is opened to look at it: connect without read_only=true to change it."
             )
 
     async def _store(self, timeout: float | None, *, make: bool = False) -> Store:
         try:
-            opening = self.share.store(make=make)
+            opening = self.handle.store(make=make)
             if not await self._landed(opening, timeout):
                 raise Timeout(f"{self.target} was not open within {timeout:.3g} s.")
             return opening.result()

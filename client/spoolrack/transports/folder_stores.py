@@ -22,10 +22,10 @@ from spoolrack_store.model.errors import RootUnusable
 from spoolrack_store.store import Store
 
 from ..threads import Ending, start_thread
-from .folder_values import Place
+from .folder_values import FolderUrl
 
 
-class _Shared:
+class _SharedStore:
     """The store of one root, and by how many it is used. Guarded by `_lock`."""
 
     def __init__(self, clock: Clock) -> None:
@@ -43,33 +43,33 @@ class _Shared:
 
 
 _lock = threading.Lock()
-_shared: Final[dict[tuple[str, bool], _Shared]] = {}
+_shared: Final[dict[tuple[str, bool], _SharedStore]] = {}
 """By root, and whether it is only looked at."""
 
 
-def _forget() -> None:
+def _reset_after_fork() -> None:
     """A child that was forked off has none of the threads: it begins with no store open."""
     global _lock
     _lock = threading.Lock()
     _shared.clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
-class Share:
+class StoreHandle:
     """One user's right to the store of a root, from now until `leave`. Thread-safe."""
 
-    def __init__(self, place: Place, clock: Clock | None = None) -> None:
+    def __init__(self, target: FolderUrl, clock: Clock | None = None) -> None:
         """`clock` counts for the first user only: the others live in its time."""
-        self._place = place
-        self._key = (os.path.realpath(place.root), place.read_only)
+        self._target = target
+        self._key = (os.path.realpath(target.root), target.read_only)
         self._pid = os.getpid()
         self._has_left = False
         with _lock:
             shared = _shared.get(self._key)
             if shared is None or shared.has_failed:
-                shared = _shared[self._key] = _Shared(SystemClock() if clock is None else clock)
+                shared = _shared[self._key] = _SharedStore(SystemClock() if clock is None else clock)
             shared.users += 1
         self._shared = shared
 
@@ -80,7 +80,7 @@ class Share:
     @property
     def is_read_only(self) -> bool:
         """Whether every change is to be refused."""
-        return self._place.read_only
+        return self._target.read_only
 
     def store(self, *, make: bool = False) -> Future[Store]:
         """The store, once it is open. The future can't be cancelled; it fails with a `StoreError` or an
@@ -91,9 +91,9 @@ class Share:
         with _lock:
             opening = self._shared.opening
             if opening is None or (opening.done() and opening.exception() is not None):
-                if not make and not is_root(self._place.root):
+                if not make and not is_root(self._target.root):
                     raise RootUnusable(
-                        root=self._place.root, why="it is none yet: create a queue in it first"
+                        root=self._target.root, why="it is none yet: create a queue in it first"
                     )
                 opening = self._shared.opening = Future()
                 opening.set_running_or_notify_cancel()
@@ -101,18 +101,18 @@ class Share:
             return opening
 
     def _open(self, opening: Future[Store]) -> None:
-        place = self._place
+        target = self._target
         try:
-            if place.read_only:
-                store = open_to_look(place.root, clock=self.clock)
+            if target.read_only:
+                store = open_to_look(target.root, clock=self.clock)
             else:
-                store = Store.open(place.root, clock=self.clock, group_access=place.group_access)
+                store = Store.open(target.root, clock=self.clock, group_access=target.group_access)
         except Exception as error:  # noqa: BLE001  # whoever waits for the store raises it
             opening.set_exception(error)
         else:
             opening.set_result(store)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Use it no more. The last who leaves closes the store, which finishes first what it was asked
         for. Any number of times; a forked child has nothing to leave."""
         if self._pid != os.getpid():
@@ -135,10 +135,10 @@ class Share:
             # Nobody wants it any more, and nobody shall wait for it.
             opening.add_done_callback(_close)
 
-    def leave_soon(self) -> None:
+    def release_soon(self) -> None:
         """The same from a finalizer, which may run anywhere, in a thread of the store too."""
         with suppress(Ending):
-            start_thread(self.leave, "spoolrack-leave")
+            start_thread(self.release, "spoolrack-leave")
 
     def __enter__(self) -> Self:
         return self
@@ -146,7 +146,7 @@ class Share:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.leave()
+        self.release()
 
 
 def _close(opening: Future[Store]) -> None:

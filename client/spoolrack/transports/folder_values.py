@@ -62,7 +62,7 @@ _YES: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class FolderUrl:
     """What a file URL says."""
 
     root: str
@@ -77,7 +77,7 @@ class Place:
         return f"file://{quote(self.root, errors='surrogateescape')}"
 
 
-def place_of(url: str) -> Place:
+def parse_url(url: str) -> FolderUrl:
     """Read a URL; raises `InvalidUrl`."""
     parts = urlsplit(url)
     root = unquote(parts.path, errors="surrogateescape")
@@ -93,7 +93,7 @@ def place_of(url: str) -> Place:
                 f"?read_only=true, and not {name}={value}."
             )
         flags[name] = _YES[value]
-    return Place(root=root.rstrip("/"), **flags)
+    return FolderUrl(root=root.rstrip("/"), **flags)
 
 
 # Numbers and spans.

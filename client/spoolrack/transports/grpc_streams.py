@@ -138,7 +138,7 @@ class RequestStream(Generic[Response]):
         self._lock = runtime.lock()
         self._numbers = count(1)
         self._last = _Last()
-        forgotten = weakref.finalize(self, _forget, self._last, runtime, os.getpid())
+        forgotten = weakref.finalize(self, _close_abandoned, self._last, runtime, os.getpid())
         forgotten.atexit = False
         self.is_known = True
 
@@ -185,7 +185,7 @@ class _Last:
     call: _Call | None = None
 
 
-def _forget(last: _Last, runtime: Runtime, process: int) -> None:
+def _close_abandoned(last: _Last, runtime: Runtime, process: int) -> None:
     """End the call of a stream that nobody has any more: its thread or its tasks would live on."""
     if last.call is not None and not last.call.asking.has_ended and process == os.getpid():
         runtime.soon(last.call.cancel)

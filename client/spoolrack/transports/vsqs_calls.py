@@ -45,7 +45,7 @@ from ..vsqs.folder import Folder, Full
 from ..vsqs.names import SECOND, Name, in_micros
 from ..vsqs.queue import now
 from .vsqs_values import (
-    Place,
+    VsqsUrl,
     check_settings,
     envelope_of,
     lease_of,
@@ -67,7 +67,7 @@ class Stop:
     told: bool = False
 
 
-class Leases:
+class VsqsLeases:
     """The present names of the leases that this process has extended, by their receipts."""
 
     def __init__(self) -> None:
@@ -100,15 +100,15 @@ class Leases:
 class VsqsCalls:
     """Thread-safe. Raises a `SpoolrackError` for whatever goes wrong."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._folder = Folder(place.path, now)
+    def __init__(self, url: VsqsUrl) -> None:
+        self._url = url
+        self._folder = Folder(url.path, now)
         self._closed = False
-        self.leases = Leases()
+        self.leases = VsqsLeases()
 
     @property
     def target(self) -> str:
-        return f"vsqs://{self._place.path}"
+        return f"vsqs://{self._url.path}"
 
     def wake(self) -> None:
         """Let all who wait see whether they were stopped."""
@@ -123,11 +123,11 @@ class VsqsCalls:
     @contextlib.contextmanager
     def _opened(self, queue: str) -> Iterator[Folder]:
         """The folder of the queue, and our errors for the system's."""
-        place = self._place
-        if queue != place.queue:
+        url = self._url
+        if queue != url.queue:
             raise QueueNotFound(
                 f"There is no queue {queue} at {self.target}, which is the folder of the queue "
-                f"{place.queue}: connect to the folder of {queue}."
+                f"{url.queue}: connect to the folder of {queue}."
             )
         if not self._folder.exists():
             raise self._missing()
@@ -137,30 +137,30 @@ class VsqsCalls:
             raise self._explained(error) from error
 
     def _missing(self) -> QueueNotFound:
-        return QueueNotFound(f"There is no queue {self._place.queue}: there is no {self._place.path}.")
+        return QueueNotFound(f"There is no queue {self._url.queue}: there is no {self._url.path}.")
 
     def _explained(self, error: OSError) -> SpoolrackError:
         if error.errno == errno.ENOENT and not self._folder.exists():
             return self._missing()
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return DiskFull(f"The disk under {self._place.path} is full.", retry_delay=SOON)
-        return DiskError(f"{self._place.path}: {error}")
+            return DiskFull(f"The disk under {self._url.path} is full.", retry_delay=SOON)
+        return DiskError(f"{self._url.path}: {error}")
 
     def _sync(self) -> None:
         try:
             self._folder.sync()
         except OSError as error:
             raise OutcomeUnknown(
-                f"{self._place.path} can't be made durable: a loss of power may undo this. ({error})"
+                f"{self._url.path} can't be made durable: a loss of power may undo this. ({error})"
             ) from error
 
     def create(self, queue: str, settings: Mapping[str, object]) -> QueueInfo:
-        if queue != self._place.queue:
+        if queue != self._url.queue:
             raise Unsupported(
-                f"{self.target} is the folder of the queue {self._place.queue}: to make {queue}, "
+                f"{self.target} is the folder of the queue {self._url.queue}: to make {queue}, "
                 "connect to a folder of that name."
             )
-        check_settings(settings, self._place.settings)
+        check_settings(settings, self._url.settings)
         try:
             self._folder.make()
         except OSError as error:
@@ -169,7 +169,7 @@ class VsqsCalls:
 
     def update(self, queue: str, changes: Mapping[str, object]) -> QueueInfo:
         info = self.info(queue)
-        check_settings(changes, self._place.settings)
+        check_settings(changes, self._url.settings)
         return info
 
     def remove(self, queue: str) -> None:
@@ -191,7 +191,7 @@ class VsqsCalls:
         age = max(0, moment - in_micros(messages[0].number)) / SECOND if messages else None
         return QueueInfo(
             name=queue,
-            settings=self._place.settings,
+            settings=self._url.settings,
             counts=QueueCounts(
                 ready=states.count(MessageState.READY),
                 leased=states.count(MessageState.LEASED),
@@ -203,9 +203,9 @@ class VsqsCalls:
         )
 
     def queues(self, prefix: str) -> list[QueueInfo]:
-        if not self._place.queue.startswith(prefix) or not self._folder.exists():
+        if not self._url.queue.startswith(prefix) or not self._folder.exists():
             return []
-        return [self.info(self._place.queue)]
+        return [self.info(self._url.queue)]
 
     def purge(self, queue: str) -> int:
         with self._opened(queue) as folder:
@@ -226,11 +226,11 @@ class VsqsCalls:
         assert isinstance(message.body, bytes)
         if (refusal := refusal_of(message)) is not None:
             return SendResult(error=refusal)
-        capacity = self._place.settings.max_messages or None
+        capacity = self._url.settings.max_messages or None
         try:
             number = folder.publish(message.body, capacity=capacity, timeout=0)
         except Full as full:
-            why = f"The queue {self._place.queue} holds {full.size} messages."
+            why = f"The queue {self._url.queue} holds {full.size} messages."
             return SendResult(error=QueueFull(why, retry_delay=SOON))
         except OSError as error:
             return SendResult(error=self._explained(error))
@@ -246,7 +246,7 @@ class VsqsCalls:
         stop: Stop,
     ) -> list[Envelope]:
         """Lease what is ready, or wait for it; nothing once it is stopped."""
-        span = self._place.settings.visibility_timeout if visibility is None else visibility
+        span = self._url.settings.visibility_timeout if visibility is None else visibility
         with self._opened(queue) as folder:
             found = folder.lease(
                 span, limit=limit, timeout=timeout, stopped=lambda: stop.told or self._closed
@@ -274,7 +274,7 @@ class VsqsCalls:
             return results
 
     def _delete(self, folder: Folder, target: Target) -> DeleteResult:
-        queue = self._place.queue
+        queue = self._url.queue
         try:
             if isinstance(target, ByReceipt):
                 self._drop(folder, target.receipt)
@@ -330,10 +330,10 @@ class VsqsCalls:
                 if not found:
                     break
                 with contextlib.suppress(FileNotFoundError):  # renamed in that moment
-                    return self._look(folder, found[0], None)
+                    return self._read(folder, found[0], None)
         raise MessageNotFound(f"There is no message {id} in the queue {queue}.")
 
-    def _look(self, folder: Folder, name: Name, limit: int | None) -> Envelope:
+    def _read(self, folder: Folder, name: Name, limit: int | None) -> Envelope:
         size = folder.facts(name.text).st_size
         return envelope_of(name, folder.read(name.text, limit), size=size, now=now())
 
@@ -356,7 +356,7 @@ class VsqsCalls:
                 if len(page) == (limit or PAGE):
                     return MessagePage(messages=page, next_token=page[-1].id)
                 with contextlib.suppress(FileNotFoundError):
-                    page.append(self._look(folder, name, max_body_bytes))
+                    page.append(self._read(folder, name, max_body_bytes))
             return MessagePage(messages=page)
 
 

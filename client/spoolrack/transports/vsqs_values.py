@@ -22,7 +22,7 @@ FORM: Final = "vsqs:///the/queue's/folder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class VsqsUrl:
     """What a vsqs URL says."""
 
     path: str
@@ -31,7 +31,7 @@ class Place:
     settings: QueueSettings
 
 
-def place_of(url: str) -> Place:
+def parse_url(url: str) -> VsqsUrl:
     """Read a URL; raises `InvalidUrl`."""
     parts = urlsplit(url)
     path = unquote(parts.path).rstrip("/")
@@ -49,7 +49,7 @@ def place_of(url: str) -> Place:
                     f"{url!r} can't be opened: after the folder there may be ?capacity=MESSAGES and "
                     f"visibility_timeout=SECONDS, and not {name}={text}."
                 )
-    return Place(path=path, queue=path.rpartition("/")[2], settings=settings)
+    return VsqsUrl(path=path, queue=path.rpartition("/")[2], settings=settings)
 
 
 def _seconds(text: str) -> float | None:

@@ -31,14 +31,14 @@ from ..values import (
     Target,
     VisibilityChange,
 )
-from . import Redriving, Reserving, Staging
+from . import RedriveTransport, ReservationTransport, StagingTransport
 from . import folder_values as convert
 from .folder_calls import FolderCalls
-from .folder_redriving import FolderRedriving
-from .folder_reserving import FolderReserving
-from .folder_staging import FolderStaging
-from .folder_stores import Share
-from .folder_values import Place
+from .folder_redrives import FolderRedrives
+from .folder_reservations import FolderReservations
+from .folder_stages import FolderStaging
+from .folder_stores import StoreHandle
+from .folder_values import FolderUrl
 
 
 class FolderDeliveries:
@@ -78,15 +78,15 @@ class FolderDeliveries:
 class FolderTransport:
     """`transports.Transport` over one root."""
 
-    def __init__(self, place: Place, runtime: Runtime) -> None:
-        share = Share(place)
-        self._calls = FolderCalls(share, runtime, place.url)
-        self.staging: Staging = FolderStaging(self._calls)
-        self.reserving: Reserving = FolderReserving(self._calls)
-        self.redriving: Redriving = FolderRedriving(self._calls)
+    def __init__(self, target: FolderUrl, runtime: Runtime) -> None:
+        handle = StoreHandle(target)
+        self._calls = FolderCalls(handle, runtime, target.url)
+        self.staging: StagingTransport = FolderStaging(self._calls)
+        self.reservations: ReservationTransport = FolderReservations(self._calls)
+        self.redrives: RedriveTransport = FolderRedrives(self._calls)
         # A client that was forgotten must not keep the store open for ever. At the interpreter's end
         # the system does what is needed.
-        weakref.finalize(self, share.leave_soon).atexit = False
+        weakref.finalize(self, handle.release_soon).atexit = False
 
     @property
     def target(self) -> str:
@@ -100,12 +100,12 @@ class FolderTransport:
         return self._info(await self._calls.ask(request, timeout, make=True))
 
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
-        return self._info(await self._calls.look(lambda store: store.queue(name), timeout))
+        return self._info(await self._calls.read(lambda store: store.queue(name), timeout))
 
     async def list_queues(self, *, prefix: str, token: str, limit: int, timeout: float) -> QueuePage:
         with convert.errors():
             size = convert.page_size(limit)
-        queues = await self._calls.look(
+        queues = await self._calls.read(
             lambda store: store.queues(prefix=prefix, after=token, limit=size + 1), timeout
         )
         return QueuePage(
@@ -200,7 +200,7 @@ class FolderTransport:
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
         return convert.envelope(
-            await self._calls.look(lambda store: store.message(queue, id.lower()), timeout)
+            await self._calls.read(lambda store: store.message(queue, id.lower()), timeout)
         )
 
     async def list_messages(
@@ -215,7 +215,7 @@ class FolderTransport:
     ) -> MessagePage:
         with convert.errors():
             size = convert.page_size(limit)
-        found = await self._calls.look(
+        found = await self._calls.read(
             lambda store: store.messages(
                 queue,
                 states=convert.states(states),
@@ -236,4 +236,4 @@ class FolderTransport:
         await self._calls.close()
 
     def _info(self, queue: ops.Queue) -> QueueInfo:
-        return convert.queue_info(queue, self._calls.share.clock.wall())
+        return convert.queue_info(queue, self._calls.handle.clock.wall())

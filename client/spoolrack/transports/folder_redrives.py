@@ -19,8 +19,8 @@ _STATES: Final[Mapping[ops.RedriveState, RedriveState]] = {
 }
 
 
-class FolderRedriving:
-    """`transports.Redriving` over the calls of a root."""
+class FolderRedrives:
+    """`transports.RedriveTransport` over the calls of a root."""
 
     def __init__(self, calls: FolderCalls) -> None:
         self._calls = calls
@@ -45,12 +45,12 @@ class FolderRedriving:
         return _redrive(await self._calls.ask(request, timeout))
 
     async def get(self, id: str, *, timeout: float) -> Redrive:
-        return _redrive(await self._calls.look(lambda store: store.redrive(id.lower()), timeout))
+        return _redrive(await self._calls.read(lambda store: store.redrive(id.lower()), timeout))
 
     async def list_redrives(self, *, queue: str, token: str, limit: int, timeout: float) -> RedrivePage:
         with convert.errors():
             size = convert.page_size(limit)
-        found = await self._calls.look(
+        found = await self._calls.read(
             lambda store: store.redrives(queue=queue, after=token, limit=size + 1), timeout
         )
         return RedrivePage(

@@ -30,23 +30,23 @@ def open_transport(url: str, runtime: Runtime, **credentials: Unpack[CredentialO
     if not separator:
         scheme, rest = "grpc", url
     if scheme == "vsqs":
-        from .over_vsqs import VsqsTransport
-        from .vsqs_values import place_of
+        from .vsqs_transport import VsqsTransport
+        from .vsqs_values import parse_url
 
         refuse_credentials(url, credentials)
-        return VsqsTransport(place_of(url), runtime)
+        return VsqsTransport(parse_url(url), runtime)
     if scheme == "file":
-        from .folder_values import place_of as root_of
-        from .over_folder import FolderTransport
+        from .folder_transport import FolderTransport
+        from .folder_values import parse_url as parse_folder_url
 
         refuse_credentials(url, credentials)
-        return FolderTransport(root_of(url), runtime)
+        return FolderTransport(parse_folder_url(url), runtime)
     if scheme not in ("grpc", "grpcs"):
         raise InvalidUrl(f"{url!r} can't be opened: {scheme}:// is not known; {_KNOWN}.")
     parts = _AUTHORITY.fullmatch(rest)
     if parts is None or not rest.isprintable() or not 0 < int(parts["port"] or DEFAULT_PORT) < 65536:
         raise InvalidUrl(f"{url!r} names no server: {_KNOWN}.")
-    from .over_grpc import GrpcTransport
+    from .grpc_transport import GrpcTransport
 
     address = f"{parts['host']}:{parts['port'] or DEFAULT_PORT}"
     checked = credentials_for(address, parts["host"], is_secure=scheme == "grpcs", **credentials)

@@ -26,7 +26,7 @@ class FolderPages:
         self._cancelled = False
 
     async def next(self) -> Sequence[Envelope]:
-        page = [] if self._cancelled else await self._calls.look(self._next, None)
+        page = [] if self._cancelled else await self._calls.read(self._next, None)
         return [convert.envelope(message) for message in page]
 
     def _next(self, store: Store) -> Sequence[operations.Message]:
@@ -40,8 +40,8 @@ class FolderPages:
         self._cancelled = True
 
 
-class FolderReserving:
-    """`transports.Reserving` over the calls of a root."""
+class FolderReservations:
+    """`transports.ReservationTransport` over the calls of a root."""
 
     def __init__(self, calls: FolderCalls) -> None:
         self._calls = calls
@@ -98,7 +98,7 @@ class FolderReserving:
     ) -> ReservationPage:
         with convert.errors():
             size = convert.page_size(limit)
-        found = await self._calls.look(
+        found = await self._calls.read(
             lambda store: store.reservations(
                 queue=queue, stream=stream, after=_after(token), limit=size + 1
             ),

@@ -14,7 +14,7 @@ from .folder_calls import FolderCalls
 
 
 class FolderStaging:
-    """`transports.Staging` over the calls of a root."""
+    """`transports.StagingTransport` over the calls of a root."""
 
     def __init__(self, calls: FolderCalls) -> None:
         self._calls = calls
@@ -59,7 +59,7 @@ class FolderStaging:
     async def list_stages(self, *, token: str, limit: int, timeout: float) -> StagePage:
         with convert.errors():
             size = convert.page_size(limit)
-        found = await self._calls.look(lambda store: store.stages(after=token, limit=size + 1), timeout)
+        found = await self._calls.read(lambda store: store.stages(after=token, limit=size + 1), timeout)
         return StagePage(
             stages=[_info(stage) for stage in found[:size]],
             next_token=found[size - 1].name if len(found) > size else "",
