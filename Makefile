@@ -6,7 +6,7 @@
 #   make test WORKERS=1                   one test at a time
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-all torture mutants interop image-steps bench-setup bench budget pipeline system-tools setup format stubs clean
+.PHONY: help serve check lint test test-all torture mutants interop image-steps bench-setup bench budget pipeline system-tools setup format stubs clean
 
 DATA ?= ./data
 ARGS ?=
@@ -20,6 +20,13 @@ help: ## List the targets.
 serve: ## Serve the queues in ./data: gRPC on 127.0.0.1:50051, HTTP on 127.0.0.1:8080.
 	@scripts/set-up server
 	@exec .venv/bin/spoolrack serve --data "$(DATA)" $(ARGS)
+
+lint: ## Check the format, lint, types and directions of imports, in half a minute.
+	@scripts/set-up dev
+	@.venv/bin/ruff format --check --quiet || { echo "make format formats these files."; exit 1; }
+	@.venv/bin/ruff check --quiet
+	@.venv/bin/lint-imports --no-logo --no-cache
+	@.venv/bin/mypy
 
 test: ## Run every quick test; what was skipped, and why, is listed at the end.
 	@scripts/set-up spark

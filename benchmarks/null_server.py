@@ -25,9 +25,17 @@ from typing import Any, Final
 import grpc
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack.v1 import reservation_pb2 as reserved
-from spoolrack.v1 import staging_pb2 as staged
+from spoolrack.v1 import reservation_service_pb2 as reserved
+from spoolrack.v1 import staging_service_pb2 as staged
 from spoolrack.v1.queue_service_pb2_grpc import QueueServiceServicer, add_QueueServiceServicer_to_server
+from spoolrack.v1.reservation_service_pb2_grpc import (
+    ReservationServiceServicer,
+    add_ReservationServiceServicer_to_server,
+)
+from spoolrack.v1.staging_service_pb2_grpc import (
+    StagingServiceServicer,
+    add_StagingServiceServicer_to_server,
+)
 
 from .null_state import Fault, Held, Hold, Stage, message_of, refuse, reservation_of, seconds
 
@@ -37,7 +45,7 @@ PAGE: Final = 1_000
 DEFAULT_HOLD: Final = 30.0
 
 
-class NullServer(QueueServiceServicer):
+class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServiceServicer):
     """The servicer, and what it holds. `start` and `stop` are for tests: the same port again."""
 
     def __init__(self, queues: Sequence[str] = (), *, now: Callable[[], float] = time.time) -> None:
@@ -66,6 +74,8 @@ class NullServer(QueueServiceServicer):
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         self._server = grpc.server(ThreadPoolExecutor(32), options=[*options, ("grpc.so_reuseport", 0)])
         add_QueueServiceServicer_to_server(self, self._server)
+        add_StagingServiceServicer_to_server(self, self._server)
+        add_ReservationServiceServicer_to_server(self, self._server)
         self.port = self._server.add_insecure_port(f"127.0.0.1:{port or self.port}")
         self._server.start()
 

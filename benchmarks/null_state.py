@@ -13,7 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from spoolrack.v1 import queue_pb2 as pb
-from spoolrack.v1 import reservation_pb2 as reserved
+from spoolrack.v1 import reservation_service_pb2 as reserved
 
 
 @dataclass(slots=True)

@@ -15,7 +15,9 @@ from typing import Final
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-SERVICES: Final = frozenset({"", "spoolrack.v1.QueueService"})
+from .contract import SERVICES
+
+NAMES: Final = frozenset({"", *(service.full_name for service in SERVICES)})
 """The names under which one may ask; the empty one means the whole server."""
 
 
@@ -74,7 +76,7 @@ class HealthService(health_pb2_grpc.HealthServicer):
             health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse
         ],
     ) -> health_pb2.HealthCheckResponse:
-        if request.service not in SERVICES:
+        if request.service not in NAMES:
             await context.abort(grpc.StatusCode.NOT_FOUND, "This server has no such service.")
         return health_pb2.HealthCheckResponse(status=self._status(request.service))
 
@@ -97,7 +99,7 @@ class HealthService(health_pb2_grpc.HealthServicer):
                 await self._health.change()
 
     def _status(self, service: str) -> int:
-        if service not in SERVICES:
+        if service not in NAMES:
             return int(health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
         if self._health.why is None:
             return int(health_pb2.HealthCheckResponse.SERVING)

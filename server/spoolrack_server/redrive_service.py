@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from spoolrack.v1 import redrive_pb2 as rpc
+from spoolrack.v1 import redrive_service_pb2 as rpc
 from spoolrack_store.model import redriving as ops
 from spoolrack_store.model.errors import InvalidRequest, RedriveNotFound
 from spoolrack_store.model.ids import is_id

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from spoolrack.v1 import queue_pb2 as pb
-from spoolrack.v1 import reservation_pb2 as rpc
+from spoolrack.v1 import reservation_service_pb2 as rpc
 from spoolrack_store.model import reservations as ops
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import Draining, InvalidRequest, ReservationNotFound

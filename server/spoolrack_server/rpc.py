@@ -1,6 +1,6 @@
 """How a handler meets the wire: what is garbage is refused, what it raises becomes a status.
 
-Owns the registration of `QueueService`'s methods and what is the same for all of them, so that a
+Owns the registration of the services' methods and what is the same for all of them, so that a
 handler only takes a request, awaits the store and answers or raises a `StoreError`. A request is read
 only after its caller is known and allowed to make such a call: to gRPC, each method has a stream of
 requests, of which all but the streaming ones read one. An exception that
@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import grpc
-from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
-from spoolrack.v1 import queue_service_pb2
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 
 from .access.authorization import AuthorizedCall, CallAuthorizer
+from .contract import SERVICES
 from .logs import Log
 from .memory import SMALL, MemoryLimiter
 from .observability.error_log import ErrorLog
@@ -31,8 +31,6 @@ from .status import INTERNAL, Failure, failure_of
 Context = grpc.aio.ServicerContext[Any, Any]
 Method = Callable[[Any, Context], Awaitable[Message | bytes | None]]
 Handler = Callable[[Any, Context], Awaitable[bytes | None]]
-
-SERVICE: Final = queue_service_pb2.DESCRIPTOR.services_by_name["QueueService"]
 
 QUIET: Final = 0.05
 """Seconds without a new call after which none is likely to be on its way through gRPC any more."""
@@ -98,15 +96,20 @@ class Calls:
 
     def handlers(
         self, parts: Sequence[object], writes_itself: frozenset[str]
-    ) -> grpc.GenericRpcHandler:
-        """The methods of the service, each by its name in the contract, in the part that has it.
+    ) -> tuple[grpc.GenericRpcHandler, ...]:
+        """The services, each method by its name in the contract, in the part that has it.
 
         Those in `writes_itself` answer by `write` and return None, also where the contract has a
         single response: on the wire, that is a stream of one. So they learn whether the response was
         taken; every streaming method does it anyway.
         """
+        return tuple(self._service(service, parts, writes_itself) for service in SERVICES)
+
+    def _service(
+        self, service: ServiceDescriptor, parts: Sequence[object], writes_itself: frozenset[str]
+    ) -> grpc.GenericRpcHandler:
         found: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
-        for method in SERVICE.methods:
+        for method in service.methods:
             is_long = method.client_streaming or method.server_streaming or method.name in writes_itself
             run = self._guarded(_method(parts, method.name), method, is_long=is_long)
             make = (
@@ -115,7 +118,7 @@ class Calls:
                 else grpc.stream_unary_rpc_method_handler
             )
             found[method.name] = make(run)
-        return grpc.method_handlers_generic_handler(SERVICE.full_name, found)
+        return grpc.method_handlers_generic_handler(service.full_name, found)
 
     def _guarded(self, method: Method, described: MethodDescriptor, *, is_long: bool) -> Handler:
         name = described.name

@@ -26,6 +26,7 @@ from .access.reflection import reflect
 from .access.security import LoadedSecurity, Security
 from .addresses import AddressUnusable, address_text, reserve
 from .concurrency import ConcurrencyLimit
+from .contract import SERVICES
 from .gateway.bodies import HttpLimits
 from .gateway.gateway import Gateway
 from .health import Health, HealthService
@@ -39,7 +40,7 @@ from .observability.instrumentation import Instrumentation, Traces
 from .observability.observer import Crew, Observer
 from .observability.probes import probes_of
 from .queue_service import WRITES_ITSELF, QueueService
-from .rpc import SERVICE, Calls
+from .rpc import Calls
 from .shutdown import SHUTDOWN_GRACE
 
 
@@ -240,10 +241,11 @@ class Server:
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
         port = ("grpc.so_reuseport", int(self._shares_ports))
         self._grpc = server = grpc.aio.server(options=(*self._limits.grpc_options(), port))
-        server.add_generic_rpc_handlers((self._calls.handlers(self._service.parts, WRITES_ITSELF),))
+        server.add_generic_rpc_handlers(self._calls.handlers(self._service.parts, WRITES_ITSELF))
         health_pb2_grpc.add_HealthServicer_to_server(HealthService(self._health), server)
-        names = (SERVICE.full_name, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
-        reflect(server, (*names, reflection.SERVICE_NAME), admissions)
+        names = [service.full_name for service in SERVICES]
+        names += [health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME]
+        reflect(server, names, admissions)
         try:
             if doors.tls is None:
                 self.grpc_port = server.add_insecure_port(self.grpc_address)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from spoolrack.v1 import staging_pb2 as rpc
+from spoolrack.v1 import staging_service_pb2 as rpc
 from spoolrack_store.model import staging as ops
 from spoolrack_store.model.errors import InvalidMessage
 from spoolrack_store.model.staging import Stage

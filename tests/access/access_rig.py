@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import trustme
 from server_rig import UNLIMITED, Client
-from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
+from spoolrack.transports.grpc_stubs import Stubs
 from spoolrack_server.access.security import Security
 from spoolrack_server.access.tls import TlsFiles
 from spoolrack_server.access.tokens import line_of, new_token
@@ -104,7 +104,7 @@ async def as_caller(server: Server, *headers: str) -> AsyncIterator[Client]:
     metadata = tuple(("authorization", header) for header in headers)
     async with grpc.aio.insecure_channel(server.grpc_address, options=UNLIMITED) as channel:
         client = Client(channel)
-        client.stub = QueueServiceStub(_Saying(channel, metadata))  # type: ignore[no-untyped-call]
+        client.stub = Stubs(_Saying(channel, metadata))  # type: ignore[no-untyped-call]
         yield client
 
 

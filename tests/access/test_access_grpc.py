@@ -16,10 +16,12 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from server_rig import LONG, Client, refusal, refused
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack.v1 import redrive_pb2, reservation_pb2, staging_pb2
+from spoolrack.v1 import redrive_service_pb2 as redrive
+from spoolrack.v1 import reservation_service_pb2 as reservation
+from spoolrack.v1 import staging_service_pb2 as staging
+from spoolrack_server import contract
 from spoolrack_server.access.method_permissions import METHODS, HandlerQueues
 from spoolrack_server.access.security import Security
-from spoolrack_server.rpc import SERVICE
 from spoolrack_server.server import Server
 
 DENIED, UNKNOWN = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED
@@ -47,27 +49,27 @@ def requests(queue: str) -> Mapping[str, Message]:
         ),
         "GetMessage": rpc.GetMessageRequest(queue=queue, id="x"),
         "ListMessages": rpc.ListMessagesRequest(queue=queue),
-        "Stage": staging_pb2.StageRequest(stage="s", queue=queue, messages=MESSAGES),
-        "Publish": staging_pb2.PublishRequest(writer="w", epoch=1, stages=["theirs"]),
-        "Abort": staging_pb2.AbortRequest(stage="theirs"),
-        "ListStages": staging_pb2.ListStagesRequest(),
-        "Reserve": reservation_pb2.ReserveRequest(queue=queue, stream="mine", seq=0),
-        "Confirm": reservation_pb2.ConfirmRequest(stream="theirs", seq=0),
-        "ReadReservation": reservation_pb2.ReadReservationRequest(stream="theirs", seq=0),
-        "CommitReservations": reservation_pb2.CommitReservationsRequest(stream="theirs", up_to=0),
-        "ReleaseReservation": reservation_pb2.ReleaseReservationRequest(stream="theirs", seq=0),
-        "ListReservations": reservation_pb2.ListReservationsRequest(queue=queue),
-        "StartRedrive": redrive_pb2.StartRedriveRequest(queue=queue),
-        "GetRedrive": redrive_pb2.GetRedriveRequest(id="x"),
-        "ListRedrives": redrive_pb2.ListRedrivesRequest(queue=queue),
-        "CancelRedrive": redrive_pb2.CancelRedriveRequest(id="x"),
+        "Stage": staging.StageRequest(stage="s", queue=queue, messages=MESSAGES),
+        "Publish": staging.PublishRequest(writer="w", epoch=1, stages=["theirs"]),
+        "Abort": staging.AbortRequest(stage="theirs"),
+        "ListStages": staging.ListStagesRequest(),
+        "Reserve": reservation.ReserveRequest(queue=queue, stream="mine", seq=0),
+        "Confirm": reservation.ConfirmRequest(stream="theirs", seq=0),
+        "ReadReservation": reservation.ReadReservationRequest(stream="theirs", seq=0),
+        "CommitReservations": reservation.CommitReservationsRequest(stream="theirs", up_to=0),
+        "ReleaseReservation": reservation.ReleaseReservationRequest(stream="theirs", seq=0),
+        "ListReservations": reservation.ListReservationsRequest(queue=queue),
+        "StartRedrive": redrive.StartRedriveRequest(queue=queue),
+        "GetRedrive": redrive.GetRedriveRequest(id="x"),
+        "ListRedrives": redrive.ListRedrivesRequest(queue=queue),
+        "CancelRedrive": redrive.CancelRedriveRequest(id="x"),
     }
 
 
 async def call(client: Client, method: str, request: Message) -> Any:
     """The answer, or the first of them."""
     made = getattr(client.stub, method)
-    described = SERVICE.methods_by_name[method]
+    described = contract.METHODS[method]
     if described.client_streaming:
         stream = made(iter([request]))
         return await stream.read()
@@ -116,7 +118,7 @@ async def alice(server: Server, files: Files) -> AsyncIterator[Client]:
 
 
 def test_every_method_of_the_contract_is_in_the_table() -> None:
-    assert METHODS.keys() == requests("q").keys() == {method.name for method in SERVICE.methods}
+    assert METHODS.keys() == requests("q").keys() == contract.METHODS.keys()
 
 
 @pytest.mark.parametrize(
@@ -195,8 +197,8 @@ async def test_dead_letters_need_a_permission_where_they_go(alice: Client, owner
     await alice.create("a1", max_receives=3, dead_letter_queue="a2")
     no = await refused(alice.stub.UpdateQueue(rpc.UpdateQueueRequest(name="a1", settings=settings)))
     assert no.reason == "PERMISSION_DENIED"
-    redrive = redrive_pb2.StartRedriveRequest(queue="a2", destination="b1")
-    assert (await refused(alice.stub.StartRedrive(redrive))).reason == "PERMISSION_DENIED"
+    asked = redrive.StartRedriveRequest(queue="a2", destination="b1")
+    assert (await refused(alice.stub.StartRedrive(asked))).reason == "PERMISSION_DENIED"
 
 
 async def test_stages_of_queues_that_one_may_not_send_to_are_not_there(
@@ -206,21 +208,21 @@ async def test_stages_of_queues_that_one_may_not_send_to_are_not_there(
         await owner.create(queue)
     for stage, queues in {"mine": ("a1",), "theirs": ("b1",), "mixed": ("a1", "b1")}.items():
         for chunk, queue in enumerate(queues):
-            staged = staging_pb2.StageRequest(stage=stage, chunk=chunk, queue=queue, messages=MESSAGES)
+            staged = staging.StageRequest(stage=stage, chunk=chunk, queue=queue, messages=MESSAGES)
             await owner.stub.Stage(staged)
-    listed = await alice.stub.ListStages(staging_pb2.ListStagesRequest())
+    listed = await alice.stub.ListStages(staging.ListStagesRequest())
     assert [stage.name for stage in listed.stages] == ["mine"]
     for stages in (["theirs"], ["mixed"], ["mine", "mixed"]):
-        publish = staging_pb2.PublishRequest(writer="w", epoch=1, stages=stages)
+        publish = staging.PublishRequest(writer="w", epoch=1, stages=stages)
         assert (await refused(alice.stub.Publish(publish))).reason == "STAGE_NOT_FOUND"
     for stage in ("theirs", "mixed", "never"):
-        assert (await alice.stub.Abort(staging_pb2.AbortRequest(stage=stage))).messages == 0
-    there = await owner.stub.ListStages(staging_pb2.ListStagesRequest())
+        assert (await alice.stub.Abort(staging.AbortRequest(stage=stage))).messages == 0
+    there = await owner.stub.ListStages(staging.ListStagesRequest())
     assert [stage.name for stage in there.stages] == ["mine", "mixed", "theirs"]
     assert (await owner.counts("a1")).ready == (await owner.counts("b1")).ready == 0
-    publish = staging_pb2.PublishRequest(writer="w", epoch=1, stages=["mine"])
+    publish = staging.PublishRequest(writer="w", epoch=1, stages=["mine"])
     assert (await alice.stub.Publish(publish)).messages == 1
-    publish = staging_pb2.PublishRequest(writer="w", epoch=2, stages=["mixed", "theirs"])
+    publish = staging.PublishRequest(writer="w", epoch=2, stages=["mixed", "theirs"])
     assert (await owner.stub.Publish(publish)).messages == 3
 
 
@@ -230,31 +232,29 @@ async def test_sets_of_queues_that_one_may_not_receive_from_are_not_there(
     for queue in ("a1", "b1"):
         await owner.create(queue)
         await owner.send(b"secret", queue=queue)
-        reserve = reservation_pb2.ReserveRequest(queue=queue, stream=f"of-{queue}", seq=0, hold=LONG)
+        reserve = reservation.ReserveRequest(queue=queue, stream=f"of-{queue}", seq=0, hold=LONG)
         await owner.stub.Reserve(reserve)
     stub, at = alice.stub, {"stream": "of-b1", "seq": 0}
     for asked in (
-        stub.Confirm(reservation_pb2.ConfirmRequest(**at)),
-        stub.ReadReservation(reservation_pb2.ReadReservationRequest(**at)).read(),
-        stub.ReleaseReservation(reservation_pb2.ReleaseReservationRequest(**at)),
-        stub.CommitReservations(reservation_pb2.CommitReservationsRequest(stream="of-b1", up_to=0)),
+        stub.Confirm(reservation.ConfirmRequest(**at)),
+        stub.ReadReservation(reservation.ReadReservationRequest(**at)).read(),
+        stub.ReleaseReservation(reservation.ReleaseReservationRequest(**at)),
+        stub.CommitReservations(reservation.CommitReservationsRequest(stream="of-b1", up_to=0)),
         # Far ahead of all sets: nobody could reserve there any more.
-        stub.CommitReservations(reservation_pb2.CommitReservationsRequest(stream="of-b1", up_to=2**60)),
+        stub.CommitReservations(reservation.CommitReservationsRequest(stream="of-b1", up_to=2**60)),
         # By the name of somebody else's set, of another queue.
-        stub.Reserve(reservation_pb2.ReserveRequest(queue="a1", **at)),
+        stub.Reserve(reservation.ReserveRequest(queue="a1", **at)),
     ):
         assert (await refused(asked)).reason == "RESERVATION_NOT_FOUND"
-    listed = await stub.ListReservations(reservation_pb2.ListReservationsRequest())
+    listed = await stub.ListReservations(reservation.ListReservationsRequest())
     assert [found.queue for found in listed.reservations] == ["a1"]
     assert (await owner.counts("b1")).leased == 1
-    frame = await stub.ReadReservation(
-        reservation_pb2.ReadReservationRequest(stream="of-a1", seq=0)
-    ).read()
+    frame = await stub.ReadReservation(reservation.ReadReservationRequest(stream="of-a1", seq=0)).read()
     assert [message.body for message in frame.messages] == [b"secret"]
-    commit = reservation_pb2.CommitReservationsRequest(stream="of-a1", up_to=0)
+    commit = reservation.CommitReservationsRequest(stream="of-a1", up_to=0)
     assert (await stub.CommitReservations(commit)).messages == 1
     assert (await stub.CommitReservations(commit)).messages == 0, "it may be repeated"
-    commit = reservation_pb2.CommitReservationsRequest(stream="of-b1", up_to=0)
+    commit = reservation.CommitReservationsRequest(stream="of-b1", up_to=0)
     assert (await owner.stub.CommitReservations(commit)).messages == 1
 
 
@@ -369,13 +369,11 @@ async def test_redrives_of_queues_that_one_may_not_manage_are_not_there(
         await owner.create("dead")
         await owner.create("a1")
         await owner.send(b"x", b"y", queue="dead")
-        start = redrive_pb2.StartRedriveRequest(
-            queue="dead", destination="a1", max_messages_per_second=1
-        )
+        start = redrive.StartRedriveRequest(queue="dead", destination="a1", max_messages_per_second=1)
         id = (await owner.stub.StartRedrive(start)).redrive.id
-        get = redrive_pb2.GetRedriveRequest(id=id)
-        cancel = redrive_pb2.CancelRedriveRequest(id=id)
-        everything = redrive_pb2.ListRedrivesRequest()
+        get = redrive.GetRedriveRequest(id=id)
+        cancel = redrive.CancelRedriveRequest(id=id)
+        everything = redrive.ListRedrivesRequest()
         assert (await refused(alice.stub.GetRedrive(get))).reason == "REDRIVE_NOT_FOUND"
         assert (await refused(alice.stub.CancelRedrive(cancel))).reason == "REDRIVE_NOT_FOUND"
         assert not (await alice.stub.ListRedrives(everything)).redrives
@@ -383,4 +381,4 @@ async def test_redrives_of_queues_that_one_may_not_manage_are_not_there(
         assert (await refused(looker.stub.CancelRedrive(cancel))).reason == "PERMISSION_DENIED"
         assert [found.id for found in (await looker.stub.ListRedrives(everything)).redrives] == [id]
         ended = (await owner.stub.CancelRedrive(cancel)).redrive
-        assert ended.state == redrive_pb2.REDRIVE_STATE_CANCELLED
+        assert ended.state == redrive.REDRIVE_STATE_CANCELLED

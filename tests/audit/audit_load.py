@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
+from spoolrack.transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
 
 PATIENCE: Final = Duration(seconds=600)
 """Longer than any step takes: no lease ends by itself."""
@@ -25,7 +25,7 @@ class Client:
         # Channels of one process would share a connection.
         options = [("grpc.use_local_subchannel_pool", 1)]
         self._channel = grpc.insecure_channel(address, options=options)
-        self._stub: Any = QueueServiceStub(self._channel)
+        self._stub: Any = Stubs(self._channel)
         self.queue = queue
 
     def close(self) -> None:

@@ -625,10 +625,16 @@ class Story:
             for id, queue in self.queue_of.items()
             if queue == request.queue and self.now(id)[0] == "ready" and id not in sent
         ]
+        if len(got) > request.max_messages:
+            raise Broken(f"{len(got)} of {request.max_messages} received")
+        self._check_order(request, got, left)
+
+    def _check_order(self, request: Receive, got: list[str], left: list[str]) -> None:
+        """Hold what was received, in this order, against what is still ready."""
         if got != sorted(got) or (got and left and max(got) > min(left) and not self.may_lack):
             raise Broken(f"out of order: {got}, left {sorted(left)[:3]}")
-        if len(got) > request.max_messages or (not got and left and not self.may_lack):
-            raise Broken(f"{len(got)} of {request.max_messages} received, {len(left)} left")
+        if not got and left and not self.may_lack:
+            raise Broken(f"nothing received, {len(left)} left")
 
     def _sent_only(self) -> set[str]:
         """What is in `new/` still, for whichever process to publish."""

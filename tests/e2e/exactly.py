@@ -21,10 +21,10 @@ from crew import SILENCE, Served
 from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
+from spoolrack.transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
-from spoolrack.v1 import reservation_pb2, staging_pb2
-from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
+from spoolrack.v1 import reservation_service_pb2, staging_service_pb2
 
 QUEUE: Final = "exactly"
 HOLD: Final = Duration(seconds=12 * 3600)
@@ -87,7 +87,7 @@ class Pipeline:
         self._reading_ends = threading.Event()
         self._failed: list[BaseException] = []
         self._channels = [grpc.insecure_channel(served.address, options=_OPTIONS) for served in servers]
-        stubs = [QueueServiceStub(channel) for channel in self._channels]
+        stubs = [Stubs(channel) for channel in self._channels]
         self._stubs: Iterator[Any] = itertools.cycle(stubs)
         self._ask("CreateQueue", queues.CreateQueueRequest(name=QUEUE, settings=_settings()))
         self._writers = [
@@ -139,7 +139,7 @@ class Pipeline:
         counts = self._ask("GetQueue", queues.GetQueueRequest(name=QUEUE)).queue.counts
         if counts.ready or counts.leased or counts.delayed:
             self.tally.wrong(f"left in the queue: {counts}")
-        stages = self._ask("ListStages", staging_pb2.ListStagesRequest()).stages
+        stages = self._ask("ListStages", staging_service_pb2.ListStagesRequest()).stages
         if stages:
             self.tally.wrong(f"left of stages: {stages}")
         return self.tally
@@ -148,7 +148,7 @@ class Pipeline:
         """What should have been read by now, and where it may be."""
         names = sorted(body.split()[0].decode() for body in self.tally.written - self.tally.read)
         counts = self._ask("GetQueue", queues.GetQueueRequest(name=QUEUE)).queue.counts
-        held = self._ask("ListReservations", reservation_pb2.ListReservationsRequest())
+        held = self._ask("ListReservations", reservation_service_pb2.ListReservationsRequest())
         return f"{len(names)} are missing, with {counts} and {held}: {names[:20]}"
 
     def _check(self) -> None:
@@ -187,7 +187,7 @@ class Pipeline:
                     bodies += made
                     self._stage(name, chunk, made)
             answer = self._ask(
-                "Publish", staging_pb2.PublishRequest(writer=writer, epoch=epoch, stages=stages)
+                "Publish", staging_service_pb2.PublishRequest(writer=writer, epoch=epoch, stages=stages)
             )
             if answer.already:
                 self.tally.add(repeated=1)
@@ -201,7 +201,7 @@ class Pipeline:
         messages = [pb.OutgoingMessage(body=body) for body in bodies]
         answer = self._ask(
             "Stage",
-            staging_pb2.StageRequest(stage=name, chunk=chunk, queue=QUEUE, messages=messages),
+            staging_service_pb2.StageRequest(stage=name, chunk=chunk, queue=QUEUE, messages=messages),
         )
         if answer.messages != len(bodies):
             self.tally.wrong(f"{answer.messages} of {len(bodies)} staged: {name} {chunk}")
@@ -232,7 +232,7 @@ class Pipeline:
             while not (
                 answer := self._ask(
                     "Reserve",
-                    reservation_pb2.ReserveRequest(
+                    reservation_service_pb2.ReserveRequest(
                         queue=QUEUE, stream="r", seq=seq, max_messages=500, hold=HOLD, wait=WAIT
                     ),
                 )
@@ -241,19 +241,19 @@ class Pipeline:
                     return
             self._read_set(answer.reservation)
 
-    def _read_set(self, made: reservation_pb2.Reservation) -> None:
+    def _read_set(self, made: reservation_service_pb2.Reservation) -> None:
         """Read it twice, and commit it."""
         seq = made.seq
-        request = reservation_pb2.ReadReservationRequest(stream="r", seq=seq)
+        request = reservation_service_pb2.ReadReservationRequest(stream="r", seq=seq)
         first = self._ask("ReadReservation", request)
-        self._ask("Confirm", reservation_pb2.ConfirmRequest(stream="r", seq=seq))
+        self._ask("Confirm", reservation_service_pb2.ConfirmRequest(stream="r", seq=seq))
         again = self._ask("ReadReservation", request)
         ids = [message.id for message in first]
         if ids != [message.id for message in again] or len(ids) != made.messages:
             self.tally.wrong(f"set {seq} of {made.messages} is {len(ids)} and then {len(again)}")
         answer = self._ask(
             "CommitReservations",
-            reservation_pb2.CommitReservationsRequest(stream="r", up_to=seq),
+            reservation_service_pb2.CommitReservationsRequest(stream="r", up_to=seq),
         )
         if answer.lost or answer.messages not in (0, made.messages):
             self.tally.wrong(f"commit of set {seq}, {made.messages} messages: {answer}")

@@ -16,9 +16,9 @@ import spoolrack
 from crew import Crew, Served
 from outside import SECRET, Outside, litter, tagged, uuid
 from spoolrack.errors import SpoolrackError
+from spoolrack.transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
 
 MIB: Final = 1024 * 1024
 
@@ -170,7 +170,7 @@ def test_a_receipt_or_an_id_that_is_a_path_leads_nowhere(
 
 def test_a_page_token_of_somebody_is_no_way_in(client: spoolrack.Client, served: Served) -> None:
     with grpc.insecure_channel(served.address) as channel:
-        stub = QueueServiceStub(channel)
+        stub = Stubs(channel)
         for token in ("..", "../../outside", "\0", "!" * 10_000, "=" * 7):
             for call in (
                 lambda token=token: stub.ListQueues(rpc.ListQueuesRequest(page_token=token)),

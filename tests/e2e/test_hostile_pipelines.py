@@ -16,12 +16,13 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from outside import Outside, litter_pipelines
+from spoolrack.transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
-from spoolrack.v1 import reservation_pb2, staging_pb2
-from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
+from spoolrack.v1 import reservation_service_pb2 as reservation
+from spoolrack.v1 import staging_service_pb2 as staging
+from spoolrack_server import contract
 
-SERVICE: Final = queues.DESCRIPTOR.services_by_name["QueueService"]
 METHODS: Final = (
     *("Stage", "Publish", "Abort", "ListStages", "Reserve", "Confirm", "ReadReservation"),
     *("CommitReservations", "ReleaseReservation", "ListReservations", "Send"),
@@ -79,7 +80,7 @@ def outside(tmp_path: Path) -> Outside:
 def stub(served: Served) -> Iterator[Any]:
     options = (("grpc.max_send_message_length", -1),)
     with grpc.insecure_channel(served.address, options=options) as channel:
-        stub = QueueServiceStub(channel)
+        stub = Stubs(channel)
         stub.CreateQueue(queues.CreateQueueRequest(name="jobs"))
         yield stub
 
@@ -137,16 +138,16 @@ def code_of(stub: Any, method: str, request: Message) -> grpc.StatusCode:
 def serves(stub: Any) -> bool:
     """Whether messages that are staged now can be published, reserved, read and committed."""
     stub.PurgeQueue(queues.PurgeQueueRequest(name="jobs"))
-    stub.Abort(staging_pb2.AbortRequest(stage="still"))
+    stub.Abort(staging.AbortRequest(stage="still"))
     messages = [pb.OutgoingMessage(body=b"still there?"), pb.OutgoingMessage(body=b"yes")]
-    stub.Stage(staging_pb2.StageRequest(stage="still", queue="jobs", messages=messages))
-    epoch = stub.Publish(staging_pb2.PublishRequest(writer="still")).last_epoch + 1
-    published = stub.Publish(staging_pb2.PublishRequest(writer="still", epoch=epoch, stages=["still"]))
-    stub.Reserve(reservation_pb2.ReserveRequest(queue="jobs", stream="still", seq=epoch))
-    frames = stub.ReadReservation(reservation_pb2.ReadReservationRequest(stream="still", seq=epoch))
+    stub.Stage(staging.StageRequest(stage="still", queue="jobs", messages=messages))
+    epoch = stub.Publish(staging.PublishRequest(writer="still")).last_epoch + 1
+    published = stub.Publish(staging.PublishRequest(writer="still", epoch=epoch, stages=["still"]))
+    stub.Reserve(reservation.ReserveRequest(queue="jobs", stream="still", seq=epoch))
+    frames = stub.ReadReservation(reservation.ReadReservationRequest(stream="still", seq=epoch))
     found = [message.body for frame in frames for message in frame.messages]
     committed = stub.CommitReservations(
-        reservation_pb2.CommitReservationsRequest(stream="still", up_to=epoch)
+        reservation.CommitReservationsRequest(stream="still", up_to=epoch)
     )
     return (published.messages, found, committed.messages) == (2, [b"still there?", b"yes"], 2)
 
@@ -155,7 +156,7 @@ def serves(stub: Any) -> bool:
 def test_whatever_a_request_holds_the_server_makes_no_mistake(
     served: Served, stub: Any, outside: Outside, random: Random, method: str
 ) -> None:
-    descriptor = SERVICE.methods_by_name[method]
+    descriptor = contract.METHODS[method]
     kind = GetMessageClass(descriptor.input_type)
     met: Counter[grpc.StatusCode] = Counter()
     for number in range(ROUNDS):
@@ -166,8 +167,8 @@ def test_whatever_a_request_holds_the_server_makes_no_mistake(
         message = pb.OutgoingMessage(body=random.randbytes(10))
         for name, asked in (
             ("Send", queues.SendRequest(queue="jobs", messages=[message])),
-            ("Stage", staging_pb2.StageRequest(stage="s", queue="jobs", messages=[message])),
-            ("Reserve", reservation_pb2.ReserveRequest(queue="jobs", stream="r", seq=number)),
+            ("Stage", staging.StageRequest(stage="s", queue="jobs", messages=[message])),
+            ("Reserve", reservation.ReserveRequest(queue="jobs", stream="r", seq=number)),
             (method, request),
         ):
             code = code_of(stub, name, asked)
@@ -189,15 +190,15 @@ def test_bad_names_touch_nothing(served: Served, stub: Any, outside: Outside) ->
     for name in ("", "..", "../outside", "a/b", "/etc", "a\0b", "s\n", "s@1", "x" * 81, "é", "x" * MIB):
         message = pb.OutgoingMessage(body=b"x")
         for method, request in (
-            ("Stage", staging_pb2.StageRequest(stage=name, queue="jobs", messages=[message])),
-            ("Publish", staging_pb2.PublishRequest(writer=name)),
-            ("Publish", staging_pb2.PublishRequest(writer="w", stages=[name])),
-            ("Abort", staging_pb2.AbortRequest(stage=name)),
-            ("Reserve", reservation_pb2.ReserveRequest(queue="jobs", stream=name)),
-            ("Confirm", reservation_pb2.ConfirmRequest(stream=name)),
-            ("ReadReservation", reservation_pb2.ReadReservationRequest(stream=name)),
-            ("CommitReservations", reservation_pb2.CommitReservationsRequest(stream=name)),
-            ("ReleaseReservation", reservation_pb2.ReleaseReservationRequest(stream=name)),
+            ("Stage", staging.StageRequest(stage=name, queue="jobs", messages=[message])),
+            ("Publish", staging.PublishRequest(writer=name)),
+            ("Publish", staging.PublishRequest(writer="w", stages=[name])),
+            ("Abort", staging.AbortRequest(stage=name)),
+            ("Reserve", reservation.ReserveRequest(queue="jobs", stream=name)),
+            ("Confirm", reservation.ConfirmRequest(stream=name)),
+            ("ReadReservation", reservation.ReadReservationRequest(stream=name)),
+            ("CommitReservations", reservation.CommitReservationsRequest(stream=name)),
+            ("ReleaseReservation", reservation.ReleaseReservationRequest(stream=name)),
         ):
             code = code_of(stub, method, request)
             assert code is grpc.StatusCode.INVALID_ARGUMENT, (method, name[:100])
@@ -237,16 +238,16 @@ def test_what_somebody_puts_into_the_folders_of_a_running_server_harms_nobody(
         stub.GetQueue(queues.GetQueueRequest(name="jobs"), wait_for_ready=True)
         assert serves(stub)
         for method, request in (
-            ("ListStages", staging_pb2.ListStagesRequest()),
-            ("ListReservations", reservation_pb2.ListReservationsRequest()),
+            ("ListStages", staging.ListStagesRequest()),
+            ("ListReservations", reservation.ListReservationsRequest()),
         ):
             assert code_of(stub, method, request) is grpc.StatusCode.OK
         for name in ("linked", "file", "pipe", "empty", "within", "deep", "text", "folder"):
             for method, request in (
-                ("Publish", staging_pb2.PublishRequest(writer=name, epoch=7, stages=[name])),
-                ("Abort", staging_pb2.AbortRequest(stage=name)),
-                ("Reserve", reservation_pb2.ReserveRequest(queue="jobs", stream=name)),
-                ("CommitReservations", reservation_pb2.CommitReservationsRequest(stream=name)),
+                ("Publish", staging.PublishRequest(writer=name, epoch=7, stages=[name])),
+                ("Abort", staging.AbortRequest(stage=name)),
+                ("Reserve", reservation.ReserveRequest(queue="jobs", stream=name)),
+                ("CommitReservations", reservation.CommitReservationsRequest(stream=name)),
             ):
                 assert code_of(stub, method, request) not in OURS, (method, name)
         assert outside.is_untouched()
@@ -261,7 +262,7 @@ def test_a_foreign_file_in_a_folder_does_not_stop_a_start(crew: Crew, tmp_path: 
     litter_pipelines(tmp_path / "root", "jobs", outside)
     first.restart()
     with grpc.insecure_channel(first.address) as channel:
-        stub = QueueServiceStub(channel)
+        stub = Stubs(channel)
         stub.CreateQueue(queues.CreateQueueRequest(name="jobs"))
         assert serves(stub)
     assert outside.is_untouched()

@@ -14,11 +14,12 @@ import pytest
 from crew import Served
 from google.protobuf.message_factory import GetMessageClass
 from outside import Outside
+from spoolrack.transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
-from spoolrack.v1 import redrive_pb2 as rpc
-from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
-from test_hostile_pipelines import MIB, OURS, SERVICE, code_of, made, tree
+from spoolrack.v1 import redrive_service_pb2 as rpc
+from spoolrack_server import contract
+from test_hostile_pipelines import MIB, OURS, code_of, made, tree
 
 ROUNDS: Final = 50
 METHODS: Final = ("StartRedrive", "GetRedrive", "ListRedrives", "CancelRedrive")
@@ -35,7 +36,7 @@ def outside(tmp_path: Path) -> Outside:
 def stub(served: Served) -> Iterator[Any]:
     options = (("grpc.max_send_message_length", -1),)
     with grpc.insecure_channel(served.address, options=options) as channel:
-        stub = QueueServiceStub(channel)
+        stub = Stubs(channel)
         for name in ("jobs", "other"):
             stub.CreateQueue(queues.CreateQueueRequest(name=name))
         yield stub
@@ -62,7 +63,7 @@ def serves(stub: Any) -> bool:
 def test_whatever_a_request_holds_the_server_makes_no_mistake(
     served: Served, stub: Any, outside: Outside, random: Random, method: str
 ) -> None:
-    kind = GetMessageClass(SERVICE.methods_by_name[method].input_type)
+    kind = GetMessageClass(contract.METHODS[method].input_type)
     met: Counter[grpc.StatusCode] = Counter()
     for _ in range(ROUNDS):
         message = pb.OutgoingMessage(body=random.randbytes(10))

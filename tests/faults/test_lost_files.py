@@ -160,6 +160,15 @@ def test_a_file_in_place_of_a_folder_is_refused_and_named(tmp_path: Path) -> Non
         Store.open(tmp_path / "root")
 
 
+@pytest.mark.parametrize("folder", ["queues", "new", "delay", "remove", "config", "owners"])
+def test_a_link_in_place_of_a_folder_is_refused_and_named(tmp_path: Path, folder: str) -> None:
+    make_root(tmp_path / "root", ManualClock())
+    (tmp_path / "root" / folder).rename(tmp_path / "elsewhere")
+    (tmp_path / "root" / folder).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RootUnusable, match=f"{folder} in it is not a folder"):
+        Store.open(tmp_path / "root")
+
+
 @pytest.mark.parametrize("processes", ["1", "2"])
 @pytest.mark.parametrize("fault", [remove_all_settings, remove_config, overwrite_all_settings])
 def test_a_running_server_serves_on_whatever_happens_to_its_settings(

@@ -22,10 +22,10 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from spoolrack.v1 import queue_service_pb2
+from spoolrack_server.contract import METHODS
 from spoolrack_server.status import CODES
 
-METHODS: Final = tuple(queue_service_pb2.DESCRIPTOR.services_by_name["QueueService"].methods)
+KINDS: Final = tuple(METHODS.values())
 TRIES: Final = int(os.environ.get("SPOOLRACK_FUZZ", "25"))
 IN_TIME: Final = 1.0
 """Seconds after which a stream that waits for messages has been given its chance."""
@@ -87,7 +87,7 @@ def waits_not(message: Message) -> Message:
     return message
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@pytest.mark.parametrize("method", KINDS, ids=lambda method: method.name)
 def test_any_request_is_answered_or_refused_with_a_reason(
     fuzzed: Fuzzed, method: MethodDescriptor
 ) -> None:
@@ -101,7 +101,7 @@ def test_any_request_is_answered_or_refused_with_a_reason(
     fuzzed.check()
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@pytest.mark.parametrize("method", KINDS, ids=lambda method: method.name)
 def test_any_bytes_are_answered_or_refused_with_a_reason(
     fuzzed: Fuzzed, method: MethodDescriptor
 ) -> None:
@@ -118,7 +118,7 @@ def test_any_bytes_are_answered_or_refused_with_a_reason(
 @FUZZ
 @given(name=st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=60))
 def test_any_method_that_isnt_there_is_unimplemented(fuzzed: Fuzzed, name: str) -> None:
-    known = {method.name for method in METHODS}
+    known = {method.name for method in KINDS}
     if re.fullmatch(r"\w*", name) is None or name in known:
         return
     call = fuzzed.channel.unary_unary(f"/spoolrack.v1.QueueService/{name}")

@@ -11,7 +11,7 @@ import spoolrack
 from crew import Crew, Served
 from interop_driver import Driver
 from interop_languages import Language, languages
-from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
+from spoolrack.transports.grpc_stubs import Stubs
 
 LONG = 900
 """Seconds that a test may take: the first one of a language builds it."""
@@ -93,10 +93,10 @@ def python(hall: Served) -> Iterator[spoolrack.Client]:
 
 
 @pytest.fixture(scope="session")
-def stub(hall: Served) -> Iterator[QueueServiceStub]:
+def stub(hall: Served) -> Iterator[Stubs]:
     """The bare contract, as Python has it."""
     with grpc.insecure_channel(hall.address, options=UNLIMITED) as channel:
-        yield QueueServiceStub(channel)
+        yield Stubs(channel)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 from interop_languages import Language
+from spoolrack_server.contract import METHODS
 
 STUCK: Final = 120.0
 
@@ -184,7 +185,9 @@ class Driver:
 
     def call(self, method: str, request: Message, **more: Any) -> bytes:
         """Any method without a stream; its response as it was on the wire."""
-        answer = self.do("call", method=method, request=text(request.SerializeToString()), **more)
+        described = METHODS[method]
+        name = f"{described.containing_service.full_name}/{method}"
+        answer = self.do("call", method=name, request=text(request.SerializeToString()), **more)
         return raw(answer["response"])
 
     def refused(self, asked: Callable[[], object]) -> Refused:

@@ -15,12 +15,12 @@ from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
+from spoolrack.transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack.v1 import redrive_pb2 as redrives
-from spoolrack.v1 import reservation_pb2 as sets
-from spoolrack.v1 import staging_pb2 as stages
-from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
+from spoolrack.v1 import redrive_service_pb2 as redrives
+from spoolrack.v1 import reservation_service_pb2 as sets
+from spoolrack.v1 import staging_service_pb2 as stages
 
 NOBODY: Final = "01999999-9999-7999-8999-999999999999"
 
@@ -32,7 +32,7 @@ ADOPTED_WITHIN: Final = 60.0
 class Scene:
     """A server, and names of the test's own."""
 
-    stub: QueueServiceStub
+    stub: Stubs
     root: Path
     queue: str
 

@@ -15,8 +15,8 @@ from interop_driver import Driver, outgoing
 from interop_languages import Language
 from provoking import PROVOKE, Scene
 from reasons_server import failing_server, failures
+from spoolrack.transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
 from spoolrack_server.status import CODES, INTERNAL
 
 UNAVAILABLE = 14
@@ -44,7 +44,7 @@ def test_every_reason_is_provoked_or_said_why_not() -> None:
 
 @pytest.mark.parametrize("reason", PROVOKE)
 def test_a_real_refusal_can_be_read(
-    driver: Driver, stub: QueueServiceStub, hall: Served, name: str, reason: str
+    driver: Driver, stub: Stubs, hall: Served, name: str, reason: str
 ) -> None:
     scene = Scene(stub=stub, root=hall.root, queue=name)
     method, request, facts = PROVOKE[reason](scene)

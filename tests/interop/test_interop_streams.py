@@ -9,8 +9,8 @@ from typing import Final
 
 import spoolrack
 from interop_driver import STUCK, Driver, Stream, outgoing, raw
+from spoolrack.transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
 
 CANCELLED: Final = 1
 DEADLINE_EXCEEDED: Final = 4
@@ -20,7 +20,7 @@ LONG_MS: Final = 600_000
 
 
 @contextmanager
-def most_leased(stub: QueueServiceStub, queue: str) -> Iterator[list[int]]:
+def most_leased(stub: Stubs, queue: str) -> Iterator[list[int]]:
     """How many messages were leased at once, as the server counts them all the time meanwhile."""
     most, over = [0], threading.Event()
 
@@ -47,7 +47,7 @@ def end_of(driver: Driver, stream: Stream, name: str) -> int:
 
 
 def test_a_stream_never_holds_more_than_its_credits_and_brings_all_in_order(
-    driver: Driver, queue: spoolrack.Queue, stub: QueueServiceStub, name: str
+    driver: Driver, queue: spoolrack.Queue, stub: Stubs, name: str
 ) -> None:
     bodies = [b"%d" % n for n in range(150)]
     queue.send_many(bodies)
@@ -135,7 +135,7 @@ def test_leases_that_are_released_at_a_cancellation_in_mid_stream_come_back_at_o
 
 
 def test_what_no_transport_took_of_a_cancelled_stream_comes_back_without_the_language(
-    driver: Driver, queue: spoolrack.Queue, stub: QueueServiceStub, name: str
+    driver: Driver, queue: spoolrack.Queue, stub: Stubs, name: str
 ) -> None:
     size, count = 1 << 20, 48
     queue.send_many([bytes(size)] * count)

@@ -8,13 +8,12 @@ from typing import Any
 
 from google.protobuf.message_factory import GetMessageClass
 from interop_driver import STUCK, Driver, raw
-from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.contract import METHODS
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors"
-SERVICE = rpc.DESCRIPTOR.services_by_name["QueueService"]
 TYPES = {
     kind.full_name: kind
-    for method in SERVICE.methods
+    for method in METHODS.values()
     for kind in (method.input_type, method.output_type)
 }
 

@@ -9,7 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from server_rig import MANY_LOOKS, Client
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
-from spoolrack.v1 import redrive_pb2 as rpc
+from spoolrack.v1 import redrive_service_pb2 as rpc
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.testing import ManualClock
 

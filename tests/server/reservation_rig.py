@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 from server_rig import Client
 from spoolrack.v1 import queue_pb2 as pb
-from spoolrack.v1 import reservation_pb2 as rpc
+from spoolrack.v1 import reservation_service_pb2 as rpc
 
 BIG = 2**63 - 1
 

@@ -12,9 +12,9 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
+from spoolrack.transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
 
@@ -72,7 +72,7 @@ class Client:
     stub: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        self.stub = QueueServiceStub(self.channel)
+        self.stub = Stubs(self.channel)
 
     async def create(self, name: str = "q", **settings: Any) -> pb.Queue:
         request = rpc.CreateQueueRequest(name=name, settings=pb.QueueSettings(**settings))

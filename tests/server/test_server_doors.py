@@ -13,19 +13,21 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from server_rig import Client, connected, refused
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.contract import METHODS
 from spoolrack_server.limits import LARGEST_CALL
 from spoolrack_server.logs import make_log
-from spoolrack_server.rpc import SERVICE, Calls, Context
+from spoolrack_server.rpc import Calls, Context
 from spoolrack_server.server import Server
 
 MIB = 1024 * 1024
-UNARY = [method.name for method in SERVICE.methods if not method.client_streaming]
+UNARY = [method.name for method in METHODS.values() if not method.client_streaming]
 
 
 @pytest.mark.parametrize("method", UNARY)
 @pytest.mark.parametrize("garbage", [b"\xff\xff\xff\xff", b"\x0a\xff", b"GET / HTTP/1.1"])
 async def test_garbage_is_refused_as_what_it_is(client: Client, method: str, garbage: bytes) -> None:
-    call = client.channel.unary_stream(f"/spoolrack.v1.QueueService/{method}")(garbage)
+    service = METHODS[method].containing_service.full_name
+    call = client.channel.unary_stream(f"/{service}/{method}")(garbage)
     no = await refused(call.read())
     assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
     assert "Traceback" not in no.message
@@ -83,9 +85,8 @@ async def test_a_mistake_of_the_server_is_logged_with_its_traceback_and_tells_th
 
     stream = io.StringIO()
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers(
-        (Calls(make_log(stream=stream)).handlers([Service()], frozenset({"Receive"})),)
-    )
+    calls = Calls(make_log(stream=stream))
+    server.add_generic_rpc_handlers(calls.handlers([Service()], frozenset({"Receive"})))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

@@ -9,9 +9,9 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from server_rig import LONG, Client, connected, next_messages, refusal, refused
+from spoolrack.transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
 from spoolrack_server.server import Server
 
 
@@ -94,7 +94,7 @@ async def test_what_a_stream_of_sends_has_an_answer_for_is_all_that_is_stored(tm
         # By the synchronous client: that of asyncio loses the status if it comes during a write.
         with grpc.insecure_channel(address) as channel:
             try:
-                for response in QueueServiceStub(channel).StreamSend(requests()):
+                for response in Stubs(channel).StreamSend(requests()):
                     answered.append(response.results[0].sent.id)
                     loop.call_soon_threadsafe(first.set)
             except grpc.RpcError as error:

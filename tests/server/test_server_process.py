@@ -13,9 +13,9 @@ from pathlib import Path
 import grpc
 import pytest
 import spoolrack
+from spoolrack.transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
 
 PROGRAM = """
 import asyncio, sys
@@ -60,7 +60,7 @@ def address_of(process: subprocess.Popen[str]) -> str:
 def test_a_signal_ends_a_server_with_all_it_was_sent(start: Start, number: signal.Signals) -> None:
     process = start()
     with grpc.insecure_channel(address_of(process)) as channel:
-        stub = QueueServiceStub(channel)
+        stub = Stubs(channel)
         stub.CreateQueue(rpc.CreateQueueRequest(name="q"))
         stub.Send(rpc.SendRequest(queue="q", messages=[pb.OutgoingMessage(body=b"kept")]))
     process.send_signal(number)
@@ -71,14 +71,14 @@ def test_a_signal_ends_a_server_with_all_it_was_sent(start: Start, number: signa
     assert len(events) == 3, "quiet: it serves, it drains, it has stopped"
     process = start()
     with grpc.insecure_channel(address_of(process)) as channel:
-        response = QueueServiceStub(channel).Receive(rpc.ReceiveRequest(queue="q"))
+        response = Stubs(channel).Receive(rpc.ReceiveRequest(queue="q"))
     assert [message.body for message in response.messages] == [b"kept"]
 
 
 def test_a_second_signal_ends_at_once(start: Start) -> None:
     process = start()
     with grpc.insecure_channel(address_of(process)) as channel:
-        stub = QueueServiceStub(channel)
+        stub = Stubs(channel)
         stub.CreateQueue(
             rpc.CreateQueueRequest(name="q", settings=pb.QueueSettings(max_message_size=1 << 26))
         )

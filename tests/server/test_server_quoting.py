@@ -13,15 +13,13 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from server_rig import connected
-from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.contract import METHODS
 from spoolrack_server.logs import make_log
 from spoolrack_server.server import Server
 
 RAW = "\x1b[2J\x9b31m\nlevel=error event=forged \u202e\x7f"
 UNARY = [
-    method
-    for method in rpc.DESCRIPTOR.services_by_name["QueueService"].methods
-    if not method.client_streaming and not method.server_streaming
+    method for method in METHODS.values() if not method.client_streaming and not method.server_streaming
 ]
 DEPTH = 4
 

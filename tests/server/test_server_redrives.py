@@ -26,7 +26,7 @@ from redrive_rig import (
 )
 from server_rig import LONG, Client, refused, served
 from spoolrack.v1 import queue_service_pb2 as queues
-from spoolrack.v1 import redrive_pb2 as rpc
+from spoolrack.v1 import redrive_service_pb2 as rpc
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import checksum, encode, line_of
 from spoolrack_store.model.names import Name, Stem

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from reservation_rig import BIG, asked, reading
 from server_rig import Client, refused
-from spoolrack.v1 import reservation_pb2 as rpc
+from spoolrack.v1 import reservation_service_pb2 as rpc
 
 BEYOND: list[tuple[str, Any]] = [
     *(

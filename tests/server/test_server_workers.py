@@ -15,7 +15,7 @@ from reservation_rig import asked
 from server_rig import LONG, Client, connected
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack.v1.staging_pb2 import StageRequest
+from spoolrack.v1.staging_service_pb2 import StageRequest
 from spoolrack_server.server import Server
 from spoolrack_store.model.operations import Receive, Request, Send
 from spoolrack_store.model.staging import Stage

@@ -17,7 +17,6 @@ from typing import Any, Final
 import grpc
 from spoolrack.transports.grpc_calls import OPTIONS
 
-SERVICE: Final = "/spoolrack.v1.QueueService/"
 STREAMED: Final = frozenset({"ReadReservation"})
 """The only calls of Spark's side whose answer has several parts."""
 LONGEST: Final = 120.0
@@ -56,27 +55,29 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._channel.close()
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
-        method = details.method.removeprefix(SERVICE)
-        if method in STREAMED:
+        path = details.method
+        if path.rpartition("/")[2] in STREAMED:
             return grpc.unary_stream_rpc_method_handler(
-                lambda request, context: self._stream(method, request, context)
+                lambda request, context: self._stream(path, request, context)
             )
         return grpc.unary_unary_rpc_method_handler(
-            lambda request, context: self._unary(method, request, context)
+            lambda request, context: self._unary(path, request, context)
         )
 
-    def _unary(self, method: str, request: bytes, context: grpc.ServicerContext) -> bytes:
+    def _unary(self, path: str, request: bytes, context: grpc.ServicerContext) -> bytes:
+        method = path.rpartition("/")[2]
         self._pass(method, context, is_after=False)
         try:
-            answer: bytes = self._channel.unary_unary(SERVICE + method)(request, timeout=_left(context))
+            answer: bytes = self._channel.unary_unary(path)(request, timeout=_left(context))
         except grpc.RpcError as error:
             _refuse(error, context)
         self._pass(method, context, is_after=True)
         return answer
 
-    def _stream(self, method: str, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+    def _stream(self, path: str, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        method = path.rpartition("/")[2]
         self._pass(method, context, is_after=False)
-        frames = self._channel.unary_stream(SERVICE + method)(request, timeout=_left(context))
+        frames = self._channel.unary_stream(path)(request, timeout=_left(context))
         context.add_callback(frames.cancel)
         try:
             for frame in frames:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from front_rig import GIVE_UP, FrontRig, bodies_of, opened, receipts_of
+from front_rig import GIVE_UP, FailingDisk, FrontRig, bodies_of, opened, receipts_of
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.credits import Credits
-from spoolrack_store.model.errors import Draining, MessageNotFound, OutcomeUnknown, StoreFailed
+from spoolrack_store.model.errors import (
+    Draining,
+    MessageNotFound,
+    OutcomeUnknown,
+    StoreError,
+    StoreFailed,
+)
 from spoolrack_store.model.operations import ChangeVisibility, Delete, GiveBack, Receive, Send
+from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 
 
@@ -190,6 +199,52 @@ def test_a_failed_sync_leaves_the_outcome_unknown_and_stops_the_store(tmp_path: 
             rig.send(b"b")
         assert [type(each) for each in told] == [StoreFailed]
         assert isinstance(rig.store.failure, StoreFailed)
+
+
+def test_a_start_that_cannot_sync_says_so_and_leaves_the_root_to_others(tmp_path: Path) -> None:
+    with opened(tmp_path):
+        pass
+    disk = FailingDisk(tmp_path)
+    disk.fails = True
+    with pytest.raises(StoreFailed):
+        Store.open(tmp_path, disk=disk)
+    assert not list((tmp_path / "owners").iterdir())
+    with opened(tmp_path) as rig:
+        rig.send(b"a")
+
+
+class ClosedFolder(FailingDisk):
+    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+        if path.startswith("owners/"):
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        super().create(path, parts, sync=sync)
+
+
+def test_a_start_that_fails_half_way_says_so_and_leaves_the_root_to_others(tmp_path: Path) -> None:
+    with opened(tmp_path):
+        pass
+    with pytest.raises(StoreError):
+        Store.open(tmp_path, disk=ClosedFolder(tmp_path))
+    with opened(tmp_path) as rig:
+        rig.send(b"a")
+
+
+def test_a_store_closes_on_a_disk_that_syncs_no_more(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        rig.send(b"a")
+        rig.disk.fails = True
+    with opened(tmp_path) as rig:
+        assert bodies_of(rig.receive()) == [b"a"]
+
+
+def test_what_becomes_of_a_senders_attributes_later_changes_no_message(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        attributes: dict[str, str | bytes] = {"a": "b"}
+        future = rig.store.submit(Send(queue="q", bodies=[b"x"], attributes={0: attributes}))
+        future.result(GIVE_UP)
+        attributes["a"] = "changed"
+        (delivery,) = rig.receive()
+        assert delivery.attributes == {0: {"a": "b"}}
 
 
 def test_a_failed_sync_stops_other_processes_too(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 from linked_disk import Died
+from spoolrack_store.files.disk import Space
+from spoolrack_store.files.reserve import KEPT_BYTES
 from spoolrack_store.model.clock import DAY, SECOND, Millis
-from spoolrack_store.model.errors import DiskError, StageNotFound
+from spoolrack_store.model.errors import DiskError, DiskFull, StageNotFound
 from spoolrack_store.model.staging import Abort
 from stage_rig import START, Rig, chunk, publication
 
@@ -34,6 +36,15 @@ def test_a_publication_that_the_disk_refuses_leaves_all_staged(rig: Rig) -> None
     assert rig.staged() == ["s"]
     assert not rig.publish("w", 0, "s").is_already
     assert rig.receive() == [b"a"]
+
+
+def test_a_chunk_leaves_room_on_the_disk_for_deletes(rig: Rig) -> None:
+    rig.disk.room = Space(bytes=KEPT_BYTES, files=1 << 20, unlimited=False)
+    with pytest.raises(DiskFull):
+        rig.stage("s", 0, b"a")
+    assert rig.names("staged") == []
+    rig.disk.room = Space(bytes=2 * KEPT_BYTES, files=1 << 20, unlimited=False)
+    assert not rig.stage("s", 0, b"a").is_repeated
 
 
 def test_what_is_published_and_cannot_be_moved_yet_arrives_later(rig: Rig) -> None:
@@ -293,6 +304,14 @@ def test_of_two_processes_that_publish_a_stage_one_finds_it_gone(rig: Rig) -> No
         rig.ask(publication("w", 0, "s"), other)
     assert work is not None
     assert work.outcomes[0].messages == 1
+
+
+def test_a_stage_that_one_process_drops_another_cannot_publish(rig: Rig) -> None:
+    other = rig.open("p9")
+    rig.stage("s", 0, b"a")
+    assert rig.ask(Abort(stage="s"), other) == 1
+    with pytest.raises(StageNotFound):
+        rig.publish("w", 0, "s")
 
 
 @pytest.mark.parametrize("request_", [Abort(stage="s"), publication("w", 0, "s")])

@@ -91,6 +91,36 @@ def test_to_extend_a_lease_twice_leaves_its_neighbour_alone(rig: Rig) -> None:
     rig.check()
 
 
+@pytest.mark.parametrize("visibility", [0, 50_000])
+def test_a_change_that_the_disk_refuses_for_one_file_answers_for_each_message(
+    rig: Rig, visibility: int
+) -> None:
+    rig.send(b"a", b"b")
+    rig.send(b"c")
+    ids, receipts = received(rig)
+    (refused,) = [path for path in rig.paths("delay") if ids[2] in path]
+    rig.disk.fail(errno.EIO, "rename_new", "link", path=refused, times=1)
+    first, second, third = change(rig, visibility, *receipts)
+    end = rig.clock.wall() + visibility if visibility else 0
+    assert (first, second) == (end, end)
+    assert isinstance(third, DiskError)
+    state = "leased" if visibility else "ready"
+    assert states(rig, *ids) == [state, state, "leased"]
+    assert change(rig, visibility, receipts[2]) == [end]
+    rig.check()
+
+
+def test_a_batch_never_overtakes_what_lies_between_its_messages(rig: Rig) -> None:
+    rig.send(b"a" * 10, b"b" * 500, b"c" * 10)
+    ids, receipts = received(rig)
+    assert change(rig, 0, receipts[1]) == [0]
+    rig.advance(LEASE)
+    found = rig.ask(Receive(queue="q", max_messages=10, max_bytes=100))
+    assert [id for each in found for id in each.ids] == ids[:1]
+    assert states(rig, *ids) == ["leased", "ready", "ready"]
+    rig.check()
+
+
 def test_to_extend_and_release_a_lease_leaves_its_neighbour_leased(rig: Rig) -> None:
     rig.send(b"a", b"b")
     ids, receipts = received(rig)

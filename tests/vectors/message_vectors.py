@@ -19,8 +19,8 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2  # noqa: F401 - its type is found by its name
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.contract import METHODS
 
-SERVICE: Final = rpc.DESCRIPTOR.services_by_name["QueueService"]
 NOT_TEXT: Final = bytes(range(256))
 UNICODE: Final = "Grüße, 世界 \N{SNAKE} \u0000 \u2028"
 NUMBERS: Final = {
@@ -56,7 +56,7 @@ def vectors() -> list[dict[str, Any]]:
 
 def types() -> list[Descriptor]:
     """The requests and responses of all RPCs, in the contract's order."""
-    found = [kind for method in SERVICE.methods for kind in (method.input_type, method.output_type)]
+    found = [kind for method in METHODS.values() for kind in (method.input_type, method.output_type)]
     return list({kind.full_name: kind for kind in found}.values())
 
 

@@ -52,6 +52,7 @@ def said_of(name: Name) -> dict[str, Any]:
         "line": stem.line,
         "deaths": stem.deaths,
         "key": stem.key,
+        "is_grouped": stem.is_grouped,
         "version": name.version,
         "members": list(runs(name.members)),
         "receives": name.receives,

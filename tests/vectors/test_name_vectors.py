@@ -53,7 +53,7 @@ def test_the_page_says_the_bounds_that_the_store_has() -> None:
     assert (RING, _START) == (MIB, 4096)
     assert "offset 4096" in page
     assert [f"{kind.value} ({kind.name.lower()})" in page for kind in list(Kind)[:3]] == [True] * 3
-    for member in ("sizes", "crcs", "attributes", "binary_attributes", "keys", "deaths"):
+    for member in ("sizes", "crcs", "attributes", "binary_attributes", "keys", "groups", "deaths"):
         assert f"| `{member}` |" in page
 
 
@@ -88,6 +88,7 @@ def read_name(path: str) -> dict[str, Any]:
         "line": int(said.get("m", 0)),
         "deaths": int(said.get("d", 0)),
         "key": said.get("k"),
+        "is_grouped": "g" in said,
         "version": int(said.get("v", 1)),
         "members": members,
         "receives": int(said.get("r", 0)),

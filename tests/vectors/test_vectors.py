@@ -17,11 +17,10 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
-from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.contract import METHODS
 from spoolrack_server.status import CODES, INTERNAL
 
 HERE = Path(__file__).parent
-SERVICE = rpc.DESCRIPTOR.services_by_name["QueueService"]
 WELL_KNOWN = "google.protobuf."
 LATER = {"a state of a later version", "fields of a later version, which must not hurt"}
 """What a codec keeps, and JSON can't say or not in words."""
@@ -39,7 +38,7 @@ def messages() -> list[dict[str, Any]]:
 
 
 def types() -> dict[str, Descriptor]:
-    methods = SERVICE.methods
+    methods = METHODS.values()
     return {kind.full_name: kind for m in methods for kind in (m.input_type, m.output_type)}
 
 

@@ -2,7 +2,7 @@
 
 import { createInterface } from 'node:readline';
 
-import { ask, connect, durationOf, failureIn, failureOf, millisOf, readStatus, types } from './spoolrack.js';
+import { ask, connect, durationOf, failureIn, failureOf, millisOf, readStatus, services, types } from './spoolrack.js';
 
 const client = connect(process.argv[2]);
 const streams = new Map();
@@ -91,9 +91,9 @@ function sendStream({ queue, batches, ...request }) {
 
 // Any method, in bytes: what proto-loader makes of the contract parses and writes them.
 function call(request) {
-  const name = request.method;
+  const [service, name] = request.method.split('/');
   const { path, requestSerialize, requestDeserialize, responseSerialize, responseDeserialize } =
-    client.constructor.service[name];
+    services[service.split('.').pop()].service[name];
   return new Promise((resolve, reject) => {
     client.makeUnaryRequest(
       path,

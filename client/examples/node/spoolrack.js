@@ -10,18 +10,20 @@ import protobuf from 'protobufjs';
 const CHECKOUT = fileURLToPath(new URL('../../../', import.meta.url));
 const FOLDERS = [`${CHECKOUT}protos/`, `${CHECKOUT}client/examples/protos/`];
 const FORM = { longs: Number, defaults: true, oneofs: true };
-const definition = protoLoader.loadSync('spoolrack/v1/queue_service.proto', {
+const FILES = ['queue', 'staging', 'reservation', 'redrive'].map((name) => `spoolrack/v1/${name}_service.proto`);
+const definition = protoLoader.loadSync(FILES, {
   ...FORM,
   includeDirs: FOLDERS,
 });
-const { QueueService } = grpc.loadPackageDefinition(definition).spoolrack.v1;
+/** The services of the contract, by name. */
+export const services = grpc.loadPackageDefinition(definition).spoolrack.v1;
 
 // What gRPC says where no answer came: one that a server gave has a reason.
 const NO_ANSWER = [grpc.status.UNAVAILABLE, grpc.status.DEADLINE_EXCEEDED, grpc.status.CANCELLED];
 
 /** A client at `host:port`. It connects when it is used, and again whenever the connection breaks. */
 export function connect(address) {
-  return new QueueService(address, grpc.credentials.createInsecure(), {
+  return new services.QueueService(address, grpc.credentials.createInsecure(), {
     // Bodies may have 64 MiB; gRPC's own limit is 4.
     'grpc.max_receive_message_length': -1,
     'grpc.max_send_message_length': -1,
@@ -42,7 +44,7 @@ export function ask(client, method, request, options = {}) {
 export const types = new protobuf.Root();
 types.resolvePath = (origin, target) =>
   target.startsWith('spoolrack/') ? `${FOLDERS[0]}${target}` : `${FOLDERS[1]}${target}`;
-types.loadSync(['spoolrack/v1/queue_service.proto', 'google/rpc/status.proto', 'google/rpc/error_details.proto']);
+types.loadSync([...FILES, 'google/rpc/status.proto', 'google/rpc/error_details.proto']);
 const Status = types.lookupType('google.rpc.Status');
 const ErrorInfo = types.lookupType('google.rpc.ErrorInfo');
 const RetryInfo = types.lookupType('google.rpc.RetryInfo');

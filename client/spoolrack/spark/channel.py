@@ -23,7 +23,7 @@ from ..errors import OutcomeUnknown, SpoolrackError, Timeout, Unreachable
 from ..retry import RetryPolicy
 from ..transports.grpc_calls import OPTIONS, error_from
 from ..transports.grpc_channels import thread_channel, with_metadata
-from ..v1.queue_service_pb2_grpc import QueueServiceStub
+from ..transports.grpc_stubs import Stubs
 
 Answer = TypeVar("Answer")
 
@@ -32,7 +32,7 @@ CALL_TIMEOUT: Final = 60.0
 POLICY: Final = RetryPolicy(initial=0.1, maximum=5.0)
 
 _lock = threading.Lock()
-_channels: dict[tuple[int, str, Credentials], tuple[grpc.Channel, QueueServiceStub]] = {}
+_channels: dict[tuple[int, str, Credentials], tuple[grpc.Channel, Stubs]] = {}
 # Those of a process that this one was forked off stay in the table, so that none of them is ended here.
 
 
@@ -45,13 +45,13 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def stub_of(address: str, credentials: Credentials = NONE) -> QueueServiceStub:
+def stub_of(address: str, credentials: Credentials = NONE) -> Stubs:
     """The calls of a server; the channel is this process's own."""
     key = (os.getpid(), address, credentials)
     with _lock:
         if key not in _channels:
             channel = thread_channel(address, credentials, OPTIONS)
-            _channels[key] = (channel, QueueServiceStub(with_metadata(channel, credentials)))
+            _channels[key] = (channel, Stubs(with_metadata(channel, credentials)))
         return _channels[key][1]
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from google.protobuf.duration_pb2 import Duration
 
 from ..errors import SpoolrackError
-from ..v1 import reservation_pb2 as reserved
+from ..v1 import reservation_service_pb2 as reserved
 from .channel import Caller, may_repeat
 from .offsets import Offset
 

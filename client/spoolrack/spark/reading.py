@@ -19,7 +19,7 @@ from google.protobuf.duration_pb2 import Duration
 from ..errors import SpoolrackError
 from ..transports.grpc_calls import error_from
 from ..v1 import queue_service_pb2 as rpc
-from ..v1 import reservation_pb2 as reserved
+from ..v1 import reservation_service_pb2 as reserved
 from .channel import CALL_TIMEOUT, Caller, Patience, pause_after, stub_of
 from .keeper import Keeper
 from .offsets import Offset, Slice, slices

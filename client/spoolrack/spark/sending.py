@@ -17,7 +17,7 @@ from ..errors import SpoolrackError
 from ..transports.grpc_values import error as error_of_message
 from ..v1 import queue_pb2 as pb
 from ..v1 import queue_service_pb2 as rpc
-from ..v1 import staging_pb2 as staging
+from ..v1 import staging_service_pb2 as staging
 from .channel import Caller, may_repeat
 from .chunks import chunks
 from .options import Place

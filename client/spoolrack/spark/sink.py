@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 )
 
 from ..errors import SpoolrackError
-from ..v1 import staging_pb2 as staging
+from ..v1 import staging_service_pb2 as staging
 from .channel import Caller, Patience
 from .columns import messages_of
 from .options import InvalidOption, WriteOptions

@@ -27,8 +27,8 @@ from ..errors import (
     error_of,
 )
 from ..runtime import Runtime, Tasks
-from ..v1.queue_service_pb2_grpc import QueueServiceStub
 from .grpc_channels import task_channel, thread_channel, with_metadata
+from .grpc_stubs import Stubs
 
 Request = TypeVar("Request", contravariant=True)
 Response = TypeVar("Response", covariant=True)
@@ -53,7 +53,7 @@ OPTIONS: Final = (
 class Calls(Protocol):
     """A channel, and how calls are made on it."""
 
-    stub: QueueServiceStub
+    stub: Stubs
 
     async def unary(
         self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float
@@ -90,7 +90,7 @@ class ThreadCalls:
         self._target = target
         self.is_closed = False
         self.channel = thread_channel(target, credentials, OPTIONS)
-        self.stub: QueueServiceStub = QueueServiceStub(with_metadata(self.channel, credentials))
+        self.stub: Stubs = Stubs(with_metadata(self.channel, credentials))
 
     async def unary(
         self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float
@@ -156,7 +156,7 @@ class TaskCalls:
         self._target = target
         self.is_closed = False
         self._channel = task_channel(target, credentials, OPTIONS)
-        self.stub: QueueServiceStub = QueueServiceStub(with_metadata(self._channel, credentials))
+        self.stub: Stubs = Stubs(with_metadata(self._channel, credentials))
 
     async def unary(
         self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float

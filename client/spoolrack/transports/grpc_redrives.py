@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..redrives import Redrive, RedrivePage, RedriveState
-from ..v1 import redrive_pb2 as pb
+from ..v1 import redrive_service_pb2 as pb
 from ..values import moment_of
 from . import grpc_values as convert
 from .grpc_calls import Calls

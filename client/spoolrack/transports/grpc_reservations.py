@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..reservations import CommitResult, Reservation, ReservationPage, ReservationState
-from ..v1 import reservation_pb2 as pb
+from ..v1 import reservation_service_pb2 as pb
 from ..values import Envelope, moment_of
 from . import grpc_values as convert
 from .grpc_calls import Calls, Frames

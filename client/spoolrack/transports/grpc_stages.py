@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..stages import PublishResult, StageInfo, StagePage, StageResult
-from ..v1 import staging_pb2 as pb
+from ..v1 import staging_service_pb2 as pb
 from ..values import Outgoing, moment_of
 from . import grpc_values as convert
 from .grpc_calls import Calls

@@ -26,90 +26,87 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from spoolrack.v1 import queue_pb2 as spoolrack_dot_v1_dot_queue__pb2
-from spoolrack.v1 import redrive_pb2 as spoolrack_dot_v1_dot_redrive__pb2
-from spoolrack.v1 import reservation_pb2 as spoolrack_dot_v1_dot_reservation__pb2
-from spoolrack.v1 import staging_pb2 as spoolrack_dot_v1_dot_staging__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n spoolrack/v1/queue_service.proto\x12\x0cspoolrack.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18spoolrack/v1/queue.proto\x1a\x1aspoolrack/v1/redrive.proto\x1a\x1espoolrack/v1/reservation.proto\x1a\x1aspoolrack/v1/staging.proto\"Q\n\x12\x43reateQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x08settings\x18\x02 \x01(\x0b\x32\x1b.spoolrack.v1.QueueSettings\"9\n\x13\x43reateQueueResponse\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.Queue\"\x1f\n\x0fGetQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"6\n\x10GetQueueResponse\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.Queue\"J\n\x11ListQueuesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0e\n\x06prefix\x18\x03 \x01(\t\"R\n\x12ListQueuesResponse\x12#\n\x06queues\x18\x01 \x03(\x0b\x32\x13.spoolrack.v1.Queue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x82\x01\n\x12UpdateQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x08settings\x18\x02 \x01(\x0b\x32\x1b.spoolrack.v1.QueueSettings\x12/\n\x0bupdate_mask\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\"9\n\x13UpdateQueueResponse\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.Queue\"\"\n\x12\x44\x65leteQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x15\n\x13\x44\x65leteQueueResponse\"!\n\x11PurgeQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"$\n\x12PurgeQueueResponse\x12\x0e\n\x06purged\x18\x01 \x01(\x03\"M\n\x0bSendRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12/\n\x08messages\x18\x02 \x03(\x0b\x32\x1d.spoolrack.v1.OutgoingMessage\"9\n\x0cSendResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.spoolrack.v1.SendResult\"g\n\nSendResult\x12)\n\x04sent\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.SentMessageH\x00\x12$\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.spoolrack.v1.ErrorH\x00\x42\x08\n\x06result\"[\n\x0bSentMessage\x12\n\n\x02id\x18\x01 \x01(\t\x12-\n\tsend_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tduplicate\x18\x03 \x01(\x08\"k\n\x11StreamSendRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12\r\n\x05queue\x18\x02 \x01(\t\x12/\n\x08messages\x18\x03 \x03(\x0b\x32\x1d.spoolrack.v1.OutgoingMessage\"{\n\x12StreamSendResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12)\n\x07results\x18\x02 \x03(\x0b\x32\x18.spoolrack.v1.SendResult\x12\"\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x13.spoolrack.v1.Error\"\xa8\x01\n\x0eReceiveRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x14\n\x0cmax_messages\x18\x02 \x01(\x05\x12\x11\n\tmax_bytes\x18\x03 \x01(\x03\x12\x35\n\x12visibility_timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04wait\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"q\n\x0fReceiveResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\x12\x35\n\x12visibility_timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"s\n\x14StreamReceiveRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x15\n\rmax_in_flight\x18\x02 \x01(\x05\x12\x35\n\x12visibility_timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"w\n\x15StreamReceiveResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\x12\x35\n\x12visibility_timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"K\n\rDeleteRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12+\n\x07targets\x18\x02 \x03(\x0b\x32\x1a.spoolrack.v1.DeleteTarget\"9\n\x0c\x44\x65leteTarget\x12\x11\n\x07receipt\x18\x01 \x01(\tH\x00\x12\x0c\n\x02id\x18\x02 \x01(\tH\x00\x42\x08\n\x06target\"=\n\x0e\x44\x65leteResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.spoolrack.v1.DeleteResult\"2\n\x0c\x44\x65leteResult\x12\"\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.Error\"i\n\x13StreamDeleteRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12\r\n\x05queue\x18\x02 \x01(\t\x12+\n\x07targets\x18\x03 \x03(\x0b\x32\x1a.spoolrack.v1.DeleteTarget\"\x7f\n\x14StreamDeleteResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12+\n\x07results\x18\x02 \x03(\x0b\x32\x1a.spoolrack.v1.DeleteResult\x12\"\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x13.spoolrack.v1.Error\"Y\n\x17\x43hangeVisibilityRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12/\n\x07\x63hanges\x18\x02 \x03(\x0b\x32\x1e.spoolrack.v1.VisibilityChange\"k\n\x10VisibilityChange\x12\x0f\n\x07receipt\x18\x01 \x01(\t\x12\x35\n\x12visibility_timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07put_off\x18\x03 \x01(\x08\"Q\n\x18\x43hangeVisibilityResponse\x12\x35\n\x07results\x18\x01 \x03(\x0b\x32$.spoolrack.v1.ChangeVisibilityResult\"j\n\x16\x43hangeVisibilityResult\x12,\n\x08\x64ue_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.spoolrack.v1.Error\".\n\x11GetMessageRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\"<\n\x12GetMessageResponse\x12&\n\x07message\x18\x01 \x01(\x0b\x32\x15.spoolrack.v1.Message\"\x8f\x01\n\x13ListMessagesRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12*\n\x06states\x18\x04 \x03(\x0e\x32\x1a.spoolrack.v1.MessageState\x12\x16\n\x0emax_body_bytes\x18\x05 \x01(\x03\"X\n\x14ListMessagesResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xf7\x12\n\x0cQueueService\x12R\n\x0b\x43reateQueue\x12 .spoolrack.v1.CreateQueueRequest\x1a!.spoolrack.v1.CreateQueueResponse\x12I\n\x08GetQueue\x12\x1d.spoolrack.v1.GetQueueRequest\x1a\x1e.spoolrack.v1.GetQueueResponse\x12O\n\nListQueues\x12\x1f.spoolrack.v1.ListQueuesRequest\x1a .spoolrack.v1.ListQueuesResponse\x12R\n\x0bUpdateQueue\x12 .spoolrack.v1.UpdateQueueRequest\x1a!.spoolrack.v1.UpdateQueueResponse\x12R\n\x0b\x44\x65leteQueue\x12 .spoolrack.v1.DeleteQueueRequest\x1a!.spoolrack.v1.DeleteQueueResponse\x12O\n\nPurgeQueue\x12\x1f.spoolrack.v1.PurgeQueueRequest\x1a .spoolrack.v1.PurgeQueueResponse\x12=\n\x04Send\x12\x19.spoolrack.v1.SendRequest\x1a\x1a.spoolrack.v1.SendResponse\x12S\n\nStreamSend\x12\x1f.spoolrack.v1.StreamSendRequest\x1a .spoolrack.v1.StreamSendResponse(\x01\x30\x01\x12\x46\n\x07Receive\x12\x1c.spoolrack.v1.ReceiveRequest\x1a\x1d.spoolrack.v1.ReceiveResponse\x12Z\n\rStreamReceive\x12\".spoolrack.v1.StreamReceiveRequest\x1a#.spoolrack.v1.StreamReceiveResponse0\x01\x12\x43\n\x06\x44\x65lete\x12\x1b.spoolrack.v1.DeleteRequest\x1a\x1c.spoolrack.v1.DeleteResponse\x12Y\n\x0cStreamDelete\x12!.spoolrack.v1.StreamDeleteRequest\x1a\".spoolrack.v1.StreamDeleteResponse(\x01\x30\x01\x12\x61\n\x10\x43hangeVisibility\x12%.spoolrack.v1.ChangeVisibilityRequest\x1a&.spoolrack.v1.ChangeVisibilityResponse\x12O\n\nGetMessage\x12\x1f.spoolrack.v1.GetMessageRequest\x1a .spoolrack.v1.GetMessageResponse\x12U\n\x0cListMessages\x12!.spoolrack.v1.ListMessagesRequest\x1a\".spoolrack.v1.ListMessagesResponse\x12@\n\x05Stage\x12\x1a.spoolrack.v1.StageRequest\x1a\x1b.spoolrack.v1.StageResponse\x12\x46\n\x07Publish\x12\x1c.spoolrack.v1.PublishRequest\x1a\x1d.spoolrack.v1.PublishResponse\x12@\n\x05\x41\x62ort\x12\x1a.spoolrack.v1.AbortRequest\x1a\x1b.spoolrack.v1.AbortResponse\x12O\n\nListStages\x12\x1f.spoolrack.v1.ListStagesRequest\x1a .spoolrack.v1.ListStagesResponse\x12\x46\n\x07Reserve\x12\x1c.spoolrack.v1.ReserveRequest\x1a\x1d.spoolrack.v1.ReserveResponse\x12\x46\n\x07\x43onfirm\x12\x1c.spoolrack.v1.ConfirmRequest\x1a\x1d.spoolrack.v1.ConfirmResponse\x12`\n\x0fReadReservation\x12$.spoolrack.v1.ReadReservationRequest\x1a%.spoolrack.v1.ReadReservationResponse0\x01\x12g\n\x12\x43ommitReservations\x12\'.spoolrack.v1.CommitReservationsRequest\x1a(.spoolrack.v1.CommitReservationsResponse\x12g\n\x12ReleaseReservation\x12\'.spoolrack.v1.ReleaseReservationRequest\x1a(.spoolrack.v1.ReleaseReservationResponse\x12\x61\n\x10ListReservations\x12%.spoolrack.v1.ListReservationsRequest\x1a&.spoolrack.v1.ListReservationsResponse\x12U\n\x0cStartRedrive\x12!.spoolrack.v1.StartRedriveRequest\x1a\".spoolrack.v1.StartRedriveResponse\x12O\n\nGetRedrive\x12\x1f.spoolrack.v1.GetRedriveRequest\x1a .spoolrack.v1.GetRedriveResponse\x12U\n\x0cListRedrives\x12!.spoolrack.v1.ListRedrivesRequest\x1a\".spoolrack.v1.ListRedrivesResponse\x12X\n\rCancelRedrive\x12\".spoolrack.v1.CancelRedriveRequest\x1a#.spoolrack.v1.CancelRedriveResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n spoolrack/v1/queue_service.proto\x12\x0cspoolrack.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18spoolrack/v1/queue.proto\"Q\n\x12\x43reateQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x08settings\x18\x02 \x01(\x0b\x32\x1b.spoolrack.v1.QueueSettings\"9\n\x13\x43reateQueueResponse\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.Queue\"\x1f\n\x0fGetQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"6\n\x10GetQueueResponse\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.Queue\"J\n\x11ListQueuesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0e\n\x06prefix\x18\x03 \x01(\t\"R\n\x12ListQueuesResponse\x12#\n\x06queues\x18\x01 \x03(\x0b\x32\x13.spoolrack.v1.Queue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x82\x01\n\x12UpdateQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x08settings\x18\x02 \x01(\x0b\x32\x1b.spoolrack.v1.QueueSettings\x12/\n\x0bupdate_mask\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\"9\n\x13UpdateQueueResponse\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.Queue\"\"\n\x12\x44\x65leteQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x15\n\x13\x44\x65leteQueueResponse\"!\n\x11PurgeQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"$\n\x12PurgeQueueResponse\x12\x0e\n\x06purged\x18\x01 \x01(\x03\"M\n\x0bSendRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12/\n\x08messages\x18\x02 \x03(\x0b\x32\x1d.spoolrack.v1.OutgoingMessage\"9\n\x0cSendResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.spoolrack.v1.SendResult\"g\n\nSendResult\x12)\n\x04sent\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.SentMessageH\x00\x12$\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.spoolrack.v1.ErrorH\x00\x42\x08\n\x06result\"[\n\x0bSentMessage\x12\n\n\x02id\x18\x01 \x01(\t\x12-\n\tsend_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tduplicate\x18\x03 \x01(\x08\"k\n\x11StreamSendRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12\r\n\x05queue\x18\x02 \x01(\t\x12/\n\x08messages\x18\x03 \x03(\x0b\x32\x1d.spoolrack.v1.OutgoingMessage\"{\n\x12StreamSendResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12)\n\x07results\x18\x02 \x03(\x0b\x32\x18.spoolrack.v1.SendResult\x12\"\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x13.spoolrack.v1.Error\"\xa8\x01\n\x0eReceiveRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x14\n\x0cmax_messages\x18\x02 \x01(\x05\x12\x11\n\tmax_bytes\x18\x03 \x01(\x03\x12\x35\n\x12visibility_timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04wait\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"q\n\x0fReceiveResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\x12\x35\n\x12visibility_timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"s\n\x14StreamReceiveRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x15\n\rmax_in_flight\x18\x02 \x01(\x05\x12\x35\n\x12visibility_timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"w\n\x15StreamReceiveResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\x12\x35\n\x12visibility_timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"K\n\rDeleteRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12+\n\x07targets\x18\x02 \x03(\x0b\x32\x1a.spoolrack.v1.DeleteTarget\"9\n\x0c\x44\x65leteTarget\x12\x11\n\x07receipt\x18\x01 \x01(\tH\x00\x12\x0c\n\x02id\x18\x02 \x01(\tH\x00\x42\x08\n\x06target\"=\n\x0e\x44\x65leteResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.spoolrack.v1.DeleteResult\"2\n\x0c\x44\x65leteResult\x12\"\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.Error\"i\n\x13StreamDeleteRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12\r\n\x05queue\x18\x02 \x01(\t\x12+\n\x07targets\x18\x03 \x03(\x0b\x32\x1a.spoolrack.v1.DeleteTarget\"\x7f\n\x14StreamDeleteResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12+\n\x07results\x18\x02 \x03(\x0b\x32\x1a.spoolrack.v1.DeleteResult\x12\"\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x13.spoolrack.v1.Error\"Y\n\x17\x43hangeVisibilityRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12/\n\x07\x63hanges\x18\x02 \x03(\x0b\x32\x1e.spoolrack.v1.VisibilityChange\"k\n\x10VisibilityChange\x12\x0f\n\x07receipt\x18\x01 \x01(\t\x12\x35\n\x12visibility_timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07put_off\x18\x03 \x01(\x08\"Q\n\x18\x43hangeVisibilityResponse\x12\x35\n\x07results\x18\x01 \x03(\x0b\x32$.spoolrack.v1.ChangeVisibilityResult\"j\n\x16\x43hangeVisibilityResult\x12,\n\x08\x64ue_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.spoolrack.v1.Error\".\n\x11GetMessageRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\"<\n\x12GetMessageResponse\x12&\n\x07message\x18\x01 \x01(\x0b\x32\x15.spoolrack.v1.Message\"\x8f\x01\n\x13ListMessagesRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12*\n\x06states\x18\x04 \x03(\x0e\x32\x1a.spoolrack.v1.MessageState\x12\x16\n\x0emax_body_bytes\x18\x05 \x01(\x03\"X\n\x14ListMessagesResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xda\t\n\x0cQueueService\x12R\n\x0b\x43reateQueue\x12 .spoolrack.v1.CreateQueueRequest\x1a!.spoolrack.v1.CreateQueueResponse\x12I\n\x08GetQueue\x12\x1d.spoolrack.v1.GetQueueRequest\x1a\x1e.spoolrack.v1.GetQueueResponse\x12O\n\nListQueues\x12\x1f.spoolrack.v1.ListQueuesRequest\x1a .spoolrack.v1.ListQueuesResponse\x12R\n\x0bUpdateQueue\x12 .spoolrack.v1.UpdateQueueRequest\x1a!.spoolrack.v1.UpdateQueueResponse\x12R\n\x0b\x44\x65leteQueue\x12 .spoolrack.v1.DeleteQueueRequest\x1a!.spoolrack.v1.DeleteQueueResponse\x12O\n\nPurgeQueue\x12\x1f.spoolrack.v1.PurgeQueueRequest\x1a .spoolrack.v1.PurgeQueueResponse\x12=\n\x04Send\x12\x19.spoolrack.v1.SendRequest\x1a\x1a.spoolrack.v1.SendResponse\x12S\n\nStreamSend\x12\x1f.spoolrack.v1.StreamSendRequest\x1a .spoolrack.v1.StreamSendResponse(\x01\x30\x01\x12\x46\n\x07Receive\x12\x1c.spoolrack.v1.ReceiveRequest\x1a\x1d.spoolrack.v1.ReceiveResponse\x12Z\n\rStreamReceive\x12\".spoolrack.v1.StreamReceiveRequest\x1a#.spoolrack.v1.StreamReceiveResponse0\x01\x12\x43\n\x06\x44\x65lete\x12\x1b.spoolrack.v1.DeleteRequest\x1a\x1c.spoolrack.v1.DeleteResponse\x12Y\n\x0cStreamDelete\x12!.spoolrack.v1.StreamDeleteRequest\x1a\".spoolrack.v1.StreamDeleteResponse(\x01\x30\x01\x12\x61\n\x10\x43hangeVisibility\x12%.spoolrack.v1.ChangeVisibilityRequest\x1a&.spoolrack.v1.ChangeVisibilityResponse\x12O\n\nGetMessage\x12\x1f.spoolrack.v1.GetMessageRequest\x1a .spoolrack.v1.GetMessageResponse\x12U\n\x0cListMessages\x12!.spoolrack.v1.ListMessagesRequest\x1a\".spoolrack.v1.ListMessagesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spoolrack.v1.queue_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CREATEQUEUEREQUEST']._serialized_start=263
-  _globals['_CREATEQUEUEREQUEST']._serialized_end=344
-  _globals['_CREATEQUEUERESPONSE']._serialized_start=346
-  _globals['_CREATEQUEUERESPONSE']._serialized_end=403
-  _globals['_GETQUEUEREQUEST']._serialized_start=405
-  _globals['_GETQUEUEREQUEST']._serialized_end=436
-  _globals['_GETQUEUERESPONSE']._serialized_start=438
-  _globals['_GETQUEUERESPONSE']._serialized_end=492
-  _globals['_LISTQUEUESREQUEST']._serialized_start=494
-  _globals['_LISTQUEUESREQUEST']._serialized_end=568
-  _globals['_LISTQUEUESRESPONSE']._serialized_start=570
-  _globals['_LISTQUEUESRESPONSE']._serialized_end=652
-  _globals['_UPDATEQUEUEREQUEST']._serialized_start=655
-  _globals['_UPDATEQUEUEREQUEST']._serialized_end=785
-  _globals['_UPDATEQUEUERESPONSE']._serialized_start=787
-  _globals['_UPDATEQUEUERESPONSE']._serialized_end=844
-  _globals['_DELETEQUEUEREQUEST']._serialized_start=846
-  _globals['_DELETEQUEUEREQUEST']._serialized_end=880
-  _globals['_DELETEQUEUERESPONSE']._serialized_start=882
-  _globals['_DELETEQUEUERESPONSE']._serialized_end=903
-  _globals['_PURGEQUEUEREQUEST']._serialized_start=905
-  _globals['_PURGEQUEUEREQUEST']._serialized_end=938
-  _globals['_PURGEQUEUERESPONSE']._serialized_start=940
-  _globals['_PURGEQUEUERESPONSE']._serialized_end=976
-  _globals['_SENDREQUEST']._serialized_start=978
-  _globals['_SENDREQUEST']._serialized_end=1055
-  _globals['_SENDRESPONSE']._serialized_start=1057
-  _globals['_SENDRESPONSE']._serialized_end=1114
-  _globals['_SENDRESULT']._serialized_start=1116
-  _globals['_SENDRESULT']._serialized_end=1219
-  _globals['_SENTMESSAGE']._serialized_start=1221
-  _globals['_SENTMESSAGE']._serialized_end=1312
-  _globals['_STREAMSENDREQUEST']._serialized_start=1314
-  _globals['_STREAMSENDREQUEST']._serialized_end=1421
-  _globals['_STREAMSENDRESPONSE']._serialized_start=1423
-  _globals['_STREAMSENDRESPONSE']._serialized_end=1546
-  _globals['_RECEIVEREQUEST']._serialized_start=1549
-  _globals['_RECEIVEREQUEST']._serialized_end=1717
-  _globals['_RECEIVERESPONSE']._serialized_start=1719
-  _globals['_RECEIVERESPONSE']._serialized_end=1832
-  _globals['_STREAMRECEIVEREQUEST']._serialized_start=1834
-  _globals['_STREAMRECEIVEREQUEST']._serialized_end=1949
-  _globals['_STREAMRECEIVERESPONSE']._serialized_start=1951
-  _globals['_STREAMRECEIVERESPONSE']._serialized_end=2070
-  _globals['_DELETEREQUEST']._serialized_start=2072
-  _globals['_DELETEREQUEST']._serialized_end=2147
-  _globals['_DELETETARGET']._serialized_start=2149
-  _globals['_DELETETARGET']._serialized_end=2206
-  _globals['_DELETERESPONSE']._serialized_start=2208
-  _globals['_DELETERESPONSE']._serialized_end=2269
-  _globals['_DELETERESULT']._serialized_start=2271
-  _globals['_DELETERESULT']._serialized_end=2321
-  _globals['_STREAMDELETEREQUEST']._serialized_start=2323
-  _globals['_STREAMDELETEREQUEST']._serialized_end=2428
-  _globals['_STREAMDELETERESPONSE']._serialized_start=2430
-  _globals['_STREAMDELETERESPONSE']._serialized_end=2557
-  _globals['_CHANGEVISIBILITYREQUEST']._serialized_start=2559
-  _globals['_CHANGEVISIBILITYREQUEST']._serialized_end=2648
-  _globals['_VISIBILITYCHANGE']._serialized_start=2650
-  _globals['_VISIBILITYCHANGE']._serialized_end=2757
-  _globals['_CHANGEVISIBILITYRESPONSE']._serialized_start=2759
-  _globals['_CHANGEVISIBILITYRESPONSE']._serialized_end=2840
-  _globals['_CHANGEVISIBILITYRESULT']._serialized_start=2842
-  _globals['_CHANGEVISIBILITYRESULT']._serialized_end=2948
-  _globals['_GETMESSAGEREQUEST']._serialized_start=2950
-  _globals['_GETMESSAGEREQUEST']._serialized_end=2996
-  _globals['_GETMESSAGERESPONSE']._serialized_start=2998
-  _globals['_GETMESSAGERESPONSE']._serialized_end=3058
-  _globals['_LISTMESSAGESREQUEST']._serialized_start=3061
-  _globals['_LISTMESSAGESREQUEST']._serialized_end=3204
-  _globals['_LISTMESSAGESRESPONSE']._serialized_start=3206
-  _globals['_LISTMESSAGESRESPONSE']._serialized_end=3294
-  _globals['_QUEUESERVICE']._serialized_start=3297
-  _globals['_QUEUESERVICE']._serialized_end=5720
+  _globals['_CREATEQUEUEREQUEST']._serialized_start=175
+  _globals['_CREATEQUEUEREQUEST']._serialized_end=256
+  _globals['_CREATEQUEUERESPONSE']._serialized_start=258
+  _globals['_CREATEQUEUERESPONSE']._serialized_end=315
+  _globals['_GETQUEUEREQUEST']._serialized_start=317
+  _globals['_GETQUEUEREQUEST']._serialized_end=348
+  _globals['_GETQUEUERESPONSE']._serialized_start=350
+  _globals['_GETQUEUERESPONSE']._serialized_end=404
+  _globals['_LISTQUEUESREQUEST']._serialized_start=406
+  _globals['_LISTQUEUESREQUEST']._serialized_end=480
+  _globals['_LISTQUEUESRESPONSE']._serialized_start=482
+  _globals['_LISTQUEUESRESPONSE']._serialized_end=564
+  _globals['_UPDATEQUEUEREQUEST']._serialized_start=567
+  _globals['_UPDATEQUEUEREQUEST']._serialized_end=697
+  _globals['_UPDATEQUEUERESPONSE']._serialized_start=699
+  _globals['_UPDATEQUEUERESPONSE']._serialized_end=756
+  _globals['_DELETEQUEUEREQUEST']._serialized_start=758
+  _globals['_DELETEQUEUEREQUEST']._serialized_end=792
+  _globals['_DELETEQUEUERESPONSE']._serialized_start=794
+  _globals['_DELETEQUEUERESPONSE']._serialized_end=815
+  _globals['_PURGEQUEUEREQUEST']._serialized_start=817
+  _globals['_PURGEQUEUEREQUEST']._serialized_end=850
+  _globals['_PURGEQUEUERESPONSE']._serialized_start=852
+  _globals['_PURGEQUEUERESPONSE']._serialized_end=888
+  _globals['_SENDREQUEST']._serialized_start=890
+  _globals['_SENDREQUEST']._serialized_end=967
+  _globals['_SENDRESPONSE']._serialized_start=969
+  _globals['_SENDRESPONSE']._serialized_end=1026
+  _globals['_SENDRESULT']._serialized_start=1028
+  _globals['_SENDRESULT']._serialized_end=1131
+  _globals['_SENTMESSAGE']._serialized_start=1133
+  _globals['_SENTMESSAGE']._serialized_end=1224
+  _globals['_STREAMSENDREQUEST']._serialized_start=1226
+  _globals['_STREAMSENDREQUEST']._serialized_end=1333
+  _globals['_STREAMSENDRESPONSE']._serialized_start=1335
+  _globals['_STREAMSENDRESPONSE']._serialized_end=1458
+  _globals['_RECEIVEREQUEST']._serialized_start=1461
+  _globals['_RECEIVEREQUEST']._serialized_end=1629
+  _globals['_RECEIVERESPONSE']._serialized_start=1631
+  _globals['_RECEIVERESPONSE']._serialized_end=1744
+  _globals['_STREAMRECEIVEREQUEST']._serialized_start=1746
+  _globals['_STREAMRECEIVEREQUEST']._serialized_end=1861
+  _globals['_STREAMRECEIVERESPONSE']._serialized_start=1863
+  _globals['_STREAMRECEIVERESPONSE']._serialized_end=1982
+  _globals['_DELETEREQUEST']._serialized_start=1984
+  _globals['_DELETEREQUEST']._serialized_end=2059
+  _globals['_DELETETARGET']._serialized_start=2061
+  _globals['_DELETETARGET']._serialized_end=2118
+  _globals['_DELETERESPONSE']._serialized_start=2120
+  _globals['_DELETERESPONSE']._serialized_end=2181
+  _globals['_DELETERESULT']._serialized_start=2183
+  _globals['_DELETERESULT']._serialized_end=2233
+  _globals['_STREAMDELETEREQUEST']._serialized_start=2235
+  _globals['_STREAMDELETEREQUEST']._serialized_end=2340
+  _globals['_STREAMDELETERESPONSE']._serialized_start=2342
+  _globals['_STREAMDELETERESPONSE']._serialized_end=2469
+  _globals['_CHANGEVISIBILITYREQUEST']._serialized_start=2471
+  _globals['_CHANGEVISIBILITYREQUEST']._serialized_end=2560
+  _globals['_VISIBILITYCHANGE']._serialized_start=2562
+  _globals['_VISIBILITYCHANGE']._serialized_end=2669
+  _globals['_CHANGEVISIBILITYRESPONSE']._serialized_start=2671
+  _globals['_CHANGEVISIBILITYRESPONSE']._serialized_end=2752
+  _globals['_CHANGEVISIBILITYRESULT']._serialized_start=2754
+  _globals['_CHANGEVISIBILITYRESULT']._serialized_end=2860
+  _globals['_GETMESSAGEREQUEST']._serialized_start=2862
+  _globals['_GETMESSAGEREQUEST']._serialized_end=2908
+  _globals['_GETMESSAGERESPONSE']._serialized_start=2910
+  _globals['_GETMESSAGERESPONSE']._serialized_end=2970
+  _globals['_LISTMESSAGESREQUEST']._serialized_start=2973
+  _globals['_LISTMESSAGESREQUEST']._serialized_end=3116
+  _globals['_LISTMESSAGESRESPONSE']._serialized_start=3118
+  _globals['_LISTMESSAGESRESPONSE']._serialized_end=3206
+  _globals['_QUEUESERVICE']._serialized_start=3209
+  _globals['_QUEUESERVICE']._serialized_end=4451
 # @@protoc_insertion_point(module_scope)

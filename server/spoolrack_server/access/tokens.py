@@ -1,14 +1,13 @@
-"""Tokens: how they are made, and whose one is.
+"""Tokens: make one, and find the identity that one belongs to.
 
-The file holds no token, only the SHA-256 of each: who reads the file can't use what he finds. A token
-is 256 random bits, so that nobody finds it by trying, and no slow hash is needed. A line of the file
-that can't be read makes all of it unreadable (`UnreadableFile`): half a list would shut out the rest.
+The file holds the SHA-256 of each token, and no token: a reader of the file can't authenticate with it.
+A token is 256 random bits, which can't be guessed, so that a slow hash adds nothing. One unreadable
+line makes the whole file unreadable (`UnreadableFile`): half a list would lock out the other half.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import re
 import secrets
 from collections.abc import Iterator
@@ -18,25 +17,22 @@ from .file_format import UnreadableFile, is_identity, lines_of
 from .permissions import Identity
 
 PREFIX: Final = "srk_"
-"""Tells whoever finds a token somewhere, or searches for lost ones, what it is."""
+"""Marks a token as one of Spoolrack's, for scanners of leaked secrets too."""
 LONGEST: Final = 1_024
-"""Characters of a token that is looked at at all."""
+"""Characters of a token that are hashed; the rest is ignored."""
 _HASH: Final = re.compile(r"sha256:([0-9a-f]{64})")
 
 
 class Tokens:
-    """Those of one version of the file. Immutable, for any thread."""
+    """The tokens of one version of the file. Immutable; safe in any thread."""
 
     def __init__(self, identities: dict[bytes, Identity]) -> None:
         """`identities` by the SHA-256 of their tokens."""
-        self._key = secrets.token_bytes(32)
-        self._found = {
-            self._place(digest): (digest, identity) for digest, identity in identities.items()
-        }
+        self._identities = identities
 
     @classmethod
     def parsed(cls, text: str) -> Tokens:
-        """Those of a file; raises `UnreadableFile`."""
+        """Parse the text of a file; raises `UnreadableFile`."""
         identities: dict[bytes, Identity] = {}
         for number, words in lines_of(text):
             if len(words) != 2:
@@ -57,37 +53,28 @@ class Tokens:
         return cls(identities)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._identities)
 
     def __iter__(self) -> Iterator[Identity]:
-        return (identity for _, identity in self._found.values())
+        return iter(self._identities.values())
 
     def identity_of(self, token: str) -> Identity | None:
-        """Whose token it is; None if it is nobody's.
+        """Return the identity of a token, or None for an unknown one.
 
-        How long this takes says nothing about the tokens that there are. What is looked up is not the
-        token but an HMAC of its hash, under a key that this process made and tells nobody: where the
-        search of a table stops, and how many bytes two keys of it share, depends on that HMAC, which
-        a caller can neither choose nor compute. What is found is compared with `hmac.compare_digest`,
-        which looks at all bytes in any case, and so is what isn't found, with something else. The
-        time depends on the token's length alone, which whoever asks has chosen.
+        The lookup's time tells at most how much of the hash agrees with a known one. The token can't be
+        computed from its hash, so that this helps no caller.
         """
         digest = hashlib.sha256(token[:LONGEST].encode(errors="replace")).digest()
-        place = self._place(digest)
-        kept, identity = self._found.get(place, (place, None))
-        return identity if hmac.compare_digest(kept, digest) else None
-
-    def _place(self, digest: bytes) -> bytes:
-        return hmac.digest(self._key, digest, "sha256")
+        return self._identities.get(digest)
 
 
 def new_token() -> str:
-    """256 random bits."""
+    """Return a token of 256 random bits."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
 def line_of(identity: str, token: str) -> str:
-    """What the file says of a token. Raises `ValueError` for what can't be an identity."""
+    """Return the token's line in the file. Raises `ValueError` for a bad name of an identity."""
     if not is_identity(identity):
         raise ValueError(
             f"{identity!r} can't be the name of an identity: use up to 255 letters, digits and the "

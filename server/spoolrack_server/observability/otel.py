@@ -12,6 +12,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from ..contract import METHODS
 from .instrumentation import Metadata
 from .trace_context import TRACEPARENT, context_in, is_traceparent
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider as AnyProvider
     from opentelemetry.util.types import AttributeValue
 
-SERVICE: Final = "spoolrack.v1.QueueService"
 REQUEST_ID: Final = "spoolrack.request_id"
 MESSAGES: Final = "messaging.batch.message_count"
 MAX_LINKS: Final = 32
@@ -63,9 +63,10 @@ class OtelTraces:
         self._propagator = TraceContextTextMapPropagator()
 
     def rpc(self, method: str, request: Any, metadata: Metadata, request_id: str) -> OtelSpan:
+        service = METHODS[method].containing_service.full_name
         attributes: dict[str, AttributeValue] = {
             "rpc.system": "grpc",
-            "rpc.service": SERVICE,
+            "rpc.service": service,
             "rpc.method": method,
             REQUEST_ID: request_id,
         }
@@ -75,7 +76,7 @@ class OtelTraces:
         messages = getattr(request, "messages", None)
         if messages is not None:
             attributes[MESSAGES] = len(messages)
-        span = self._span(f"{SERVICE}/{method}", attributes, context_in(metadata), messages or ())
+        span = self._span(f"{service}/{method}", attributes, context_in(metadata), messages or ())
         return OtelSpan(span, "rpc.response.status_code")
 
     def http(self, method: str, route: str, path: str, headers: Metadata, request_id: str) -> OtelSpan:

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..files.syncer import explained
+from ..files.reserve import DiskRoom
 from ..model import content as contents
 from ..model.batch import Entry
 from ..model.clock import Millis, span_text
 from ..model.content import Attributes, checksum, encode, line_of
-from ..model.errors import DiskFull, InvalidMessage, InvalidRequest, QueueFull, StoreError
+from ..model.errors import InvalidMessage, InvalidRequest, QueueFull, StoreError
 from ..model.ids import FileIds, sent_at
 from ..model.keys import key_of, key_text
 from ..model.members import MOST
@@ -35,10 +35,6 @@ FILE_BYTES: Final = MIB
 """A file takes in no further call beyond this."""
 LARGE_BODY: Final = 256 * 1024
 """A body above this has a file of its own, whose bytes go when it is deleted."""
-RESERVED_BYTES: Final = 4 * 1024 * 1024
-RESERVED_FILES: Final = 256
-"""Sends leave so much room, so that deletes work when the disk is full."""
-_UNLIMITED: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -86,8 +82,7 @@ class Sender(Part):
         """Messages with such a key: the answer, the position, and those of the first one."""
         self._written: list[tuple[int, Entry]] = []
         """Files in `new/`, and the commits that wrote them."""
-        self._room: tuple[int, int] | None = None
-        """Bytes and files that the disk has left, as far as this commit has looked."""
+        self._room = DiskRoom(moves.disk)
 
     def send(self, requests: Sequence[Send]) -> list[Stored | StoreError]:
         """Write the messages of all requests; the answers hold once the commit is synced."""
@@ -99,7 +94,7 @@ class Sender(Part):
                 outcomes.append(self._admit(request, files, entering))
             except StoreError as error:
                 outcomes.append(error)
-        self._room = None
+        self._room.look_again()
         is_lone = len(files) == 1 and len(files[0].bodies) == 1
         for file in files:
             self._write(file, is_lone)
@@ -253,19 +248,6 @@ class Sender(Part):
             raise QueueFull(queue=record.name, held=held_bytes, limit=settings.max_bytes, unit="bytes")
         entering[record.name] = messages + 1, bytes + size
 
-    def _require_disk(self, size: int) -> None:
-        """Leave room on the disk for deletes. Raise `DiskFull`, or `DiskError`."""
-        if self._room is None:
-            try:
-                space = self._moves.disk.space()
-            except OSError as error:
-                raise explained(error) from error
-            self._room = space.bytes, _UNLIMITED if space.unlimited else space.files
-        bytes, files = self._room
-        if bytes < size + RESERVED_BYTES or files < RESERVED_FILES:
-            raise DiskFull(detail=f"{bytes} bytes and {files} files are left")
-        self._room = bytes - size, files - 1
-
     def _place(
         self,
         request: Send,
@@ -311,7 +293,7 @@ class Sender(Part):
         )
         content = b"".join([*file.bodies, encoded])
         try:
-            self._require_disk(len(content))
+            self._room.take(len(content))
             entry = self._moves.make(stem, file.queue, [content], delay=file.delay, alone=is_lone)
         except StoreError as error:
             for stored, first, run in file.places:

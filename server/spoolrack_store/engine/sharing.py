@@ -52,6 +52,8 @@ class Sharing:
         """Whether this commit has taken in what others did since the last sync."""
         self._unheard: dict[tuple[Part, str], None] = {}
         """Files of parts that others have touched, and the disk refused to show."""
+        self.replayed = 0
+        """Moves of others that were taken in."""
 
     def open(self) -> bool:
         """Join the processes that have the root open, or begin anew; False if another one holds the
@@ -274,5 +276,6 @@ class Sharing:
 
     def _built_on_others(self) -> None:
         """What this process answers now must wait for its own sync of all that others did."""
+        self.replayed += 1
         self.rests_on_others = True
         self._moves.syncer.file_written()

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..files.disk import Kind
+from ..files.reserve import DiskRoom
 from ..files.syncer import SyncFailed, explained
 from ..model import content as contents
 from ..model import manifest as manifests
@@ -127,6 +128,7 @@ class Stages(Part):
         self._catalog = catalog
         self._ids = ids
         self._clock = clock
+        self._room = DiskRoom(moves.disk)
         self._stages: dict[str, _Stage] = {}
         """By life, those that have ended, too."""
         self._open: dict[str, _Stage] = {}
@@ -263,7 +265,10 @@ class Stages(Part):
                 "must be shorter: a file is named by it, the queue, the delay and the size of the chunk"
             )
             raise _invalid("stage", request.stage, rule)
-        self._moves.create_file(chunk.path, b"".join([*request.bodies, encoded]))
+        content = b"".join([*request.bodies, encoded])
+        self._room.look_again()
+        self._room.take(len(content))
+        self._moves.create_file(chunk.path, content)
         return self._take_in_chunk(chunk), chunk
 
     def _require_room(self, record: QueueRecord, chunks: Sequence[Chunk]) -> None:

@@ -12,16 +12,21 @@ import errno
 import logging
 from typing import Final
 
+from ..model.errors import DiskFull
 from . import layout
 from .disk import Disk
-from .syncer import SyncFailed
+from .syncer import SyncFailed, explained
 
+_UNLIMITED: Final = 1 << 62
 log = logging.getLogger(__name__)
 
 RESERVE_BYTES: Final = 4 * 1024 * 1024
 """Room for the names of more than 10,000 messages. Whatever is deleted makes more."""
 BIT: Final = 256 * 1024
 """Given up at once: who fills the disk goes on doing so, and must not get all of it."""
+KEPT_BYTES: Final = 4 * 1024 * 1024
+KEPT_FILES: Final = 256
+"""Sends and chunks leave so much room, so that deletes work when the disk is full."""
 _LEFT_FREE: Final = 1024 * 1024
 """Not taken for the reserve, so that it isn't filled up just to be given up again."""
 
@@ -80,3 +85,29 @@ class Reserve:
             return self._disk.facts(layout.RESERVE).size
         except OSError:
             return 0  # Not there, or nothing that can be given.
+
+
+class DiskRoom:
+    """What the disk has left for new files, as far as one commit has looked."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._left: tuple[int, int] | None = None
+        """Bytes and files."""
+
+    def take(self, size: int) -> None:
+        """Take the room for a file, and leave some for deletes. Raise `DiskFull`, or `DiskError`."""
+        if self._left is None:
+            try:
+                space = self._disk.space()
+            except OSError as error:
+                raise explained(error) from error
+            self._left = space.bytes, _UNLIMITED if space.unlimited else space.files
+        bytes, files = self._left
+        if bytes < size + KEPT_BYTES or files < KEPT_FILES:
+            raise DiskFull(detail=f"{bytes} bytes and {files} files are left")
+        self._left = bytes - size, files - 1
+
+    def look_again(self) -> None:
+        """Ask the disk with the next file."""
+        self._left = None

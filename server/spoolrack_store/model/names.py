@@ -253,6 +253,8 @@ def _is_complete(name: Name) -> bool:
     """Whether the tags are those of its state, and a lone file's key is one."""
     if name.stem.key is not None and bool(name.stem.key) == bool(name.stem.count):
         return False
+    if name.stem.is_grouped and not name.stem.line:
+        return False
     match name.state:
         case State.SENT:
             return bool(name.owner)

@@ -209,8 +209,7 @@ class Driver {
         const std::string request = interop::raw(asked.at("request"));
         const grpc::Slice slice(request);
         const grpc::ByteBuffer bytes(&slice, 1);
-        const std::string method =
-            "/spoolrack.v1.QueueService/" + asked.at("method").get<std::string>();
+        const std::string method = "/" + asked.at("method").get<std::string>();
         grpc::ClientContext context;
         set_deadline(context, asked);
         grpc::ByteBuffer response;

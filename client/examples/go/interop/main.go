@@ -5,10 +5,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -197,11 +197,15 @@ func (d *driver) begin(asked *request) {
 
 // call makes any call without streams, by the names in the contract.
 func (d *driver) call(ctx context.Context, asked *request) (interface{}, error) {
-	service := pb.File_spoolrack_v1_queue_service_proto.Services().ByName("QueueService")
-	method := service.Methods().ByName(protoreflect.Name(asked.Method))
+	name := protoreflect.FullName(strings.ReplaceAll(asked.Method, "/", "."))
+	described, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+	if err != nil {
+		return nil, err
+	}
+	method := described.(protoreflect.MethodDescriptor)
 	in, out := newOf(string(method.Input().FullName())), newOf(string(method.Output().FullName()))
 	parse(asked.Request, in)
-	err := d.connection.Invoke(ctx, fmt.Sprintf("/%s/%s", service.FullName(), asked.Method), in, out)
+	err = d.connection.Invoke(ctx, "/"+asked.Method, in, out)
 	return object{"response": write(out)}, err
 }
 

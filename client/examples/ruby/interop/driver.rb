@@ -5,6 +5,9 @@
 
 require 'json'
 require_relative '../lib/spoolrack_example'
+require 'spoolrack/v1/redrive_service_services_pb'
+require 'spoolrack/v1/reservation_service_services_pb'
+require 'spoolrack/v1/staging_service_services_pb'
 
 module SpoolrackExample
   # One process, one channel.
@@ -115,16 +118,16 @@ module SpoolrackExample
 
     # Any method, by its name in the contract.
     def do_call(asked)
-      name, input, output = rpc(asked['method'])
-      response = @stub.request_response("/spoolrack.v1.QueueService/#{name}", input.decode(raw(asked['request'])),
+      input, output = rpc(*asked['method'].split('/'))
+      response = @stub.request_response("/#{asked['method']}", input.decode(raw(asked['request'])),
                                         ->(request) { input.encode(request) }, ->(bytes) { output.decode(bytes) },
                                         **options(asked))
       { 'response' => text(output.encode(response)) }
     end
 
-    def rpc(name)
-      description = V1::QueueService::Service.rpc_descs.fetch(name.to_sym)
-      [name, description.input, description.output]
+    def rpc(service, name)
+      description = V1.const_get(service.split('.').last)::Service.rpc_descs.fetch(name.to_sym)
+      [description.input, description.output]
     end
 
     def do_recode(asked)

@@ -38,7 +38,6 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import spoolrack.v1.QueueServiceGrpc;
 import spoolrack.v1.QueueServiceGrpc.QueueServiceBlockingStub;
-import spoolrack.v1.QueueServiceOuterClass;
 import spoolrack.v1.QueueServiceOuterClass.ChangeVisibilityRequest;
 import spoolrack.v1.QueueServiceOuterClass.DeleteRequest;
 import spoolrack.v1.QueueServiceOuterClass.DeleteTarget;
@@ -56,6 +55,7 @@ import spoolrack.v1.QueueServiceOuterClass.VisibilityChange;
  */
 public final class Interop {
   private static final Map<String, Descriptor> TYPES = Lines.types();
+  private static final Map<String, com.google.protobuf.Descriptors.MethodDescriptor> METHODS = Lines.methods();
 
   private final Client client;
   private final Map<String, ClientCallStreamObserver<?>> streams = new ConcurrentHashMap<>();
@@ -269,13 +269,12 @@ public final class Interop {
   }
 
   private JsonObject call(JsonObject asked) throws InvalidProtocolBufferException {
-    String name = asked.get("method").getAsString();
-    var method = QueueServiceOuterClass.getDescriptor().findServiceByName("QueueService").findMethodByName(name);
+    String path = asked.get("method").getAsString();
+    var method = METHODS.get(path);
     var descriptor =
         MethodDescriptor.<DynamicMessage, DynamicMessage>newBuilder()
             .setType(MethodDescriptor.MethodType.UNARY)
-            .setFullMethodName(
-                MethodDescriptor.generateFullMethodName(method.getService().getFullName(), name))
+            .setFullMethodName(path)
             .setRequestMarshaller(
                 ProtoUtils.marshaller(DynamicMessage.getDefaultInstance(method.getInputType())))
             .setResponseMarshaller(

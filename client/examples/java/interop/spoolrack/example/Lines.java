@@ -9,6 +9,7 @@ import com.google.gson.JsonObject;
 import com.google.protobuf.ByteString;
 import com.google.protobuf.Descriptors.Descriptor;
 import com.google.protobuf.Descriptors.FileDescriptor;
+import com.google.protobuf.Descriptors.MethodDescriptor;
 import com.google.protobuf.util.Durations;
 import com.google.protobuf.util.Timestamps;
 import io.grpc.StatusRuntimeException;
@@ -24,6 +25,9 @@ import spoolrack.v1.QueueOuterClass.Message;
 import spoolrack.v1.QueueOuterClass.OutgoingMessage;
 import spoolrack.v1.QueueServiceOuterClass;
 import spoolrack.v1.QueueServiceOuterClass.SendResult;
+import spoolrack.v1.RedriveServiceOuterClass;
+import spoolrack.v1.ReservationServiceOuterClass;
+import spoolrack.v1.StagingServiceOuterClass;
 
 /** How the values of the contract look in the lines that Interop reads and writes. */
 final class Lines {
@@ -119,6 +123,9 @@ final class Lines {
         new ArrayDeque<>(
             List.of(
                 QueueServiceOuterClass.getDescriptor(),
+                StagingServiceOuterClass.getDescriptor(),
+                ReservationServiceOuterClass.getDescriptor(),
+                RedriveServiceOuterClass.getDescriptor(),
                 com.google.rpc.StatusProto.getDescriptor(),
                 com.google.rpc.ErrorDetailsProto.getDescriptor()));
     for (FileDescriptor file = files.poll(); file != null; file = files.poll()) {
@@ -126,6 +133,22 @@ final class Lines {
       files.addAll(file.getDependencies());
     }
     return types;
+  }
+
+  /** All methods of the contract, by service and name with a slash between them. */
+  static Map<String, MethodDescriptor> methods() {
+    var methods = new HashMap<String, MethodDescriptor>();
+    for (FileDescriptor file :
+        List.of(
+            QueueServiceOuterClass.getDescriptor(),
+            StagingServiceOuterClass.getDescriptor(),
+            ReservationServiceOuterClass.getDescriptor(),
+            RedriveServiceOuterClass.getDescriptor())) {
+      for (var service : file.getServices()) {
+        service.getMethods().forEach(each -> methods.put(service.getFullName() + "/" + each.getName(), each));
+      }
+    }
+    return methods;
   }
 
   static JsonObject with(String name, JsonElement value) {

@@ -1,0 +1,94 @@
+"""Stories whose messages have groups, and what receives are held to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+from engine_story import SETTINGS, Broken, Story
+from power_disk import Model
+from spoolrack_store.model.content import decode
+from spoolrack_store.model.names import index_of, parse
+from spoolrack_store.model.operations import Receive, Request, Send
+
+GROUPS: Final = ("a", "b", "c")
+STRICT: Final = ("q", "r")
+
+
+class GroupStory(Story):
+    """A story in which most messages have groups; two of the queues are strict."""
+
+    settings: ClassVar = {
+        queue: replace(each, group_order="strict" if queue in STRICT else "fair")
+        for queue, each in SETTINGS.items()
+    }
+
+    def __init__(self, seed: int, model: Model, **rest: Any) -> None:
+        self.groups: dict[str, str] = {}
+        """Of each message its group."""
+        self.blocked = self.shared = 0
+        """Receives that passed over a blocked group, and those that got several of one group."""
+        super().__init__(seed, model, **rest)
+
+    def _request(self) -> Request[Any]:
+        request = super()._request()
+        if isinstance(request, Send) and self.random.random() < 0.9:
+            request.groups = {
+                position: self.random.choice(GROUPS)
+                for position in range(len(request.bodies))
+                if self.random.random() < 0.8
+            }
+        return request
+
+    def _sent(self, sender: str, id: str, request: Send, place: int) -> None:
+        super()._sent(sender, id, request, place)
+        self.groups[id] = request.groups.get(place, "")
+
+    def _read(self, id: str) -> None:
+        super()._read(id)
+        for path in self._paths():
+            name = parse(path)
+            index = index_of(id) if name.stem.count else 0
+            if name.stem.message_id(index) == id:
+                content = self.disk.read(path)
+                self.groups[id] = decode(name.stem, content, len(content)).group_of(index)
+                return
+
+    def _check_order(self, request: Receive, got: list[str], left: list[str]) -> None:
+        is_strict = request.queue in STRICT
+        mine = [id for id, queue in self.queue_of.items() if queue == request.queue]
+        for group in ("", *GROUPS):
+            taken = [id for id in got if self.groups[id] == group]
+            ready = [id for id in left if self.groups[id] == group]
+            if taken != sorted(taken) or (taken and ready and max(taken) > min(ready)):
+                raise Broken(f"{group} is out of order: {taken}, left {sorted(ready)[:3]}")
+            if not is_strict or not group:
+                is_blocked = False
+            else:
+                others = [id for id in mine if self.groups[id] == group and id not in got]
+                leased = [id for id in others if self.now(id)[0] in ("leased", "dying")]
+                delayed = [id for id in others if self.now(id)[0] == "delayed"]
+                first = min([*taken, *ready], default="")
+                is_blocked = bool(leased) or (bool(delayed) and min(delayed) < first)
+                if taken and [id for id in leased if self.now(id)[0] == "leased"]:
+                    raise Broken(f"{taken} of {group} are received beside {leased}")
+                if taken and delayed and min(delayed) < max(taken):
+                    raise Broken(f"{taken} of {group} are received before {delayed}")
+                self.blocked += bool(is_blocked and ready)
+                self.shared += len(taken) > 1
+            if not got and ready and not is_blocked:
+                raise Broken(f"nothing is received of {group}, {ready} are ready")
+
+
+def tell(seeds: Sequence[int], model: Model, **rest: Any) -> tuple[int, int, int]:
+    """Run stories; return how many receives passed over a blocked group, how many got several messages
+    of one, and how many crashes there were."""
+    blocked = shared = crashes = 0
+    for seed in seeds:
+        story = GroupStory(seed, model, **rest)
+        story.run(120)
+        blocked += story.blocked
+        shared += story.shared
+        crashes += story.crashes
+    return blocked, shared, crashes

@@ -1,0 +1,66 @@
+"""A strict group has its messages in order, one receive's at a time, through power cuts and deaths,
+with one process and several; and each condition of that is needed."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from engine_story import Broken
+from group_story import tell
+from power_disk import Model
+from spoolrack_store.engine.leaser import Leaser
+from spoolrack_store.engine.queue_order import GroupOrder, _Group
+
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
+FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+
+
+@pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_groups_keep_their_order_through_crashes(model: Model, can_sync_all: bool) -> None:
+    blocked, shared, crashes = tell(range(FIRST, FIRST + SEEDS), model, can_sync_all=can_sync_all)
+    assert min(blocked, crashes) > SEEDS
+    assert shared
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_processes_that_share_a_root_share_its_groups(model: Model, processes: int) -> None:
+    blocked, shared, crashes = tell(range(FIRST, FIRST + SEEDS), model, processes=processes)
+    assert min(blocked, crashes) > SEEDS
+    assert shared
+
+
+def _by_delays_alone(self: _Group) -> bool:
+    delayed, ready = self.delayed.first(), self.ready.first()
+    return bool(self.name and delayed and ready and delayed < ready)
+
+
+def _by_leases_alone(self: _Group) -> bool:
+    return bool(self.name and self.leased)
+
+
+def _without_claims(self: GroupOrder, room: int, but: Any, commit: int) -> Any:
+    for group in self._groups.values():
+        group.claimed = 0
+    return _runs(self, room, but, commit)
+
+
+_runs = GroupOrder.runs
+
+PLANTED: dict[str, tuple[type, str, object]] = {
+    "a lease blocks nothing": (_Group, "is_blocked", property(_by_delays_alone)),
+    "a delay blocks nothing": (_Group, "is_blocked", property(_by_leases_alone)),
+    "receives of a commit share a group": (GroupOrder, "runs", _without_claims),
+    "groups of other processes are not read": (Leaser, "_read_groups", lambda self: None),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_each_condition_of_a_group_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, name, broken = PLANTED[planted]
+    monkeypatch.setattr(kind, name, broken)
+    with pytest.raises(Broken, match=r"received beside|received before|nothing is received"):
+        tell(range(400), Model.ANY_SUBSET, processes=2)
