@@ -75,7 +75,9 @@ class Gateway:
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
         self._entrance = RequestChecks(guard or AccessControl())
         self._patience = patience or HttpLimits()
-        self._asking = GatewayContext(store, log, self._patience, workers, self._entrance.guard, memory)
+        self._context = GatewayContext(
+            store, log, self._patience, workers, self._entrance.guard, memory
+        )
         self._running: set[asyncio.Task[Any]] = set()
         self._refusing = False
         self._pages: set[Endpoint] = set()
@@ -83,11 +85,11 @@ class Gateway:
             self._application(
                 (
                     *routes(
-                        QueueEndpoints(self._asking, clock),
-                        MessageEndpoints(self._asking),
+                        QueueEndpoints(self._context, clock),
+                        MessageEndpoints(self._context),
                         AdminEndpoints(health, observer),
                     ),
-                    *dashboard_routes(self._asking, health, clock, observer),
+                    *dashboard_routes(self._context, health, clock, observer),
                 )
             ),
             access_log=None,
@@ -156,7 +158,7 @@ class Gateway:
         await self._runner.cleanup()
         while self._running:
             await asyncio.wait(set(self._running))
-        await self._asking.close()
+        await self._context.close()
 
     # Each request.
 
