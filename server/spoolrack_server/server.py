@@ -102,7 +102,7 @@ class Server:
         self._group_access = group_access
         self._security = security or Security()
         self._limits = limits or Limits()
-        self._doors: LoadedSecurity | None = None
+        self._access_files: LoadedSecurity | None = None
         self._watching: list[asyncio.Task[None]] = []
         self._health = Health()
         self._health.is_starting = True
@@ -156,7 +156,7 @@ class Server:
         self._security.check((self.host, self.grpc_port))
         if self.http_port is not None:
             self._security.check((self.http_host, self.http_port))
-        self._doors = doors = self._security.opened(self._log)
+        self._access_files = access_files = self._security.load(self._log)
         reserve(self.host, self.grpc_port, shares=self._shares_ports).close()
         if self.http_port is not None:
             reserve(self.http_host, self.http_port, shares=self._shares_ports).close()
@@ -172,8 +172,8 @@ class Server:
         try:
             self._listen_to(store)
             self.observer.begin(store.tally, reaps=self._chores.unlinks)
-            await self._start_grpc(store, doors)
-            await self._start_http(store, doors)
+            await self._start_grpc(store, access_files)
+            await self._start_http(store, access_files)
         except BaseException:
             await self.stop(grace=0)
             raise
@@ -231,8 +231,8 @@ class Server:
         if self._probes is not None:
             await self._probes.stop()
 
-    async def _start_grpc(self, store: Store, doors: LoadedSecurity) -> None:
-        admissions = None if doors.guard.is_open else CallAuthorizer(doors.guard)
+    async def _start_grpc(self, store: Store, access_files: LoadedSecurity) -> None:
+        admissions = None if access_files.guard.is_open else CallAuthorizer(access_files.guard)
         self._calls = Calls(self._log, self._watch, admissions, self._memory)
         self._service = QueueService(
             store, self._clock, self._log, self._workers, self._watch, self._memory.responses
@@ -247,25 +247,25 @@ class Server:
         names += [health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME]
         reflect(server, names, admissions)
         try:
-            if doors.tls is None:
+            if access_files.tls is None:
                 self.grpc_port = server.add_insecure_port(self.grpc_address)
             else:
-                self.grpc_port = server.add_secure_port(self.grpc_address, doors.tls.for_grpc())
+                self.grpc_port = server.add_secure_port(self.grpc_address, access_files.tls.for_grpc())
         except RuntimeError as error:
             raise AddressUnusable(self.grpc_address, "somebody was faster") from error
         await server.start()
         self._watching = [
-            asyncio.create_task(doors.watch(self._look_again)),
+            asyncio.create_task(access_files.watch(self._recheck_permissions)),
             asyncio.create_task(self._memory.watch()),
         ]
 
-    def _look_again(self) -> None:
+    def _recheck_permissions(self) -> None:
         """Who may do what has changed."""
-        self._calls.look_again()
+        self._calls.recheck_permissions()
         if self._gateway is not None:
-            self._gateway.look_again()
+            self._gateway.recheck_permissions()
 
-    async def _start_http(self, store: Store, doors: LoadedSecurity) -> None:
+    async def _start_http(self, store: Store, access_files: LoadedSecurity) -> None:
         if self.http_port is None:
             return
         self._gateway = Gateway(
@@ -277,7 +277,7 @@ class Server:
             self._workers,
             self._watch,
             self.observer,
-            doors.guard,
+            access_files.guard,
             self._memory,
         )
         try:
@@ -285,7 +285,7 @@ class Server:
                 self.http_host,
                 self.http_port,
                 shares_port=self._shares_ports,
-                tls=None if doors.tls is None else doors.tls.for_asyncio(),
+                tls=None if access_files.tls is None else access_files.tls.for_asyncio(),
                 connections=self._limits.connections,
             )
         except OSError as error:

@@ -181,7 +181,7 @@ async def test_a_token_that_is_taken_away_ends_the_long_polls_of_its_holder(
             await asyncio.sleep(0)
         files.write_tokens("owner")
         assert reads_again(server)
-        server._look_again()
+        server._recheck_permissions()
         # Its connection is closed; where the library asks again by itself, it is told why.
         with contextlib.suppress(aiohttp.ClientError):
             assert (await polls[0]).status == 401

@@ -87,7 +87,7 @@ class CallAuthorizer:
         name = name_in_grpc(context.auth_context()) if self._guard.asks_for_certificates else None
         return CallerPermissions(self._guard, self._guard.identify(found, name))
 
-    def look_again(self) -> None:
+    def recheck_permissions(self) -> None:
         """Who may do what has changed: end the calls that could not begin any more."""
         for admission in list(self._open):
             try:

@@ -140,9 +140,9 @@ class Gateway:
         listened: int = self._runner.addresses[0][1]
         return listened
 
-    def look_again(self) -> None:
+    def recheck_permissions(self) -> None:
         """Who may do what has changed."""
-        self._entrance.look_again()
+        self._entrance.recheck_permissions()
 
     def refuse(self) -> None:
         """Let no new request do anything: it is told to try again."""

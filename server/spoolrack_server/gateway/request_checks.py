@@ -64,7 +64,7 @@ class RequestChecks:
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._waiting.pop(task, None)
 
-    def look_again(self) -> None:
+    def recheck_permissions(self) -> None:
         """Who may do what has changed: hang up on long polls that could not begin any more."""
         for task, request in list(self._waiting.items()):
             try:
