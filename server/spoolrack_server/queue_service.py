@@ -73,7 +73,7 @@ class QueueService:
         )
         self._reserving = ReservationService(self._access, self._leases, self._frames)
         self._draining = False
-        self._refills: set[FlowControl] = set()
+        self._flow_controls: set[FlowControl] = set()
         self._streams = Streams(watch)
 
     @property
@@ -83,14 +83,14 @@ class QueueService:
 
     def credits(self) -> tuple[int, int]:
         """How many messages all streams of receives may hold, and how many they hold."""
-        held = [refill.credits for refill in self._refills]
+        held = [flow_control.credits for flow_control in self._flow_controls]
         return sum(each.limit for each in held), sum(each.in_flight for each in held)
 
     def drain(self) -> None:
         """End the streams: those of receives now, those of requests when all they took is answered."""
         self._draining = True
-        for refill in self._refills:
-            refill.stop()
+        for flow_control in self._flow_controls:
+            flow_control.stop()
         self._streams.drain()
         self._reserving.drain()
         self._frames.drain()
@@ -200,9 +200,9 @@ class QueueService:
             default=convert.DEFAULT_IN_FLIGHT,
             most=convert.MAX_IN_FLIGHT,
         )
-        refill = FlowControl(limit)
-        credits = refill.credits
-        self._refills.add(refill)
+        flow_control = FlowControl(limit)
+        credits = flow_control.credits
+        self._flow_controls.add(flow_control)
         writing: deque[asyncio.Task[None]] = deque()
         try:
             # Tells a client of an empty queue that it is connected.
@@ -211,7 +211,7 @@ class QueueService:
                 if len(writing) > 1:
                     await asyncio.shield(writing[0])
                     writing.popleft()
-                await refill.due()
+                await flow_control.wait()
                 if self._draining:
                     raise Draining
                 leased = await self._frames.lease(
@@ -237,9 +237,9 @@ class QueueService:
                 # A write that is cancelled couldn't give its leases back.
                 await outlast(writing)
             finally:
-                # The leases live on until they are due, and their credits still ring.
-                self._refills.discard(refill)
-                refill.muffle()
+                # The leases live on until they are due, and their credits still wake the stream.
+                self._flow_controls.discard(flow_control)
+                flow_control.disable()
 
     # What holders of messages do.
 
