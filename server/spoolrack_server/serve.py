@@ -94,12 +94,12 @@ async def serve(
     settings: ServeSettings,
     announce: Callable[[ListenAddresses], None],
     until: Callable[[Callable[[], None]], None] | None = None,
-    crew: WorkerProcess | None = None,
+    worker: WorkerProcess | None = None,
 ) -> int:
     """Serve until a signal says otherwise; returns the process's exit code.
 
     `announce` is called once calls are served. `until` is given what drains like a signal, if there is
-    another reason to end. `crew` are the processes that this one is one of, if there are more.
+    another reason to end. `worker` is this process, if a supervisor runs several.
     """
     from .server import Server
 
@@ -123,15 +123,15 @@ async def serve(
         shares_ports=settings.shares_ports,
         group_access=settings.group_access,
         health=settings.health,
-        crew=crew,
+        processes=worker,
         traces=traces,
         most_queues=settings.most_queues,
         security=security,
         limits=Limits(connections=settings.connections),
         watermark=settings.memory_watermark,
     )
-    if crew is not None:
-        crew.join(server.observer)
+    if worker is not None:
+        worker.join(server.observer)
     stopping = shutdown_on_signals(log, "draining")
     if until is not None:
         until(stopping.set)

@@ -37,7 +37,7 @@ from .memory import MemoryLimiter
 from .observability.collectors import MOST_QUEUES
 from .observability.error_log import ErrorLog
 from .observability.instrumentation import Instrumentation, Traces
-from .observability.observer import Crew, Observer
+from .observability.observer import Observer, Processes
 from .observability.probes import probes_of
 from .queue_service import WRITES_ITSELF, QueueService
 from .rpc import Calls
@@ -69,7 +69,7 @@ class Server:
         shares_ports: bool = False,
         group_access: bool = False,
         health: tuple[str, int] | None = None,
-        crew: Crew | None = None,
+        processes: Processes | None = None,
         traces: Traces | None = None,
         most_queues: int = MOST_QUEUES,
         security: Security | None = None,
@@ -106,7 +106,7 @@ class Server:
         self._watching: list[asyncio.Task[None]] = []
         self._health = Health()
         self._health.is_starting = True
-        self.observer = Observer(self._health, self._clock, crew, most_queues, self.root)
+        self.observer = Observer(self._health, self._clock, processes, most_queues, self.root)
         self._traces = traces
         self._watch = Instrumentation(self.observer.operations, traces, refusals=ErrorLog(self._log))
         self._probes = None if health is None else probes_of(self._health, *health)

@@ -176,7 +176,7 @@ async def test_a_token_that_is_taken_away_ends_the_long_polls_of_its_holder(
         polls = [asyncio.create_task(each.receive("?wait=3600", "a1")) for each in (alice, owner)]
         assert server._gateway is not None
         for _ in looks():
-            if len(server._gateway._entrance._waiting) == 2:
+            if len(server._gateway._checks._waiting) == 2:
                 break
             await asyncio.sleep(0)
         files.write_tokens("owner")

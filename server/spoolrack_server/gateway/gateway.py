@@ -73,11 +73,9 @@ class Gateway:
         self._log = log
         observer = observer or Observer(health, clock)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
-        self._entrance = RequestChecks(guard or AccessControl())
+        self._checks = RequestChecks(guard or AccessControl())
         self._patience = patience or HttpLimits()
-        self._context = GatewayContext(
-            store, log, self._patience, workers, self._entrance.guard, memory
-        )
+        self._context = GatewayContext(store, log, self._patience, workers, self._checks.guard, memory)
         self._running: set[asyncio.Task[Any]] = set()
         self._refusing = False
         self._pages: set[Endpoint] = set()
@@ -111,7 +109,7 @@ class Gateway:
             application.router.add_route(
                 route.method, pattern(route.path), route.endpoint, expect_handler=_expect_nothing
             )
-            self._entrance.add(route)
+            self._checks.add(route)
             if route.is_page:
                 self._pages.add(route.endpoint)
         return application
@@ -142,7 +140,7 @@ class Gateway:
 
     def recheck_permissions(self) -> None:
         """Who may do what has changed."""
-        self._entrance.recheck_permissions()
+        self._checks.recheck_permissions()
 
     def refuse(self) -> None:
         """Let no new request do anything: it is told to try again."""
@@ -204,7 +202,7 @@ class Gateway:
     async def _answer(self, request: web.Request, endpoint: Endpoint) -> web.StreamResponse:
         """The response; `CancelledError` where nobody is left who could get it, as aiohttp wants it."""
         try:
-            self._entrance.admit(request)
+            self._checks.admit(request)
             if self._refusing and request.match_info.handler not in self._pages:
                 raise Draining
             response = await endpoint(request)

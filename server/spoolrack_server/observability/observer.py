@@ -29,7 +29,7 @@ from .metrics import Row
 T = TypeVar("T")
 
 
-class Crew(Protocol):
+class Processes(Protocol):
     """The processes of one server."""
 
     number: int
@@ -42,7 +42,7 @@ class Crew(Protocol):
         """What each of the others answers to `Observer.answer`'s question; None: not in time."""
 
 
-class Alone:
+class SingleProcess:
     """A server of one process."""
 
     number = 0
@@ -71,7 +71,7 @@ class Observer:
         self,
         health: Health,
         clock: Clock,
-        crew: Crew | None = None,
+        processes: Processes | None = None,
         most_queues: int = MOST_QUEUES,
         root: str = "",
     ) -> None:
@@ -83,7 +83,7 @@ class Observer:
         self._sampling: asyncio.Task[None] | None = None
         self._health = health
         self._clock = clock
-        self._crew = crew or Alone()
+        self._processes = processes or SingleProcess()
         self._most = most_queues
         self._tally: Tally | None = None
         self._census: Census | None = None
@@ -125,7 +125,7 @@ class Observer:
         return self._health.state
 
     async def answer(self, what: str) -> Any:
-        """What this process tells its siblings; see `crew` for the questions."""
+        """What this process tells its siblings; see `worker_processes` for the questions."""
         if what == FIGURES:
             return await self.own()
         if what == PROCESS:
@@ -154,7 +154,7 @@ class Observer:
 
     async def history(self, queue: str) -> Series:
         """The last hour of a queue, with the rates of all processes of this server added up."""
-        others = await self._crew.others(HISTORY + queue)
+        others = await self._processes.others(HISTORY + queue)
         return combined(await self._beside(lambda: self._history.of(queue)), others)
 
     async def trends(self, queues: Iterable[str]) -> dict[str, list[int | None]]:
@@ -176,8 +176,8 @@ class Observer:
 
     async def resources(self) -> dict[str, Any]:
         """What the server has of its machine: the root's disk, and the memory of each process."""
-        others = await self._crew.others(PROCESS)
-        processes = {**others, self._crew.number: self.process()}
+        others = await self._processes.others(PROCESS)
+        processes = {**others, self._processes.number: self.process()}
         space = None if self._tally is None else await self._beside(self._tally.space)
         disk = None
         if space is not None:
@@ -201,7 +201,7 @@ class Observer:
 
     async def page(self, accept: str) -> tuple[bytes, str]:
         """What a scrape that accepts these types is answered with, and its content type."""
-        others = await self._crew.figures()
+        others = await self._processes.figures()
         async with self._gathering:
             processes: dict[int, list[Row]] = {
                 number: [("spoolrack_process_answers", [], int(rows is not None)), *(rows or ())]
@@ -219,7 +219,7 @@ class Observer:
     def _written(
         self, own: list[Row], processes: dict[int, list[Row]], accept: str
     ) -> tuple[bytes, str]:
-        processes[self._crew.number] = [*own, *self._of_store()]
+        processes[self._processes.number] = [*own, *self._of_store()]
         root: list[Row] = []
         if self._tally is not None:
             quarantined = None if self._census is None else self._census.quarantined
