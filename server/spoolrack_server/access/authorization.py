@@ -17,8 +17,7 @@ import grpc
 from google.protobuf.message import Message
 from spoolrack_store.model.errors import StoreError, Unauthenticated
 
-from .access_control import AccessControl
-from .certificates import name_in_grpc
+from .access_control import AccessControl, name_in_grpc
 from .method_permissions import CallerPermissions
 from .permissions import Permission
 

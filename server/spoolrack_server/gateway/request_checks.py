@@ -15,8 +15,7 @@ from aiohttp import web
 from aiohttp.http import HttpVersion10, HttpVersion11
 from spoolrack_store.model.errors import InvalidRequest, StoreError, Unauthenticated
 
-from ..access.access_control import NOBODY, AccessControl
-from ..access.certificates import name_in_ssl
+from ..access.access_control import NOBODY, AccessControl, name_in_ssl
 from ..access.permissions import Identity
 from .http_errors import CrossOrigin, UnknownParameter, UnreadableBody, WrongHost
 

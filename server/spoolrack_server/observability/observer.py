@@ -20,8 +20,7 @@ from ..cgroup import machine_memory, memory_limit
 from ..health import Health
 from ..worker_processes import FIGURES, HISTORY, PROCESS
 from .call_metrics import CallMetrics
-from .census import Census
-from .collectors import MOST_QUEUES, collect_process, collect_root, collect_store
+from .collectors import MOST_QUEUES, FolderCounter, collect_process, collect_root, collect_store
 from .exposition import written
 from .history import EVERY, History, Series, combined
 from .metrics import Row
@@ -86,7 +85,7 @@ class Observer:
         self._processes = processes or SingleProcess()
         self._most = most_queues
         self._tally: Tally | None = None
-        self._census: Census | None = None
+        self._counter: FolderCounter | None = None
         self._credit: Credit | None = None
         self._memory: Watermark | None = None
         self._is_over = False
@@ -97,7 +96,7 @@ class Observer:
         """The store is open."""
         loop = asyncio.get_running_loop()
         self._tally = tally
-        self._census = Census(
+        self._counter = FolderCounter(
             tally, lambda count: loop.run_in_executor(self._thread, count), reaps=reaps
         )
         self._sampling = asyncio.create_task(self._sample_on())
@@ -114,8 +113,8 @@ class Observer:
         if self._sampling is not None:
             self._sampling.cancel()
             await asyncio.gather(self._sampling, return_exceptions=True)
-        if self._census is not None:
-            await self._census.stop()
+        if self._counter is not None:
+            await self._counter.stop()
         # Who gathers just now must not meet a store that is closed.
         async with self._gathering:
             self._thread.shutdown()
@@ -222,7 +221,7 @@ class Observer:
         processes[self._processes.number] = [*own, *self._of_store()]
         root: list[Row] = []
         if self._tally is not None:
-            quarantined = None if self._census is None else self._census.quarantined
+            quarantined = None if self._counter is None else self._counter.quarantined
             root = list(collect_root(self._tally, self._clock, quarantined, self._most))
         return written(root, dict(sorted(processes.items())), accept)
 
@@ -243,6 +242,6 @@ class Observer:
     def _of_store(self) -> list[Row]:
         rows = list(collect_process())
         if self._tally is not None:
-            removed = None if self._census is None else self._census.removed
+            removed = None if self._counter is None else self._counter.removed
             rows += collect_store(self._tally, self._most, removed)
         return rows
