@@ -141,7 +141,7 @@ def in_a_thread(root: Path, security: Security) -> Iterator[str]:
 
 def reads_again(server: Server) -> bool:
     """Let the server look at its files now; whether something has changed."""
-    assert server._doors is not None
+    assert server._access_files is not None
     return server._access_files.reload()
 
 

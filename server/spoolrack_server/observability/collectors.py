@@ -147,7 +147,7 @@ class FolderCounter:
         *,
         reaps: bool,
     ) -> None:
-        """`in_thread` calls a function in a thread. Where nobody here `reaps`, what is deleted is counted."""
+        """`in_thread` calls a function in a thread. Unless this process `reaps`, count remove/, too."""
         self._tally = tally
         self._in_thread = in_thread
         self._reaps = reaps
