@@ -12,6 +12,7 @@ DATA ?= ./data
 ARGS ?=
 MINUTES ?= 30
 WORKERS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
+CHECKED = access brokerless client contract crash http mutants server store structure unit vsqs
 export PYTHON
 
 help: ## List the targets.
@@ -21,7 +22,10 @@ serve: ## Serve the queues in ./data: gRPC on 127.0.0.1:50051, HTTP on 127.0.0.1
 	@scripts/set-up server
 	@exec .venv/bin/spoolrack serve --data "$(DATA)" $(ARGS)
 
-lint: ## Check the format, lint, types and directions of imports, in half a minute.
+check: lint ## The inner loop: lint, and the tests without Spark, a browser, other languages and kills.
+	@exec .venv/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(CHECKED:%=tests/%) $(ARGS)
+
+lint: ## Check the format, lint, types and directions of imports.
 	@scripts/set-up dev
 	@.venv/bin/ruff format --check --quiet || { echo "make format formats these files."; exit 1; }
 	@.venv/bin/ruff check --quiet
@@ -32,9 +36,10 @@ test: ## Run every quick test; what was skipped, and why, is listed at the end.
 	@scripts/set-up spark
 	@exec .venv/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
-test-all: ## Run every test, the slow ones too.
+test-all: ## Run every test, the slow ones too, and more random stories and kills.
 	@scripts/set-up spark
-	@exec .venv/bin/python -m pytest --slow -n $(WORKERS) --dist loadgroup $(ARGS)
+	@exec env SPOOLRACK_STORIES=$${SPOOLRACK_STORIES:-50} SPOOLRACK_TEST_KILLS=$${SPOOLRACK_TEST_KILLS:-12} \
+	    SPOOLRACK_TEST_PEER_KILLS=$${SPOOLRACK_TEST_PEER_KILLS:-10} .venv/bin/python -m pytest --slow -n $(WORKERS) --dist loadgroup $(ARGS)
 
 torture: ## Crash, kill and unplug for MINUTES, and count what was lost; as root on real disks, too.
 	@scripts/set-up dev

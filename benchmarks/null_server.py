@@ -170,11 +170,11 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
         with self._call("Stage", context):
             self._queue(request.queue, context)
             stage = self.stages.setdefault(request.stage, Stage())
-            repeated = request.chunk in stage.chunks
-            if not repeated:
-                stage.chunks[request.chunk] = (request.queue, request.messages)
-            (_, messages) = stage.chunks[request.chunk]
-            return staged.StageResponse(messages=len(messages), repeated=repeated)
+            duplicate = request.chunk_number in stage.chunks
+            if not duplicate:
+                stage.chunks[request.chunk_number] = (request.queue, request.messages)
+            (_, messages) = stage.chunks[request.chunk_number]
+            return staged.StageResponse(message_count=len(messages), duplicate=duplicate)
 
     def Publish(self, request: staged.PublishRequest, context: grpc.ServicerContext) -> Any:
         with self._call("Publish", context):
@@ -184,7 +184,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
                 if known and request.digest and known != request.digest:
                     text = f"Epoch {last} of {request.writer} differs."
                     refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_DIFFERS", text)
-                return staged.PublishResponse(already=True, last_epoch=last)
+                return staged.PublishResponse(duplicate=True, last_epoch=last)
             for name in request.stages:
                 if name not in self.stages:
                     refuse(context, grpc.StatusCode.NOT_FOUND, "STAGE_NOT_FOUND", f"no stage {name}")
@@ -194,17 +194,18 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
                     count += len(self._append(queue, messages))
             self.published[request.writer] = request.epoch
             self.digests[request.writer] = request.digest
-            return staged.PublishResponse(messages=count, last_epoch=request.epoch)
+            return staged.PublishResponse(message_count=count, last_epoch=request.epoch)
 
-    def Abort(self, request: staged.AbortRequest, context: grpc.ServicerContext) -> Any:
-        with self._call("Abort", context):
+    def AbortStage(self, request: staged.AbortStageRequest, context: grpc.ServicerContext) -> Any:
+        with self._call("AbortStage", context):
             stage = self.stages.pop(request.stage, Stage())
-            return staged.AbortResponse(messages=sum(len(held) for _, held in stage.chunks.values()))
+            count = sum(len(held) for _, held in stage.chunks.values())
+            return staged.AbortStageResponse(message_count=count)
 
     def Reserve(self, request: reserved.ReserveRequest, context: grpc.ServicerContext) -> Any:
         with self._call("Reserve", context):
             ready = self._queue(request.queue, context)
-            name = (request.stream, request.seq)
+            name = (request.stream, request.sequence_number)
             self._refuse_committed(name, context)
             if name in self.holds:
                 return reserved.ReserveResponse(
@@ -217,7 +218,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
                     return reserved.ReserveResponse()
                 self._changed.wait(min(left, 0.5))
                 self._expire()
-            span = seconds(request.hold) or DEFAULT_HOLD
+            span = seconds(request.visibility_timeout) or DEFAULT_HOLD
             taken: list[Held] = []
             size = 0
             while ready and len(taken) < (request.max_messages or 1_000):
@@ -233,24 +234,26 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
             self.holds[name] = hold
             return reserved.ReserveResponse(reservation=reservation_of(name, hold))
 
-    def Confirm(self, request: reserved.ConfirmRequest, context: grpc.ServicerContext) -> Any:
-        with self._call("Confirm", context):
-            name = (request.stream, request.seq)
+    def ExtendReservation(
+        self, request: reserved.ExtendReservationRequest, context: grpc.ServicerContext
+    ) -> Any:
+        with self._call("ExtendReservation", context):
+            name = (request.stream, request.sequence_number)
             hold = self._hold(name, context)
-            hold.span = seconds(request.hold) or hold.span
+            hold.span = seconds(request.visibility_timeout) or hold.span
             hold.due = self._now() + hold.span
             self._changed.notify_all()
-            return reserved.ConfirmResponse(reservation=reservation_of(name, hold))
+            return reserved.ExtendReservationResponse(reservation=reservation_of(name, hold))
 
     def ReadReservation(
         self, request: reserved.ReadReservationRequest, context: grpc.ServicerContext
     ) -> Iterator[reserved.ReadReservationResponse]:
         with self._call("ReadReservation", context):
-            hold = self._hold((request.stream, request.seq), context)
-            hold.reads += request.begin == 0
+            hold = self._hold((request.stream, request.sequence_number), context)
+            hold.reads += request.begin_index == 0
             hold.is_read |= request.mark_read
-            end = min(request.end or len(hold.messages), len(hold.messages))
-            messages = hold.messages[request.begin : end]
+            end = min(request.end_index or len(hold.messages), len(hold.messages))
+            messages = hold.messages[request.begin_index : end]
         for begin in range(0, len(messages), FRAME):
             frame = [message_of(held) for held in messages[begin : begin + FRAME]]
             yield reserved.ReadReservationResponse(messages=frame)
@@ -263,9 +266,9 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
         with self._call("CommitReservations", context):
             last = self.committed.get(request.stream, -1)
             answer = reserved.CommitReservationsResponse()
-            if request.up_to <= last:
+            if request.last_sequence_number <= last:
                 return answer
-            stream, up_to = request.stream, request.up_to
+            stream, up_to = request.stream, request.last_sequence_number
             found = [name for name in sorted(self.holds) if name[0] == stream and name[1] <= up_to]
             for name in found:
                 hold = self.holds[name]
@@ -275,18 +278,18 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
             for name in found:
                 hold = self.holds.pop(name)
                 if hold.is_lost:
-                    answer.lost.append(name[1])
+                    answer.lost_sequence_numbers.append(name[1])
                 else:
-                    answer.messages += len(hold.messages)
+                    answer.deleted_count += len(hold.messages)
                     self.deleted[hold.queue] += len(hold.messages)
-            self.committed[request.stream] = request.up_to
+            self.committed[request.stream] = request.last_sequence_number
             return answer
 
     def ReleaseReservation(
         self, request: reserved.ReleaseReservationRequest, context: grpc.ServicerContext
     ) -> reserved.ReleaseReservationResponse:
         with self._call("ReleaseReservation", context):
-            hold = self.holds.get((request.stream, request.seq))
+            hold = self.holds.get((request.stream, request.sequence_number))
             if hold is not None:
                 self._lose(hold)
             return reserved.ReleaseReservationResponse()

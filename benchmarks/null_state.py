@@ -76,12 +76,12 @@ def reservation_of(name: tuple[str, int], hold: Hold) -> reserved.Reservation:
     return reserved.Reservation(
         queue=hold.queue,
         stream=name[0],
-        seq=name[1],
-        messages=len(hold.messages),
-        bytes=hold.size,
+        sequence_number=name[1],
+        message_count=len(hold.messages),
+        byte_count=hold.size,
         expire_time=Timestamp(seconds=int(hold.due)),
         state=reserved.RESERVATION_STATE_LOST if hold.is_lost else reserved.RESERVATION_STATE_HELD,
-        reads=hold.reads,
+        read_count=hold.reads,
     )
 
 

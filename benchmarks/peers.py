@@ -34,6 +34,7 @@ import spoolrack
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.logs import make_log
+from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 
 QUEUE: Final = "load"
@@ -74,7 +75,7 @@ class Process:
 
 async def serve(root: str) -> None:
     log = make_log(level=logging.ERROR)
-    async with Server(root, http_port=None, log=log) as server:
+    async with Server(ServeSettings(root=root, http=None), log=log) as server:
         print(server.grpc_address, flush=True)
         await asyncio.to_thread(sys.stdin.readline)
 

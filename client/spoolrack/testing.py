@@ -93,9 +93,7 @@ class RunningServer:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         try:
-            server = _server_class()(
-                self._root, grpc_port=self._port, http_port=None, clock=self._clock, grace=1.0
-            )
+            server = _server(self._root, self._port, self._clock)
             await server.start()
         except Exception as error:  # noqa: BLE001  # the thread that waits for the start raises it
             started.set_exception(error)
@@ -171,12 +169,14 @@ def manual_clock() -> ManualClock:
     return ManualClock()
 
 
-def _server_class() -> type[Server]:
+def _server(root: str, port: int, clock: Any) -> Server:
     try:
+        from spoolrack_server.serve_settings import ServeSettings
         from spoolrack_server.server import Server
     except ImportError as error:
         raise _missing(error) from error
-    return Server
+    settings = ServeSettings(root=root, grpc=("127.0.0.1", port), http=None, grace=1.0)
+    return Server(settings, clock=clock)
 
 
 def _missing(error: ImportError) -> ImportError:

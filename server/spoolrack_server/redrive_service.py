@@ -96,11 +96,11 @@ def _id(id: str) -> str:
 
 
 def _asked(request: rpc.StartRedriveRequest) -> ops.StartRedrive:
-    convert.place(len(request.ids), "the number of ids", most=ops.MAX_SELECTED)
+    convert.place(len(request.message_ids), "the number of message_ids", most=ops.MAX_SELECTED)
     return ops.StartRedrive(
         queue=convert.queue_name(request.queue),
         destination=request.destination and convert.queue_name(request.destination),
-        ids=[convert.message_id(id) for id in request.ids],
+        ids=[convert.message_id(id) for id in request.message_ids],
         source_queue=request.source_queue and convert.queue_name(request.source_queue),
         rate=convert.place(
             request.max_messages_per_second, "max_messages_per_second", most=ops.MAX_RATE
@@ -116,10 +116,10 @@ def _told(redrive: ops.Redrive) -> rpc.Redrive:
         source_queue=redrive.source_queue,
         max_messages_per_second=redrive.rate,
         state=_STATES[redrive.state],
-        moved=redrive.moved,
-        failed=redrive.failed,
+        moved_count=redrive.moved,
+        failed_count=redrive.failed,
         last_failure=redrive.last_failure,
-        remaining=redrive.remaining,
+        remaining_count=redrive.remaining,
         start_time=convert.timestamp(redrive.started_at),
         end_time=None if redrive.ended_at is None else convert.timestamp(redrive.ended_at),
     )

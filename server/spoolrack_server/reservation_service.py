@@ -53,7 +53,7 @@ class ReservationService:
         allowed = queues_for(Permission.RECEIVE)
         if made is not None and allowed is not None and not allowed(made.queue):
             # Somebody else's, of another queue: it is left alone.
-            raise ReservationNotFound(stream=request.stream, seq=request.seq)
+            raise ReservationNotFound(stream=request.stream, seq=request.sequence_number)
         response = rpc.ReserveResponse(reservation=None if made is None else _told(made))
         try:
             await write(context, response.SerializeToString())
@@ -61,26 +61,30 @@ class ReservationService:
             self._leases.unreserve(made)
             raise
 
-    async def Confirm(self, request: rpc.ConfirmRequest, context: Context) -> rpc.ConfirmResponse:
+    async def ExtendReservation(
+        self, request: rpc.ExtendReservationRequest, context: Context
+    ) -> rpc.ExtendReservationResponse:
         held = await self._access.submit(
             ops.Confirm(
                 stream=_stream(request.stream),
-                seq=_seq(request.seq),
+                seq=_seq(request.sequence_number),
                 hold=_hold(request),
                 allowed=queues_for(Permission.RECEIVE),
             )
         )
-        return rpc.ConfirmResponse(reservation=_told(held))
+        return rpc.ExtendReservationResponse(reservation=_told(held))
 
     async def ReadReservation(self, request: rpc.ReadReservationRequest, context: Context) -> None:
-        begin = convert.place(request.begin, "begin", most=ops.MAX_RESERVED_MESSAGES)
-        end = convert.place(request.end, "end", most=ops.MAX_RESERVED_MESSAGES)
+        begin = convert.place(request.begin_index, "begin_index", most=ops.MAX_RESERVED_MESSAGES)
+        end = convert.place(request.end_index, "end_index", most=ops.MAX_RESERVED_MESSAGES)
         if 0 < end < begin:
-            raise InvalidRequest(what="end", value=end, rule=f"must not lie before begin, {begin}")
+            raise InvalidRequest(
+                what="end_index", value=end, rule=f"must not lie before begin_index, {begin}"
+            )
         begin_reading = partial(
             self._access.store.read_reservation,
             _stream(request.stream),
-            _seq(request.seq),
+            _seq(request.sequence_number),
             begin=begin,
             end=end,
             allowed=queues_for(Permission.RECEIVE),
@@ -99,12 +103,16 @@ class ReservationService:
         committed = await self._access.submit(
             ops.CommitReservations(
                 stream=_stream(request.stream),
-                up_to=convert.place(request.up_to, "up_to", most=ops.MAX_SEQ),
+                up_to=convert.place(
+                    request.last_sequence_number, "last_sequence_number", most=ops.MAX_SEQ
+                ),
                 only_read=request.only_read,
                 allowed=queues_for(Permission.RECEIVE),
             )
         )
-        return rpc.CommitReservationsResponse(messages=committed.messages, lost=committed.lost)
+        return rpc.CommitReservationsResponse(
+            deleted_count=committed.messages, lost_sequence_numbers=committed.lost
+        )
 
     async def ReleaseReservation(
         self, request: rpc.ReleaseReservationRequest, context: Context
@@ -112,7 +120,7 @@ class ReservationService:
         await self._access.submit(
             ops.Release(
                 stream=_stream(request.stream),
-                seq=_seq(request.seq),
+                seq=_seq(request.sequence_number),
                 allowed=queues_for(Permission.RECEIVE),
             )
         )
@@ -150,7 +158,7 @@ def _stream(name: str) -> str:
 
 
 def _seq(seq: int) -> int:
-    return convert.place(seq, "seq", most=ops.MAX_SEQ)
+    return convert.place(seq, "sequence_number", most=ops.MAX_SEQ)
 
 
 def _asked(request: rpc.ReserveRequest) -> ops.Reserve:
@@ -159,7 +167,7 @@ def _asked(request: rpc.ReserveRequest) -> ops.Reserve:
     return ops.Reserve(
         queue=convert.queue_name(request.queue),
         stream=_stream(request.stream),
-        seq=_seq(request.seq),
+        seq=_seq(request.sequence_number),
         max_messages=convert.number(
             request.max_messages,
             "max_messages",
@@ -172,10 +180,12 @@ def _asked(request: rpc.ReserveRequest) -> ops.Reserve:
     )
 
 
-def _hold(request: rpc.ReserveRequest | rpc.ConfirmRequest) -> Millis | None:
-    if not request.HasField("hold"):
+def _hold(request: rpc.ReserveRequest | rpc.ExtendReservationRequest) -> Millis | None:
+    if not request.HasField("visibility_timeout"):
         return None
-    return convert.millis(request.hold, "hold", least=ops.MIN_HOLD, most=MAX_VISIBILITY)
+    return convert.millis(
+        request.visibility_timeout, "visibility_timeout", least=ops.MIN_HOLD, most=MAX_VISIBILITY
+    )
 
 
 # Answers.
@@ -185,12 +195,12 @@ def _told(reservation: ops.Reservation) -> rpc.Reservation:
     return rpc.Reservation(
         queue=reservation.queue,
         stream=reservation.stream,
-        seq=reservation.seq,
-        messages=reservation.messages,
-        bytes=reservation.bytes,
+        sequence_number=reservation.seq,
+        message_count=reservation.messages,
+        byte_count=reservation.bytes,
         expire_time=convert.timestamp(reservation.expires_at),
         state=rpc.RESERVATION_STATE_LOST if reservation.is_lost else rpc.RESERVATION_STATE_HELD,
-        reads=reservation.reads,
+        read_count=reservation.reads,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Self
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
-from spoolrack_store.model.chores import ALL_CHORES, Chores
+from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.store import Store
@@ -34,83 +34,70 @@ from .limits import Limits
 from .logs import Log, make_log
 from .loop_driver import LoopDriver
 from .memory import MemoryLimiter
-from .observability.collectors import MOST_QUEUES
 from .observability.error_log import ErrorLog
 from .observability.instrumentation import Instrumentation, Traces
 from .observability.observer import Observer, Processes
 from .observability.probes import probes_of
 from .queue_service import WRITES_ITSELF, QueueService
 from .rpc import Calls
-from .shutdown import SHUTDOWN_GRACE
+from .serve_settings import ServeSettings
 
 
 class Server:
     """Serves a root. Lives in one event loop, and is started once.
 
-    async with Server(root, grpc_port=0, http_port=None) as server:
+    async with Server(root) as server:
         channel = grpc.aio.insecure_channel(server.grpc_address)
     """
 
     def __init__(
         self,
-        root: str | os.PathLike[str],
+        settings: ServeSettings | str | os.PathLike[str],
         *,
-        host: str = "127.0.0.1",
-        grpc_port: int = 0,
-        http_host: str | None = None,
-        http_port: int | None = 0,
         clock: Clock | None = None,
         random: Random | None = None,
         log: Log | None = None,
-        grace: float = SHUTDOWN_GRACE,
         patience: HttpLimits | None = None,
-        workers: int | None = None,
-        chores: Chores = ALL_CHORES,
-        shares_ports: bool = False,
-        group_access: bool = False,
-        health: tuple[str, int] | None = None,
+        chores: Chores | None = None,
         processes: Processes | None = None,
         traces: Traces | None = None,
-        most_queues: int = MOST_QUEUES,
         security: Security | None = None,
         limits: Limits | None = None,
-        watermark: int | None = None,
     ) -> None:
-        """Port 0 takes a free one; an `http_port` of None serves no HTTP. `patience` is HTTP's.
+        """Take the settings, or a root that is served with default settings at free ports of loopback.
 
-        `workers` bounds the fetches, and the saves, that are with the store at a time. With
-        `shares_ports` other processes of this user may listen at the same ports, and connections go to
-        any of them. With `group_access` a new root is one for all processes of its group. `health` is
-        where probes are answered, in plain text. So many queues have figures of their own at most.
-        Without `security` everybody on this machine may come, and nobody else. Past a `watermark`, in
-        bytes of this process's memory, sends are refused; None: there is none.
+        `patience` bounds slow HTTP clients. `chores`, `security` and `limits` follow from the settings
+        unless they are given.
         """
-        self.root = os.fspath(root)
-        self.host = host
-        self.http_host = host if http_host is None else http_host
-        self.grpc_port = grpc_port
-        """The port that is listened at, once the server has started."""
-        self.http_port = http_port
+        if not isinstance(settings, ServeSettings):
+            settings = ServeSettings(root=os.fspath(settings))
+        self._settings = settings
+        self.root = settings.root
+        self.host, self.grpc_port = settings.grpc
+        """`grpc_port` is the bound port once the server has started; `http_port` likewise."""
+        self.http_host: str = self.host
+        self.http_port: int | None = None
+        if settings.http is not None:
+            self.http_host, self.http_port = settings.http
         self._clock = clock or SystemClock()
         self._random = random
         self._log = log or make_log()
-        self._grace = grace
         self._patience = patience
-        self._workers = ConcurrencyLimit(workers)
-        self._chores = chores
-        self._shares_ports = shares_ports
-        self._group_access = group_access
-        self._security = security or Security()
-        self._limits = limits or Limits()
+        self._workers = ConcurrencyLimit(settings.workers)
+        self._chores = chores or Chores(unlinks=settings.reaper, ticks=settings.mover)
+        self._security = security or settings.security
+        self._limits = limits or Limits(connections=settings.connections)
         self._access_files: LoadedSecurity | None = None
         self._watching: list[asyncio.Task[None]] = []
         self._health = Health()
         self._health.is_starting = True
-        self.observer = Observer(self._health, self._clock, processes, most_queues, self.root)
+        self.observer = Observer(
+            self._health, self._clock, processes, settings.metrics_queues, self.root
+        )
         self._traces = traces
         self._watch = Instrumentation(self.observer.operations, traces, refusals=ErrorLog(self._log))
-        self._probes = None if health is None else probes_of(self._health, *health)
-        self._memory = MemoryLimiter(self._log, watermark)
+        self._probes = None if settings.health is None else probes_of(self._health, *settings.health)
+        self._memory = MemoryLimiter(self._log, settings.memory_watermark)
         self._calls = Calls(self._log, self._watch, memory=self._memory)
         self._store: Store | None = None
         self._service: QueueService | None = None
@@ -157,9 +144,9 @@ class Server:
         if self.http_port is not None:
             self._security.check((self.http_host, self.http_port))
         self._access_files = access_files = self._security.load(self._log)
-        reserve(self.host, self.grpc_port, shares=self._shares_ports).close()
+        reserve(self.host, self.grpc_port, shares=self._settings.shares_ports).close()
         if self.http_port is not None:
-            reserve(self.http_host, self.http_port, shares=self._shares_ports).close()
+            reserve(self.http_host, self.http_port, shares=self._settings.shares_ports).close()
         if self._probes is not None:
             await self._probes.start()
         # A clock that a test turns doesn't ring in our loop.
@@ -186,7 +173,7 @@ class Server:
             clock=self._clock,
             random=self._random,
             chores=self._chores,
-            group_access=self._group_access,
+            group_access=self._settings.group_access,
             driver=driver,
         )
 
@@ -199,7 +186,7 @@ class Server:
         store, self._store = self._store, None
         if store is None:
             return
-        grace = self._grace if grace is None else grace
+        grace = self._settings.grace if grace is None else grace
         loop = asyncio.get_running_loop()
         end = loop.time() + grace
         for watching in self._watching:
@@ -239,7 +226,7 @@ class Server:
         )
         self.observer.lend(self._service, self._memory)
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
-        port = ("grpc.so_reuseport", int(self._shares_ports))
+        port = ("grpc.so_reuseport", int(self._settings.shares_ports))
         self._grpc = server = grpc.aio.server(options=(*self._limits.grpc_options(), port))
         server.add_generic_rpc_handlers(self._calls.handlers(self._service.parts, WRITES_ITSELF))
         health_pb2_grpc.add_HealthServicer_to_server(HealthService(self._health), server)
@@ -284,7 +271,7 @@ class Server:
             self.http_port = await self._gateway.start(
                 self.http_host,
                 self.http_port,
-                shares_port=self._shares_ports,
+                shares_port=self._settings.shares_ports,
                 tls=None if access_files.tls is None else access_files.tls.for_asyncio(),
                 connections=self._limits.connections,
             )

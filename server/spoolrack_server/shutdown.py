@@ -28,9 +28,6 @@ from .addresses import AddressUnusable
 from .logs import Log
 from .observability.otel import TracingUnavailable
 
-SHUTDOWN_GRACE: Final = 10.0
-"""Seconds that calls have to end when a server stops."""
-
 EXIT_CODES: Final[Mapping[type[Exception], int]] = {
     AddressUnusable: os.EX_UNAVAILABLE,
     TracingUnavailable: os.EX_UNAVAILABLE,

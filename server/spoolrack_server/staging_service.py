@@ -41,8 +41,8 @@ class StagingService:
         async with self._access.workers.saving():
             staged = await self._access.submit(chunk)
         return rpc.StageResponse(
-            messages=staged.messages,
-            repeated=staged.is_repeated,
+            message_count=staged.messages,
+            duplicate=staged.is_repeated,
             expire_time=convert.timestamp(staged.expires_at),
         )
 
@@ -50,16 +50,18 @@ class StagingService:
         allowed = queues_for(Permission.SEND)
         published = await self._access.submit(_publication(request, allowed))
         return rpc.PublishResponse(
-            messages=published.messages,
-            already=published.is_already,
+            message_count=published.messages,
+            duplicate=published.is_already,
             last_epoch=published.last_epoch,
         )
 
-    async def Abort(self, request: rpc.AbortRequest, context: Context) -> rpc.AbortResponse:
+    async def AbortStage(
+        self, request: rpc.AbortStageRequest, context: Context
+    ) -> rpc.AbortStageResponse:
         dropped = await self._access.submit(
             ops.Abort(stage=_stage_name(request.stage), allowed=queues_for(Permission.SEND))
         )
-        return rpc.AbortResponse(messages=dropped)
+        return rpc.AbortStageResponse(message_count=dropped)
 
     async def ListStages(
         self, request: rpc.ListStagesRequest, context: Context
@@ -107,7 +109,7 @@ def _chunk(request: rpc.StageRequest) -> Stage:
         raise _refused(position, "it has a deduplication id, and in a stage none can have one")
     return Stage(
         stage=_stage_name(request.stage),
-        chunk=convert.place(request.chunk, "chunk", most=ops.MAX_CHUNK),
+        chunk=convert.place(request.chunk_number, "chunk_number", most=ops.MAX_CHUNK),
         queue=convert.queue_name(request.queue),
         bodies=made.bodies,
         attributes=made.attributes,
@@ -123,8 +125,10 @@ def _refused(position: int, why: object) -> InvalidMessage:
 def _publication(request: rpc.PublishRequest, allowed: Callable[[str], bool] | None) -> ops.Publish:
     convert.place(len(request.stages), "the number of stages", most=ops.MAX_STAGES)
     memory = ops.DEFAULT_MEMORY
-    if request.HasField("memory"):
-        memory = convert.millis(request.memory, "memory", least=ops.MIN_MEMORY, most=ops.MAX_MEMORY)
+    if request.HasField("epoch_retention"):
+        memory = convert.millis(
+            request.epoch_retention, "epoch_retention", least=ops.MIN_MEMORY, most=ops.MAX_MEMORY
+        )
     return ops.Publish(
         writer=convert.word(request.writer, "writer", most=MAX_WRITER_NAME),
         epoch=convert.place(request.epoch, "epoch", most=ops.MAX_EPOCH),
@@ -138,7 +142,7 @@ def _publication(request: rpc.PublishRequest, allowed: Callable[[str], bool] | N
 def _told(stage: ops.StageInfo) -> rpc.Stage:
     return rpc.Stage(
         name=stage.name,
-        chunks=stage.chunks,
-        messages=stage.messages,
+        chunk_count=stage.chunks,
+        message_counts=stage.messages,
         expire_time=convert.timestamp(stage.expires_at),
     )

@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from .access.security import Insecure
@@ -24,7 +24,8 @@ from .access.watched_files import AccessUnusable
 from .addresses import AddressUnusable, address_text, reserve
 from .control_channel import ControlChannel
 from .logs import Log, make_log
-from .serve import ListenAddresses, ServeSettings
+from .serve import ListenAddresses
+from .serve_settings import ServeSettings
 from .shutdown import print_startup_error, shutdown_on_signals
 from .worker_processes import WorkerProcesses
 
@@ -122,7 +123,7 @@ class Supervisor:
     async def _run_once(self, n: int) -> tuple[bool, int]:
         """Start a server and wait for its end: whether it has served, and its exit code."""
         ours, theirs = socket.socketpair()
-        settings = json.dumps(asdict(replace(self._settings, number=n)))
+        settings = json.dumps(replace(self._settings, number=n).to_json())
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", MEMBER, settings),
@@ -158,20 +159,15 @@ async def supervise(
 ) -> int:
     """Serve with `count` processes until a signal says otherwise; returns the exit code."""
     log = make_log(format=settings.log_format)
-    http_host = settings.host if settings.http_host is None else settings.http_host
     with contextlib.ExitStack() as reserved:
         try:
             security = settings.security
-            security.check((settings.host, settings.grpc_port))
-            if settings.http_port is not None:
-                security.check((http_host, settings.http_port))
-            grpc_port = _reserve(reserved, settings.host, settings.grpc_port)
-            http_port = settings.http_port
-            if http_port is not None:
-                http_port = _reserve(reserved, http_host, http_port)
+            security.check(settings.grpc, *(() if settings.http is None else (settings.http,)))
+            grpc = _reserve(reserved, *settings.grpc)
+            http = None if settings.http is None else _reserve(reserved, *settings.http)
         except (AccessUnusable, AddressUnusable, Insecure) as error:
             return print_startup_error(error)
-        settings = replace(settings, grpc_port=grpc_port, http_port=http_port)
+        settings = replace(settings, grpc=grpc, http=http)
         scheme = "http" if security.tls is None else "https"
         supervisor = Supervisor(settings, count, log)
         try:
@@ -184,10 +180,8 @@ async def supervise(
             lambda: announce(
                 ListenAddresses(
                     root=settings.root,
-                    grpc_address=address_text(settings.host, grpc_port),
-                    http_url=None
-                    if http_port is None
-                    else f"{scheme}://{address_text(http_host, http_port)}",
+                    grpc_address=address_text(*grpc),
+                    http_url=None if http is None else f"{scheme}://{address_text(*http)}",
                     health_url=None if probes is None else f"http://{probes.address}",
                 )
             )
@@ -214,10 +208,9 @@ async def _drain(supervisor: Supervisor, ending: asyncio.Event) -> None:
     supervisor.end()
 
 
-def _reserve(reserved: contextlib.ExitStack, host: str, port: int) -> int:
-    """Keep a port for our servers, after making sure that it is nobody's; returns its number."""
+def _reserve(reserved: contextlib.ExitStack, host: str, port: int) -> tuple[str, int]:
+    """Reserve a port that no other program listens at, for the worker processes; return its address."""
     if port != 0:
         reserve(host, port).close()
     taken: socket.socket = reserved.enter_context(reserve(host, port, shares=True))
-    number: int = taken.getsockname()[1]
-    return number
+    return host, taken.getsockname()[1]

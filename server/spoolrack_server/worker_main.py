@@ -14,13 +14,14 @@ import sys
 from collections.abc import Callable
 
 from .control_channel import ControlChannel
-from .serve import ListenAddresses, ServeSettings, serve
+from .serve import ListenAddresses, serve
+from .serve_settings import ServeSettings
 from .supervisor import READY
 from .worker_processes import WorkerProcess
 
 
 def main() -> None:
-    settings = ServeSettings(**json.loads(sys.argv[1]))
+    settings = ServeSettings.from_json(json.loads(sys.argv[1]))
     sys.exit(asyncio.run(_serve(settings)))
 
 

@@ -18,6 +18,7 @@ from spoolrack.transports.grpc_stubs import Stubs
 from spoolrack_server.access.security import Security
 from spoolrack_server.access.tls import TlsFiles
 from spoolrack_server.access.tokens import line_of, new_token
+from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
 
@@ -109,8 +110,11 @@ async def as_caller(server: Server, *headers: str) -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def serving(root: Path, security: Security, **options: Any) -> AsyncIterator[Server]:
-    async with Server(root, clock=ManualClock(), security=security, **options) as server:
+async def serving(
+    root: Path, security: Security, health: tuple[str, int] | None = None, **options: Any
+) -> AsyncIterator[Server]:
+    settings = ServeSettings(root=str(root), health=health)
+    async with Server(settings, clock=ManualClock(), security=security, **options) as server:
         yield server
 
 
@@ -122,7 +126,7 @@ def in_a_thread(root: Path, security: Security) -> Iterator[str]:
     end: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     async def serve() -> None:
-        async with Server(root, http_port=None, security=security) as server:
+        async with Server(ServeSettings(root=str(root), http=None), security=security) as server:
             addresses.append(server.grpc_address)
             end.append((asyncio.get_running_loop(), asyncio.Event()))
             ready.set()

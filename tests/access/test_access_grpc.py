@@ -51,13 +51,15 @@ def requests(queue: str) -> Mapping[str, Message]:
         "ListMessages": rpc.ListMessagesRequest(queue=queue),
         "Stage": staging.StageRequest(stage="s", queue=queue, messages=MESSAGES),
         "Publish": staging.PublishRequest(writer="w", epoch=1, stages=["theirs"]),
-        "Abort": staging.AbortRequest(stage="theirs"),
+        "AbortStage": staging.AbortStageRequest(stage="theirs"),
         "ListStages": staging.ListStagesRequest(),
-        "Reserve": reservation.ReserveRequest(queue=queue, stream="mine", seq=0),
-        "Confirm": reservation.ConfirmRequest(stream="theirs", seq=0),
-        "ReadReservation": reservation.ReadReservationRequest(stream="theirs", seq=0),
-        "CommitReservations": reservation.CommitReservationsRequest(stream="theirs", up_to=0),
-        "ReleaseReservation": reservation.ReleaseReservationRequest(stream="theirs", seq=0),
+        "Reserve": reservation.ReserveRequest(queue=queue, stream="mine", sequence_number=0),
+        "ExtendReservation": reservation.ExtendReservationRequest(stream="theirs", sequence_number=0),
+        "ReadReservation": reservation.ReadReservationRequest(stream="theirs", sequence_number=0),
+        "CommitReservations": reservation.CommitReservationsRequest(
+            stream="theirs", last_sequence_number=0
+        ),
+        "ReleaseReservation": reservation.ReleaseReservationRequest(stream="theirs", sequence_number=0),
         "ListReservations": reservation.ListReservationsRequest(queue=queue),
         "StartRedrive": redrive.StartRedriveRequest(queue=queue),
         "GetRedrive": redrive.GetRedriveRequest(id="x"),
@@ -208,7 +210,9 @@ async def test_stages_of_queues_that_one_may_not_send_to_are_not_there(
         await owner.create(queue)
     for stage, queues in {"mine": ("a1",), "theirs": ("b1",), "mixed": ("a1", "b1")}.items():
         for chunk, queue in enumerate(queues):
-            staged = staging.StageRequest(stage=stage, chunk=chunk, queue=queue, messages=MESSAGES)
+            staged = staging.StageRequest(
+                stage=stage, chunk_number=chunk, queue=queue, messages=MESSAGES
+            )
             await owner.stub.Stage(staged)
     listed = await alice.stub.ListStages(staging.ListStagesRequest())
     assert [stage.name for stage in listed.stages] == ["mine"]
@@ -216,14 +220,14 @@ async def test_stages_of_queues_that_one_may_not_send_to_are_not_there(
         publish = staging.PublishRequest(writer="w", epoch=1, stages=stages)
         assert (await refused(alice.stub.Publish(publish))).reason == "STAGE_NOT_FOUND"
     for stage in ("theirs", "mixed", "never"):
-        assert (await alice.stub.Abort(staging.AbortRequest(stage=stage))).messages == 0
+        assert (await alice.stub.AbortStage(staging.AbortStageRequest(stage=stage))).message_count == 0
     there = await owner.stub.ListStages(staging.ListStagesRequest())
     assert [stage.name for stage in there.stages] == ["mine", "mixed", "theirs"]
     assert (await owner.counts("a1")).ready == (await owner.counts("b1")).ready == 0
     publish = staging.PublishRequest(writer="w", epoch=1, stages=["mine"])
-    assert (await alice.stub.Publish(publish)).messages == 1
+    assert (await alice.stub.Publish(publish)).message_count == 1
     publish = staging.PublishRequest(writer="w", epoch=2, stages=["mixed", "theirs"])
-    assert (await owner.stub.Publish(publish)).messages == 3
+    assert (await owner.stub.Publish(publish)).message_count == 3
 
 
 async def test_sets_of_queues_that_one_may_not_receive_from_are_not_there(
@@ -232,16 +236,22 @@ async def test_sets_of_queues_that_one_may_not_receive_from_are_not_there(
     for queue in ("a1", "b1"):
         await owner.create(queue)
         await owner.send(b"secret", queue=queue)
-        reserve = reservation.ReserveRequest(queue=queue, stream=f"of-{queue}", seq=0, hold=LONG)
+        reserve = reservation.ReserveRequest(
+            queue=queue, stream=f"of-{queue}", sequence_number=0, visibility_timeout=LONG
+        )
         await owner.stub.Reserve(reserve)
-    stub, at = alice.stub, {"stream": "of-b1", "seq": 0}
+    stub, at = alice.stub, {"stream": "of-b1", "sequence_number": 0}
     for asked in (
-        stub.Confirm(reservation.ConfirmRequest(**at)),
+        stub.ExtendReservation(reservation.ExtendReservationRequest(**at)),
         stub.ReadReservation(reservation.ReadReservationRequest(**at)).read(),
         stub.ReleaseReservation(reservation.ReleaseReservationRequest(**at)),
-        stub.CommitReservations(reservation.CommitReservationsRequest(stream="of-b1", up_to=0)),
+        stub.CommitReservations(
+            reservation.CommitReservationsRequest(stream="of-b1", last_sequence_number=0)
+        ),
         # Far ahead of all sets: nobody could reserve there any more.
-        stub.CommitReservations(reservation.CommitReservationsRequest(stream="of-b1", up_to=2**60)),
+        stub.CommitReservations(
+            reservation.CommitReservationsRequest(stream="of-b1", last_sequence_number=2**60)
+        ),
         # By the name of somebody else's set, of another queue.
         stub.Reserve(reservation.ReserveRequest(queue="a1", **at)),
     ):
@@ -249,13 +259,15 @@ async def test_sets_of_queues_that_one_may_not_receive_from_are_not_there(
     listed = await stub.ListReservations(reservation.ListReservationsRequest())
     assert [found.queue for found in listed.reservations] == ["a1"]
     assert (await owner.counts("b1")).leased == 1
-    frame = await stub.ReadReservation(reservation.ReadReservationRequest(stream="of-a1", seq=0)).read()
+    frame = await stub.ReadReservation(
+        reservation.ReadReservationRequest(stream="of-a1", sequence_number=0)
+    ).read()
     assert [message.body for message in frame.messages] == [b"secret"]
-    commit = reservation.CommitReservationsRequest(stream="of-a1", up_to=0)
-    assert (await stub.CommitReservations(commit)).messages == 1
-    assert (await stub.CommitReservations(commit)).messages == 0, "it may be repeated"
-    commit = reservation.CommitReservationsRequest(stream="of-b1", up_to=0)
-    assert (await owner.stub.CommitReservations(commit)).messages == 1
+    commit = reservation.CommitReservationsRequest(stream="of-a1", last_sequence_number=0)
+    assert (await stub.CommitReservations(commit)).deleted_count == 1
+    assert (await stub.CommitReservations(commit)).deleted_count == 0, "it may be repeated"
+    commit = reservation.CommitReservationsRequest(stream="of-b1", last_sequence_number=0)
+    assert (await owner.stub.CommitReservations(commit)).deleted_count == 1
 
 
 async def test_one_stream_may_send_here_and_not_there(alice: Client, owner: Client) -> None:

@@ -22,6 +22,7 @@ import trustme
 from access_rig import ClientFiles, Files, bearer, looks, reads_again, serving
 from spoolrack.errors import InvalidCredentials, PermissionDenied, Unauthenticated, Unreachable
 from spoolrack_server.access.security import Insecure, Security
+from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 
 ONCE = spoolrack.RetryPolicy(attempts=1)
@@ -356,9 +357,14 @@ async def test_a_call_of_each_kind_says_who_makes_it(tmp_path: Path, files: File
 
 
 async def test_a_port_that_nobody_else_may_reach_without_tls_is_not_opened(tmp_path: Path) -> None:
-    for options in ({"host": "0.0.0.0"}, {"http_host": "0.0.0.0"}, {"http_host": "::"}):
+    settings = ServeSettings(root=str(tmp_path / "root"))
+    for open_to_all in (
+        dataclasses.replace(settings, grpc=("0.0.0.0", 0)),
+        dataclasses.replace(settings, http=("0.0.0.0", 0)),
+        dataclasses.replace(settings, http=("::", 0)),
+    ):
         with pytest.raises(Insecure, match="--insecure"):
-            await Server(tmp_path / "root", **options).start()  # type: ignore[arg-type]
+            await Server(open_to_all).start()
     assert not (tmp_path / "root").exists()
 
 

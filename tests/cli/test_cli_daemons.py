@@ -20,7 +20,7 @@ import spoolrack
 from cli_rig import PROGRAM, Spoolrack, until
 from click.testing import CliRunner
 from spoolrack_server.cli import serving
-from spoolrack_server.serve import ServeSettings
+from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_store.files import layout
 from spoolrack_store.files.changes import LOCK
 from spoolrack_store.files.changes import PATH as CHANGES
@@ -185,7 +185,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> ServeSettings:
 
 def test_compat_mq_takes_the_defaults_of_softlayer_mq(monkeypatch: pytest.MonkeyPatch) -> None:
     found = chosen(monkeypatch, "--compat", "mq")
-    assert (found.root, found.http_host, found.http_port) == ("/tmp/mq", "0.0.0.0", 8080)
+    assert (found.root, found.http) == ("/tmp/mq", ("0.0.0.0", 8080))
     assert found.workers == 8
     assert (found.mover, found.reaper) == (True, True)
 
@@ -194,15 +194,29 @@ def test_what_is_said_wins_over_what_is_compatible(monkeypatch: pytest.MonkeyPat
     found = chosen(
         monkeypatch, "--compat", "mq", "--root", "/srv/mq", "--workers", "1", "--http", "off"
     )
-    assert (found.root, found.http_port, found.workers) == ("/srv/mq", None, 1)
+    assert (found.root, found.http, found.workers) == ("/srv/mq", None, 1)
 
 
 def test_without_compat_nothing_is_bounded_and_nothing_is_open_to_the_world(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = chosen(monkeypatch)
-    assert (found.root, found.host, found.http_host) == ("./data", "127.0.0.1", "127.0.0.1")
+    assert (found.root, found.grpc, found.http) == (
+        "./data",
+        ("127.0.0.1", 50051),
+        ("127.0.0.1", 8080),
+    )
     assert found.workers is None
+
+
+def test_a_worker_process_serves_with_the_settings_of_its_supervisor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SPOOLRACK_SERVE_NO_REAPER", "1")
+    told = ("--no-mover", "--health", "127.0.0.1:0", "--grace", "2s", "--memory-watermark", "1MiB")
+    settings = chosen(monkeypatch, *told)
+    assert ServeSettings.from_json(json.loads(json.dumps(settings.to_json()))) == settings
+    assert (settings.mover, settings.reaper, settings.grace) == (False, False, 2.0)
 
 
 # Several processes.

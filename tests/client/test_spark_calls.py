@@ -240,7 +240,9 @@ def test_with_what_is_there_a_forgotten_reservation_comes_too(
     assert seen == waiting
 
 
-@pytest.mark.parametrize("method", ["Reserve", "Confirm", "CommitReservations", "ReadReservation"])
+@pytest.mark.parametrize(
+    "method", ["Reserve", "ExtendReservation", "CommitReservations", "ReadReservation"]
+)
 @pytest.mark.parametrize("is_after", [False, True])
 def test_a_call_that_breaks_is_made_again(
     server: NullServer,
@@ -366,7 +368,7 @@ def test_a_stage_that_fails_is_dropped(server: NullServer, time: Time) -> None:
     with pytest.raises(ValueError, match="null"):
         stage(caller(server, time), place(server), "s", messages, 60.0)
 
-    assert server.calls["Abort"] == 1
+    assert server.calls["AbortStage"] == 1
 
 
 def test_rows_with_ids_are_sent_once_whatever_call_breaks(server: NullServer) -> None:

@@ -72,6 +72,13 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
 }
 
 
+RARE = {
+    "a folder removed before what left it is durable": 440,
+    "what has no queue is published": 380,
+}
+"""The first story that is told, where many end well before one ends badly: else it is story 0."""
+
+
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_of_the_catalogue_is_needed(
     planted: str, monkeypatch: pytest.MonkeyPatch
@@ -79,9 +86,9 @@ def test_each_condition_of_the_catalogue_is_needed(
     owner, name, broken = PLANTED[planted]
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises(Broken):
-        _tell(MOST_STORIES)
+        _tell(RARE.get(planted, 0), MOST_STORIES)
 
 
-def _tell(stories: int) -> None:
-    for seed in range(stories):
+def _tell(first: int, stories: int) -> None:
+    for seed in range(first, first + stories):
         CatalogStory(seed, Model.ANY_SUBSET, processes=1 + seed % 3, can_sync_all=seed % 3 > 0).run(100)

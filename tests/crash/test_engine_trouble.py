@@ -18,7 +18,7 @@ from spoolrack_store.engine.sharing import Sharing
 from spoolrack_store.model.batch import Entry
 from troubled_story import TroubledStory
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "5"))
 FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
 
 

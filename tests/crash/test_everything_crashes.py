@@ -9,7 +9,7 @@ import pytest
 from everything_story import EverythingStory
 from power_disk import Model
 
-SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "6"))
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "2"))
 FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
 
 

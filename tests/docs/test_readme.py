@@ -1,4 +1,4 @@
-"""The README tells the truth: what it shows is typed, in its order, against a real server."""
+"""README.md and docs/quickstart.md tell the truth: a test runs their examples on a real server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ import pytest
 from conversation import conversation, run
 from spoolrack_server.server import Server
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+CHECKOUT = Path(__file__).resolve().parents[2]
+PAGES = {
+    name: (CHECKOUT / name).read_text()
+    for name in ("README.md", "docs/quickstart.md", "docs/README.md")
+}
+EXAMPLES = {"README.md": (1, 3), "docs/quickstart.md": (2, 10)}
+"""The least number of Python snippets, and of commands, of a page."""
 STUCK = 60.0
 
 
@@ -24,9 +30,9 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         yield server
 
 
-def snippets() -> list[str]:
-    """The Python of the page, but for what needs a session of Spark."""
-    found = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+def snippets(page: str) -> list[str]:
+    """Return the Python of a page, without the snippets that need a Spark session."""
+    found = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     return [snippet for snippet in found if "spark." not in snippet]
 
 
@@ -46,30 +52,50 @@ async def _typed(server: Server, tmp_path: Path, *typed: str) -> tuple[str, str]
     return done.stdout, done.stderr
 
 
+@pytest.mark.parametrize("name", EXAMPLES)
 async def test_all_python_of_the_page_works_pasted_into_one_interpreter(
-    server: Server, tmp_path: Path
+    server: Server, tmp_path: Path, name: str
 ) -> None:
-    assert len(snippets()) >= 2
-    out, err = await _typed(server, tmp_path, *snippets(), "print(client, 'at the end')")
+    pasted = snippets(PAGES[name])
+    assert len(pasted) >= EXAMPLES[name][0]
+    out, err = await _typed(server, tmp_path, *pasted, "print(client, 'at the end')")
     assert "Error" not in err, err
     assert re.search(r"^[0-9a-f-]{36} b'resize cat.jpg'$", out, re.MULTILINE), out
     assert out.endswith("at the end\n")
 
 
-async def test_the_first_conversations_do_what_they_say(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", EXAMPLES)
+async def test_the_commands_of_the_page_succeed(server: Server, tmp_path: Path, name: str) -> None:
     if shutil.which("curl") is None:
         pytest.skip("needs curl: make system-tools installs it")
     program = f"SPOOLRACK_URL={server.grpc_address} {sys.executable} -m spoolrack_server"
     names = {
-        ".venv/bin/spoolrack": program,
+        "spoolrack ": f"{program} ",
         "http://localhost:8080": str(server.http_url),
         # A log that every machine has, and an end of what follows it.
         "journalctl --no-pager": "printf 'one\\ntwo\\n'",
         "--follow": "--max 2",
     }
-    page = re.sub(r"```\n\$ [^`]*buf curl.*?```", "", README, flags=re.DOTALL)
+    page = re.sub(r"```\n\$ [^`]*buf curl.*?```", "", PAGES[name], flags=re.DOTALL)
     typed = [each for each in conversation(page) if not each.shown]
-    assert len(typed) >= 10
+    assert len(typed) >= EXAMPLES[name][1]
     # With -e, and with what is piped: what fails ends it, and the lines after it are missed.
     typed[0] = typed[0]._replace(command=f"set -e -o pipefail; {typed[0].command}")
     await asyncio.to_thread(run, typed, tmp_path, names)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_of_the_page_leads_to_a_file(name: str) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", PAGES[name])
+    assert links
+    missing = [link for link in links if not (CHECKOUT / name).parent.joinpath(link).exists()]
+    assert not missing
+
+
+def test_the_index_of_the_documentation_lists_every_page() -> None:
+    pages = {path.name for path in (CHECKOUT / "docs").glob("*.md")} - {"README.md"}
+    assert pages <= set(re.findall(r"\]\(([a-z-]+\.md)\)", PAGES["docs/README.md"]))
+
+
+def test_the_readme_has_at_most_400_words() -> None:
+    assert len(PAGES["README.md"].split()) <= 400

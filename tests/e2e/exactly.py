@@ -189,10 +189,10 @@ class Pipeline:
             answer = self._ask(
                 "Publish", staging_service_pb2.PublishRequest(writer=writer, epoch=epoch, stages=stages)
             )
-            if answer.already:
+            if answer.duplicate:
                 self.tally.add(repeated=1)
-            elif answer.messages != len(bodies):
-                self.tally.wrong(f"{answer.messages} of {len(bodies)} published: {stages}")
+            elif answer.message_count != len(bodies):
+                self.tally.wrong(f"{answer.message_count} of {len(bodies)} published: {stages}")
             if answer.last_epoch != epoch:
                 self.tally.wrong(f"epoch {epoch} of {writer} is {answer.last_epoch}")
             self.tally.written.update(bodies)
@@ -201,7 +201,9 @@ class Pipeline:
         messages = [pb.OutgoingMessage(body=body) for body in bodies]
         answer = self._ask(
             "Stage",
-            staging_service_pb2.StageRequest(stage=name, chunk=chunk, queue=QUEUE, messages=messages),
+            staging_service_pb2.StageRequest(
+                stage=name, chunk_number=chunk, queue=QUEUE, messages=messages
+            ),
         )
         if answer.messages != len(bodies):
             self.tally.wrong(f"{answer.messages} of {len(bodies)} staged: {name} {chunk}")
@@ -233,7 +235,12 @@ class Pipeline:
                 answer := self._ask(
                     "Reserve",
                     reservation_service_pb2.ReserveRequest(
-                        queue=QUEUE, stream="r", seq=seq, max_messages=500, hold=HOLD, wait=WAIT
+                        queue=QUEUE,
+                        stream="r",
+                        sequence_number=seq,
+                        max_messages=500,
+                        visibility_timeout=HOLD,
+                        wait=WAIT,
                     ),
                 )
             ).HasField("reservation"):
@@ -243,20 +250,23 @@ class Pipeline:
 
     def _read_set(self, made: reservation_service_pb2.Reservation) -> None:
         """Read it twice, and commit it."""
-        seq = made.seq
-        request = reservation_service_pb2.ReadReservationRequest(stream="r", seq=seq)
+        seq = made.sequence_number
+        request = reservation_service_pb2.ReadReservationRequest(stream="r", sequence_number=seq)
         first = self._ask("ReadReservation", request)
-        self._ask("Confirm", reservation_service_pb2.ConfirmRequest(stream="r", seq=seq))
+        self._ask(
+            "ExtendReservation",
+            reservation_service_pb2.ExtendReservationRequest(stream="r", sequence_number=seq),
+        )
         again = self._ask("ReadReservation", request)
         ids = [message.id for message in first]
-        if ids != [message.id for message in again] or len(ids) != made.messages:
-            self.tally.wrong(f"set {seq} of {made.messages} is {len(ids)} and then {len(again)}")
+        if ids != [message.id for message in again] or len(ids) != made.message_count:
+            self.tally.wrong(f"set {seq} of {made.message_count} is {len(ids)} and then {len(again)}")
         answer = self._ask(
             "CommitReservations",
-            reservation_service_pb2.CommitReservationsRequest(stream="r", up_to=seq),
+            reservation_service_pb2.CommitReservationsRequest(stream="r", last_sequence_number=seq),
         )
-        if answer.lost or answer.messages not in (0, made.messages):
-            self.tally.wrong(f"commit of set {seq}, {made.messages} messages: {answer}")
+        if answer.lost_sequence_numbers or answer.deleted_count not in (0, made.message_count):
+            self.tally.wrong(f"commit of set {seq}, {made.message_count} messages: {answer}")
         for message in first:
             if self.tally.ids.get(message.body, message.id) != message.id:
                 self.tally.wrong(f"{message.body[:40]!r} was answered with another id")

@@ -16,10 +16,10 @@ import pytest
 from crew import Crew, Served
 from exactly import Pipeline, check
 
-KILLS: Final = int(os.environ.get("SPOOLRACK_TEST_KILLS", "6"))
+KILLS: Final = int(os.environ.get("SPOOLRACK_TEST_KILLS", "3"))
 
 
-@pytest.mark.timeout(60 + 20 * KILLS)
+@pytest.mark.timeout(300 + 20 * KILLS)
 def test_each_message_is_there_once_after_kills_at_random_moments(
     served: Served, random: Random
 ) -> None:
@@ -50,7 +50,7 @@ def test_each_message_is_there_once_after_kills_in_recoveries_and_drains(
         check(pipeline.finish())
 
 
-@pytest.mark.timeout(60 + 20 * KILLS)
+@pytest.mark.timeout(300 + 20 * KILLS)
 def test_each_message_is_there_once_with_two_servers_that_are_killed_in_turn(
     crew: Crew, tmp_path: Path, random: Random
 ) -> None:

@@ -24,12 +24,20 @@ from spoolrack.v1 import staging_service_pb2 as staging
 from spoolrack_server import contract
 
 METHODS: Final = (
-    *("Stage", "Publish", "Abort", "ListStages", "Reserve", "Confirm", "ReadReservation"),
+    *(
+        "Stage",
+        "Publish",
+        "AbortStage",
+        "ListStages",
+        "Reserve",
+        "ExtendReservation",
+        "ReadReservation",
+    ),
     *("CommitReservations", "ReleaseReservation", "ListReservations", "Send"),
 )
 OURS: Final = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE}
 """What bad input must never bring about."""
-ROUNDS: Final = 150
+ROUNDS: Final = 75
 MIB: Final = 1024 * 1024
 TEXTS: Final = (
     *("", ".", "..", "../outside", "/etc", "a/b", "a\0b", "jobs\0", "s\n", " s", "s:x", "s@1", "s~1"),
@@ -55,11 +63,11 @@ GOOD: Final[Mapping[str, Sequence[Any]]] = {
     **dict.fromkeys(("stage", "stages"), ("s", "s", "t", "u")),
     **dict.fromkeys(("queue", "name"), ("jobs",)),
     **dict.fromkeys(("writer", "stream"), ("w", "r")),
-    **dict.fromkeys(("chunk", "epoch", "seq", "up_to"), range(200)),
-    **dict.fromkeys(("begin", "end"), (0, 0, 1)),
+    **dict.fromkeys(("chunk_number", "epoch", "sequence_number", "last_sequence_number"), range(200)),
+    **dict.fromkeys(("begin_index", "end_index"), (0, 0, 1)),
     **dict.fromkeys(("max_messages", "max_bytes", "page_size"), (0, 1, 10)),
-    **dict.fromkeys(("time_to_live", "hold"), (Duration(seconds=1), Duration(seconds=5))),
-    "memory": (Duration(seconds=60),),
+    **dict.fromkeys(("time_to_live", "visibility_timeout"), (Duration(seconds=1), Duration(seconds=5))),
+    "epoch_retention": (Duration(seconds=60),),
     "delay": (Duration(),),
     "deduplication_id": ("",),
     "page_token": ("", "s"),
@@ -138,18 +146,24 @@ def code_of(stub: Any, method: str, request: Message) -> grpc.StatusCode:
 def serves(stub: Any) -> bool:
     """Whether messages that are staged now can be published, reserved, read and committed."""
     stub.PurgeQueue(queues.PurgeQueueRequest(name="jobs"))
-    stub.Abort(staging.AbortRequest(stage="still"))
+    stub.AbortStage(staging.AbortStageRequest(stage="still"))
     messages = [pb.OutgoingMessage(body=b"still there?"), pb.OutgoingMessage(body=b"yes")]
     stub.Stage(staging.StageRequest(stage="still", queue="jobs", messages=messages))
     epoch = stub.Publish(staging.PublishRequest(writer="still")).last_epoch + 1
     published = stub.Publish(staging.PublishRequest(writer="still", epoch=epoch, stages=["still"]))
-    stub.Reserve(reservation.ReserveRequest(queue="jobs", stream="still", seq=epoch))
-    frames = stub.ReadReservation(reservation.ReadReservationRequest(stream="still", seq=epoch))
+    stub.Reserve(reservation.ReserveRequest(queue="jobs", stream="still", sequence_number=epoch))
+    frames = stub.ReadReservation(
+        reservation.ReadReservationRequest(stream="still", sequence_number=epoch)
+    )
     found = [message.body for frame in frames for message in frame.messages]
     committed = stub.CommitReservations(
-        reservation.CommitReservationsRequest(stream="still", up_to=epoch)
+        reservation.CommitReservationsRequest(stream="still", last_sequence_number=epoch)
     )
-    return (published.messages, found, committed.messages) == (2, [b"still there?", b"yes"], 2)
+    return (published.message_count, found, committed.deleted_count) == (
+        2,
+        [b"still there?", b"yes"],
+        2,
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -168,7 +182,7 @@ def test_whatever_a_request_holds_the_server_makes_no_mistake(
         for name, asked in (
             ("Send", queues.SendRequest(queue="jobs", messages=[message])),
             ("Stage", staging.StageRequest(stage="s", queue="jobs", messages=[message])),
-            ("Reserve", reservation.ReserveRequest(queue="jobs", stream="r", seq=number)),
+            ("Reserve", reservation.ReserveRequest(queue="jobs", stream="r", sequence_number=number)),
             (method, request),
         ):
             code = code_of(stub, name, asked)
@@ -193,9 +207,9 @@ def test_bad_names_touch_nothing(served: Served, stub: Any, outside: Outside) ->
             ("Stage", staging.StageRequest(stage=name, queue="jobs", messages=[message])),
             ("Publish", staging.PublishRequest(writer=name)),
             ("Publish", staging.PublishRequest(writer="w", stages=[name])),
-            ("Abort", staging.AbortRequest(stage=name)),
+            ("AbortStage", staging.AbortStageRequest(stage=name)),
             ("Reserve", reservation.ReserveRequest(queue="jobs", stream=name)),
-            ("Confirm", reservation.ConfirmRequest(stream=name)),
+            ("ExtendReservation", reservation.ExtendReservationRequest(stream=name)),
             ("ReadReservation", reservation.ReadReservationRequest(stream=name)),
             ("CommitReservations", reservation.CommitReservationsRequest(stream=name)),
             ("ReleaseReservation", reservation.ReleaseReservationRequest(stream=name)),
@@ -245,7 +259,7 @@ def test_what_somebody_puts_into_the_folders_of_a_running_server_harms_nobody(
         for name in ("linked", "file", "pipe", "empty", "within", "deep", "text", "folder"):
             for method, request in (
                 ("Publish", staging.PublishRequest(writer=name, epoch=7, stages=[name])),
-                ("Abort", staging.AbortRequest(stage=name)),
+                ("AbortStage", staging.AbortStageRequest(stage=name)),
                 ("Reserve", reservation.ReserveRequest(queue="jobs", stream=name)),
                 ("CommitReservations", reservation.CommitReservationsRequest(stream=name)),
             ):

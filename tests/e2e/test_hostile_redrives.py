@@ -54,7 +54,7 @@ def serves(stub: Any) -> bool:
         if found.state == rpc.REDRIVE_STATE_DONE:
             (message,) = stub.Receive(queues.ReceiveRequest(queue="to")).messages
             stub.Delete(queues.DeleteRequest(queue="to", targets=[queues.DeleteTarget(id=message.id)]))
-            return (found.moved, message.body) == (1, body)
+            return (found.moved_count, message.body) == (1, body)
         PAUSE.wait(0.002)
     return False
 
@@ -100,7 +100,7 @@ def test_bad_names_touch_nothing(served: Served, stub: Any, outside: Outside) ->
             ("StartRedrive", rpc.StartRedriveRequest(queue=name)),
             ("StartRedrive", rpc.StartRedriveRequest(queue="jobs", destination=name)),
             ("StartRedrive", rpc.StartRedriveRequest(queue="jobs", source_queue=name)),
-            ("StartRedrive", rpc.StartRedriveRequest(queue="jobs", ids=[name])),
+            ("StartRedrive", rpc.StartRedriveRequest(queue="jobs", message_ids=[name])),
             ("GetRedrive", rpc.GetRedriveRequest(id=name)),
             ("CancelRedrive", rpc.CancelRedriveRequest(id=name)),
             ("ListRedrives", rpc.ListRedrivesRequest(queue=name)),

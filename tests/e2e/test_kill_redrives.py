@@ -16,7 +16,7 @@ from crew import Crew, Served
 from dead_letters import DEAD, letters_at
 from spoolrack import RedriveState
 
-KILLS: Final = int(os.environ.get("SPOOLRACK_TEST_KILLS", "4"))
+KILLS: Final = int(os.environ.get("SPOOLRACK_TEST_KILLS", "2"))
 RATE: Final = 400
 """Slow enough for a kill to meet the redrive at work, and that a run takes a second or two of it."""
 
@@ -48,14 +48,14 @@ def redrive_under_kills(servers: list[Served], random: Random, *, messages: int,
         assert letters.client.redrives.get(redrive.id) == ended
 
 
-@pytest.mark.timeout(60 + 20 * KILLS)
+@pytest.mark.timeout(300 + 20 * KILLS)
 def test_every_message_is_there_once_after_kills_in_the_midst_of_a_redrive(
     served: Served, random: Random
 ) -> None:
     redrive_under_kills([served], random, messages=400, kills=KILLS)
 
 
-@pytest.mark.timeout(60 + 20 * KILLS)
+@pytest.mark.timeout(300 + 20 * KILLS)
 def test_every_message_is_there_once_with_two_servers_that_are_killed_in_turn(
     crew: Crew, tmp_path: Path, random: Random
 ) -> None:

@@ -50,7 +50,7 @@ class Scene:
         return message
 
     def reserve(self, seq: int = 0) -> None:
-        request = sets.ReserveRequest(queue=self.queue, stream=self.queue, seq=seq)
+        request = sets.ReserveRequest(queue=self.queue, stream=self.queue, sequence_number=seq)
         assert self.stub.Reserve(request).HasField("reservation")
 
 
@@ -100,8 +100,8 @@ def _stage_not_found(scene: Scene) -> Provoked:
 
 
 def _reservation_not_found(scene: Scene) -> Provoked:
-    request = sets.ConfirmRequest(stream=scene.queue, seq=0)
-    return "Confirm", request, {"stream": scene.queue, "seq": "0"}
+    request = sets.ExtendReservationRequest(stream=scene.queue, sequence_number=0)
+    return "ExtendReservation", request, {"stream": scene.queue, "seq": "0"}
 
 
 def _queue_exists(scene: Scene) -> Provoked:
@@ -114,23 +114,33 @@ def _reservation_lost(scene: Scene) -> Provoked:
     scene.create()
     scene.send(b"1")
     scene.reserve()
-    scene.stub.ReleaseReservation(sets.ReleaseReservationRequest(stream=scene.queue, seq=0))
-    return "Confirm", sets.ConfirmRequest(stream=scene.queue, seq=0), {"seq": "0"}
+    scene.stub.ReleaseReservation(sets.ReleaseReservationRequest(stream=scene.queue, sequence_number=0))
+    return (
+        "ExtendReservation",
+        sets.ExtendReservationRequest(stream=scene.queue, sequence_number=0),
+        {"seq": "0"},
+    )
 
 
 def _reservation_committed(scene: Scene) -> Provoked:
     scene.create()
     scene.send(b"1")
     scene.reserve()
-    scene.stub.CommitReservations(sets.CommitReservationsRequest(stream=scene.queue, up_to=0))
-    return "Confirm", sets.ConfirmRequest(stream=scene.queue, seq=0), {"committed": "0"}
+    scene.stub.CommitReservations(
+        sets.CommitReservationsRequest(stream=scene.queue, last_sequence_number=0)
+    )
+    return (
+        "ExtendReservation",
+        sets.ExtendReservationRequest(stream=scene.queue, sequence_number=0),
+        {"committed": "0"},
+    )
 
 
 def _reservation_unread(scene: Scene) -> Provoked:
     scene.create()
     scene.send(b"1")
     scene.reserve()
-    request = sets.CommitReservationsRequest(stream=scene.queue, up_to=0, only_read=True)
+    request = sets.CommitReservationsRequest(stream=scene.queue, last_sequence_number=0, only_read=True)
     return "CommitReservations", request, {"stream": scene.queue, "seq": "0"}
 
 

@@ -33,6 +33,8 @@ ALL: Final = ("tests/store", "tests/unit", "tests/crash", AUDIT, "tests/server")
 """What tests the store. Not the tests of style and of these bugs: they would fail for wrong reasons."""
 STUCK: Final = 600.0
 """Seconds that no selection takes."""
+STORIES: Final = "15"
+"""More than `make test` tells: a bug is looked for here."""
 _NOT_COPIED: Final = (
     ".git",
     ".venv",
@@ -109,7 +111,7 @@ class Copy:
         return subprocess.run(
             [sys.executable, *arguments],
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": path},
+            env={"SPOOLRACK_STORIES": STORIES, **os.environ, "PYTHONPATH": path},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -81,8 +81,8 @@ async def moved(client: Client, clock: ManualClock, id: str, least: int) -> rpc.
     for _ in range(MANY_LOOKS):
         found = await get(client, id)
         seconds = (clock.wall() - found.start_time.ToMilliseconds()) / 1_000
-        assert found.moved <= found.max_messages_per_second * (seconds + 1)
-        if found.moved >= least:
+        assert found.moved_count <= found.max_messages_per_second * (seconds + 1)
+        if found.moved_count >= least:
             return found
         clock.advance(Millis(50))
         await asyncio.sleep(PAUSE)

@@ -13,7 +13,7 @@ BIG = 2**63 - 1
 
 
 def asked(seq: int = 0, *, stream: str = "r", queue: str = "q", **more: Any) -> rpc.ReserveRequest:
-    return rpc.ReserveRequest(queue=queue, stream=stream, seq=seq, **more)
+    return rpc.ReserveRequest(queue=queue, stream=stream, sequence_number=seq, **more)
 
 
 async def reserve(client: Client, seq: int = 0, **more: Any) -> rpc.Reservation:
@@ -23,7 +23,9 @@ async def reserve(client: Client, seq: int = 0, **more: Any) -> rpc.Reservation:
 
 
 def reading(client: Client, seq: int = 0, stream: str = "r", **more: Any) -> Any:
-    return client.stub.ReadReservation(rpc.ReadReservationRequest(stream=stream, seq=seq, **more))
+    return client.stub.ReadReservation(
+        rpc.ReadReservationRequest(stream=stream, sequence_number=seq, **more)
+    )
 
 
 async def read(client: Client, seq: int = 0, **more: Any) -> list[pb.Message]:
@@ -36,13 +38,15 @@ async def bodies(client: Client, seq: int = 0, **more: Any) -> list[bytes]:
 
 async def commit(client: Client, up_to: int, stream: str = "r") -> rpc.CommitReservationsResponse:
     response: rpc.CommitReservationsResponse = await client.stub.CommitReservations(
-        rpc.CommitReservationsRequest(stream=stream, up_to=up_to)
+        rpc.CommitReservationsRequest(stream=stream, last_sequence_number=up_to)
     )
     return response
 
 
 async def release(client: Client, seq: int = 0, stream: str = "r") -> None:
-    await client.stub.ReleaseReservation(rpc.ReleaseReservationRequest(stream=stream, seq=seq))
+    await client.stub.ReleaseReservation(
+        rpc.ReleaseReservationRequest(stream=stream, sequence_number=seq)
+    )
 
 
 async def listed(client: Client, **more: Any) -> rpc.ListReservationsResponse:

@@ -17,6 +17,7 @@ from spoolrack_server.contract import METHODS
 from spoolrack_server.limits import LARGEST_CALL
 from spoolrack_server.logs import make_log
 from spoolrack_server.rpc import Calls, Context
+from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 
 MIB = 1024 * 1024
@@ -147,6 +148,6 @@ async def test_reflection_shows_the_contract(client: Client) -> None:
 
 async def test_a_server_without_http_serves(tmp_path_factory: pytest.TempPathFactory) -> None:
     root = tmp_path_factory.mktemp("root")
-    async with Server(root, http_port=None) as server, connected(server) as client:
+    async with Server(ServeSettings(root=str(root), http=None)) as server, connected(server) as client:
         assert server.http_url is None
         await client.create()

@@ -18,6 +18,7 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.logs import make_log
 from spoolrack_server.memory import Budget, MemoryLimiter, resident
+from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 from spoolrack_store.model.errors import MemoryLimit
 from spoolrack_store.testing import ManualClock
@@ -41,7 +42,9 @@ class Measured:
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    async with Server(tmp_path, clock=ManualClock(), watermark=WATERMARK) as server:
+    async with Server(
+        ServeSettings(root=str(tmp_path), memory_watermark=WATERMARK), clock=ManualClock()
+    ) as server:
         yield server
 
 

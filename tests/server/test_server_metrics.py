@@ -16,6 +16,7 @@ from server_rig import Client
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.observability.metrics import METRICS, Metric
+from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
 
@@ -24,7 +25,9 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "observability.md"
 
 @pytest.fixture
 async def server(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Server]:
-    async with Server(tmp_path / "root", clock=clock, most_queues=3) as server:
+    async with Server(
+        ServeSettings(root=str(tmp_path / "root"), metrics_queues=3), clock=clock
+    ) as server:
         yield server
 
 

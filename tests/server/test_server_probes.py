@@ -14,6 +14,7 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.addresses import AddressUnusable
 from spoolrack_server.health import Health
 from spoolrack_server.observability.probes import LIVE, READY, Probes, probes_of
+from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 from spoolrack_store.model.errors import RootUnusable
 
@@ -24,6 +25,10 @@ async def ask(url: str, path: str, method: str = "GET") -> tuple[int, str]:
         if method == "HEAD":
             return answer.status, ""
         return answer.status, (await answer.json()).get("why", "")
+
+
+def settings(folder: Path, port: int = 0, grace: float = 10.0) -> ServeSettings:
+    return ServeSettings(root=str(folder / "root"), health=("127.0.0.1", port), grace=grace)
 
 
 @pytest.fixture
@@ -80,7 +85,7 @@ async def test_a_probe_may_be_a_head(probes: Probes) -> None:
 
 
 async def test_a_server_answers_probes_at_a_port_of_their_own_and_at_its_own(tmp_path: Path) -> None:
-    async with Server(tmp_path / "root", health=("127.0.0.1", 0)) as server:
+    async with Server(settings(tmp_path)) as server:
         assert server.health_url is not None
         assert server.http_url is not None
         for url in (server.health_url, server.http_url):
@@ -89,7 +94,7 @@ async def test_a_server_answers_probes_at_a_port_of_their_own_and_at_its_own(tmp
 
 
 async def test_a_server_that_drains_lives_and_is_not_ready_until_its_end(tmp_path: Path) -> None:
-    server = Server(tmp_path / "root", health=("127.0.0.1", 0), grace=60)
+    server = Server(settings(tmp_path, grace=60))
     async with server, connected(server) as client:
         await client.create()
         stream = client.stub.StreamSend()
@@ -121,7 +126,7 @@ async def test_a_server_that_drains_lives_and_is_not_ready_until_its_end(tmp_pat
 
 async def test_a_server_that_can_not_start_leaves_no_listener_behind(tmp_path: Path) -> None:
     (tmp_path / "root").write_text("a file")
-    server = Server(tmp_path / "root", health=("127.0.0.1", 0))
+    server = Server(settings(tmp_path))
 
     with pytest.raises(RootUnusable):
         await server.start()
@@ -132,6 +137,6 @@ async def test_a_server_that_can_not_start_leaves_no_listener_behind(tmp_path: P
 
 async def test_a_taken_port_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        server = Server(tmp_path / "root", health=("127.0.0.1", taken.getsockname()[1]))
+        server = Server(settings(tmp_path, port=taken.getsockname()[1]))
         with pytest.raises(AddressUnusable):
             await server.start()

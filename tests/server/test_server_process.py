@@ -19,10 +19,11 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 
 PROGRAM = """
 import asyncio, sys
-from spoolrack_server.serve import ServeSettings, serve
+from spoolrack_server.serve import serve
+from spoolrack_server.serve_settings import ServeSettings
 
 root, port, http_port = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-settings = ServeSettings(root=root, grpc_port=port, http_port=http_port)
+settings = ServeSettings(root=root, grpc=("127.0.0.1", port), http=("127.0.0.1", http_port))
 sys.exit(asyncio.run(serve(settings, lambda server: print(server.grpc_address, flush=True))))
 """
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -46,7 +46,7 @@ async def test_a_redrive_moves_dead_letters_to_where_they_came_from(
     assert begun.start_time.ToMilliseconds() == begin
     redrive = await ended(client, begun.id)
     assert (redrive.id, redrive.state) == (begun.id, DONE)
-    assert (redrive.moved, redrive.failed, redrive.remaining) == (3, 0, 0)
+    assert (redrive.moved_count, redrive.failed_count, redrive.remaining_count) == (3, 0, 0)
     assert redrive.last_failure == ""
     assert redrive.end_time.ToMilliseconds() == begin
     assert await bodies(client, "q") == [b"a", b"b"]
@@ -63,13 +63,13 @@ async def test_a_redrive_moves_what_was_selected_to_where_it_was_told(
     a, _, c = await die(client, clock, b"a", b"b", b"c")
     await die(client, clock, b"d", queue="p")
     await client.create("other")
-    redrive = await start(client, ids=[a, c.upper(), NOWHERE], destination="other")
+    redrive = await start(client, message_ids=[a, c.upper(), NOWHERE], destination="other")
     assert redrive.destination == "other"
-    assert (await ended(client, redrive.id)).moved == 2
+    assert (await ended(client, redrive.id)).moved_count == 2
     assert await bodies(client, "other") == [b"a", b"c"]
     redrive = await start(client, source_queue="p")
     assert redrive.source_queue == "p"
-    assert (await ended(client, redrive.id)).moved == 1
+    assert (await ended(client, redrive.id)).moved_count == 1
     assert await bodies(client, "p") == [b"d"]
     assert await bodies(client, "dead") == [b"b"]
 
@@ -81,9 +81,9 @@ async def test_a_redrive_keeps_to_its_rate_and_tells_how_far_it_is(
     redrive = await start(client, max_messages_per_second=5)
     for least in (1, 5, 10, 19):
         found = await moved(client, clock, redrive.id, least)
-        assert 20 - 1 <= found.moved + found.remaining <= 20, "one may be on its way"
+        assert 20 - 1 <= found.moved_count + found.remaining_count <= 20, "one may be on its way"
     found = await ended(client, redrive.id, clock)
-    assert (found.moved, found.remaining) == (20, 0)
+    assert (found.moved_count, found.remaining_count) == (20, 0)
     assert found.end_time.ToMilliseconds() - found.start_time.ToMilliseconds() >= 3_000
 
 
@@ -94,8 +94,8 @@ async def test_a_cancelled_redrive_moves_no_more(client: Client, clock: ManualCl
     assert gone.state == CANCELLED
     clock.advance(Millis(60_000))
     found = await get(client, redrive.id)
-    assert (found.state, found.moved) == (CANCELLED, gone.moved)
-    assert (await client.counts("dead")).ready == 9 - gone.moved
+    assert (found.state, found.moved_count) == (CANCELLED, gone.moved_count)
+    assert (await client.counts("dead")).ready == 9 - gone.moved_count
     assert (await cancel(client, redrive.id)).end_time == gone.end_time
     again = await ended(client, (await start(client)).id)
     assert (await cancel(client, again.id)).state == DONE
@@ -147,9 +147,9 @@ BEYOND: list[tuple[str, Any]] = [
     *(
         ("StartRedrive", rpc.StartRedriveRequest(queue="dead", **wrong))
         for wrong in (
-            {"ids": ["../x"]},
-            {"ids": [""]},
-            {"ids": [NOWHERE] * 1_001},
+            {"message_ids": ["../x"]},
+            {"message_ids": [""]},
+            {"message_ids": [NOWHERE] * 1_001},
             {"max_messages_per_second": -1},
             {"max_messages_per_second": 100_001},
             {"destination": "dead"},
@@ -193,10 +193,10 @@ async def test_a_redrive_goes_on_after_a_restart(tmp_path: Path, clock: ManualCl
         found = await get(client, redrive.id)
         assert (found.state, found.start_time) == (RUNNING, redrive.start_time)
         # A second's work may be missing in the count, and was done all the same.
-        assert found.moved >= before.moved - 2
-        assert found.remaining <= 10 - before.moved
+        assert found.moved_count >= before.moved_count - 2
+        assert found.remaining_count <= 10 - before.moved_count
         done = await ended(client, redrive.id, clock)
-        assert 8 <= done.moved <= 10
+        assert 8 <= done.moved_count <= 10
         assert sorted(message.id for message in await peek(client, "q")) == sorted(ids)
     async with served(tmp_path, clock) as (_, client):
         (found,) = (await listed(client)).redrives

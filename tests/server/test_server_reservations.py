@@ -14,7 +14,9 @@ from spoolrack_store.testing import ManualClock
 
 
 async def confirm_refused(client: Client, seq: int = 0) -> Refusal:
-    return await refused(client.stub.Confirm(rpc.ConfirmRequest(stream="r", seq=seq)))
+    return await refused(
+        client.stub.ExtendReservation(rpc.ExtendReservationRequest(stream="r", sequence_number=seq))
+    )
 
 
 async def test_a_reservation_holds_messages_that_can_be_read_again_and_again(
@@ -23,8 +25,8 @@ async def test_a_reservation_holds_messages_that_can_be_read_again_and_again(
     await client.create()
     ids = await client.send(b"1", b"22", b"333")
     made = await reserve(client, max_messages=2)
-    assert (made.queue, made.stream, made.seq) == ("q", "r", 0)
-    assert (made.messages, made.bytes, made.reads) == (2, 3, 0)
+    assert (made.queue, made.stream, made.sequence_number) == ("q", "r", 0)
+    assert (made.message_count, made.byte_count, made.read_count) == (2, 3, 0)
     assert made.state == rpc.RESERVATION_STATE_HELD
     assert made.expire_time.ToMilliseconds() == clock.wall() + 30_000
     for _ in range(3):
@@ -40,11 +42,11 @@ async def test_a_reservation_holds_messages_that_can_be_read_again_and_again(
 async def test_the_same_name_again_gives_the_same_messages(client: Client) -> None:
     await client.create()
     await client.send(b"1", b"2", b"3")
-    made = await reserve(client, max_messages=2, hold=Duration(seconds=60))
-    again = await reserve(client, max_messages=1, hold=Duration(seconds=5))
+    made = await reserve(client, max_messages=2, visibility_timeout=Duration(seconds=60))
+    again = await reserve(client, max_messages=1, visibility_timeout=Duration(seconds=5))
     assert again == made
     assert await bodies(client) == [b"1", b"2"]
-    assert (await reserve(client, 1)).messages == 1
+    assert (await reserve(client, 1)).message_count == 1
     assert await bodies(client, 1) == [b"3"]
 
 
@@ -52,12 +54,12 @@ async def test_a_part_of_a_reservation_can_be_read(client: Client) -> None:
     await client.create()
     await client.send(*[b"%d" % n for n in range(10)])
     await reserve(client)
-    assert await bodies(client, begin=2, end=5) == [b"2", b"3", b"4"]
-    assert await bodies(client, begin=8) == [b"8", b"9"]
-    assert await bodies(client, end=1) == [b"0"]
-    assert await bodies(client, begin=9, end=100) == [b"9"]
-    assert await bodies(client, begin=3, end=3) == []
-    assert await bodies(client, begin=10) == []
+    assert await bodies(client, begin_index=2, end_index=5) == [b"2", b"3", b"4"]
+    assert await bodies(client, begin_index=8) == [b"8", b"9"]
+    assert await bodies(client, end_index=1) == [b"0"]
+    assert await bodies(client, begin_index=9, end_index=100) == [b"9"]
+    assert await bodies(client, begin_index=3, end_index=3) == []
+    assert await bodies(client, begin_index=10) == []
 
 
 async def test_what_was_deleted_since_is_left_out_and_keeps_its_place(client: Client) -> None:
@@ -67,20 +69,20 @@ async def test_what_was_deleted_since_is_left_out_and_keeps_its_place(client: Cl
     target = queues.DeleteTarget(id=ids[1])
     await client.stub.Delete(queues.DeleteRequest(queue="q", targets=[target]))
     assert await bodies(client) == [b"0", b"2", b"3"]
-    assert await bodies(client, begin=2) == [b"2", b"3"]
+    assert await bodies(client, begin_index=2) == [b"2", b"3"]
     (told,) = (await listed(client)).reservations
-    assert told.messages == 4
-    assert (await commit(client, 0)).messages == 3
+    assert told.message_count == 4
+    assert (await commit(client, 0)).deleted_count == 3
 
 
 async def test_reads_from_the_beginning_are_counted(client: Client) -> None:
     await client.create()
     await client.send(b"1", b"2")
     await reserve(client)
-    for span in ({}, {"begin": 1}, {"end": 1}):
+    for span in ({}, {"begin_index": 1}, {"end_index": 1}):
         await read(client, **span)
     (told,) = (await listed(client)).reservations
-    assert told.reads == 2
+    assert told.read_count == 2
 
 
 async def test_with_nothing_ready_nothing_is_reserved(client: Client) -> None:
@@ -89,15 +91,15 @@ async def test_with_nothing_ready_nothing_is_reserved(client: Client) -> None:
     assert not response.HasField("reservation")
     assert not (await listed(client)).reservations
     await client.send(b"1")
-    assert (await reserve(client)).messages == 1
+    assert (await reserve(client)).message_count == 1
 
 
 async def test_a_reservation_has_no_more_bytes_than_asked_for_but_one_message(client: Client) -> None:
     await client.create()
     await client.send(b"x" * 100, b"x" * 100, b"x" * 100, b"x" * 100)
-    assert (await reserve(client, 0, max_bytes=50)).messages == 1
-    assert (await reserve(client, 1, max_bytes=250)).messages == 2
-    assert (await reserve(client, 2, max_bytes=BIG)).messages == 1
+    assert (await reserve(client, 0, max_bytes=50)).message_count == 1
+    assert (await reserve(client, 1, max_bytes=250)).message_count == 2
+    assert (await reserve(client, 2, max_bytes=BIG)).message_count == 1
 
 
 async def test_a_reservation_takes_more_than_one_call_can_send(client: Client) -> None:
@@ -107,24 +109,28 @@ async def test_a_reservation_takes_more_than_one_call_can_send(client: Client) -
         more = [b"%d" % (chunk * 1_000 + n) for n in range(1_000)]
         await client.send(*more)
         sent += more
-    assert (await reserve(client)).messages == 1_000
-    assert (await reserve(client, 1, max_messages=100_000)).messages == 4_000
+    assert (await reserve(client)).message_count == 1_000
+    assert (await reserve(client, 1, max_messages=100_000)).message_count == 4_000
     assert await bodies(client) + await bodies(client, 1) == sent
-    assert (await commit(client, 1)).messages == 5_000
+    assert (await commit(client, 1)).deleted_count == 5_000
 
 
 async def test_a_confirmation_lengthens_the_hold(client: Client, clock: ManualClock) -> None:
     await client.create()
     await client.send(b"1")
-    await reserve(client, hold=Duration(seconds=10))
+    await reserve(client, visibility_timeout=Duration(seconds=10))
     clock.advance(9_000)
-    longer = await client.stub.Confirm(
-        rpc.ConfirmRequest(stream="r", seq=0, hold=Duration(seconds=100))
+    longer = await client.stub.ExtendReservation(
+        rpc.ExtendReservationRequest(
+            stream="r", sequence_number=0, visibility_timeout=Duration(seconds=100)
+        )
     )
     assert longer.reservation.expire_time.ToMilliseconds() == clock.wall() + 100_000
     clock.advance(99_000)
     assert await bodies(client) == [b"1"]
-    as_at_first = await client.stub.Confirm(rpc.ConfirmRequest(stream="r", seq=0))
+    as_at_first = await client.stub.ExtendReservation(
+        rpc.ExtendReservationRequest(stream="r", sequence_number=0)
+    )
     assert as_at_first.reservation.expire_time.ToMilliseconds() == clock.wall() + 10_000
     clock.advance(9_000)
     assert await client.receive() == []
@@ -136,11 +142,11 @@ async def test_a_commit_deletes_all_sets_up_to_a_number_and_may_be_repeated(clie
     for seq in range(3):
         await reserve(client, seq, max_messages=1)
     done = await commit(client, 1)
-    assert (done.messages, list(done.lost)) == (2, [])
+    assert (done.deleted_count, list(done.lost_sequence_numbers)) == (2, [])
     for up_to in (1, 0):
         again = await commit(client, up_to)
-        assert (again.messages, list(again.lost)) == (0, [])
-    assert [told.seq for told in (await listed(client)).reservations] == [2]
+        assert (again.deleted_count, list(again.lost_sequence_numbers)) == (0, [])
+    assert [told.sequence_number for told in (await listed(client)).reservations] == [2]
     assert await bodies(client, 2) == [b"3"]
     counts = await client.counts()
     assert (counts.ready, counts.leased) == (1, 1)
@@ -161,7 +167,7 @@ async def test_what_is_committed_cannot_be_reserved_again(client: Client) -> Non
             )
             assert no.metadata["committed"] == "5"
     assert (await client.counts()).leased == 0
-    assert (await reserve(client, 6)).messages == 1
+    assert (await reserve(client, 6)).message_count == 1
 
 
 async def test_a_released_reservation_is_lost_and_its_messages_are_anybodys(client: Client) -> None:
@@ -172,7 +178,7 @@ async def test_a_released_reservation_is_lost_and_its_messages_are_anybodys(clie
         await release(client)
     for call in (
         client.stub.Reserve(asked()),
-        client.stub.Confirm(rpc.ConfirmRequest(stream="r", seq=0)),
+        client.stub.ExtendReservation(rpc.ExtendReservationRequest(stream="r", sequence_number=0)),
         reading(client).read(),
     ):
         no = await refused(call)
@@ -180,27 +186,27 @@ async def test_a_released_reservation_is_lost_and_its_messages_are_anybodys(clie
         assert (no.metadata["stream"], no.metadata["seq"]) == ("r", "0")
     assert [message.body for message in await client.receive(10)] == [b"1", b"2"]
     done = await commit(client, 0)
-    assert (done.messages, list(done.lost)) == (0, [0])
+    assert (done.deleted_count, list(done.lost_sequence_numbers)) == (0, [0])
     assert (await client.counts()).leased == 2
 
 
 async def test_a_hold_that_is_over_is_told_as_lost(client: Client, clock: ManualClock) -> None:
     await client.create()
     await client.send(b"1")
-    await reserve(client, hold=Duration(seconds=5))
+    await reserve(client, visibility_timeout=Duration(seconds=5))
     clock.advance(5_001)
     (message,) = await client.receive(wait=LONG)
     assert (message.body, message.receive_count) == (b"1", 2)
     assert (await confirm_refused(client)).reason == "RESERVATION_LOST"
     (told,) = (await listed(client)).reservations
     assert told.state == rpc.RESERVATION_STATE_LOST
-    assert list((await commit(client, 0)).lost) == [0]
+    assert list((await commit(client, 0)).lost_sequence_numbers) == [0]
     assert await client.delete(message.receipt) == []
 
 
 async def test_what_was_never_reserved_is_not_found(client: Client) -> None:
     for call in (
-        client.stub.Confirm(rpc.ConfirmRequest(stream="r", seq=3)),
+        client.stub.ExtendReservation(rpc.ExtendReservationRequest(stream="r", sequence_number=3)),
         reading(client, 3).read(),
     ):
         no = await refused(call)
@@ -240,11 +246,22 @@ async def test_reservations_are_listed_by_stream_and_number_a_page_at_a_time(cli
         if not token:
             break
     assert sizes == [4, 2]
-    assert [(told.stream, told.seq) for told in found] == sorted(wanted)
+    assert [(told.stream, told.sequence_number) for told in found] == sorted(wanted)
     of_a = (await listed(client, queue="a")).reservations
-    assert [(told.stream, told.seq) for told in of_a] == [("r", 2), ("s", 10), ("s", 100), ("s-1", 0)]
-    assert [told.seq for told in (await listed(client, stream="s")).reservations] == [9, 10, 100]
-    assert [told.seq for told in (await listed(client, stream="s", queue="b")).reservations] == [9]
+    assert [(told.stream, told.sequence_number) for told in of_a] == [
+        ("r", 2),
+        ("s", 10),
+        ("s", 100),
+        ("s-1", 0),
+    ]
+    assert [told.sequence_number for told in (await listed(client, stream="s")).reservations] == [
+        9,
+        10,
+        100,
+    ]
+    assert [
+        told.sequence_number for told in (await listed(client, stream="s", queue="b")).reservations
+    ] == [9]
     assert not (await listed(client, stream="none")).reservations
 
 
@@ -255,7 +272,7 @@ async def test_an_operator_sees_a_message_that_breaks_its_reader_and_frees_it(cl
     for _ in range(7):
         await read(client)
     (told,) = (await listed(client, queue="q")).reservations
-    assert (told.stream, told.seq, told.reads) == ("r", 0, 7)
+    assert (told.stream, told.sequence_number, told.read_count) == ("r", 0, 7)
     await release(client)
     assert [message.body for message in await client.receive()] == [b"poison"]
 
@@ -265,17 +282,17 @@ async def test_a_reservation_outlives_a_restart(tmp_path: Path) -> None:
     async with served(tmp_path, clock) as (_, client):
         await client.create()
         await client.send(b"1", b"2", b"3")
-        made = await reserve(client, max_messages=2, hold=Duration(seconds=100))
-        await reserve(client, 1, hold=Duration(seconds=100))
+        made = await reserve(client, max_messages=2, visibility_timeout=Duration(seconds=100))
+        await reserve(client, 1, visibility_timeout=Duration(seconds=100))
         await commit(client, 0, stream="other")
     async with served(tmp_path, clock) as (_, client):
         assert await reserve(client) == made
         assert await bodies(client) == [b"1", b"2"]
-        assert (await commit(client, 0)).messages == 2
+        assert (await commit(client, 0)).deleted_count == 2
         no = await refused(client.stub.Reserve(asked(stream="other")))
         assert no.reason == "RESERVATION_COMMITTED"
     async with served(tmp_path, clock) as (_, client):
-        assert (await commit(client, 0)).messages == 0
+        assert (await commit(client, 0)).deleted_count == 0
         assert await bodies(client, 1) == [b"3"]
 
 
@@ -285,10 +302,10 @@ async def test_a_commit_may_ask_whether_a_set_was_read_and_a_look_is_no_read(cli
     await reserve(client)
     assert await bodies(client) == [b"1", b"2"]
 
-    asked_for = rpc.CommitReservationsRequest(stream="r", up_to=0, only_read=True)
+    asked_for = rpc.CommitReservationsRequest(stream="r", last_sequence_number=0, only_read=True)
     no = await refused(client.stub.CommitReservations(asked_for))
     assert (no.code, no.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "RESERVATION_UNREAD")
     assert no.metadata == {"stream": "r", "seq": "0"}
 
-    assert await bodies(client, begin=1, mark_read=True) == [b"2"]
-    assert (await client.stub.CommitReservations(asked_for)).messages == 2
+    assert await bodies(client, begin_index=1, mark_read=True) == [b"2"]
+    assert (await client.stub.CommitReservations(asked_for)).deleted_count == 2

@@ -24,21 +24,21 @@ BEYOND: list[tuple[str, Any]] = [
             {"max_messages": -1},
             {"max_messages": 100_001},
             {"max_bytes": -1},
-            {"hold": Duration()},
-            {"hold": Duration(nanos=999_000_000)},
-            {"hold": Duration(seconds=12 * 3600 + 1)},
-            {"hold": Duration(seconds=1, nanos=-1)},
+            {"visibility_timeout": Duration()},
+            {"visibility_timeout": Duration(nanos=999_000_000)},
+            {"visibility_timeout": Duration(seconds=12 * 3600 + 1)},
+            {"visibility_timeout": Duration(seconds=1, nanos=-1)},
             {"wait": Duration(seconds=-1)},
             {"wait": Duration(seconds=3601)},
         )
     ),
-    ("Confirm", rpc.ConfirmRequest(stream="a/b")),
-    ("Confirm", rpc.ConfirmRequest(stream="r", seq=-1)),
-    ("Confirm", rpc.ConfirmRequest(stream="r", hold=Duration())),
+    ("ExtendReservation", rpc.ExtendReservationRequest(stream="a/b")),
+    ("ExtendReservation", rpc.ExtendReservationRequest(stream="r", sequence_number=-1)),
+    ("ExtendReservation", rpc.ExtendReservationRequest(stream="r", visibility_timeout=Duration())),
     ("CommitReservations", rpc.CommitReservationsRequest(stream="..")),
-    ("CommitReservations", rpc.CommitReservationsRequest(stream="r", up_to=-1)),
+    ("CommitReservations", rpc.CommitReservationsRequest(stream="r", last_sequence_number=-1)),
     ("ReleaseReservation", rpc.ReleaseReservationRequest(stream="")),
-    ("ReleaseReservation", rpc.ReleaseReservationRequest(stream="r", seq=-1)),
+    ("ReleaseReservation", rpc.ReleaseReservationRequest(stream="r", sequence_number=-1)),
     ("ListReservations", rpc.ListReservationsRequest(stream="a b")),
     ("ListReservations", rpc.ListReservationsRequest(page_size=1_001)),
     *(
@@ -69,7 +69,12 @@ async def test_what_is_beyond_its_bounds_is_refused(client: Client, method: str,
 
 @pytest.mark.parametrize(
     ("stream", "span"),
-    [("a/b", {}), ("r", {"begin": -1}), ("r", {"end": -1}), ("r", {"begin": 5, "end": 4})],
+    [
+        ("a/b", {}),
+        ("r", {"begin_index": -1}),
+        ("r", {"end_index": -1}),
+        ("r", {"begin_index": 5, "end_index": 4}),
+    ],
 )
 async def test_a_read_beyond_its_bounds_is_refused(
     client: Client, stream: str, span: dict[str, int]

@@ -19,7 +19,7 @@ async def test_a_read_comes_in_frames_that_any_client_takes(client: Client) -> N
     sizes = [3 * MIB, 10, MIB, MIB, 8 * MIB, *[100 * 1024] * 50]
     for size in sizes:
         await client.send(bytes(size))
-    assert (await reserve(client)).bytes == sum(sizes)
+    assert (await reserve(client)).byte_count == sum(sizes)
     found: list[int] = []
     async for frame in reading(client):
         assert frame.messages

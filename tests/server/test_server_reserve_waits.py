@@ -33,7 +33,7 @@ async def test_a_reserve_that_waits_gets_what_is_sent_meanwhile(client: Client) 
     await client.create()
     call = client.stub.Reserve(asked(wait=LONG))
     await client.send(b"here")
-    assert (await call).reservation.messages == 1
+    assert (await call).reservation.message_count == 1
     assert await bodies(client) == [b"here"]
 
 
@@ -65,9 +65,9 @@ async def test_a_client_that_leaves_while_it_waits_reserves_nothing_or_finds_it_
         call.cancel()
         await sending
         # Nobody else can have it for good, or this would wait until the test's own limit.
-        assert (await reserve(client, seq, wait=LONG)).messages == 1
+        assert (await reserve(client, seq, wait=LONG)).message_count == 1
         assert await bodies(client, seq) == [b"%d" % seq]
-        assert (await commit(client, seq)).messages == 1
+        assert (await commit(client, seq)).deleted_count == 1
 
 
 async def test_a_client_that_left_before_anything_was_ready_leaves_nothing_reserved(
@@ -134,7 +134,7 @@ async def test_a_reserve_waits_behind_the_receives_that_came_before_it(client: C
     await client.send(b"1")
     assert [message.body for message in (await receiving).messages] == [b"1"]
     await client.send(b"2")
-    assert (await reserving).reservation.messages == 1
+    assert (await reserving).reservation.message_count == 1
     assert await bodies(client) == [b"2"]
 
 

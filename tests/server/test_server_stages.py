@@ -23,7 +23,7 @@ async def stage(
 ) -> rpc.StageResponse:
     messages = [pb.OutgoingMessage(body=body) for body in bodies]
     response: rpc.StageResponse = await client.stub.Stage(
-        rpc.StageRequest(stage=name, chunk=chunk, queue=queue, messages=messages, **more)
+        rpc.StageRequest(stage=name, chunk_number=chunk, queue=queue, messages=messages, **more)
     )
     return response
 
@@ -40,7 +40,7 @@ async def publish(
 async def listed(client: Client) -> dict[str, dict[str, int]]:
     """The stages, and how many messages each has by queue."""
     response = await client.stub.ListStages(rpc.ListStagesRequest())
-    return {stage.name: dict(stage.messages) for stage in response.stages}
+    return {stage.name: dict(stage.message_counts) for stage in response.stages}
 
 
 async def bodies(client: Client, queue: str = "q") -> list[bytes]:
@@ -53,14 +53,14 @@ async def test_what_is_staged_is_seen_by_nobody_and_appears_when_it_is_published
     await client.create()
     now = clock.wall()
     staged = await stage(client, b"1", b"2")
-    assert (staged.messages, staged.repeated) == (2, False)
+    assert (staged.message_count, staged.duplicate) == (2, False)
     assert staged.expire_time.ToMilliseconds() == now + DAY * 1_000
     await stage(client, b"3", chunk=1)
     assert await bodies(client) == []
     counts = await client.counts()
     assert (counts.ready, counts.delayed, counts.bytes) == (0, 0, 0)
     published = await publish(client, "s")
-    assert (published.messages, published.already, published.last_epoch) == (3, False, 0)
+    assert (published.message_count, published.duplicate, published.last_epoch) == (3, False, 0)
     assert await bodies(client) == [b"1", b"2", b"3"]
     assert await listed(client) == {}
 
@@ -83,7 +83,7 @@ async def test_a_chunk_that_is_there_is_answered_and_not_stored_again(client: Cl
     await client.create()
     first = await stage(client, b"1", b"2", chunk=7)
     again = await stage(client, b"other", chunk=7, time_to_live=Duration(seconds=5))
-    assert (again.messages, again.repeated) == (2, True)
+    assert (again.message_count, again.duplicate) == (2, True)
     assert again.expire_time == first.expire_time
     assert await listed(client) == {"s": {"q": 2}}
     await publish(client, "s")
@@ -97,7 +97,7 @@ async def test_stages_appear_together_in_several_queues(client: Client) -> None:
     await stage(client, b"2", name="one", chunk=1, queue="b")
     await stage(client, b"3", name="two", queue="b")
     await stage(client, b"4", name="three", queue="b")
-    assert (await publish(client, "one", "two")).messages == 3
+    assert (await publish(client, "one", "two")).message_count == 3
     assert await bodies(client, "a") == [b"1"]
     assert await bodies(client, "b") == [b"2", b"3"]
     assert await listed(client) == {"three": {"b": 1}}
@@ -106,21 +106,21 @@ async def test_stages_appear_together_in_several_queues(client: Client) -> None:
 async def test_an_epoch_publishes_once_and_an_older_one_never(client: Client) -> None:
     await client.create()
     await stage(client, b"1", name="one")
-    assert (await publish(client, "one", epoch=5)).messages == 1
+    assert (await publish(client, "one", epoch=5)).message_count == 1
     await stage(client, b"2", name="two")
     for epoch in (5, 4, 0):
         again = await publish(client, "two", epoch=epoch)
-        assert (again.messages, again.already, again.last_epoch) == (0, True, 5)
+        assert (again.message_count, again.duplicate, again.last_epoch) == (0, True, 5)
     # What was published is gone, and the repetition doesn't ask for it.
-    assert (await publish(client, "one", epoch=5)).already
-    assert (await publish(client, "two", epoch=0, writer="other")).messages == 1
+    assert (await publish(client, "one", epoch=5)).duplicate
+    assert (await publish(client, "two", epoch=0, writer="other")).message_count == 1
     assert await bodies(client) == [b"1", b"2"]
 
 
 async def test_a_publication_of_nothing_is_remembered(client: Client) -> None:
-    assert not (await publish(client, epoch=3)).already
+    assert not (await publish(client, epoch=3)).duplicate
     again = await publish(client, epoch=3)
-    assert (again.already, again.last_epoch) == (True, 3)
+    assert (again.duplicate, again.last_epoch) == (True, 3)
 
 
 async def test_if_one_stage_is_missing_nothing_is_published(client: Client) -> None:
@@ -131,14 +131,14 @@ async def test_if_one_stage_is_missing_nothing_is_published(client: Client) -> N
     assert (no.code, no.reason) == (grpc.StatusCode.NOT_FOUND, "STAGE_NOT_FOUND")
     assert no.metadata == {"stage": "missing"}
     assert await bodies(client) == []
-    assert (await publish(client, "there")).messages == 1
+    assert (await publish(client, "there")).message_count == 1
     assert await bodies(client) == [b"1"]
 
 
 async def test_a_stage_that_is_named_twice_appears_once(client: Client) -> None:
     await client.create()
     await stage(client, b"1")
-    assert (await publish(client, "s", "s")).messages == 1
+    assert (await publish(client, "s", "s")).message_count == 1
     assert await bodies(client) == [b"1"]
 
 
@@ -146,13 +146,13 @@ async def test_an_abort_tells_how_many_it_dropped_and_a_repetition_none(client: 
     await client.create()
     await stage(client, b"1", b"2")
     await stage(client, b"3", chunk=1)
-    abort = rpc.AbortRequest(stage="s")
-    assert (await client.stub.Abort(abort)).messages == 3
-    assert (await client.stub.Abort(abort)).messages == 0
+    abort = rpc.AbortStageRequest(stage="s")
+    assert (await client.stub.AbortStage(abort)).message_count == 3
+    assert (await client.stub.AbortStage(abort)).message_count == 0
     no = await refused(client.stub.Publish(rpc.PublishRequest(writer="w", stages=["s"])))
     assert no.reason == "STAGE_NOT_FOUND"
     # The name is free again.
-    assert not (await stage(client, b"4")).repeated
+    assert not (await stage(client, b"4")).duplicate
     await publish(client, "s")
     assert await bodies(client) == [b"4"]
 
@@ -169,7 +169,7 @@ async def test_what_nobody_publishes_in_time_is_gone(client: Client, clock: Manu
         raise AssertionError("it never expires")
     no = await refused(client.stub.Publish(rpc.PublishRequest(writer="w", stages=["s"])))
     assert no.reason == "STAGE_NOT_FOUND"
-    assert (await publish(client, "long")).messages == 1
+    assert (await publish(client, "long")).message_count == 1
 
 
 async def test_a_delay_counts_from_the_publication(client: Client, clock: ManualClock) -> None:
@@ -206,7 +206,7 @@ async def test_one_message_that_cannot_be_stored_fails_the_chunk_and_is_named(cl
         assert "2" in no.message, no
     assert await listed(client) == {}
     # The number of the chunk is free for one that can be stored.
-    assert not (await stage(client, b"good")).repeated
+    assert not (await stage(client, b"good")).duplicate
 
 
 async def test_a_queue_that_is_not_there_takes_no_stage(client: Client) -> None:
@@ -228,7 +228,7 @@ async def test_a_publication_that_a_queue_has_no_room_for_publishes_nothing(clie
     await client.stub.UpdateQueue(
         queues.UpdateQueueRequest(name="full", settings=pb.QueueSettings(max_messages=2))
     )
-    assert (await publish(client, "s")).messages == 3
+    assert (await publish(client, "s")).message_count == 3
 
 
 async def test_stages_are_listed_by_name_a_page_at_a_time(client: Client, clock: ManualClock) -> None:
@@ -249,7 +249,7 @@ async def test_stages_are_listed_by_name_a_page_at_a_time(client: Client, clock:
             break
     assert sizes == [2, 2, 1]
     assert [stage.name for stage in found] == ["9", "B", "_c", "a-1", "d"]
-    assert (found[-1].chunks, dict(found[-1].messages)) == (2, {"q": 2, "r": 1})
+    assert (found[-1].chunk_count, dict(found[-1].message_counts)) == (2, {"q": 2, "r": 1})
     assert found[-1].expire_time.ToMilliseconds() == clock.wall() + DAY * 1_000
 
 
@@ -257,7 +257,7 @@ async def test_ten_thousand_messages_appear_at_once(client: Client) -> None:
     await client.create()
     for chunk in range(10):
         await stage(client, *[b"%d" % (chunk * 1_000 + n) for n in range(1_000)], chunk=chunk)
-    assert (await publish(client, "s")).messages == 10_000
+    assert (await publish(client, "s")).message_count == 10_000
     found: list[bytes] = []
     while more := await bodies(client):
         found += more
@@ -273,9 +273,9 @@ async def test_stages_and_epochs_outlive_a_restart(tmp_path: Path) -> None:
         await publish(client, "one", epoch=1)
     async with served(tmp_path, clock) as (_, client):
         assert await listed(client) == {"two": {"q": 1}}
-        assert (await publish(client, "one", epoch=1)).already
-        assert (await stage(client, b"x", name="two")).repeated
-        assert (await publish(client, "two", epoch=2)).messages == 1
+        assert (await publish(client, "one", epoch=1)).duplicate
+        assert (await stage(client, b"x", name="two")).duplicate
+        assert (await publish(client, "two", epoch=2)).message_count == 1
         assert await bodies(client) == [b"1", b"2"]
 
 
@@ -289,8 +289,8 @@ async def test_a_publication_whose_client_leaves_publishes_all_or_nothing(client
             await asyncio.sleep(0)
         call.cancel()
         again = await client.stub.Publish(request)
-        assert again.messages in (0, 20)
-        assert again.already == (again.messages == 0)
+        assert again.message_count in (0, 20)
+        assert again.duplicate == (again.message_count == 0)
         assert len(await bodies(client)) == 20
 
 
@@ -303,8 +303,8 @@ BEYOND: list[tuple[str, Any]] = [
             {"stage": "x" * 65},
             {"stage": "../x"},
             {"stage": "a@1"},
-            {"chunk": -1},
-            {"chunk": 1_000_000_000},
+            {"chunk_number": -1},
+            {"chunk_number": 1_000_000_000},
             {"messages": []},
             {"messages": [pb.OutgoingMessage()] * 1_001},
             {"time_to_live": Duration(nanos=999_000_000)},
@@ -320,10 +320,10 @@ BEYOND: list[tuple[str, Any]] = [
     ("Publish", rpc.PublishRequest(writer="w", digest="d" * 65)),
     ("Publish", rpc.PublishRequest(writer="w", stages=["s", "a/b"])),
     ("Publish", rpc.PublishRequest(writer="w", stages=["s"] * 10_001)),
-    ("Publish", rpc.PublishRequest(writer="w", memory=Duration(seconds=59))),
-    ("Publish", rpc.PublishRequest(writer="w", memory=Duration(seconds=365 * DAY + 1))),
-    ("Abort", rpc.AbortRequest()),
-    ("Abort", rpc.AbortRequest(stage="..")),
+    ("Publish", rpc.PublishRequest(writer="w", epoch_retention=Duration(seconds=59))),
+    ("Publish", rpc.PublishRequest(writer="w", epoch_retention=Duration(seconds=365 * DAY + 1))),
+    ("AbortStage", rpc.AbortStageRequest()),
+    ("AbortStage", rpc.AbortStageRequest(stage="..")),
     ("ListStages", rpc.ListStagesRequest(page_size=-1)),
     ("ListStages", rpc.ListStagesRequest(page_size=1_001)),
     ("ListStages", rpc.ListStagesRequest(page_token="../x")),
@@ -354,6 +354,6 @@ async def test_an_epoch_with_another_digest_is_refused_and_stays_staged(client: 
 
     assert (no.code, no.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_DIFFERS")
     assert no.metadata == {"writer": "w", "epoch": "0"}
-    assert (await publish(client, digest="1-a")).already
+    assert (await publish(client, digest="1-a")).duplicate
     assert await listed(client) == {"t": {"q": 1}}
     assert await bodies(client) == [b"1"]

@@ -16,6 +16,7 @@ from server_rig import LONG, Client, connected
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack.v1.staging_service_pb2 import StageRequest
+from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 from spoolrack_store.model.operations import Receive, Request, Send
 from spoolrack_store.model.staging import Stage
@@ -45,7 +46,7 @@ class Counted(Store):
 
 @pytest.fixture
 async def bounded(tmp_path: Path) -> AsyncIterator[tuple[Server, Client, Counted]]:
-    async with Server(tmp_path, clock=ManualClock(), workers=2) as server:
+    async with Server(ServeSettings(root=str(tmp_path), workers=2), clock=ManualClock()) as server:
         store = server.store
         store.__class__ = Counted
         assert isinstance(store, Counted)

@@ -70,7 +70,9 @@ def counted(server: NullServer) -> None:
         pytest.param("Stage", 1, True, id="a writer that has staged"),
         pytest.param("frame", 1, False, id="a reader in the middle of its slice", marks=SLOW),
         pytest.param("Reserve", 1, True, id="the planner after it has reserved", marks=SLOW),
-        pytest.param("Confirm", 1, False, id="the planner before it has confirmed", marks=SLOW),
+        pytest.param(
+            "ExtendReservation", 1, False, id="the planner before it has confirmed", marks=SLOW
+        ),
         pytest.param("CommitReservations", 1, False, id="the planner before it has deleted"),
         pytest.param("CommitReservations", 1, True, id="the planner after it has deleted", marks=SLOW),
         pytest.param("Publish", 1, False, id="the committer before it has published", marks=SLOW),

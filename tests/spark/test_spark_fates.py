@@ -58,7 +58,7 @@ def test_a_repeated_task_with_another_order_loses_and_doubles_nothing(
     assert move("local[2,4]", read=read, through="in_any_order") == 0
 
     # The first attempts dropped what they had staged; others that die so leave it to expire.
-    assert server.calls["Abort"] == 2
+    assert server.calls["AbortStage"] == 2
     counted(server)
 
 
@@ -93,7 +93,7 @@ def test_an_executor_that_dies_in_mid_batch_is_replaced(
     [
         pytest.param("Reserve", 0, True, id="after its first reservation"),
         pytest.param("Reserve", 1, True, id="after it has reserved"),
-        pytest.param("Confirm", 1, False, id="before it has confirmed"),
+        pytest.param("ExtendReservation", 1, False, id="before it has confirmed"),
         pytest.param("Stage", 9, True, id="in mid-batch"),
         pytest.param("Publish", 1, True, id="after it has published, before Spark wrote it down"),
         pytest.param("CommitReservations", 1, True, id="after it has deleted"),

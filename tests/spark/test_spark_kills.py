@@ -120,7 +120,7 @@ def test_a_server_that_is_killed_in_mid_batch_loses_and_doubles_nothing(
     ("method", "skip", "is_after"),
     [
         pytest.param("Reserve", 1, True, id="it has reserved", marks=SLOW),
-        pytest.param("Confirm", 1, True, id="it has confirmed", marks=SLOW),
+        pytest.param("ExtendReservation", 1, True, id="it has confirmed", marks=SLOW),
         pytest.param("frame", 1, False, id="it reads out", marks=SLOW),
         pytest.param("Stage", 2, True, id="it has staged", marks=SLOW),
         pytest.param("Publish", 1, False, id="it shall publish", marks=SLOW),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -11,6 +11,7 @@ from linked_disk import LinkedDisk, Memory, made, reap
 from power_disk import Model
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.content import Attributes
 from spoolrack_store.model.operations import Receive, Request
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.staging import (
@@ -133,12 +134,14 @@ def chunk(
     queue: str = "q",
     delay: int | None = None,
     time_to_live: int = DEFAULT_TIME_TO_LIVE,
+    attributes: Mapping[int, Attributes] | None = None,
 ) -> Stage:
     return Stage(
         stage=stage,
         chunk=number,
         queue=queue,
         bodies=bodies,
+        attributes=attributes or {},
         delay=None if delay is None else Millis(delay),
         time_to_live=Millis(time_to_live),
     )

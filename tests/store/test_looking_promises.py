@@ -15,6 +15,7 @@ from front_rig import FrontRig, bodies_of, opened
 from spoolrack_store.files.changes import LOCK, PATH
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.looking import has_owners, may_have_owners, open_to_look, owners_changed_ns
+from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import QueueNotFound, RootUnusable
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive
@@ -64,7 +65,7 @@ def test_a_look_at_a_root_at_rest_changes_nothing_and_shows_all(tmp_path: Path) 
 
 def test_a_look_beside_a_server_shows_what_is_there_and_keeps_it_from_nothing(tmp_path: Path) -> None:
     clock = ManualClock()
-    with opened(tmp_path, clock) as rig:
+    with opened(tmp_path, clock, Chores(unlinks=False)) as rig:
         fill(rig)
         before = state_of(tmp_path)
         with open_to_look(tmp_path, clock=clock) as store:

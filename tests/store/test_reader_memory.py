@@ -30,12 +30,16 @@ def test_a_file_that_leaves_the_cache_takes_its_line_along_and_counts_as_before(
     assert (queue.total, queue.bytes) == (0, 0)
 
 
-def test_a_line_with_attributes_stays_for_the_bytes_of_its_queue() -> None:
+def test_the_bytes_of_a_queue_have_those_of_attributes_without_any_line_in_memory() -> None:
     rig = Rig(made(["q"], can_sync_all=True, model=Model.ANY_SUBSET), cache_bytes=1_000)
     rig.add("q")
     rig.commit(Send(queue="q", bodies=BODIES, attributes={0: {"name": "value"}}))
     for _ in range(5):
         rig.commit(Send(queue="q", bodies=BODIES))
     rig.commit()
-
-    assert rig.engine.index.queue("q").bytes == 6 * 400 + len("name" + "value")
+    expected = 6 * 400 + len("name" + "value")
+    assert rig.engine.index.queue("q").bytes == expected
+    assert next(iter(rig.engine.index.batches.values())).line is None
+    rig.start()
+    rig.commit()
+    assert rig.engine.index.queue("q").bytes == expected

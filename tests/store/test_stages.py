@@ -266,6 +266,22 @@ def test_a_queue_without_room_takes_nothing_of_it(rig: Rig) -> None:
     assert rig.publish("w", 1, "t").messages == 2
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_attributes_of_staged_messages_count_against_the_bytes_of_their_queue(
+    rig: Rig, is_restarted: bool
+) -> None:
+    rig.ask(UpdateQueue(name="q", changes={"max_bytes": 20}))
+    for stage in ("s", "t"):
+        rig.stage(stage, 0, b"1234", attributes={0: {"name": "value"}})
+    if is_restarted:
+        rig.restart()
+    assert rig.publish("w", 0, "s").messages == 1
+    with pytest.raises(QueueFull, match="13 of 20 bytes"):
+        rig.publish("w", 1, "t")
+    rig.ticks()
+    assert rig.engine.index.queue("q").bytes == 13
+
+
 def test_a_delay_counts_from_the_publication(rig: Rig) -> None:
     rig.stage("s", 0, b"late", b"too", delay=10_000)
     rig.clock.advance(60_000)

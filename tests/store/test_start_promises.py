@@ -108,3 +108,15 @@ def test_of_several_names_that_list_a_message_the_highest_version_decides(
         rig.after(120_000)
         rig.ask()
     assert bodies(rig) == (BODIES[:count] if newer is State.READY else [])
+
+
+def test_messages_that_no_name_lists_are_told(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.send(*BODIES)
+    rig.receive(most=1)
+    (found,) = rig.disk.scan("queues/q")
+    rig.disk.unlink(f"queues/q/{found.name}")
+    rig.restart()
+    told = [
+        each.message for each in caplog.records if "no name lists the messages [1, 2]" in each.message
+    ]
+    assert len(told) == 1

@@ -171,6 +171,17 @@ def test_a_lease_that_a_dead_process_has_made_as_it_sent_ends_when_it_said(
     assert bodies(lease(one)) == [b"a", b"b"]
 
 
+def test_a_start_misses_nothing_of_what_a_living_process_leased_as_it_sent(
+    one: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    work = begin(one, Send(queue="q", bodies=[b"a", b"b"]), Receive(queue="q", max_messages=1))
+    assert one.engine.finish(work) is not None
+    other = one.join("p2")
+    assert not [each.message for each in caplog.records if "no name lists" in each.message]
+    one.ask()
+    assert bodies(lease(other)) == [b"b"]
+
+
 def test_what_is_leased_as_it_is_sent_no_other_process_gets_and_all_know_of(
     one: Rig, other: Rig
 ) -> None:
@@ -343,6 +354,23 @@ def test_a_deleted_queue_is_gone_for_all_and_starts_empty_when_it_is_made_again(
     other.ask(creation)
     one.after(LEASE)
     assert lease(one) == lease(other) == []
+
+
+def test_a_queue_that_was_deleted_while_a_process_rested_does_not_come_back(
+    one: Rig, other: Rig
+) -> None:
+    one.ask(UpdateQueue(name="q", changes={"max_messages": 5}))
+    other.ask()
+    one.ask(DeleteQueue(name="q"))
+    for _ in range(6):
+        one.ask()
+        reap(one.engine)
+    assert not list(one.disk.scan("config"))
+    for _ in range(3):
+        other.ask(tick=True)
+    assert not list(one.disk.scan("config"))
+    with pytest.raises(QueueNotFound):
+        other.send(b"a")
 
 
 def test_what_a_process_is_sending_as_its_queue_is_deleted_comes_into_no_later_queue(

@@ -1,4 +1,4 @@
-"""The README's picture of a message's life is the table that the store obeys."""
+"""The picture in docs/lifecycle.md is the table that the store obeys."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from spoolrack_store.model.transitions import LEGAL, Move, State
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 ROW = re.compile(r"^\| (?P<move>[a-z]+) \| (?P<sources>[a-z, ]+) \| (?P<target>[a-z]+) \|", re.M)
 
 
-def test_the_readme_lists_exactly_the_legal_moves() -> None:
-    section = README.read_text().partition("## The life of a message")[2].partition("\n## ")[0]
+def test_the_page_lists_exactly_the_legal_moves() -> None:
+    section = PAGE.read_text().partition("## The life of a message")[2].partition("\n## ")[0]
     listed = {
         (Move(row["move"]), State(source), State(row["target"]))
         for row in ROW.finditer(section)
@@ -23,7 +23,7 @@ def test_the_readme_lists_exactly_the_legal_moves() -> None:
 
 
 def test_the_drawing_names_every_state_and_every_move_of_a_healthy_life() -> None:
-    drawing = README.read_text().partition("## The life of a message")[2].split("```")[1]
+    drawing = PAGE.read_text().partition("## The life of a message")[2].split("```")[1]
     for state in State:
         if state is not State.QUARANTINED:
             assert state.name in drawing

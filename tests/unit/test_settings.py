@@ -60,6 +60,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "relaxed_leases": False,
         "deduplication_window": 300_000,
         "messages_per_file": 0,
+        "group_order": "fair",
     }
 
 

@@ -19,7 +19,8 @@ FULL: Final = f"{BATCH},n1000,s1000,c0000abcd,m4000"
 NAMES: Final = (
     f"queues/jobs/{PLAIN}",
     f"queues/jobs/{LONE},s0,c00000000",
-    f"queues/jobs/{LONE},s999999999999999,cffffffff,m999999999999999,d999,k{KEY}",
+    f"queues/jobs/{LONE},s0,a9,c00000000,m60",
+    f"queues/jobs/{LONE},s999999999999999,a999999999999999,cffffffff,m999999999999999,d999,k{KEY}",
     f"queues/jobs/{PLAIN},k{KEY}",
     f"queues/jobs/{PLAIN},v999999999,r999999999,f0",
     f"queues/9.a-b_C/{PLAIN}",
@@ -85,6 +86,8 @@ NO_NAMES: Final = (
     (f"queues/jobs/{LONE},s1000000000000000,c3610a686", "a size of 16 digits"),
     (f"queues/jobs/{LONE},s5,c3610A686", "a CRC in upper case"),
     (f"queues/jobs/{LONE},s5,c610a686", "a CRC of 7 digits"),
+    (f"queues/jobs/{LONE},s0,a0,c00000000,m60", "attributes of 0 bytes have no tag"),
+    (f"queues/jobs/{LONE},s0,c00000000,a9,m60", "the tags stand in another order"),
     (f"queues/jobs/{PLAIN},m0", "a line of 0 bytes has no tag"),
     (f"queues/jobs/{PLAIN},d0", "no deaths have no tag"),
     (f"queues/jobs/{PLAIN},d1000", "1000 deaths"),

@@ -13,7 +13,7 @@ import name_lists as lists
 from spoolrack_store.engine.index import Index
 from spoolrack_store.files.changes import SIZE, Change, Changes, Kind
 from spoolrack_store.model import receipts
-from spoolrack_store.model.content import Attributes, Damaged, body, checksum, decode, encode, line_of
+from spoolrack_store.model.content import Attributes, Damaged, body, decode, encode, line_of, stem_of
 from spoolrack_store.model.members import indexes, runs
 from spoolrack_store.model.names import Name, NotAName, Stem, parse
 from spoolrack_store.model.transitions import State
@@ -48,6 +48,7 @@ def said_of(name: Name) -> dict[str, Any]:
         "id": stem.id,
         "count": stem.count,
         "size": stem.size,
+        "attributes": stem.attributes,
         "crc": stem.crc,
         "line": stem.line,
         "deaths": stem.deaths,
@@ -116,13 +117,7 @@ def _content(messages: tuple[tuple[bytes, dict[str, str | bytes]], ...]) -> dict
     line = line_of(bodies, attributes, {})
     encoded = encode(line)
     is_lone = len(bodies) == 1
-    stem = Stem(
-        id=lists.LONE if is_lone else lists.BATCH,
-        count=0 if is_lone else len(bodies),
-        size=sum(map(len, bodies)),
-        crc=checksum(line, encoded),
-        line=len(encoded),
-    )
+    stem = stem_of(lists.LONE if is_lone else lists.BATCH, line, encoded)
     content = b"".join(bodies) + encoded
     assert _messages(stem, content) == [(each, named) for each, named in messages]
     return {

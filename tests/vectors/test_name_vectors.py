@@ -84,6 +84,7 @@ def read_name(path: str) -> dict[str, Any]:
         "id": id,
         "count": count,
         "size": int(said["s"]),
+        "attributes": int(said.get("a", 0)),
         "crc": int(said["c"], 16),
         "line": int(said.get("m", 0)),
         "deaths": int(said.get("d", 0)),
@@ -97,7 +98,7 @@ def read_name(path: str) -> dict[str, Any]:
         "owner": said.get("o"),
         "due": int(due) if due else None,
         "token": token or None,
-        "stem": ",".join([id, *(tag for tag in tags if tag[0] in "nscmdk")]),
+        "stem": ",".join([id, *(tag for tag in tags if tag[0] in "nsacmdk")]),
     }
 
 

@@ -98,9 +98,11 @@ def test_what_one_has_leased_is_hidden_from_the_other_until_the_lease_is_over(
     start: Start, one: str, other: str
 ) -> None:
     first, second = start(one), start(other)
+    hidden = first.call("publish", "hidden")
+    assert first.call("receive", visibility_timeout=3600) == [hidden, "hidden"]
+    assert second.call("receive", timeout=0.1) == [None, None]
     id = first.call("publish", "foo")
     assert first.call("receive", visibility_timeout=1) == [id, "foo"]
-    assert second.call("receive", timeout=0.1) == [None, None]
     first.kill()
     received = [None, None]
     give_up = time.monotonic() + STUCK

@@ -68,9 +68,11 @@ class Keeper:
 
     def _confirm(self, held: Offset) -> bool:
         """Whether it is worth another time."""
-        request: Any = reserved.ConfirmRequest(stream=held.gen, seq=held.seq, hold=self._span)
+        request: Any = reserved.ExtendReservationRequest(
+            stream=held.gen, sequence_number=held.seq, visibility_timeout=self._span
+        )
         try:
-            self._caller.once("Confirm", request, timeout=self._pause)
+            self._caller.once("ExtendReservation", request, timeout=self._pause)
         except SpoolrackError as error:
             log.warning("reservation %s of %s was not confirmed: %s", held.seq, held.gen, error)
             return may_repeat(error)

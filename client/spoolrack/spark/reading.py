@@ -83,19 +83,19 @@ class StreamReading:
         request = reserved.ReserveRequest(
             queue=self._options.place.queue,
             stream=start.gen,
-            seq=start.seq + 1,
+            sequence_number=start.seq + 1,
             max_messages=min(max(1, max_messages), MAX_MESSAGES),
             max_bytes=max_bytes,
-            hold=_span(self._options.hold_seconds),
+            visibility_timeout=_span(self._options.hold_seconds),
             wait=_span(wait),
         )
         answer = self._reserve(request)
         if not answer.HasField("reservation"):
             return start
-        count = answer.reservation.messages
+        count = answer.reservation.message_count
         if self._left is not None and is_counted:
             self._left = max(0, self._left - count)
-        end = Offset(gen=start.gen, seq=request.seq, n=count)
+        end = Offset(gen=start.gen, seq=request.sequence_number, n=count)
         self._keeper.hold(end)
         return end
 
@@ -105,11 +105,11 @@ class StreamReading:
                 return self._caller("Reserve", request, timeout=CALL_TIMEOUT + WAIT)
             except SpoolrackError as error:
                 if error.reason == COMMITTED:
-                    raise _too_old(request.stream, request.seq, error) from error
+                    raise _too_old(request.stream, request.sequence_number, error) from error
                 if error.reason != "RESERVATION_LOST":
                     raise
                 # Reserved by a run that died before Spark wrote it down: nobody has seen it.
-                request.seq += 1
+                request.sequence_number += 1
 
     def _is_reserved(self, start: Offset) -> bool:
         """Whether a run that died left a reservation that it didn't write down: its messages were not
@@ -120,7 +120,7 @@ class StreamReading:
         request = reserved.ListReservationsRequest(queue=self._options.place.queue, stream=start.gen)
         answer = self._caller("ListReservations", request)
         return any(
-            one.seq > start.seq and one.state == reserved.RESERVATION_STATE_HELD
+            one.sequence_number > start.seq and one.state == reserved.RESERVATION_STATE_HELD
             for one in answer.reservations
         )
 
@@ -128,11 +128,13 @@ class StreamReading:
         """The slices of a batch, which is held anew."""
         if start == end or end.is_initial:
             return []
-        request = reserved.ConfirmRequest(
-            stream=end.gen, seq=end.seq, hold=_span(self._options.hold_seconds)
+        request = reserved.ExtendReservationRequest(
+            stream=end.gen,
+            sequence_number=end.seq,
+            visibility_timeout=_span(self._options.hold_seconds),
         )
         try:
-            answer = self._caller("Confirm", request)
+            answer = self._caller("ExtendReservation", request)
         except SpoolrackError as error:
             if error.reason == COMMITTED:
                 raise _too_old(end.gen, end.seq, error) from error
@@ -141,14 +143,16 @@ class StreamReading:
             self._lost(end, "can't be read any more", error)
             return []
         self._keeper.hold(end)
-        return slices(answer.reservation.messages, self._options.partitions)
+        return slices(answer.reservation.message_count, self._options.partitions)
 
     def commit(self, done: Offset) -> None:
         """Delete the messages of all batches up to this one, which Spark knows to be done."""
         if done.is_initial or done == self._committed:
             return
         request = reserved.CommitReservationsRequest(
-            stream=done.gen, up_to=done.seq, only_read=not self._options.deletes_unread
+            stream=done.gen,
+            last_sequence_number=done.seq,
+            only_read=not self._options.deletes_unread,
         )
         try:
             answer = self._caller("CommitReservations", request)
@@ -158,7 +162,7 @@ class StreamReading:
             raise _unread(done, error) from error
         self._committed = done
         self._keeper.let_go()
-        if done.seq in answer.lost:
+        if done.seq in answer.lost_sequence_numbers:
             self._lost(done, "was done, but could not be deleted", None)
 
     def _lost(self, offset: Offset, what: str, why: SpoolrackError | None) -> None:
@@ -203,9 +207,13 @@ def read_slice(place: Place, gen: str, seq: int, part: Slice, patience: Patience
     while True:
         # Messages that were deleted meanwhile only bring the others closer.
         request = reserved.ReadReservationRequest(
-            stream=gen, seq=seq, begin=part.begin + len(seen), end=part.end, mark_read=True
+            stream=gen,
+            sequence_number=seq,
+            begin_index=part.begin + len(seen),
+            end_index=part.end,
+            mark_read=True,
         )
-        if request.begin >= part.end:
+        if request.begin_index >= part.end:
             return
         try:
             for frame in stub_of(place.address, place.credentials).ReadReservation(request):

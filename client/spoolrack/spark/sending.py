@@ -88,7 +88,7 @@ def stage(caller: Caller, place: Place, name: str, messages: Iterable[Sized], li
                 window.put(
                     staging.StageRequest(
                         stage=name,
-                        chunk=number,
+                        chunk_number=number,
                         queue=place.queue,
                         messages=chunk,
                         time_to_live=time_to_live,
@@ -104,7 +104,7 @@ def abort(caller: Caller, stages: Iterable[str]) -> None:
     """Drop stages that nobody will publish. What can't be reached now expires."""
     for name in stages:
         try:
-            caller.once("Abort", staging.AbortRequest(stage=name), timeout=5.0)
+            caller.once("AbortStage", staging.AbortStageRequest(stage=name), timeout=5.0)
         except SpoolrackError:
             # It takes room until it expires, and does no other harm.
             return

@@ -114,7 +114,7 @@ def publish(options: WriteOptions, written: Sequence[Written | None], writer: st
             "the checkpoint is older than what the query has done, as after a restore. Nothing of this "
             f"batch was written. {_kept(stages)} {_AFTER_RESTORE}"
         )
-    if answer.already:
+    if answer.duplicate:
         abort(caller, stages)
 
 

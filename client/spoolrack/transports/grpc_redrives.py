@@ -37,7 +37,7 @@ class GrpcRedrives:
         request = pb.StartRedriveRequest(
             queue=queue,
             destination=destination,
-            ids=ids,
+            message_ids=ids,
             source_queue=source_queue,
             max_messages_per_second=max_messages_per_second,
         )
@@ -81,10 +81,10 @@ def _redrive(found: pb.Redrive) -> Redrive:
         state=_STATES.get(
             found.state, RedriveState.DONE if found.HasField("end_time") else RedriveState.RUNNING
         ),
-        moved=found.moved,
-        failed=found.failed,
+        moved=found.moved_count,
+        failed=found.failed_count,
         last_failure=found.last_failure,
-        remaining=found.remaining,
+        remaining=found.remaining_count,
         start_time=moment_of(convert.millis(found.start_time)),
         end_time=moment_of(convert.millis(found.end_time)) if found.HasField("end_time") else None,
     )

@@ -55,10 +55,10 @@ class GrpcReservations:
         request = pb.ReserveRequest(
             queue=queue,
             stream=stream,
-            seq=seq,
+            sequence_number=seq,
             max_messages=max_messages,
             max_bytes=max_bytes,
-            hold=convert.optional_duration(hold),
+            visibility_timeout=convert.optional_duration(hold),
             wait=convert.duration(wait),
         )
         response = await self._calls.unary(
@@ -69,25 +69,31 @@ class GrpcReservations:
     async def confirm(
         self, stream: str, seq: int, *, hold: float | None, timeout: float
     ) -> Reservation:
-        request = pb.ConfirmRequest(stream=stream, seq=seq, hold=convert.optional_duration(hold))
+        request = pb.ExtendReservationRequest(
+            stream=stream,
+            sequence_number=seq,
+            visibility_timeout=convert.optional_duration(hold),
+        )
         response = await self._calls.unary(
-            self._calls.stub.Confirm, request, pb.ConfirmResponse, timeout
+            self._calls.stub.ExtendReservation, request, pb.ExtendReservationResponse, timeout
         )
         return _reservation(response.reservation)
 
     def read(self, stream: str, seq: int, *, begin: int, end: int) -> GrpcPages:
-        request = pb.ReadReservationRequest(stream=stream, seq=seq, begin=begin, end=end)
+        request = pb.ReadReservationRequest(
+            stream=stream, sequence_number=seq, begin_index=begin, end_index=end
+        )
         return GrpcPages(self._calls.frames(self._calls.stub.ReadReservation, request))
 
     async def commit(self, stream: str, up_to: int, *, timeout: float) -> CommitResult:
-        request = pb.CommitReservationsRequest(stream=stream, up_to=up_to)
+        request = pb.CommitReservationsRequest(stream=stream, last_sequence_number=up_to)
         response = await self._calls.unary(
             self._calls.stub.CommitReservations, request, pb.CommitReservationsResponse, timeout
         )
-        return CommitResult(messages=response.messages, lost=tuple(response.lost))
+        return CommitResult(messages=response.deleted_count, lost=tuple(response.lost_sequence_numbers))
 
     async def release(self, stream: str, seq: int, *, timeout: float) -> None:
-        request = pb.ReleaseReservationRequest(stream=stream, seq=seq)
+        request = pb.ReleaseReservationRequest(stream=stream, sequence_number=seq)
         await self._calls.unary(
             self._calls.stub.ReleaseReservation, request, pb.ReleaseReservationResponse, timeout
         )
@@ -111,10 +117,10 @@ def _reservation(found: pb.Reservation) -> Reservation:
     return Reservation(
         queue=found.queue,
         stream=found.stream,
-        seq=found.seq,
-        messages=found.messages,
-        bytes=found.bytes,
+        seq=found.sequence_number,
+        messages=found.message_count,
+        bytes=found.byte_count,
         expire_time=moment_of(convert.millis(found.expire_time)),
         state=_STATES.get(found.state, ReservationState.HELD),
-        reads=found.reads,
+        reads=found.read_count,
     )

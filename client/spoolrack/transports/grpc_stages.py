@@ -29,15 +29,15 @@ class GrpcStaging:
     ) -> StageResult:
         request = pb.StageRequest(
             stage=stage,
-            chunk=chunk,
+            chunk_number=chunk,
             queue=queue,
             messages=[convert.outgoing(message) for message in messages],
             time_to_live=convert.optional_duration(time_to_live),
         )
         response = await self._calls.unary(self._calls.stub.Stage, request, pb.StageResponse, timeout)
         return StageResult(
-            messages=response.messages,
-            repeated=response.repeated,
+            messages=response.message_count,
+            repeated=response.duplicate,
             expire_time=moment_of(convert.millis(response.expire_time)),
         )
 
@@ -45,19 +45,26 @@ class GrpcStaging:
         self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
     ) -> PublishResult:
         request = pb.PublishRequest(
-            writer=writer, epoch=epoch, stages=stages, memory=convert.optional_duration(memory)
+            writer=writer,
+            epoch=epoch,
+            stages=stages,
+            epoch_retention=convert.optional_duration(memory),
         )
         response = await self._calls.unary(
             self._calls.stub.Publish, request, pb.PublishResponse, timeout
         )
         return PublishResult(
-            messages=response.messages, already=response.already, last_epoch=response.last_epoch
+            messages=response.message_count,
+            already=response.duplicate,
+            last_epoch=response.last_epoch,
         )
 
     async def abort(self, stage: str, *, timeout: float) -> int:
-        request = pb.AbortRequest(stage=stage)
-        response = await self._calls.unary(self._calls.stub.Abort, request, pb.AbortResponse, timeout)
-        return response.messages
+        request = pb.AbortStageRequest(stage=stage)
+        response = await self._calls.unary(
+            self._calls.stub.AbortStage, request, pb.AbortStageResponse, timeout
+        )
+        return response.message_count
 
     async def list_stages(self, *, token: str, limit: int, timeout: float) -> StagePage:
         request = pb.ListStagesRequest(page_size=limit, page_token=token)
@@ -72,7 +79,7 @@ class GrpcStaging:
 def _info(stage: pb.Stage) -> StageInfo:
     return StageInfo(
         name=stage.name,
-        chunks=stage.chunks,
-        messages=dict(stage.messages),
+        chunks=stage.chunk_count,
+        messages=dict(stage.message_counts),
         expire_time=moment_of(convert.millis(stage.expire_time)),
     )

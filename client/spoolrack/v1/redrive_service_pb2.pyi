@@ -60,10 +60,10 @@ class Redrive(_message.Message):
     SOURCE_QUEUE_FIELD_NUMBER: _builtins.int
     MAX_MESSAGES_PER_SECOND_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
-    MOVED_FIELD_NUMBER: _builtins.int
-    FAILED_FIELD_NUMBER: _builtins.int
+    MOVED_COUNT_FIELD_NUMBER: _builtins.int
+    FAILED_COUNT_FIELD_NUMBER: _builtins.int
     LAST_FAILURE_FIELD_NUMBER: _builtins.int
-    REMAINING_FIELD_NUMBER: _builtins.int
+    REMAINING_COUNT_FIELD_NUMBER: _builtins.int
     START_TIME_FIELD_NUMBER: _builtins.int
     END_TIME_FIELD_NUMBER: _builtins.int
     id: _builtins.str
@@ -78,13 +78,13 @@ class Redrive(_message.Message):
     """How many are moved in a second at most. 0: no bound."""
     state: Global___RedriveState.ValueType
     """What became of it."""
-    moved: _builtins.int
+    moved_count: _builtins.int
     """How many messages it has moved. After a restart, up to a second's work may be missing here."""
-    failed: _builtins.int
+    failed_count: _builtins.int
     """How many messages of the selection it found and couldn't move: they stay dead letters."""
     last_failure: _builtins.str
     """Why the last of those stays. Empty: none does."""
-    remaining: _builtins.int
+    remaining_count: _builtins.int
     """How many messages it has not looked at yet, at most."""
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
@@ -103,16 +103,16 @@ class Redrive(_message.Message):
         source_queue: _builtins.str = ...,
         max_messages_per_second: _builtins.int = ...,
         state: Global___RedriveState.ValueType = ...,
-        moved: _builtins.int = ...,
-        failed: _builtins.int = ...,
+        moved_count: _builtins.int = ...,
+        failed_count: _builtins.int = ...,
         last_failure: _builtins.str = ...,
-        remaining: _builtins.int = ...,
+        remaining_count: _builtins.int = ...,
         start_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["destination", b"destination", "end_time", b"end_time", "failed", b"failed", "id", b"id", "last_failure", b"last_failure", "max_messages_per_second", b"max_messages_per_second", "moved", b"moved", "queue", b"queue", "remaining", b"remaining", "source_queue", b"source_queue", "start_time", b"start_time", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["destination", b"destination", "end_time", b"end_time", "failed_count", b"failed_count", "id", b"id", "last_failure", b"last_failure", "max_messages_per_second", b"max_messages_per_second", "moved_count", b"moved_count", "queue", b"queue", "remaining_count", b"remaining_count", "source_queue", b"source_queue", "start_time", b"start_time", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -126,7 +126,7 @@ class StartRedriveRequest(_message.Message):
 
     QUEUE_FIELD_NUMBER: _builtins.int
     DESTINATION_FIELD_NUMBER: _builtins.int
-    IDS_FIELD_NUMBER: _builtins.int
+    MESSAGE_IDS_FIELD_NUMBER: _builtins.int
     SOURCE_QUEUE_FIELD_NUMBER: _builtins.int
     MAX_MESSAGES_PER_SECOND_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
@@ -138,7 +138,7 @@ class StartRedriveRequest(_message.Message):
     max_messages_per_second: _builtins.int
     """How many to move in a second at most. 0: no bound."""
     @_builtins.property
-    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+    def message_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only these messages, up to 1,000 ids. Empty: all that are dead letters when the redrive begins."""
 
     def __init__(
@@ -146,13 +146,13 @@ class StartRedriveRequest(_message.Message):
         *,
         queue: _builtins.str = ...,
         destination: _builtins.str = ...,
-        ids: _abc.Iterable[_builtins.str] | None = ...,
+        message_ids: _abc.Iterable[_builtins.str] | None = ...,
         source_queue: _builtins.str = ...,
         max_messages_per_second: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["destination", b"destination", "ids", b"ids", "max_messages_per_second", b"max_messages_per_second", "queue", b"queue", "source_queue", b"source_queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["destination", b"destination", "max_messages_per_second", b"max_messages_per_second", "message_ids", b"message_ids", "queue", b"queue", "source_queue", b"source_queue"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,41 +27,41 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from spoolrack.v1 import queue_pb2 as spoolrack_dot_v1_dot_queue__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&spoolrack/v1/reservation_service.proto\x12\x0cspoolrack.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18spoolrack/v1/queue.proto\"\xc9\x01\n\x0bReservation\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12\x10\n\x08messages\x18\x04 \x01(\x03\x12\r\n\x05\x62ytes\x18\x05 \x01(\x03\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\x05state\x18\x07 \x01(\x0e\x32\x1e.spoolrack.v1.ReservationState\x12\r\n\x05reads\x18\x08 \x01(\x03\"\xb7\x01\n\x0eReserveRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12\x14\n\x0cmax_messages\x18\x04 \x01(\x03\x12\x11\n\tmax_bytes\x18\x05 \x01(\x03\x12\'\n\x04hold\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04wait\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"A\n\x0fReserveResponse\x12.\n\x0breservation\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.Reservation\"V\n\x0e\x43onfirmRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0b\n\x03seq\x18\x02 \x01(\x03\x12\'\n\x04hold\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"A\n\x0f\x43onfirmResponse\x12.\n\x0breservation\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.Reservation\"d\n\x16ReadReservationRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0b\n\x03seq\x18\x02 \x01(\x03\x12\r\n\x05\x62\x65gin\x18\x03 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x03\x12\x11\n\tmark_read\x18\x05 \x01(\x08\"B\n\x17ReadReservationResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\"M\n\x19\x43ommitReservationsRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\r\n\x05up_to\x18\x02 \x01(\x03\x12\x11\n\tonly_read\x18\x03 \x01(\x08\"<\n\x1a\x43ommitReservationsResponse\x12\x10\n\x08messages\x18\x01 \x01(\x03\x12\x0c\n\x04lost\x18\x02 \x03(\x03\"8\n\x19ReleaseReservationRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0b\n\x03seq\x18\x02 \x01(\x03\"\x1c\n\x1aReleaseReservationResponse\"_\n\x17ListReservationsRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"d\n\x18ListReservationsResponse\x12/\n\x0creservations\x18\x01 \x03(\x0b\x32\x19.spoolrack.v1.Reservation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*m\n\x10ReservationState\x12!\n\x1dRESERVATION_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16RESERVATION_STATE_HELD\x10\x01\x12\x1a\n\x16RESERVATION_STATE_LOST\x10\x02\x32\xbb\x04\n\x12ReservationService\x12\x46\n\x07Reserve\x12\x1c.spoolrack.v1.ReserveRequest\x1a\x1d.spoolrack.v1.ReserveResponse\x12\x46\n\x07\x43onfirm\x12\x1c.spoolrack.v1.ConfirmRequest\x1a\x1d.spoolrack.v1.ConfirmResponse\x12`\n\x0fReadReservation\x12$.spoolrack.v1.ReadReservationRequest\x1a%.spoolrack.v1.ReadReservationResponse0\x01\x12g\n\x12\x43ommitReservations\x12\'.spoolrack.v1.CommitReservationsRequest\x1a(.spoolrack.v1.CommitReservationsResponse\x12g\n\x12ReleaseReservation\x12\'.spoolrack.v1.ReleaseReservationRequest\x1a(.spoolrack.v1.ReleaseReservationResponse\x12\x61\n\x10ListReservations\x12%.spoolrack.v1.ListReservationsRequest\x1a&.spoolrack.v1.ListReservationsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&spoolrack/v1/reservation_service.proto\x12\x0cspoolrack.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18spoolrack/v1/queue.proto\"\xe4\x01\n\x0bReservation\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x17\n\x0fsequence_number\x18\x03 \x01(\x03\x12\x15\n\rmessage_count\x18\x04 \x01(\x03\x12\x12\n\nbyte_count\x18\x05 \x01(\x03\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\x05state\x18\x07 \x01(\x0e\x32\x1e.spoolrack.v1.ReservationState\x12\x12\n\nread_count\x18\x08 \x01(\x03\"\xd1\x01\n\x0eReserveRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x17\n\x0fsequence_number\x18\x03 \x01(\x03\x12\x14\n\x0cmax_messages\x18\x04 \x01(\x03\x12\x11\n\tmax_bytes\x18\x05 \x01(\x03\x12\x35\n\x12visibility_timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04wait\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"A\n\x0fReserveResponse\x12.\n\x0breservation\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.Reservation\"z\n\x18\x45xtendReservationRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x17\n\x0fsequence_number\x18\x02 \x01(\x03\x12\x35\n\x12visibility_timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"K\n\x19\x45xtendReservationResponse\x12.\n\x0breservation\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.Reservation\"|\n\x16ReadReservationRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x17\n\x0fsequence_number\x18\x02 \x01(\x03\x12\x13\n\x0b\x62\x65gin_index\x18\x03 \x01(\x03\x12\x11\n\tend_index\x18\x04 \x01(\x03\x12\x11\n\tmark_read\x18\x05 \x01(\x08\"B\n\x17ReadReservationResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\"\\\n\x19\x43ommitReservationsRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x1c\n\x14last_sequence_number\x18\x02 \x01(\x03\x12\x11\n\tonly_read\x18\x03 \x01(\x08\"R\n\x1a\x43ommitReservationsResponse\x12\x15\n\rdeleted_count\x18\x01 \x01(\x03\x12\x1d\n\x15lost_sequence_numbers\x18\x02 \x03(\x03\"D\n\x19ReleaseReservationRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x17\n\x0fsequence_number\x18\x02 \x01(\x03\"\x1c\n\x1aReleaseReservationResponse\"_\n\x17ListReservationsRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"d\n\x18ListReservationsResponse\x12/\n\x0creservations\x18\x01 \x03(\x0b\x32\x19.spoolrack.v1.Reservation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*m\n\x10ReservationState\x12!\n\x1dRESERVATION_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16RESERVATION_STATE_HELD\x10\x01\x12\x1a\n\x16RESERVATION_STATE_LOST\x10\x02\x32\xd9\x04\n\x12ReservationService\x12\x46\n\x07Reserve\x12\x1c.spoolrack.v1.ReserveRequest\x1a\x1d.spoolrack.v1.ReserveResponse\x12\x64\n\x11\x45xtendReservation\x12&.spoolrack.v1.ExtendReservationRequest\x1a\'.spoolrack.v1.ExtendReservationResponse\x12`\n\x0fReadReservation\x12$.spoolrack.v1.ReadReservationRequest\x1a%.spoolrack.v1.ReadReservationResponse0\x01\x12g\n\x12\x43ommitReservations\x12\'.spoolrack.v1.CommitReservationsRequest\x1a(.spoolrack.v1.CommitReservationsResponse\x12g\n\x12ReleaseReservation\x12\'.spoolrack.v1.ReleaseReservationRequest\x1a(.spoolrack.v1.ReleaseReservationResponse\x12\x61\n\x10ListReservations\x12%.spoolrack.v1.ListReservationsRequest\x1a&.spoolrack.v1.ListReservationsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spoolrack.v1.reservation_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RESERVATIONSTATE']._serialized_start=1357
-  _globals['_RESERVATIONSTATE']._serialized_end=1466
+  _globals['_RESERVATIONSTATE']._serialized_start=1529
+  _globals['_RESERVATIONSTATE']._serialized_end=1638
   _globals['_RESERVATION']._serialized_start=148
-  _globals['_RESERVATION']._serialized_end=349
-  _globals['_RESERVEREQUEST']._serialized_start=352
-  _globals['_RESERVEREQUEST']._serialized_end=535
-  _globals['_RESERVERESPONSE']._serialized_start=537
-  _globals['_RESERVERESPONSE']._serialized_end=602
-  _globals['_CONFIRMREQUEST']._serialized_start=604
-  _globals['_CONFIRMREQUEST']._serialized_end=690
-  _globals['_CONFIRMRESPONSE']._serialized_start=692
-  _globals['_CONFIRMRESPONSE']._serialized_end=757
-  _globals['_READRESERVATIONREQUEST']._serialized_start=759
-  _globals['_READRESERVATIONREQUEST']._serialized_end=859
-  _globals['_READRESERVATIONRESPONSE']._serialized_start=861
-  _globals['_READRESERVATIONRESPONSE']._serialized_end=927
-  _globals['_COMMITRESERVATIONSREQUEST']._serialized_start=929
-  _globals['_COMMITRESERVATIONSREQUEST']._serialized_end=1006
-  _globals['_COMMITRESERVATIONSRESPONSE']._serialized_start=1008
-  _globals['_COMMITRESERVATIONSRESPONSE']._serialized_end=1068
-  _globals['_RELEASERESERVATIONREQUEST']._serialized_start=1070
-  _globals['_RELEASERESERVATIONREQUEST']._serialized_end=1126
-  _globals['_RELEASERESERVATIONRESPONSE']._serialized_start=1128
-  _globals['_RELEASERESERVATIONRESPONSE']._serialized_end=1156
-  _globals['_LISTRESERVATIONSREQUEST']._serialized_start=1158
-  _globals['_LISTRESERVATIONSREQUEST']._serialized_end=1253
-  _globals['_LISTRESERVATIONSRESPONSE']._serialized_start=1255
-  _globals['_LISTRESERVATIONSRESPONSE']._serialized_end=1355
-  _globals['_RESERVATIONSERVICE']._serialized_start=1469
-  _globals['_RESERVATIONSERVICE']._serialized_end=2040
+  _globals['_RESERVATION']._serialized_end=376
+  _globals['_RESERVEREQUEST']._serialized_start=379
+  _globals['_RESERVEREQUEST']._serialized_end=588
+  _globals['_RESERVERESPONSE']._serialized_start=590
+  _globals['_RESERVERESPONSE']._serialized_end=655
+  _globals['_EXTENDRESERVATIONREQUEST']._serialized_start=657
+  _globals['_EXTENDRESERVATIONREQUEST']._serialized_end=779
+  _globals['_EXTENDRESERVATIONRESPONSE']._serialized_start=781
+  _globals['_EXTENDRESERVATIONRESPONSE']._serialized_end=856
+  _globals['_READRESERVATIONREQUEST']._serialized_start=858
+  _globals['_READRESERVATIONREQUEST']._serialized_end=982
+  _globals['_READRESERVATIONRESPONSE']._serialized_start=984
+  _globals['_READRESERVATIONRESPONSE']._serialized_end=1050
+  _globals['_COMMITRESERVATIONSREQUEST']._serialized_start=1052
+  _globals['_COMMITRESERVATIONSREQUEST']._serialized_end=1144
+  _globals['_COMMITRESERVATIONSRESPONSE']._serialized_start=1146
+  _globals['_COMMITRESERVATIONSRESPONSE']._serialized_end=1228
+  _globals['_RELEASERESERVATIONREQUEST']._serialized_start=1230
+  _globals['_RELEASERESERVATIONREQUEST']._serialized_end=1298
+  _globals['_RELEASERESERVATIONRESPONSE']._serialized_start=1300
+  _globals['_RELEASERESERVATIONRESPONSE']._serialized_end=1328
+  _globals['_LISTRESERVATIONSREQUEST']._serialized_start=1330
+  _globals['_LISTRESERVATIONSREQUEST']._serialized_end=1425
+  _globals['_LISTRESERVATIONSRESPONSE']._serialized_start=1427
+  _globals['_LISTRESERVATIONSRESPONSE']._serialized_end=1527
+  _globals['_RESERVATIONSERVICE']._serialized_start=1641
+  _globals['_RESERVATIONSERVICE']._serialized_end=2242
 # @@protoc_insertion_point(module_scope)

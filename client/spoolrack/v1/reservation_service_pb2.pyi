@@ -33,7 +33,7 @@ class _ReservationStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Rese
     RESERVATION_STATE_HELD: _ReservationState.ValueType  # 1
     """Its messages are leased for it."""
     RESERVATION_STATE_LOST: _ReservationState.ValueType  # 2
-    """The hold has expired or was released: its messages are anybody's again."""
+    """Its leases have ended or were released: other consumers may receive its messages."""
 
 class ReservationState(_ReservationState, metaclass=_ReservationStateEnumTypeWrapper):
     """What became of a reservation."""
@@ -43,7 +43,7 @@ RESERVATION_STATE_UNSPECIFIED: ReservationState.ValueType  # 0
 RESERVATION_STATE_HELD: ReservationState.ValueType  # 1
 """Its messages are leased for it."""
 RESERVATION_STATE_LOST: ReservationState.ValueType  # 2
-"""The hold has expired or was released: its messages are anybody's again."""
+"""Its leases have ended or were released: other consumers may receive its messages."""
 Global___ReservationState: _TypeAlias = ReservationState  # noqa: Y015
 
 @_typing.final
@@ -54,45 +54,45 @@ class Reservation(_message.Message):
 
     QUEUE_FIELD_NUMBER: _builtins.int
     STREAM_FIELD_NUMBER: _builtins.int
-    SEQ_FIELD_NUMBER: _builtins.int
-    MESSAGES_FIELD_NUMBER: _builtins.int
-    BYTES_FIELD_NUMBER: _builtins.int
+    SEQUENCE_NUMBER_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    BYTE_COUNT_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
-    READS_FIELD_NUMBER: _builtins.int
+    READ_COUNT_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """The queue that the messages are in."""
     stream: _builtins.str
     """The reader's name."""
-    seq: _builtins.int
+    sequence_number: _builtins.int
     """The set's number in the stream."""
-    messages: _builtins.int
+    message_count: _builtins.int
     """How many messages were reserved. Those deleted since, by id or by a purge, are counted too."""
-    bytes: _builtins.int
+    byte_count: _builtins.int
     """How many bytes of bodies and attributes they have."""
     state: Global___ReservationState.ValueType
     """What became of it."""
-    reads: _builtins.int
+    read_count: _builtins.int
     """How often it was read from its first message on: a message that breaks its reader shows here."""
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
-        """When the hold ends, or ended."""
+        """When its leases end, or ended."""
 
     def __init__(
         self,
         *,
         queue: _builtins.str = ...,
         stream: _builtins.str = ...,
-        seq: _builtins.int = ...,
-        messages: _builtins.int = ...,
-        bytes: _builtins.int = ...,
+        sequence_number: _builtins.int = ...,
+        message_count: _builtins.int = ...,
+        byte_count: _builtins.int = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
         state: Global___ReservationState.ValueType = ...,
-        reads: _builtins.int = ...,
+        read_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "expire_time", b"expire_time", "messages", b"messages", "queue", b"queue", "reads", b"reads", "seq", b"seq", "state", b"state", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["byte_count", b"byte_count", "expire_time", b"expire_time", "message_count", b"message_count", "queue", b"queue", "read_count", b"read_count", "sequence_number", b"sequence_number", "state", b"state", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -106,23 +106,23 @@ class ReserveRequest(_message.Message):
 
     QUEUE_FIELD_NUMBER: _builtins.int
     STREAM_FIELD_NUMBER: _builtins.int
-    SEQ_FIELD_NUMBER: _builtins.int
+    SEQUENCE_NUMBER_FIELD_NUMBER: _builtins.int
     MAX_MESSAGES_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
-    HOLD_FIELD_NUMBER: _builtins.int
+    VISIBILITY_TIMEOUT_FIELD_NUMBER: _builtins.int
     WAIT_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """The queue's name."""
     stream: _builtins.str
     """The reader's name, chosen by it: 1 to 80 letters, digits, '_' and '-'."""
-    seq: _builtins.int
+    sequence_number: _builtins.int
     """The set's number in the stream, from 0. A number that is reserved already is answered as it is."""
     max_messages: _builtins.int
     """How many messages at most, 1 to 100,000. 0: 1,000."""
     max_bytes: _builtins.int
     """How many bytes of bodies and attributes at most, but always at least one message. 0: 64 MiB."""
     @_builtins.property
-    def hold(self) -> _duration_pb2.Duration:
+    def visibility_timeout(self) -> _duration_pb2.Duration:
         """How long the messages are held, from 1 second to 12 hours. Absent: the queue's visibility timeout."""
 
     @_builtins.property
@@ -134,15 +134,15 @@ class ReserveRequest(_message.Message):
         *,
         queue: _builtins.str = ...,
         stream: _builtins.str = ...,
-        seq: _builtins.int = ...,
+        sequence_number: _builtins.int = ...,
         max_messages: _builtins.int = ...,
         max_bytes: _builtins.int = ...,
-        hold: _duration_pb2.Duration | None = ...,
+        visibility_timeout: _duration_pb2.Duration | None = ...,
         wait: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["hold", b"hold", "wait", b"wait"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["visibility_timeout", b"visibility_timeout", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hold", b"hold", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "queue", b"queue", "seq", b"seq", "stream", b"stream", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_bytes", b"max_bytes", "max_messages", b"max_messages", "queue", b"queue", "sequence_number", b"sequence_number", "stream", b"stream", "visibility_timeout", b"visibility_timeout", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -173,40 +173,40 @@ class ReserveResponse(_message.Message):
 Global___ReserveResponse: _TypeAlias = ReserveResponse  # noqa: Y015
 
 @_typing.final
-class ConfirmRequest(_message.Message):
-    """The request of Confirm."""
+class ExtendReservationRequest(_message.Message):
+    """The request of ExtendReservation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     STREAM_FIELD_NUMBER: _builtins.int
-    SEQ_FIELD_NUMBER: _builtins.int
-    HOLD_FIELD_NUMBER: _builtins.int
+    SEQUENCE_NUMBER_FIELD_NUMBER: _builtins.int
+    VISIBILITY_TIMEOUT_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """The reader's name."""
-    seq: _builtins.int
+    sequence_number: _builtins.int
     """The set's number in the stream."""
     @_builtins.property
-    def hold(self) -> _duration_pb2.Duration:
+    def visibility_timeout(self) -> _duration_pb2.Duration:
         """The messages are held so long from now on, from 1 second to 12 hours. Absent: as long as at first."""
 
     def __init__(
         self,
         *,
         stream: _builtins.str = ...,
-        seq: _builtins.int = ...,
-        hold: _duration_pb2.Duration | None = ...,
+        sequence_number: _builtins.int = ...,
+        visibility_timeout: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["hold", b"hold"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hold", b"hold", "seq", b"seq", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sequence_number", b"sequence_number", "stream", b"stream", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ConfirmRequest: _TypeAlias = ConfirmRequest  # noqa: Y015
+Global___ExtendReservationRequest: _TypeAlias = ExtendReservationRequest  # noqa: Y015
 
 @_typing.final
-class ConfirmResponse(_message.Message):
-    """The response of Confirm."""
+class ExtendReservationResponse(_message.Message):
+    """The response of ExtendReservation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -226,7 +226,7 @@ class ConfirmResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ConfirmResponse: _TypeAlias = ConfirmResponse  # noqa: Y015
+Global___ExtendReservationResponse: _TypeAlias = ExtendReservationResponse  # noqa: Y015
 
 @_typing.final
 class ReadReservationRequest(_message.Message):
@@ -235,17 +235,17 @@ class ReadReservationRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STREAM_FIELD_NUMBER: _builtins.int
-    SEQ_FIELD_NUMBER: _builtins.int
-    BEGIN_FIELD_NUMBER: _builtins.int
-    END_FIELD_NUMBER: _builtins.int
+    SEQUENCE_NUMBER_FIELD_NUMBER: _builtins.int
+    BEGIN_INDEX_FIELD_NUMBER: _builtins.int
+    END_INDEX_FIELD_NUMBER: _builtins.int
     MARK_READ_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """The reader's name."""
-    seq: _builtins.int
+    sequence_number: _builtins.int
     """The set's number in the stream."""
-    begin: _builtins.int
+    begin_index: _builtins.int
     """The place in the set of the first message to read, from 0."""
-    end: _builtins.int
+    end_index: _builtins.int
     """The place of the first message not to read any more. 0: to the end."""
     mark_read: _builtins.bool
     """Whether the set is marked as read, which CommitReservations can ask for. The mark is on stable media
@@ -255,14 +255,14 @@ class ReadReservationRequest(_message.Message):
         self,
         *,
         stream: _builtins.str = ...,
-        seq: _builtins.int = ...,
-        begin: _builtins.int = ...,
-        end: _builtins.int = ...,
+        sequence_number: _builtins.int = ...,
+        begin_index: _builtins.int = ...,
+        end_index: _builtins.int = ...,
         mark_read: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "end", b"end", "mark_read", b"mark_read", "seq", b"seq", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_index", b"begin_index", "end_index", b"end_index", "mark_read", b"mark_read", "sequence_number", b"sequence_number", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -299,11 +299,11 @@ class CommitReservationsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STREAM_FIELD_NUMBER: _builtins.int
-    UP_TO_FIELD_NUMBER: _builtins.int
+    LAST_SEQUENCE_NUMBER_FIELD_NUMBER: _builtins.int
     ONLY_READ_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """The reader's name."""
-    up_to: _builtins.int
+    last_sequence_number: _builtins.int
     """All sets of the stream up to this number are done with."""
     only_read: _builtins.bool
     """Whether only sets may be deleted that were read with `mark_read`, at any time. A set that was not fails
@@ -313,12 +313,12 @@ class CommitReservationsRequest(_message.Message):
         self,
         *,
         stream: _builtins.str = ...,
-        up_to: _builtins.int = ...,
+        last_sequence_number: _builtins.int = ...,
         only_read: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["only_read", b"only_read", "stream", b"stream", "up_to", b"up_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_sequence_number", b"last_sequence_number", "only_read", b"only_read", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -330,23 +330,23 @@ class CommitReservationsResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    MESSAGES_FIELD_NUMBER: _builtins.int
-    LOST_FIELD_NUMBER: _builtins.int
-    messages: _builtins.int
+    DELETED_COUNT_FIELD_NUMBER: _builtins.int
+    LOST_SEQUENCE_NUMBERS_FIELD_NUMBER: _builtins.int
+    deleted_count: _builtins.int
     """How many messages were deleted."""
     @_builtins.property
-    def lost(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The sets up to `up_to` that were lost before: none of their messages was deleted."""
+    def lost_sequence_numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The sets up to `last_sequence_number` that were lost before: none of their messages was deleted."""
 
     def __init__(
         self,
         *,
-        messages: _builtins.int = ...,
-        lost: _abc.Iterable[_builtins.int] | None = ...,
+        deleted_count: _builtins.int = ...,
+        lost_sequence_numbers: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lost", b"lost", "messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_count", b"deleted_count", "lost_sequence_numbers", b"lost_sequence_numbers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -359,20 +359,20 @@ class ReleaseReservationRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STREAM_FIELD_NUMBER: _builtins.int
-    SEQ_FIELD_NUMBER: _builtins.int
+    SEQUENCE_NUMBER_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """The reader's name."""
-    seq: _builtins.int
+    sequence_number: _builtins.int
     """The set's number in the stream."""
     def __init__(
         self,
         *,
         stream: _builtins.str = ...,
-        seq: _builtins.int = ...,
+        sequence_number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["seq", b"seq", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sequence_number", b"sequence_number", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -40,10 +40,10 @@ class ReservationServiceStub(object):
                 request_serializer=spoolrack_dot_v1_dot_reservation__service__pb2.ReserveRequest.SerializeToString,
                 response_deserializer=spoolrack_dot_v1_dot_reservation__service__pb2.ReserveResponse.FromString,
                 _registered_method=True)
-        self.Confirm = channel.unary_unary(
-                '/spoolrack.v1.ReservationService/Confirm',
-                request_serializer=spoolrack_dot_v1_dot_reservation__service__pb2.ConfirmRequest.SerializeToString,
-                response_deserializer=spoolrack_dot_v1_dot_reservation__service__pb2.ConfirmResponse.FromString,
+        self.ExtendReservation = channel.unary_unary(
+                '/spoolrack.v1.ReservationService/ExtendReservation',
+                request_serializer=spoolrack_dot_v1_dot_reservation__service__pb2.ExtendReservationRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_reservation__service__pb2.ExtendReservationResponse.FromString,
                 _registered_method=True)
         self.ReadReservation = channel.unary_stream(
                 '/spoolrack.v1.ReservationService/ReadReservation',
@@ -79,15 +79,15 @@ class ReservationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Confirm(self, request, context):
-        """Lengthens the hold of a reservation. One whose hold is over fails with RESERVATION_LOST.
+    def ExtendReservation(self, request, context):
+        """Extends the leases of a reservation. One whose leases have ended fails with RESERVATION_LOST.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadReservation(self, request, context):
-        """Returns messages of a reservation, as often as it is asked. One whose hold is over fails with
+        """Returns messages of a reservation, as often as it is asked. One whose leases have ended fails with
         RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -123,10 +123,10 @@ def add_ReservationServiceServicer_to_server(servicer, server):
                     request_deserializer=spoolrack_dot_v1_dot_reservation__service__pb2.ReserveRequest.FromString,
                     response_serializer=spoolrack_dot_v1_dot_reservation__service__pb2.ReserveResponse.SerializeToString,
             ),
-            'Confirm': grpc.unary_unary_rpc_method_handler(
-                    servicer.Confirm,
-                    request_deserializer=spoolrack_dot_v1_dot_reservation__service__pb2.ConfirmRequest.FromString,
-                    response_serializer=spoolrack_dot_v1_dot_reservation__service__pb2.ConfirmResponse.SerializeToString,
+            'ExtendReservation': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExtendReservation,
+                    request_deserializer=spoolrack_dot_v1_dot_reservation__service__pb2.ExtendReservationRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_reservation__service__pb2.ExtendReservationResponse.SerializeToString,
             ),
             'ReadReservation': grpc.unary_stream_rpc_method_handler(
                     servicer.ReadReservation,
@@ -188,7 +188,7 @@ class ReservationService(object):
             _registered_method=True)
 
     @staticmethod
-    def Confirm(request,
+    def ExtendReservation(request,
             target,
             options=(),
             channel_credentials=None,
@@ -201,9 +201,9 @@ class ReservationService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/spoolrack.v1.ReservationService/Confirm',
-            spoolrack_dot_v1_dot_reservation__service__pb2.ConfirmRequest.SerializeToString,
-            spoolrack_dot_v1_dot_reservation__service__pb2.ConfirmResponse.FromString,
+            '/spoolrack.v1.ReservationService/ExtendReservation',
+            spoolrack_dot_v1_dot_reservation__service__pb2.ExtendReservationRequest.SerializeToString,
+            spoolrack_dot_v1_dot_reservation__service__pb2.ExtendReservationResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,10 +37,10 @@ class ReservationServiceStub:
     """Leases messages under a name. The answer comes when that is on stable media; the same name again
     gives the same messages, also after a restart.
     """
-    Confirm: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.ConfirmRequest, _reservation_service_pb2.ConfirmResponse]
-    """Lengthens the hold of a reservation. One whose hold is over fails with RESERVATION_LOST."""
+    ExtendReservation: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.ExtendReservationRequest, _reservation_service_pb2.ExtendReservationResponse]
+    """Extends the leases of a reservation. One whose leases have ended fails with RESERVATION_LOST."""
     ReadReservation: _grpc.UnaryStreamMultiCallable[_reservation_service_pb2.ReadReservationRequest, _reservation_service_pb2.ReadReservationResponse]
-    """Returns messages of a reservation, as often as it is asked. One whose hold is over fails with
+    """Returns messages of a reservation, as often as it is asked. One whose leases have ended fails with
     RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
     """
     CommitReservations: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.CommitReservationsRequest, _reservation_service_pb2.CommitReservationsResponse]
@@ -59,10 +59,10 @@ class ReservationServiceAsyncStub(ReservationServiceStub):
     """Leases messages under a name. The answer comes when that is on stable media; the same name again
     gives the same messages, also after a restart.
     """
-    Confirm: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.ConfirmRequest, _reservation_service_pb2.ConfirmResponse]  # type: ignore[assignment]
-    """Lengthens the hold of a reservation. One whose hold is over fails with RESERVATION_LOST."""
+    ExtendReservation: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.ExtendReservationRequest, _reservation_service_pb2.ExtendReservationResponse]  # type: ignore[assignment]
+    """Extends the leases of a reservation. One whose leases have ended fails with RESERVATION_LOST."""
     ReadReservation: _aio.UnaryStreamMultiCallable[_reservation_service_pb2.ReadReservationRequest, _reservation_service_pb2.ReadReservationResponse]  # type: ignore[assignment]
-    """Returns messages of a reservation, as often as it is asked. One whose hold is over fails with
+    """Returns messages of a reservation, as often as it is asked. One whose leases have ended fails with
     RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
     """
     CommitReservations: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.CommitReservationsRequest, _reservation_service_pb2.CommitReservationsResponse]  # type: ignore[assignment]
@@ -86,12 +86,12 @@ class ReservationServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
-    def Confirm(
+    def ExtendReservation(
         self,
-        request: _reservation_service_pb2.ConfirmRequest,
+        request: _reservation_service_pb2.ExtendReservationRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_reservation_service_pb2.ConfirmResponse, _abc.Awaitable[_reservation_service_pb2.ConfirmResponse]]:
-        """Lengthens the hold of a reservation. One whose hold is over fails with RESERVATION_LOST."""
+    ) -> _typing.Union[_reservation_service_pb2.ExtendReservationResponse, _abc.Awaitable[_reservation_service_pb2.ExtendReservationResponse]]:
+        """Extends the leases of a reservation. One whose leases have ended fails with RESERVATION_LOST."""
 
     @_abc_1.abstractmethod
     def ReadReservation(
@@ -99,7 +99,7 @@ class ReservationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _reservation_service_pb2.ReadReservationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_reservation_service_pb2.ReadReservationResponse], _abc.AsyncIterator[_reservation_service_pb2.ReadReservationResponse]]:
-        """Returns messages of a reservation, as often as it is asked. One whose hold is over fails with
+        """Returns messages of a reservation, as often as it is asked. One whose leases have ended fails with
         RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
         """
 

@@ -28,7 +28,7 @@ class Stage(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
-    class MessagesEntry(_message.Message):
+    class MessageCountsEntry(_message.Message):
         DESCRIPTOR: _descriptor.Descriptor
 
         KEY_FIELD_NUMBER: _builtins.int
@@ -48,15 +48,15 @@ class Stage(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     NAME_FIELD_NUMBER: _builtins.int
-    CHUNKS_FIELD_NUMBER: _builtins.int
-    MESSAGES_FIELD_NUMBER: _builtins.int
+    CHUNK_COUNT_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNTS_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The stage's name."""
-    chunks: _builtins.int
+    chunk_count: _builtins.int
     """How many chunks it holds."""
     @_builtins.property
-    def messages(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+    def message_counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """How many messages it holds, by queue."""
 
     @_builtins.property
@@ -67,13 +67,13 @@ class Stage(_message.Message):
         self,
         *,
         name: _builtins.str = ...,
-        chunks: _builtins.int = ...,
-        messages: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        chunk_count: _builtins.int = ...,
+        message_counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunks", b"chunks", "expire_time", b"expire_time", "messages", b"messages", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_count", b"chunk_count", "expire_time", b"expire_time", "message_counts", b"message_counts", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -86,7 +86,7 @@ class StageRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STAGE_FIELD_NUMBER: _builtins.int
-    CHUNK_FIELD_NUMBER: _builtins.int
+    CHUNK_NUMBER_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
     TIME_TO_LIVE_FIELD_NUMBER: _builtins.int
@@ -94,7 +94,7 @@ class StageRequest(_message.Message):
     """The stage's name, chosen by the caller: 1 to 64 letters, digits, '_' and '-'. The first chunk makes
     the stage.
     """
-    chunk: _builtins.int
+    chunk_number: _builtins.int
     """The chunk's number in the stage, from 0 to 999999999, in any order and with any gaps. A chunk that
     is there already is answered and not stored again, whatever the repetition holds.
     """
@@ -116,14 +116,14 @@ class StageRequest(_message.Message):
         self,
         *,
         stage: _builtins.str = ...,
-        chunk: _builtins.int = ...,
+        chunk_number: _builtins.int = ...,
         queue: _builtins.str = ...,
         messages: _abc.Iterable[_queue_pb2.OutgoingMessage] | None = ...,
         time_to_live: _duration_pb2.Duration | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["time_to_live", b"time_to_live"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "messages", b"messages", "queue", b"queue", "stage", b"stage", "time_to_live", b"time_to_live"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_number", b"chunk_number", "messages", b"messages", "queue", b"queue", "stage", b"stage", "time_to_live", b"time_to_live"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -135,12 +135,12 @@ class StageResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    MESSAGES_FIELD_NUMBER: _builtins.int
-    REPEATED_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
-    messages: _builtins.int
+    message_count: _builtins.int
     """How many messages the chunk holds."""
-    repeated: _builtins.bool
+    duplicate: _builtins.bool
     """Whether the chunk was there already."""
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
@@ -149,13 +149,13 @@ class StageResponse(_message.Message):
     def __init__(
         self,
         *,
-        messages: _builtins.int = ...,
-        repeated: _builtins.bool = ...,
+        message_count: _builtins.int = ...,
+        duplicate: _builtins.bool = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time", "messages", b"messages", "repeated", b"repeated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate", "expire_time", b"expire_time", "message_count", b"message_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -170,7 +170,7 @@ class PublishRequest(_message.Message):
     WRITER_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     STAGES_FIELD_NUMBER: _builtins.int
-    MEMORY_FIELD_NUMBER: _builtins.int
+    EPOCH_RETENTION_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
     writer: _builtins.str
     """Who publishes: 1 to 80 letters, digits, '_' and '-'."""
@@ -187,7 +187,7 @@ class PublishRequest(_message.Message):
         """The stages that appear together, up to 10,000. None: the epoch is remembered, and nothing appears."""
 
     @_builtins.property
-    def memory(self) -> _duration_pb2.Duration:
+    def epoch_retention(self) -> _duration_pb2.Duration:
         """How long the epoch is remembered, from 1 minute to 365 days. Absent: 30 days."""
 
     def __init__(
@@ -196,12 +196,12 @@ class PublishRequest(_message.Message):
         writer: _builtins.str = ...,
         epoch: _builtins.int = ...,
         stages: _abc.Iterable[_builtins.str] | None = ...,
-        memory: _duration_pb2.Duration | None = ...,
+        epoch_retention: _duration_pb2.Duration | None = ...,
         digest: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["epoch_retention", b"epoch_retention"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "epoch", b"epoch", "memory", b"memory", "stages", b"stages", "writer", b"writer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "epoch", b"epoch", "epoch_retention", b"epoch_retention", "stages", b"stages", "writer", b"writer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -213,33 +213,33 @@ class PublishResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    MESSAGES_FIELD_NUMBER: _builtins.int
-    ALREADY_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
     LAST_EPOCH_FIELD_NUMBER: _builtins.int
-    messages: _builtins.int
-    """How many messages appeared. 0 if `already` is set."""
-    already: _builtins.bool
+    message_count: _builtins.int
+    """How many messages appeared. 0 if `duplicate` is set."""
+    duplicate: _builtins.bool
     """Whether this epoch of the writer, or a later one, was published before: then nothing was done."""
     last_epoch: _builtins.int
     """The writer's last epoch now."""
     def __init__(
         self,
         *,
-        messages: _builtins.int = ...,
-        already: _builtins.bool = ...,
+        message_count: _builtins.int = ...,
+        duplicate: _builtins.bool = ...,
         last_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["already", b"already", "last_epoch", b"last_epoch", "messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate", "last_epoch", b"last_epoch", "message_count", b"message_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PublishResponse: _TypeAlias = PublishResponse  # noqa: Y015
 
 @_typing.final
-class AbortRequest(_message.Message):
-    """The request of Abort."""
+class AbortStageRequest(_message.Message):
+    """The request of AbortStage."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -257,29 +257,29 @@ class AbortRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AbortRequest: _TypeAlias = AbortRequest  # noqa: Y015
+Global___AbortStageRequest: _TypeAlias = AbortStageRequest  # noqa: Y015
 
 @_typing.final
-class AbortResponse(_message.Message):
-    """The response of Abort."""
+class AbortStageResponse(_message.Message):
+    """The response of AbortStage."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    MESSAGES_FIELD_NUMBER: _builtins.int
-    messages: _builtins.int
+    MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    message_count: _builtins.int
     """How many messages were dropped. 0: there is no such stage, which is a success."""
     def __init__(
         self,
         *,
-        messages: _builtins.int = ...,
+        message_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_count", b"message_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AbortResponse: _TypeAlias = AbortResponse  # noqa: Y015
+Global___AbortStageResponse: _TypeAlias = AbortStageResponse  # noqa: Y015
 
 @_typing.final
 class ListStagesRequest(_message.Message):

@@ -45,10 +45,10 @@ class StagingServiceStub(object):
                 request_serializer=spoolrack_dot_v1_dot_staging__service__pb2.PublishRequest.SerializeToString,
                 response_deserializer=spoolrack_dot_v1_dot_staging__service__pb2.PublishResponse.FromString,
                 _registered_method=True)
-        self.Abort = channel.unary_unary(
-                '/spoolrack.v1.StagingService/Abort',
-                request_serializer=spoolrack_dot_v1_dot_staging__service__pb2.AbortRequest.SerializeToString,
-                response_deserializer=spoolrack_dot_v1_dot_staging__service__pb2.AbortResponse.FromString,
+        self.AbortStage = channel.unary_unary(
+                '/spoolrack.v1.StagingService/AbortStage',
+                request_serializer=spoolrack_dot_v1_dot_staging__service__pb2.AbortStageRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_staging__service__pb2.AbortStageResponse.FromString,
                 _registered_method=True)
         self.ListStages = channel.unary_unary(
                 '/spoolrack.v1.StagingService/ListStages',
@@ -77,7 +77,7 @@ class StagingServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Abort(self, request, context):
+    def AbortStage(self, request, context):
         """Drops a stage with all that is in it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -104,10 +104,10 @@ def add_StagingServiceServicer_to_server(servicer, server):
                     request_deserializer=spoolrack_dot_v1_dot_staging__service__pb2.PublishRequest.FromString,
                     response_serializer=spoolrack_dot_v1_dot_staging__service__pb2.PublishResponse.SerializeToString,
             ),
-            'Abort': grpc.unary_unary_rpc_method_handler(
-                    servicer.Abort,
-                    request_deserializer=spoolrack_dot_v1_dot_staging__service__pb2.AbortRequest.FromString,
-                    response_serializer=spoolrack_dot_v1_dot_staging__service__pb2.AbortResponse.SerializeToString,
+            'AbortStage': grpc.unary_unary_rpc_method_handler(
+                    servicer.AbortStage,
+                    request_deserializer=spoolrack_dot_v1_dot_staging__service__pb2.AbortStageRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_staging__service__pb2.AbortStageResponse.SerializeToString,
             ),
             'ListStages': grpc.unary_unary_rpc_method_handler(
                     servicer.ListStages,
@@ -181,7 +181,7 @@ class StagingService(object):
             _registered_method=True)
 
     @staticmethod
-    def Abort(request,
+    def AbortStage(request,
             target,
             options=(),
             channel_credentials=None,
@@ -194,9 +194,9 @@ class StagingService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/spoolrack.v1.StagingService/Abort',
-            spoolrack_dot_v1_dot_staging__service__pb2.AbortRequest.SerializeToString,
-            spoolrack_dot_v1_dot_staging__service__pb2.AbortResponse.FromString,
+            '/spoolrack.v1.StagingService/AbortStage',
+            spoolrack_dot_v1_dot_staging__service__pb2.AbortStageRequest.SerializeToString,
+            spoolrack_dot_v1_dot_staging__service__pb2.AbortStageResponse.FromString,
             options,
             channel_credentials,
             insecure,

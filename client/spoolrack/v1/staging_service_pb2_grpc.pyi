@@ -41,7 +41,7 @@ class StagingServiceStub:
     """Makes all messages of the stages appear, in one queue or several. The answer comes when that is
     certain, also after a crash: all of them appear, or none.
     """
-    Abort: _grpc.UnaryUnaryMultiCallable[_staging_service_pb2.AbortRequest, _staging_service_pb2.AbortResponse]
+    AbortStage: _grpc.UnaryUnaryMultiCallable[_staging_service_pb2.AbortStageRequest, _staging_service_pb2.AbortStageResponse]
     """Drops a stage with all that is in it."""
     ListStages: _grpc.UnaryUnaryMultiCallable[_staging_service_pb2.ListStagesRequest, _staging_service_pb2.ListStagesResponse]
     """Returns the stages in the order of their names, a page at a time."""
@@ -59,7 +59,7 @@ class StagingServiceAsyncStub(StagingServiceStub):
     """Makes all messages of the stages appear, in one queue or several. The answer comes when that is
     certain, also after a crash: all of them appear, or none.
     """
-    Abort: _aio.UnaryUnaryMultiCallable[_staging_service_pb2.AbortRequest, _staging_service_pb2.AbortResponse]  # type: ignore[assignment]
+    AbortStage: _aio.UnaryUnaryMultiCallable[_staging_service_pb2.AbortStageRequest, _staging_service_pb2.AbortStageResponse]  # type: ignore[assignment]
     """Drops a stage with all that is in it."""
     ListStages: _aio.UnaryUnaryMultiCallable[_staging_service_pb2.ListStagesRequest, _staging_service_pb2.ListStagesResponse]  # type: ignore[assignment]
     """Returns the stages in the order of their names, a page at a time."""
@@ -88,11 +88,11 @@ class StagingServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
-    def Abort(
+    def AbortStage(
         self,
-        request: _staging_service_pb2.AbortRequest,
+        request: _staging_service_pb2.AbortStageRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_staging_service_pb2.AbortResponse, _abc.Awaitable[_staging_service_pb2.AbortResponse]]:
+    ) -> _typing.Union[_staging_service_pb2.AbortStageResponse, _abc.Awaitable[_staging_service_pb2.AbortStageResponse]]:
         """Drops a stage with all that is in it."""
 
     @_abc_1.abstractmethod

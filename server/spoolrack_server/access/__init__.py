@@ -1,1 +1,1 @@
-"""Who asks, and what he may do: identities, tokens and permissions, for both doors of the server."""
+"""Authentication and authorization for gRPC and HTTP: identities, tokens and permissions."""

@@ -1,7 +1,7 @@
-"""Who asks, and whether he may: the tokens, the certificates and the permissions together.
+"""Authentication and authorization of callers, by tokens, certificates and permissions.
 
-Lives beside both doors of one server. A token names its holder before a certificate does, because it
-comes with the call; one that nobody knows is refused, whatever certificate comes with it. Without a
+Serves gRPC and HTTP of one server. A token takes precedence over a certificate, because it comes with
+the call; an unknown token is refused, whatever certificate comes with it. Without a
 permissions file everybody who is known may do everything. All that is refused is a `StoreError`:
 `Unauthenticated` or `PermissionDenied`, and whether there is such a queue has no part in it.
 """
@@ -22,7 +22,7 @@ from .watched_files import WatchedFiles
 
 NOBODY: Final = Identity()
 CHALLENGE: Final = 'Bearer realm="spoolrack"'
-"""What HTTP says with a 401."""
+"""The `WWW-Authenticate` header of a 401."""
 _SCHEME: Final = "bearer"
 
 
@@ -49,7 +49,7 @@ class AccessControl:
     # Who.
 
     def identify(self, authorization: str | None, certificate: str | None) -> Identity:
-        """Who has sent this header, or shown a certificate of this name, which is already proven.
+        """Return the caller of this header, or of this certificate name, which TLS has verified.
 
         Raises `Unauthenticated`.
         """

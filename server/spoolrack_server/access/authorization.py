@@ -1,4 +1,4 @@
-"""Who makes each call of gRPC, from its first moment to its last.
+"""Authorization of gRPC calls, from start to end.
 
 A call is refused before its handler runs. A stream that is under way ends as soon as the files say that
 it couldn't begin any more. Handlers ask `queues_for` what they may touch where only the store knows it.
@@ -87,7 +87,7 @@ class CallAuthorizer:
         return CallerPermissions(self._guard, self._guard.identify(found, name))
 
     def recheck_permissions(self) -> None:
-        """Who may do what has changed: end the calls that could not begin any more."""
+        """Apply changed permissions: end the calls whose callers have lost theirs."""
         for admission in list(self._open):
             try:
                 admission.caller = self.caller_of(admission.context)

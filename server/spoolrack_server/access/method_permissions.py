@@ -1,4 +1,4 @@
-"""What each method of the contract asks of its caller: the one table, as data.
+"""The permissions that each method of the contract needs: the one table, as data.
 
 Most name their queues in the request, and are refused before the store hears of them. Others name
 something that belongs to queues which only the store knows (a stage, a reservation, a redrive): these
@@ -81,10 +81,10 @@ METHODS: Final[Mapping[str, RequestQueues | HandlerQueues]] = {
     "ListMessages": _in_field(RECEIVE),
     "Stage": _in_field(SEND),
     "Publish": HandlerQueues(SEND),
-    "Abort": HandlerQueues(SEND),
+    "AbortStage": HandlerQueues(SEND),
     "ListStages": HandlerQueues(MONITOR),
     "Reserve": _in_field(RECEIVE),
-    "Confirm": HandlerQueues(RECEIVE),
+    "ExtendReservation": HandlerQueues(RECEIVE),
     "ReadReservation": HandlerQueues(RECEIVE),
     "CommitReservations": HandlerQueues(RECEIVE),
     "ReleaseReservation": HandlerQueues(RECEIVE),
@@ -98,7 +98,7 @@ METHODS: Final[Mapping[str, RequestQueues | HandlerQueues]] = {
 
 @dataclass(frozen=True, slots=True)
 class CallerPermissions:
-    """Who makes a call, and what of it he may."""
+    """The caller of a call, and its permissions."""
 
     guard: AccessControl
     identity: Identity

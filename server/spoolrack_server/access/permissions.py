@@ -1,4 +1,4 @@
-"""What an identity may do to which queue. Values; knows nothing of tokens, TLS or the wire."""
+"""Permissions of an identity on queues. Values; knows nothing of tokens, TLS or the wire."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 
 class Permission(Enum):
-    """What one may do to a queue. None implies another."""
+    """A permission on a queue. None implies another."""
 
     SEND = "send"
     """Send and stage messages."""
@@ -22,7 +22,7 @@ class Permission(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks, by the name that a token or a client's certificate proves; empty: nobody has to say."""
+    """The caller, by the name of its token or client certificate; empty: no authentication."""
 
     name: str = ""
 

@@ -1,4 +1,4 @@
-"""What an operator has said about who may come: files, and what is done with them while a server runs.
+"""The access files of a server: opened at the start, and read again while it runs.
 
 Starting raises `AccessUnusable` for a file that can't be used, or options that make no sense together,
 and `Insecure` for an address that the network can reach without TLS.
@@ -72,7 +72,7 @@ class Security:
 
 
 class LoadedSecurity:
-    """What was opened: who may come in, and the certificates that are shown to him."""
+    """The opened files: access control, and the server's certificates."""
 
     def __init__(
         self, guard: AccessControl, tls: Tls | None, watched: Sequence[WatchedFiles[Any]], log: Log

@@ -15,7 +15,7 @@ LOOK: Final = 1_000
 
 
 class Listing(Protocol[Covariant, Contravariant]):
-    """What there is, in order."""
+    """The items, in order."""
 
     def __call__(self, *, after: Contravariant, limit: int) -> Sequence[Covariant]: ...
 

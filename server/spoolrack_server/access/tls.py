@@ -36,7 +36,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Version:
-    """What the files say at one time."""
+    """The content of the files at one time."""
 
     certificate: bytes
     key: bytes

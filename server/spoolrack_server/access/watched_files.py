@@ -21,9 +21,9 @@ T = TypeVar("T")
 LARGEST: Final = 16 * 1024 * 1024
 """Bytes."""
 SECRET: Final = stat.S_IWGRP | stat.S_IRWXO
-"""What a file with secrets must not permit. Its group may read it, as with Kubernetes' secrets."""
+"""Mode bits that a file with secrets must not have. Its group may read it, as in Kubernetes."""
 FIXED: Final = stat.S_IWGRP | stat.S_IWOTH
-"""What a file that decides who may do what must not permit."""
+"""Mode bits that a permissions file must not have."""
 PUBLIC: Final = 0
 """For files that are public, and prove themselves."""
 
@@ -38,7 +38,7 @@ class AccessUnusable(Exception):
 
 
 class WatchedFiles(Generic[T]):
-    """What some files say together. `current` may be read by any thread; `look` is called by one."""
+    """The parsed content of files. Any thread may read `current`; one thread calls `look`."""
 
     def __init__(
         self,

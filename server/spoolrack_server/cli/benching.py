@@ -47,7 +47,7 @@ _GIVE_UP: Final = 30.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """What one load came to."""
+    """The result of one load."""
 
     what: str
     per_second: float

@@ -1,4 +1,4 @@
-"""What the mover's and the reaper's command have in common.
+"""Shared code of the commands `mover` and `reaper`.
 
 softlayer/mq's take any folders. Ours take those of one root, because a message's state is its folder
 and nothing may be moved past the rules: what isn't a root's folder is refused.

@@ -1,4 +1,4 @@
-"""What a command ends with: the exit codes, and the one line that goes with each error.
+"""Exit codes, and the one line that goes with each error.
 
 The numbers are those of sysexits.h where it has one, so that a script can tell "try again" from "this
 will never work". docs/cli.md lists them.
@@ -108,7 +108,7 @@ def _is_of_a_closed_stream(error: Exception) -> bool:
 
 
 def line_of(error: Exception) -> str:
-    """What an error says, in one line."""
+    """Return an error's text in one line."""
     if _is_of_a_closed_stream(error):
         return "standard input or output is closed, and is needed: redirect it to a file or /dev/null"
     if isinstance(error, OSError) and not isinstance(error, SpoolrackError) and error.strerror:

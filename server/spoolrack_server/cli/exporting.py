@@ -23,7 +23,7 @@ from .transfer import archive
 from .units import File, plural
 
 PART: Final = ".part"
-"""What an archive is called until it is whole."""
+"""The suffix of an archive until it is whole."""
 
 Write = Callable[[bytes], None]
 

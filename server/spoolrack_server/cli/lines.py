@@ -23,7 +23,7 @@ from .units import Text
 LARGEST: Final = 64 * 1024 * 1024
 """Bytes of the largest message that any queue takes."""
 TOO_LONG: Final = "it has more than 64 MiB, and no message may: split it"
-"""What is wrong with a longer line."""
+"""The error of a longer line."""
 _AT_ONCE: Final = 256 * 1024
 
 

@@ -104,7 +104,7 @@ def print_table(messages: Sequence[MessageFacts]) -> int:
 
 
 def _death(message: MessageFacts, now: datetime) -> tuple[str, str, str]:
-    """What it died of; the last time, if it did so more often."""
+    """Return source queue, reason and age of the last dead-letter record; empty texts without one."""
     if not message.dead_letter_records:
         return "", "", ""
     last = message.dead_letter_records[-1]

@@ -1,4 +1,4 @@
-"""What every command's options and arguments have in common."""
+"""Base of every command's options and arguments."""
 
 from __future__ import annotations
 

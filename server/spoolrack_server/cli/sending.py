@@ -237,7 +237,7 @@ def _send_lines(
 
 
 def _where_to_go_on(sender: LineSender, name: str, queue: str) -> str:
-    """What to type next, so that no acknowledged line is sent again and no other is left out."""
+    """Return how to continue, without a repeated or a missing line."""
     sent = f"{plural(sender.acknowledged, 'message')} acknowledged"
     missing = sender.done.missing()
     ((first, _), *others) = missing

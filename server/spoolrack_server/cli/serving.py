@@ -16,6 +16,7 @@ import click
 from click.core import ParameterSource
 from spoolrack.credentials import is_loopback
 
+from ..serve_settings import ServeSettings
 from .output import say, tell
 from .plain import option
 from .units import Address, Folder, Span, Watermark
@@ -23,22 +24,13 @@ from .units import Address, Folder, Span, Watermark
 if TYPE_CHECKING:
     from ..serve import ListenAddresses
 
+DEFAULTS: Final = ServeSettings()
 OFF: Final = "off"
 USUAL_GRPC: Final = "127.0.0.1:50051"
 COMPATIBLE: Final[Mapping[str, Mapping[str, Any]]] = {
-    "mq": {"data": "/tmp/mq", "http": ("0.0.0.0", 8080), "workers": 8, "peers": 0},
+    "mq": {"root": "/tmp/mq", "http": ("0.0.0.0", 8080), "workers": 8, "peers": 0},
 }
 """The defaults of others."""
-SECURITY: Final = (
-    "tls_certificate",
-    "tls_key",
-    "tls_client_ca",
-    "tokens",
-    "permissions",
-    "insecure",
-    "connections",
-)
-"""Options that go to the server as they are."""
 
 
 class _AddressOrOff(Address):
@@ -54,11 +46,11 @@ class _AddressOrOff(Address):
 @option(
     "--data",
     "--root",
-    "data",
+    "root",
     metavar="DIR",
     type=Folder(),
     envvar=["SPOOLRACK_DATA", "SPOOLRACK_SERVE_ROOT"],
-    default="./data",
+    default=DEFAULTS.root,
     show_default=True,
     help="The folder of the queues; made if it isn't there.",
 )
@@ -162,7 +154,7 @@ class _AddressOrOff(Address):
     "--connections",
     type=click.IntRange(min=1, max=1_000_000),
     envvar="SPOOLRACK_CONNECTIONS",
-    default=1_000,
+    default=DEFAULTS.connections,
     show_default=True,
     help="So many at each port of each process; one more is closed.",
 )
@@ -200,14 +192,14 @@ class _AddressOrOff(Address):
 @option(
     "--metrics-queues",
     type=click.IntRange(min=0, max=1_000_000),
-    default=1_000,
+    default=DEFAULTS.metrics_queues,
     show_default=True,
     help="So many queues have metrics of their own; the rest shares those of the queue *.",
 )
 @option(
     "--log-format",
     type=click.Choice(["logfmt", "json"]),
-    default="logfmt",
+    default=DEFAULTS.log_format,
     show_default=True,
     help="Of the log, on standard error.",
 )
@@ -219,43 +211,30 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
     the server at once, which is safe too.
     """
     from ..cgroup import memory_of_process
-    from ..serve import ServeSettings, serve
+    from ..serve import serve
     from ..supervisor import supervise
 
     if compat is not None:
         for name, value in COMPATIBLE[compat].items():
             if context.get_parameter_source(name) is ParameterSource.DEFAULT:
                 chosen[name] = value
-    grpc, http = chosen["grpc"], chosen["http"]
-    watermark: int | float | None = chosen["memory_watermark"]
+    watermark: int | float | None = chosen.pop("memory_watermark")
     if isinstance(watermark, float):
         watermark = int(watermark * memory_of_process())
-    if chosen["peers"]:
+    if chosen.pop("peers"):
         tell("--peers has no effect: the order is exact, however many processes share the root")
     settings = ServeSettings(
-        root=chosen["data"],
-        host=grpc[0],
-        grpc_port=grpc[1],
-        http_host=None if http is None else http[0],
-        http_port=None if http is None else http[1],
-        grace=chosen["grace"],
-        log_format=chosen["log_format"],
-        workers=chosen["workers"],
-        mover=not chosen["no_mover"],
-        reaper=not chosen["no_reaper"],
-        group_access=chosen["group_access"],
-        health=chosen["health"],
-        traces=chosen["traces"],
-        most_queues=chosen["metrics_queues"],
+        mover=not chosen.pop("no_mover"),
+        reaper=not chosen.pop("no_reaper"),
         memory_watermark=None if watermark is None else watermark // processes,
-        **{name: chosen[name] for name in SECURITY},
+        **chosen,
     )
     if processes > 1:
-        return asyncio.run(supervise(settings, processes, partial(_announce, chosen)))
-    return asyncio.run(serve(settings, partial(_announce, chosen)))
+        return asyncio.run(supervise(settings, processes, partial(_announce, settings)))
+    return asyncio.run(serve(settings, partial(_announce, settings)))
 
 
-def _announce(chosen: Mapping[str, Any], server: ListenAddresses) -> None:
+def _announce(settings: ServeSettings, server: ListenAddresses) -> None:
     address = server.grpc_address
     lines = [f"Spoolrack serves the queues in {Path(server.root).resolve()}", f"  gRPC  {address}"]
     if server.http_url is not None:
@@ -263,7 +242,7 @@ def _announce(chosen: Mapping[str, Any], server: ListenAddresses) -> None:
     program = _program()
     if server.health_url is not None:
         lines.append(f"  Probes  {server.health_url}/-/health/ready")
-    at, hints = _way_in(chosen, address)
+    at, hints = _way_in(settings, address)
     lines += [
         "Next, in another terminal:",
         f"  {program} send{at} --create hello 'Hello, world' && {program} receive{at} hello --delete",
@@ -276,22 +255,22 @@ def _announce(chosen: Mapping[str, Any], server: ListenAddresses) -> None:
         return  # Nobody wants to know.
 
 
-def _way_in(chosen: Mapping[str, Any], address: str) -> tuple[str, list[str]]:
+def _way_in(settings: ServeSettings, address: str) -> tuple[str, list[str]]:
     """The options of a client of this server, and what the names of files in them stand for."""
     options, hints = "" if address == USUAL_GRPC else f" --url {address}", []
-    if chosen["tls_certificate"] is not None:
+    if settings.tls_certificate is not None:
         options = f" --url grpcs://{address} --ca CA"
-        hints.append(f"CA: the certificate of the CA that signed {chosen['tls_certificate']}")
-    if chosen["tls_client_ca"] is not None:
+        hints.append(f"CA: the certificate of the CA that signed {settings.tls_certificate}")
+    if settings.tls_client_ca is not None:
         options += " --certificate CERTIFICATE --key KEY"
-        hints.append(f"CERTIFICATE, KEY: a client's own, signed by a CA of {chosen['tls_client_ca']}")
-    elif chosen["tokens"] is not None:
+        hints.append(f"CERTIFICATE, KEY: a client's own, signed by a CA of {settings.tls_client_ca}")
+    elif settings.tokens is not None:
         options += " --token-file TOKEN"
         hints.append(
             f"TOKEN: a file with a token, as this makes one: {_program()} tokens new NAME "
-            f"2>>{shlex.quote(chosen['tokens'])} >TOKEN"
+            f"2>>{shlex.quote(settings.tokens)} >TOKEN"
         )
-        if chosen["tls_certificate"] is None and not is_loopback(chosen["grpc"][0]):
+        if settings.tls_certificate is None and not is_loopback(settings.grpc[0]):
             options += " --insecure"
     return options, hints
 

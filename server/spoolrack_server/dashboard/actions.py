@@ -1,4 +1,4 @@
-"""What the dashboard changes: queues, their settings and messages, stages, reservations, redrives.
+"""The dashboard's changes: queues, their settings and messages, stages, reservations, redrives.
 
 Each change names its object in its body, goes through `RequestPermissions.change`, and takes the
 permission that the same change takes over gRPC. It is answered once it is on stable media.

@@ -1,4 +1,4 @@
-"""What the dashboard reads of the server's own measurements: the last hour, and the machine.
+"""The dashboard's view of the server's measurements: the last hour, and the machine.
 
 The history of a queue takes MONITOR of that queue, as its figures do. The disk, the memory, the
 processes and the folder are told only with MONITOR of all queues, as `/-/metrics` is.

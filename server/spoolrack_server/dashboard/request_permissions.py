@@ -68,11 +68,11 @@ class RequestPermissions:
         return lambda name: contains in name and self.allows(request, Permission.MONITOR, name)
 
     def permissions(self, request: web.Request, queue: str) -> list[str]:
-        """What is to be offered to who asks."""
+        """Return the caller's permissions on `queue`, by name."""
         return [each.value for each in Permission if self.allows(request, each, queue)]
 
     async def change(self, request: web.Request) -> Mapping[str, Any]:
-        """What a change asks for: an object in JSON. Raises `InvalidRequest`; nothing was done yet."""
+        """Return the JSON object of a change's body. Raises `InvalidRequest` before any change."""
         if OURS not in request.headers or request.content_type != "application/json":
             raise InvalidRequest(
                 what="a change",

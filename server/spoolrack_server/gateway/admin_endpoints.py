@@ -1,4 +1,4 @@
-"""What is served under `/-/`, which no queue can be: health, figures, and what else is served."""
+"""Endpoints under `/-/`, which can't be a queue's name: health, metrics, and others."""
 
 from __future__ import annotations
 

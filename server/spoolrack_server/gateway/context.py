@@ -53,7 +53,7 @@ class GatewayContext:
         return await answer(self.store.submit(request))
 
     async def read(self, read: Callable[..., T], *of: Any) -> T:
-        """What `read` returns in a thread."""
+        """Return `read()`, run in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, read, *of)
 
     async def open(self, queue: str, id: str) -> OpenMessage:

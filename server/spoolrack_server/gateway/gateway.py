@@ -139,7 +139,7 @@ class Gateway:
         return listened
 
     def recheck_permissions(self) -> None:
-        """Who may do what has changed."""
+        """Apply changed permissions."""
         self._checks.recheck_permissions()
 
     def refuse(self) -> None:
@@ -252,7 +252,7 @@ async def _name_request(request: web.Request, response: web.StreamResponse) -> N
 
 
 async def _expect_nothing(request: web.Request) -> None:
-    """Who waits for "100 Continue" before he sends a body is told when somebody reads it."""
+    """Send nothing yet: the reader of the body sends "100 Continue"."""
 
 
 class _OurMistakes(logging.Filter):

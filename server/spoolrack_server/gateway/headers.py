@@ -1,4 +1,4 @@
-"""What travels in headers and queries: attributes, what is known of a message, times, conditions.
+"""Headers and queries: attributes, facts of a message, times, conditions.
 
 Pure. What can't be read raises `InvalidRequest`, naming the header or the parameter.
 
@@ -49,7 +49,7 @@ _KNOWN: Final = frozenset(
 _IN_NAMES: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_.")
 _IN_VALUES: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
 _HEADER_VALUE: Final = re.compile(r"(?![ \t])[^\x00-\x08\x0a-\x1f\x7f]*(?<![ \t])")
-"""What a header's value can be as it is: the white space around it would be lost."""
+"""Values that a header carries unencoded: no white space at the ends, which would be lost."""
 _SECONDS: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
 _RANGE: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)")
 _LAST_PLACE: Final = 18

@@ -1,4 +1,4 @@
-"""What went wrong, as HTTP says it: a status and a small JSON object.
+"""HTTP's form of an error: a status and a small JSON object.
 
 The store's errors come by `status`'s table. Those that only HTTP knows have their classes here, each
 with its reason, which never changes, and its status. Pure.
@@ -127,7 +127,7 @@ class RangeNotSatisfiable(GatewayError):
 
 
 def response_to(error: StoreError | GatewayError) -> web.Response | None:
-    """What a client is told of `error`; None if no client should ever meet it."""
+    """Return the HTTP error of `error`; None if no client should ever meet it."""
     if isinstance(error, GatewayError):
         retry_after = Millis(1_000) if error.http_code == UNAVAILABLE else None
         return _answer(error.http_code, error.reason, str(error), {}, error.headers, retry_after)
@@ -141,7 +141,7 @@ def response_to(error: StoreError | GatewayError) -> web.Response | None:
 
 
 def internal_error() -> web.Response:
-    """What a client is told of an error of the server."""
+    """Return the HTTP error of a defect of the server."""
     return _of(INTERNAL)
 
 

@@ -64,7 +64,7 @@ class RequestChecks:
         self._waiting.pop(task, None)
 
     def recheck_permissions(self) -> None:
-        """Who may do what has changed: hang up on long polls that could not begin any more."""
+        """Apply changed permissions: end long polls whose callers have lost theirs."""
         for task, request in list(self._waiting.items()):
             try:
                 self._check(request)

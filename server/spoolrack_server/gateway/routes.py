@@ -28,8 +28,8 @@ class Route:
     """As OpenAPI writes it."""
     endpoint: Endpoint
     permission: Permission | None = None
-    """What one needs at the queue in the path, or at all queues where it has none; None: nothing, or
-    what the endpoint itself asks for."""
+    """The permission needed for the queue in the path, or for all queues without one; None: none, or
+    the endpoint checks it."""
     is_page: bool = False
     """Served also while the server drains."""
     is_open: bool = False

@@ -1,1 +1,1 @@
-"""What others may know of a server: figures, whether it serves, which call it was, and whose trace."""
+"""Observability of a server: metrics, health, request ids and traces."""

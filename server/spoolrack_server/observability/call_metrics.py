@@ -1,7 +1,7 @@
-"""What is measured of each call and request: how long it took and how it ended; and which are open.
+"""Metrics of calls and requests: duration, result, and the open ones.
 
-For each call one look into a dict and one addition, whatever it carries. Lives in one event loop; who
-reads in another thread sees what was counted a moment ago.
+A call costs one lookup in a dict and one addition. Lives in one event loop; a reader in another thread
+may see counts of a moment ago.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _system: Final = ProcessCollector(namespace="spoolrack", registry=None)
 
 
 def collect_root(tally: Tally, clock: Clock, quarantined: int | None, most: int) -> Iterator[Row]:
-    """What is the same whichever process tells it. In any thread."""
+    """Collect the metrics that are the same in every process. In any thread."""
     found = tally.root()
     yield "spoolrack_build", [version("spoolrack"), platform.python_version()], 1
     yield "spoolrack_queues", [], found.queues
@@ -58,7 +58,7 @@ def collect_root(tally: Tally, clock: Clock, quarantined: int | None, most: int)
 
 
 def collect_store(tally: Tally, most: int, removed: int | None) -> Iterator[Row]:
-    """What the store of this process has done and has to do. In any thread.
+    """Collect the work done and the backlog of this process's store. In any thread.
 
     `removed` is what lies in `remove/`, where another process shall unlink it.
     """
@@ -85,7 +85,7 @@ def collect_store(tally: Tally, most: int, removed: int | None) -> Iterator[Row]
 
 
 def collect_process() -> Iterator[Row]:
-    """What the system knows of this process."""
+    """Collect the operating system's metrics of this process."""
     for family in _system.collect():
         if family.name in METRICS:
             yield family.name, [], family.samples[0].value

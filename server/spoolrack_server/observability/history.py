@@ -64,7 +64,7 @@ class History:
 
     @property
     def bytes(self) -> int:
-        """What the samples take."""
+        """Return the memory of the samples."""
         return sum(
             len(values) * values.itemsize
             for ring in self._rings.values()
@@ -209,7 +209,7 @@ def _is_busy(queue: QueueFigures, entered: int, left: int) -> bool:
 
 
 def _since(total: int, before: int) -> int:
-    """What was counted since; a total that went back is another queue's of the same name."""
+    """Return the increase since; a total that fell belongs to a new queue of the same name."""
     return total - before if total >= before else total
 
 

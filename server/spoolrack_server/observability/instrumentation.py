@@ -1,4 +1,4 @@
-"""What happens around each call and request: it gets a name, is measured, and is traced if one likes.
+"""Instrumentation of each call and request: an id, metrics, and a trace if tracing is on.
 
 One place for gRPC and HTTP. Knows nothing of what is asked for, and decides nothing: an answer is the
 same with it and without it. Without tracing, it costs two looks at the clock, a name and an addition.
@@ -157,7 +157,7 @@ class Instrumentation:
         headers: Metadata,
         answer: Callable[[], Awaitable[Any]],
     ) -> Any:
-        """What `answer` responds with, watched."""
+        """Return the response of `answer`, instrumented."""
         began, code = stopwatch(), CANCELLED.lower()
         traces = self._traces
         span = traces and traces.http(method, route, path, headers, REQUEST_ID.get())

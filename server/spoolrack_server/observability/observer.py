@@ -38,7 +38,7 @@ class Processes(Protocol):
         """Of each of the others; None: it didn't answer in time."""
 
     async def others(self, what: str) -> dict[int, Any]:
-        """What each of the others answers to `Observer.answer`'s question; None: not in time."""
+        """Return each sibling's answer to `Observer.answer`'s question; None: not in time."""
 
 
 class SingleProcess:
@@ -124,7 +124,7 @@ class Observer:
         return self._health.state
 
     async def answer(self, what: str) -> Any:
-        """What this process tells its siblings; see `worker_processes` for the questions."""
+        """Return this process's answer to its siblings; see `worker_processes` for the questions."""
         if what == FIGURES:
             return await self.own()
         if what == PROCESS:
@@ -174,7 +174,7 @@ class Observer:
         return {"pid": os.getpid(), "resident": resident, "uptime": self.uptime}
 
     async def resources(self) -> dict[str, Any]:
-        """What the server has of its machine: the root's disk, and the memory of each process."""
+        """Return the disk of the root and the memory of each process."""
         others = await self._processes.others(PROCESS)
         processes = {**others, self._processes.number: self.process()}
         space = None if self._tally is None else await self._beside(self._tally.space)
@@ -199,7 +199,7 @@ class Observer:
             return own + await self._beside(self._of_store)
 
     async def page(self, accept: str) -> tuple[bytes, str]:
-        """What a scrape that accepts these types is answered with, and its content type."""
+        """Return the answer to a scrape that accepts these types, and its content type."""
         others = await self._processes.figures()
         async with self._gathering:
             processes: dict[int, list[Row]] = {
@@ -210,7 +210,7 @@ class Observer:
             return await self._beside(lambda: self._written(own, processes, accept))
 
     async def _beside(self, look: Callable[[], T]) -> T:
-        """What `look` returns, in the thread for that; when all is over, here."""
+        """Return `look()`, run in the observer's thread; after the shutdown, in the caller's."""
         if self._is_over:
             return look()
         return await asyncio.get_running_loop().run_in_executor(self._thread, look)
@@ -226,7 +226,7 @@ class Observer:
         return written(root, dict(sorted(processes.items())), accept)
 
     def _of_calls(self) -> Iterator[Row]:
-        """What the event loop knows."""
+        """Collect the metrics that live in the event loop."""
         health = self._health
         yield "spoolrack_serving", [], int(health.is_serving)
         yield "spoolrack_draining", [], int(health.is_final)

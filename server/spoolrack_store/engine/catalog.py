@@ -91,6 +91,9 @@ class Catalog(Part):
         """Superseded settings by path, and the commit that must be durable before they are unlinked."""
         self._missed: set[str] = set()
         """Queues whose settings file was not there, or damaged: it is written again."""
+        self._passed: set[str] = set()
+        """Queues that had a later version, which is unlinked: other processes went on, perhaps to the
+        end of the queue."""
         self._looked: tuple[int, bool] = -1, False
         """When `config/` had changed at the last tick, and whether that was so at the one before."""
 
@@ -240,8 +243,12 @@ class Catalog(Part):
         if match is None:
             return
         name, version = match["queue"], int(match["version"])
-        if not self._read(name, version) and self._version(name) == version:
-            if name in self._doomed:
+        if self._read(name, version):
+            return
+        if self._version(name) < version:
+            self._passed.add(name)
+        elif self._version(name) == version:
+            if name in self._doomed or name in self._passed:
                 self._forget(name)
             else:
                 self._missed.add(name)  # No process unlinks settings that count.
@@ -322,7 +329,7 @@ class Catalog(Part):
 
     @property
     def has_work(self) -> bool:
-        return bool(self._old or self._doomed or self._missed)
+        return bool(self._old or self._doomed or self._missed or self._passed)
 
     def tick(self) -> None:
         """Look for settings files that were removed by hand."""
@@ -349,6 +356,7 @@ class Catalog(Part):
             if record is not None and not self._moves.is_there(_path(name, record.version)):
                 self._write_again(record)
             self._missed.discard(name)
+        self._passed.clear()
         for path, commit in list(self._old.items()):
             if commit <= synced:
                 self._unlink(path)

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 
 from ..model.batch import Entry
 from ..model.clock import Clock, Millis
-from ..model.content import Damaged, Line, checksum, encode, line_of
+from ..model.content import Damaged, Line, encode, line_of, stem_of
 from ..model.deaths import MAX_TOLD, Death, NotAHistory, deaths_in
 from ..model.errors import StoreError
 from ..model.ids import sent_at
 from ..model.members import indexes
-from ..model.names import MAX_DEATHS, Name, Stem
+from ..model.names import MAX_DEATHS, Name
 from ..model.transitions import State
 from .catalog import Catalog
 from .index import COUNTED
@@ -223,14 +223,7 @@ class Letters(Part):
             deaths=[*history_of(name, self._reader.line(entry)), death][-MAX_TOLD:],
         )
         encoded = encode(line)
-        copy = Stem(
-            id=id,
-            size=len(body),
-            crc=checksum(line, encoded),
-            line=len(encoded),
-            deaths=min(stem.deaths + 1, MAX_DEATHS),
-            is_grouped=bool(group),
-        )
+        copy = stem_of(id, line, encoded, deaths=min(stem.deaths + 1, MAX_DEATHS))
         there = self._moves.index.batches.get(copy.text)
         if there is not None and there.entries:
             return there.entries[0]  # It died in the same millisecond, and then the lease was extended.

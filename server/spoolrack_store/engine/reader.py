@@ -49,10 +49,8 @@ class Reader:
             while self._cached > self._cache_bytes:
                 oldest, dropped = self._cache.popitem(last=False)
                 self._cached -= len(dropped)
-                # A million waiting messages would have a hundred megabytes of lines; those with
-                # attributes stay, which count against the bounds of their queue.
-                if oldest.line is not None and not oldest.line.attributes:
-                    self._index.learn(oldest, None)
+                # A million waiting messages would have a hundred megabytes of lines.
+                self._index.learn(oldest, None)
 
     def kept(self, batch: Batch) -> bytes | None:
         """Return what is in memory of a file: its bodies first."""

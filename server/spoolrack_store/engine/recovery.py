@@ -107,11 +107,18 @@ def _publish_or_put_aside(moves: Moves, catalog: Catalog, entry: Entry) -> None:
 
 def tell_unlisted(moves: Moves) -> None:
     """Log each message that no name lists: the rules of `batch` exclude it."""
-    for batch in moves.index.batches.values():
-        if batch.unlisted and not batch.is_over:
-            log.error(
-                "of %s no name lists the messages %s", batch.stem.text, list(indexes(batch.unlisted))
-            )
+    missed = {
+        batch.stem.text: batch.unlisted
+        for batch in moves.index.batches.values()
+        if batch.unlisted and not batch.is_over
+    }
+    # Of a batch that a living process has leased a part of as it sent it, the rest is in `new/`.
+    for name in moves.names_sent_by_others() if missed else ():
+        if name.stem.text in missed:
+            missed[name.stem.text] &= ~name.members
+    for text, members in missed.items():
+        if members:
+            log.error("of %s no name lists the messages %s", text, list(indexes(members)))
 
 
 def listed_orphans(moves: Moves, dead: Collection[str]) -> list[Entry]:

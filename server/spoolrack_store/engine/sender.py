@@ -15,12 +15,11 @@ from ..files.reserve import DiskRoom
 from ..model import content as contents
 from ..model.batch import Entry
 from ..model.clock import Millis, span_text
-from ..model.content import Attributes, checksum, encode, line_of
+from ..model.content import Attributes, encode, line_of, stem_of
 from ..model.errors import InvalidMessage, InvalidRequest, QueueFull, StoreError
 from ..model.ids import FileIds, sent_at
 from ..model.keys import key_of, key_text
 from ..model.members import MOST
-from ..model.names import Stem
 from ..model.operations import Send, Stored
 from ..model.settings import MAX_DELAY, MIB
 from ..model.transitions import State
@@ -282,15 +281,7 @@ class Sender(Part):
         line = line_of(file.bodies, file.attributes, file.keys, file.groups)
         encoded = encode(line)
         count = len(file.bodies)
-        stem = Stem(
-            id=self._ids.make(),
-            count=0 if count == 1 else count,
-            size=line.starts[-1],
-            crc=checksum(line, encoded),
-            line=len(encoded),
-            key=(file.keys[0] if count == 1 else "") if file.keys else None,
-            is_grouped=bool(file.groups),
-        )
+        stem = stem_of(self._ids.make(), line, encoded)
         content = b"".join([*file.bodies, encoded])
         try:
             self._room.take(len(content))

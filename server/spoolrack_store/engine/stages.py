@@ -30,7 +30,7 @@ from ..files.syncer import SyncFailed, explained
 from ..model import content as contents
 from ..model import manifest as manifests
 from ..model.clock import Clock, Millis, span_text
-from ..model.content import Damaged, body, checksum, decode, encode, line_of
+from ..model.content import Damaged, body, decode, encode, line_of, stem_of
 from ..model.errors import (
     EpochDiffers,
     InvalidMessage,
@@ -42,7 +42,7 @@ from ..model.errors import (
 from ..model.ids import FileIds
 from ..model.manifest import Manifest
 from ..model.members import MOST, indexes
-from ..model.names import MAX_BYTES, Name, NotAName, Stem
+from ..model.names import MAX_BYTES, Name, NotAName
 from ..model.sealed import NotWhole, Torn
 from ..model.settings import MAX_DELAY
 from ..model.stage_names import (
@@ -243,15 +243,7 @@ class Stages(Part):
         _check_messages(record, request)
         line = line_of(request.bodies, request.attributes, {}, request.groups)
         encoded = encode(line)
-        count = len(request.bodies)
-        stem = Stem(
-            id=self._ids.make(),
-            count=0 if count == 1 else count,
-            size=line.starts[-1],
-            crc=checksum(line, encoded),
-            line=len(encoded),
-            is_grouped=bool(request.groups),
-        )
+        stem = stem_of(self._ids.make(), line, encoded)
         chunk = Chunk(
             life=life,
             number=request.chunk,
@@ -278,11 +270,11 @@ class Stages(Part):
         held, held_bytes = queue.total, queue.bytes
         for chunk in self._published():
             if chunk.queue == record.name:
-                held, held_bytes = held + chunk.messages, held_bytes + chunk.stem.size
+                held, held_bytes = held + chunk.messages, held_bytes + chunk.stem.counted
         more = [chunk for chunk in chunks if chunk.queue == record.name]
         if settings.max_messages and held + sum(c.messages for c in more) > settings.max_messages:
             raise QueueFull(queue=record.name, held=held, limit=settings.max_messages, unit="messages")
-        if settings.max_bytes and held_bytes + sum(c.stem.size for c in more) > settings.max_bytes:
+        if settings.max_bytes and held_bytes + sum(c.stem.counted for c in more) > settings.max_bytes:
             raise QueueFull(queue=record.name, held=held_bytes, limit=settings.max_bytes, unit="bytes")
 
     def _published(self) -> Iterator[Chunk]:

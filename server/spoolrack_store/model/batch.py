@@ -154,10 +154,14 @@ class Batch:
         return self.line.bytes_of(members)
 
     def counted_bytes_of(self, members: int) -> int:
-        """Return the bytes that `members` take of a queue: of bodies, and of attributes if the file's
-        line is known."""
-        attributes = 0 if self.line is None else self.line.attribute_bytes_of(members)
-        return self.bytes_of(members) + attributes
+        """Return the bytes that `members` take of a queue, of bodies and attributes: of a part of a
+        file that wasn't read, its share."""
+        stem = self.stem
+        if members == stem.full:
+            return stem.counted
+        if self.line is None:
+            return stem.counted * members.bit_count() // (stem.count or 1)
+        return self.line.bytes_of(members) + self.line.attribute_bytes_of(members)
 
     @property
     def was_sent(self) -> bool:

@@ -163,6 +163,22 @@ def checksum(line: Line, encoded: bytes) -> int:
     return zlib.crc32(encoded) if encoded else line.crcs[0]
 
 
+def stem_of(id: str, line: Line, encoded: bytes, *, deaths: int = 0) -> Stem:
+    """Return what all names of a file with this line have in common."""
+    count = len(line.sizes)
+    return Stem(
+        id=id,
+        count=0 if count == 1 else count,
+        size=line.starts[-1],
+        attributes=sum(map(size_of, line.attributes.values())),
+        crc=checksum(line, encoded),
+        line=len(encoded),
+        deaths=deaths,
+        key=(line.keys[0] if count == 1 else "") if line.keys else None,
+        is_grouped=bool(line.groups),
+    )
+
+
 def is_torn(content: bytes) -> bool:
     """Whether the end of a file that has its size was never written: a power cut leaves zeros there."""
     return not any(content[(len(content) - 1) // _BLOCK * _BLOCK :])

@@ -1,6 +1,7 @@
 """The grammar of names: the one module that formats and parses paths of messages.
 
-    stem  = id [",n" count] ",s" size ",c" crc [",m" line] [",d" deaths] [",k" [key]] [",g"]
+    stem  = id [",n" count] ",s" size [",a" attributes] ",c" crc [",m" line] [",d" deaths]
+            [",k" [key]] [",g"]
     name  = stem [",v" version] ["," members] [",r" receives] [",f" first] [",t" redriven]
             [",o" owner]
     path  = "new/" queue ":" name ["@" due ["~" token]]
@@ -46,6 +47,7 @@ _FIRST_OF_A_SET: Final = "g"
 """A digit of 16: the bit above the 64 random ones."""
 _NAME: Final = re.compile(
     rf"(?P<stem>(?P<id>{_ID})(?:,n(?P<count>[1-9][0-9]{{0,3}}))?,s(?P<size>0|[1-9][0-9]{{0,14}})"
+    r"(?:,a(?P<attributes>[1-9][0-9]{0,14}))?"
     r",c(?P<crc>[0-9a-f]{8})(?:,m(?P<line>[1-9][0-9]{0,14}))?(?:,d(?P<deaths>[1-9][0-9]{0,2}))?"
     r"(?P<keyed>,k(?P<key>[0-7][0-9a-v]{25})?)?(?P<grouped>,g)?)"
     r"(?:,v(?P<version>[1-9][0-9]{0,8}))?(?:,(?P<members>[ib][0-9a-v.-]+))?"
@@ -72,6 +74,8 @@ class Stem:
     """Messages that it was written with; 0 for a lone message."""
     size: int
     """Bytes of the bodies together."""
+    attributes: int = 0
+    """Bytes of the attributes together, of names and values."""
     crc: int
     """CRC-32 (zlib's) of the line; of the whole file where there is no line."""
     line: int = 0
@@ -88,7 +92,10 @@ class Stem:
         parts = [self.id]
         if self.count:
             parts.append(f"n{self.count}")
-        parts += f"s{self.size}", f"c{self.crc:08x}"
+        parts.append(f"s{self.size}")
+        if self.attributes:
+            parts.append(f"a{self.attributes}")
+        parts.append(f"c{self.crc:08x}")
         if self.line:
             parts.append(f"m{self.line}")
         if self.deaths:
@@ -103,6 +110,11 @@ class Stem:
     def full(self) -> int:
         """The mask of all its messages."""
         return all_of(self.count or 1)
+
+    @property
+    def counted(self) -> int:
+        """Bytes that its messages together take of a queue."""
+        return self.size + self.attributes
 
     @property
     def length(self) -> int:
@@ -207,6 +219,7 @@ def parse(path: str) -> Name:
         id=group["id"],
         count=count,
         size=int(group["size"]),
+        attributes=int(group["attributes"] or 0),
         crc=int(group["crc"], 16),
         line=int(group["line"] or 0),
         deaths=int(group["deaths"] or 0),

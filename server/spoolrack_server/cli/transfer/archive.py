@@ -39,7 +39,7 @@ _LONGEST: Final = 256 * 1024 * 1024
 """Bytes that no line of ours reaches: of the largest body, with all that JSON escapes."""
 _SCALARS: Final = (str, int, float, NoneType)
 _MISMATCHES: Final = (KeyError, TypeError, ValueError, AttributeError)
-"""What a line raises that has a sum and isn't ours."""
+"""Errors of a line that has a checksum and fields of another format."""
 _CONTROLS: Final = bytes(n for n in range(32) if n not in b"\n\r\t")
 
 

@@ -217,7 +217,7 @@ def _is_root(folder: str) -> bool:
 
 
 def _refuse_root(folder: str) -> None:
-    """What is ours is never a source, nor is a folder inside it."""
+    """Refuse a root of Spoolrack, or a folder inside one, as a source."""
     root = folder
     while not _is_root(root):
         if root == (root := os.path.dirname(root)):

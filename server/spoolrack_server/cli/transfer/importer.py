@@ -120,7 +120,7 @@ class Importer:
             self._journal.sent(found)
 
     def _pairs(self) -> Iterator[Pair]:
-        """What is to be sent, read one after the other."""
+        """The messages to send, read one after the other."""
         for item in self._source.items():
             if item.key in self._journal.done:
                 self.before += 1
@@ -221,7 +221,7 @@ class Importer:
 
 
 def _company(pair: Pair) -> tuple[str, bool]:
-    """What messages of one call have in common."""
+    """The properties that all messages of one call share."""
     item, outgoing = pair
     return item.queue, bool(outgoing.delay)
 

@@ -1,4 +1,4 @@
-"""What an import has done so far: a file that a later run goes on from.
+"""Journal of an import: the file from which a later run continues.
 
 A line of JSON is written, and synced, before each call and after it:
 
@@ -177,7 +177,7 @@ class Journal:
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
-    """What a line says; None if it is not whole."""
+    """Return the content of a line; None if it is not whole."""
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):

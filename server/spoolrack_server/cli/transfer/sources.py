@@ -1,4 +1,4 @@
-"""What messages are imported from: the words that all sources have in common."""
+"""Sources of an import: the interface that all of them share."""
 
 from __future__ import annotations
 
@@ -62,5 +62,5 @@ class Source(Protocol):
 
 
 def mark_of(source: Source, key: str) -> str:
-    """What an imported message says of its origin."""
+    """Return the origin of an imported message, for its attributes."""
     return f"{source.name}/{quote(os.fsencode(key), safe=':')}"
