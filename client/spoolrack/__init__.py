@@ -17,7 +17,7 @@ server for tests.
 from typing import TYPE_CHECKING
 
 from . import errors
-from .blocking import (
+from ._blocking import (
     Batch,
     Client,
     Message,
@@ -29,13 +29,14 @@ from .blocking import (
     Worker,
     connect,
 )
-from .errors import SpoolrackError
-from .message import MessageFacts
-from .redrives import Redrive, RedriveState
-from .reservations import CommitResult, Reservation, ReservationState
-from .retry import Backoff, Retry, RetryPolicy
-from .stages import PublishResult, StageInfo, StageResult
-from .values import (
+from ._credentials import CredentialOptions
+from ._message import MessageFacts
+from ._redrives import Redrive, RedriveState
+from ._reservations import CommitResult, Reservation, ReservationState
+from ._retry import Backoff, Retry, RetryPolicy
+from ._stages import BatchOptions, PublishResult, StageInfo, StageResult
+from ._values import (
+    Attributes,
     BlockingMessage,
     ById,
     DeadLetterRecord,
@@ -46,16 +47,22 @@ from .values import (
     QueueCounts,
     QueueInfo,
     QueueSettings,
+    Seconds,
     SendResult,
+    Settings,
 )
+from .errors import SpoolrackError
 
 __all__ = [
+    "Attributes",
     "Backoff",
     "Batch",
+    "BatchOptions",
     "BlockingMessage",
     "ById",
     "Client",
     "CommitResult",
+    "CredentialOptions",
     "DeadLetterRecord",
     "DeleteResult",
     "LeaseResult",
@@ -77,7 +84,9 @@ __all__ = [
     "Reservations",
     "Retry",
     "RetryPolicy",
+    "Seconds",
     "SendResult",
+    "Settings",
     "SpoolrackError",
     "StageInfo",
     "StageResult",

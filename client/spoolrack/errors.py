@@ -1,4 +1,4 @@
-"""What can go wrong, each with its own class and stable reason.
+"""Errors of the client, each with its own class and stable reason.
 
 A server names the reason of a failure; the table at the end turns it into a class. The last few have
 no reason of a server: they come to be on this side. docs/errors.md shows all of them in one table.
@@ -95,7 +95,7 @@ class Unauthenticated(SpoolrackError):
 
 
 class PermissionDenied(SpoolrackError):
-    """Who asks has no permission to do this to this queue, whether it is there or not."""
+    """The caller has no permission to do this to this queue, whether it exists or not."""
 
     reason = "PERMISSION_DENIED"
     code = "PERMISSION_DENIED"
@@ -312,7 +312,7 @@ class InvalidUrl(SpoolrackError, ValueError):
 
 
 class Unsupported(SpoolrackError):
-    """What the URL leads to has no such thing: the message says what, and what to do instead."""
+    """The transport of the URL lacks this operation: the message names it, and what to do instead."""
 
     reason = "UNSUPPORTED"
     code = "UNIMPLEMENTED"

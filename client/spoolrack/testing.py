@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from .blocking import Client, connect
+from ._blocking import Client, connect
 
 if TYPE_CHECKING:
     from spoolrack_server.server import Server
@@ -148,16 +148,16 @@ def open_root(
     Without a `root` it is a temporary folder, which is gone afterwards. With a `clock`, such as
     `manual_clock()`, these clients live in that one's time.
     """
-    from .transports.folder_stores import StoreHandle
-    from .transports.folder_values import FolderUrl
+    from ._transports.folder_stores import Share
+    from ._transports.folder_values import Place
 
     with contextlib.ExitStack() as stack:
         if root is None:
             root = stack.enter_context(tempfile.TemporaryDirectory(prefix="spoolrack-"))
-        target = FolderUrl(root=os.path.abspath(root))
-        handle = stack.enter_context(StoreHandle(target, clock))
-        handle.store(make=True).result(START_TIMEOUT)
-        yield OpenRoot(target.root, target.url, handle.clock)
+        place = Place(root=os.path.abspath(root))
+        share = stack.enter_context(Share(place, clock))
+        share.store(make=True).result(START_TIMEOUT)
+        yield OpenRoot(place.root, place.url, share.clock)
 
 
 def manual_clock() -> ManualClock:

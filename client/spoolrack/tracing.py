@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Link
 
-    from .message import MessageFacts
-    from .values import Attributes
+    from ._message import MessageFacts
+    from ._values import Attributes
 
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
@@ -50,7 +50,7 @@ def link_of(message: MessageFacts) -> Link | None:
 
 
 def carrier_of(attributes: Attributes) -> dict[str, str]:
-    """What an OpenTelemetry propagator reads, of a message's attributes."""
+    """Return the attributes of a message that an OpenTelemetry propagator reads."""
     found = {name: attributes.get(name) for name in NAMES}
     return {name: value for name, value in found.items() if isinstance(value, str)}
 

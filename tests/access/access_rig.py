@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import trustme
 from server_rig import UNLIMITED, Client
-from spoolrack.transports.grpc_stubs import Stubs
+from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack_server.access.security import Security
 from spoolrack_server.access.tls import TlsFiles
 from spoolrack_server.access.tokens import line_of, new_token

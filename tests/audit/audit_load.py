@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
-from spoolrack.transports.grpc_stubs import Stubs
+from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 

@@ -31,8 +31,8 @@ def test_what_one_process_has_staged_another_publishes(
     assert jobs.receive() == []
     assert sorted(stage.name for stage in client.staging.list()) == sorted(stages)
     published = client.staging.publish("driver", 0, stages)
-    assert (published.messages, published.already) == (1_502, False)
-    assert third.does(f"client.staging.publish('driver', 0, {stages!r}).already") == "True"
+    assert (published.message_count, published.duplicate) == (1_502, False)
+    assert third.does(f"client.staging.publish('driver', 0, {stages!r}).duplicate") == "True"
     assert len(list(jobs.peek())) == 1_502
 
 
@@ -59,7 +59,7 @@ def test_of_two_processes_that_publish_an_epoch_one_does(
     for epoch in range(5):
         stages = [staged_by(other, 10) for other in others]
         for other, stage in zip(others, stages, strict=True):
-            other.begin(f"client.staging.publish('driver', {epoch}, [{stage!r}]).already")
+            other.begin(f"client.staging.publish('driver', {epoch}, [{stage!r}]).duplicate")
         assert sorted(other.answer() for other in others) == ["False", "True"]
     # One process hears of what another did a moment later.
     with jobs.messages(visibility_timeout=600) as stream:
@@ -74,13 +74,15 @@ def test_a_reservation_of_a_killed_process_is_read_confirmed_and_committed_by_an
 ) -> None:
     jobs.send_many(["a", "b", "c"])
     other = actor()
-    assert other.does("jobs.reserve('s', 0, max_messages=2, visibility_timeout=600).messages") == "2"
+    assert (
+        other.does("jobs.reserve('s', 0, max_messages=2, visibility_timeout=600).message_count") == "2"
+    )
     other.kill()
     assert [message.text for message in client.reservations.read("s", 0)] == ["a", "b"]
     third = actor()
     assert third.does("client.reservations.extend('s', 0, 900).state.value") == "'held'"
-    assert third.does("jobs.reserve('s', 0).messages") == "2"
-    assert third.does("client.reservations.commit('s', 0).messages") == "2"
+    assert third.does("jobs.reserve('s', 0).message_count") == "2"
+    assert third.does("client.reservations.commit('s', 0).deleted_count") == "2"
     assert third.does("client.reservations.extend('s', 0)") == "ReservationCommitted"
     assert [message.text for message in jobs.receive(10)] == ["c"]
 
@@ -90,7 +92,7 @@ def test_an_expired_reservation_of_a_killed_process_comes_back(
 ) -> None:
     jobs.send_many(["a", "b"])
     other = actor()
-    assert other.does("jobs.reserve('s', 0, visibility_timeout=1).messages") == "2"
+    assert other.does("jobs.reserve('s', 0, visibility_timeout=1).message_count") == "2"
     other.kill()
     again = [message.text for _ in range(2) for message in jobs.receive(1, wait=STUCK)]
     assert again == ["a", "b"]
@@ -126,7 +128,7 @@ def test_a_reserve_that_waits_is_woken_by_another_process(
     jobs: Queue, actor: Callable[[], Actor]
 ) -> None:
     other = actor()
-    other.begin("jobs.reserve('s', 0, wait=3_600).messages")
+    other.begin("jobs.reserve('s', 0, wait=3_600).message_count")
     jobs.send("a")
     assert other.answer() == "1"
 
@@ -154,12 +156,12 @@ def test_a_server_and_processes_share_stages_reservations_and_ids(
     with running_server(root) as server, server.client() as served:
         other = actor()
         stage = staged_by(other, 3)
-        assert served.staging.publish("driver", 0, [stage]).messages == 3
-        assert other.does("client.staging.publish('driver', 0, []).already") == "True"
+        assert served.staging.publish("driver", 0, [stage]).message_count == 3
+        assert other.does("client.staging.publish('driver', 0, []).duplicate") == "True"
         reservation = served.queue("jobs").reserve("s", 0, visibility_timeout=600)
         assert reservation is not None
         assert other.does("[m.text for m in client.reservations.read('s', 0)]") == "['0', '1', '2']"
-        assert served.reservations.commit("s", 0).messages == 3
+        assert served.reservations.commit("s", 0).deleted_count == 3
         assert other.does("jobs.reserve('s', 0)") == "ReservationCommitted"
         first = served.queue("jobs").send("a", deduplication_id="1")
         assert other.does("jobs.send('a', deduplication_id='1')") == repr(first)

@@ -114,7 +114,7 @@ except KeyboardInterrupt:
 def test_a_thread_whose_start_is_interrupted_begins_before_the_interpreter_ends() -> None:
     script = """
 import os, signal, sys, threading, time
-from spoolrack.threads import start_thread
+from spoolrack._threads import start_thread
 create = threading._start_new_thread
 
 def create_late(bootstrap, arguments):

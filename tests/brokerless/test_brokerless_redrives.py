@@ -51,7 +51,7 @@ def test_a_redrive_goes_on_with_the_next_process_that_opens_the_root(url: str) -
         redrive = client.queue("dead").redrive(max_messages_per_second=20)
     with spoolrack.connect(url) as client:
         found = ended(client, redrive.id)
-        assert (found.state, found.moved, found.failed) == (RedriveState.DONE, 20, 0)
+        assert (found.state, found.moved_count, found.failed_count) == (RedriveState.DONE, 20, 0)
         assert ids_in(client, "jobs") == ids
         assert ids_in(client, "dead") == []
 
@@ -77,9 +77,9 @@ def test_two_processes_that_drive_a_redrive_move_each_message_once(
         assert other.does("client.queue('dead').info().counts.ready") == "100"
     redrive = client.queue("dead").redrive()
     found = ended(client, redrive.id)
-    assert (found.moved, found.failed) == (100, 0)
+    assert (found.moved_count, found.failed_count) == (100, 0)
     for other in others:
-        assert other.does(f"client.redrives.get({redrive.id!r}).moved") == "100"
+        assert other.does(f"client.redrives.get({redrive.id!r}).moved_count") == "100"
     assert ids_in(client, "jobs") == ids
     assert ids_in(client, "dead") == []
 
@@ -91,8 +91,8 @@ def test_another_process_cancels_a_redrive(client: Client, actor: Callable[[], A
     assert other.does(f"client.redrives.cancel({redrive.id!r}).state.value") == "'cancelled'"
     found = ended(client, redrive.id)
     assert found.state is RedriveState.CANCELLED
-    assert len(ids_in(client, "jobs")) == found.moved < 50
-    assert len(ids_in(client, "dead")) == 50 - found.moved
+    assert len(ids_in(client, "jobs")) == found.moved_count < 50
+    assert len(ids_in(client, "dead")) == 50 - found.moved_count
 
 
 def test_a_server_finishes_what_was_begun_without_it(root: Path, url: str) -> None:
@@ -100,7 +100,7 @@ def test_a_server_finishes_what_was_begun_without_it(root: Path, url: str) -> No
         ids = die(here, 30)
         redrive = here.queue("dead").redrive(max_messages_per_second=30)
     with running_server(root) as server, server.client() as there:
-        assert ended(there, redrive.id).moved == 30
+        assert ended(there, redrive.id).moved_count == 30
         assert ids_in(there, "jobs") == ids
 
 

@@ -178,7 +178,7 @@ def test_top_prints_one_table_where_nobody_watches(spoolrack: Spoolrack, client:
 def test_rates_are_of_all_states_together() -> None:
     def info(name: str, ready: int, leased: int) -> QueueInfo:
         counts = QueueCounts(ready=ready, leased=leased)
-        return QueueInfo(name=name, counts=counts, create_time=datetime.now(UTC), version=1)
+        return QueueInfo(name=name, counts=counts, created_at=datetime.now(UTC), version=1)
 
     before = [info("a", 10, 0), info("gone", 1, 0)]
     after = [info("a", 5, 15), info("new", 1, 0)]

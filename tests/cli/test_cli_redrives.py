@@ -132,7 +132,7 @@ def test_ctrl_c_ends_the_watching_and_not_the_redrive(
     until(lambda: bool(list(dead.redrives.list())))
     (running,) = dead.redrives.list()
     # It may not have been answered yet: a second look is made once it has.
-    until(lambda: dead.redrives.get(running.id).moved > 0)
+    until(lambda: dead.redrives.get(running.id).moved_count > 0)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -12,7 +12,7 @@ import spoolrack
 from memory import Memory
 from memory_transport import MemoryTransport
 from spoolrack import RetryPolicy, aio
-from spoolrack.runtime import Tasks, Threads
+from spoolrack._runtime import Tasks, Threads
 
 QUICK = RetryPolicy(initial=0.0, maximum=0.0)
 """Repeats at once."""

@@ -12,6 +12,15 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from spoolrack._redrives import Redrive
+from spoolrack._runtime import Runtime, Signal
+from spoolrack._values import (
+    DeadLetterRecord,
+    Envelope,
+    MessageState,
+    QueueSettings,
+    moment_of,
+)
 from spoolrack.errors import (
     ClientClosed,
     InvalidReceipt,
@@ -19,15 +28,6 @@ from spoolrack.errors import (
     SpoolrackError,
     StaleReceipt,
     Unreachable,
-)
-from spoolrack.redrives import Redrive
-from spoolrack.runtime import Runtime, Signal
-from spoolrack.values import (
-    DeadLetterRecord,
-    Envelope,
-    MessageState,
-    QueueSettings,
-    moment_of,
 )
 
 PAGE = 100

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memory import PAGE, Memory, Redriven
+from spoolrack._redrives import Redrive, RedrivePage, RedriveState
+from spoolrack._values import moment_of
 from spoolrack.errors import InvalidRequest, RedriveNotFound, RedriveRunning
-from spoolrack.redrives import Redrive, RedrivePage, RedriveState
-from spoolrack.values import moment_of
 
 
 class MemoryRedriving:
-    """`spoolrack.transports.Redriving` to a `Memory`."""
+    """`spoolrack._transports.Redriving` to a `Memory`."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -54,12 +54,12 @@ class MemoryRedriving:
                 source_queue=source_queue,
                 max_messages_per_second=max_messages_per_second,
                 state=RedriveState.RUNNING,
-                moved=0,
-                failed=0,
+                moved_count=0,
+                failed_count=0,
                 last_failure="",
-                remaining=len(selected),
-                start_time=moment_of(memory.now_ms),
-                end_time=None,
+                remaining_count=len(selected),
+                started_at=moment_of(memory.now_ms),
+                ended_at=None,
             )
             memory.redrives[told.id] = Redriven(told, selected, memory.now_ms)
             memory.answered("start_redrive")
@@ -88,7 +88,7 @@ class MemoryRedriving:
             redriven = self._found(id)
             if redriven.told.state is RedriveState.RUNNING:
                 end = moment_of(self._memory.now_ms)
-                redriven.told = replace(redriven.told, state=RedriveState.CANCELLED, end_time=end)
+                redriven.told = replace(redriven.told, state=RedriveState.CANCELLED, ended_at=end)
             return redriven.told
 
     def _found(self, id: str) -> Redriven:
@@ -103,18 +103,18 @@ class MemoryRedriving:
             while redriven.told.state is RedriveState.RUNNING and redriven.left:
                 rate, told = redriven.told.max_messages_per_second, redriven.told
                 seconds = (self._memory.now_ms - redriven.begun_ms) // 1_000
-                if rate and told.moved + told.failed >= rate * (seconds + 1):
+                if rate and told.moved_count + told.failed_count >= rate * (seconds + 1):
                     break
                 self._move(redriven, redriven.left.pop(0))
             if redriven.told.state is RedriveState.RUNNING and not redriven.left:
                 end = moment_of(self._memory.now_ms)
-                redriven.told = replace(redriven.told, state=RedriveState.DONE, end_time=end)
+                redriven.told = replace(redriven.told, state=RedriveState.DONE, ended_at=end)
         self._memory.wake()
 
     def _move(self, redriven: Redriven, id: str) -> None:
         told, boxes = redriven.told, self._memory.boxes
         held = boxes[told.queue].messages.get(id)
-        told = replace(told, remaining=len(redriven.left))
+        told = replace(told, remaining_count=len(redriven.left))
         target = told.destination or (held.deaths[-1].source_queue if held and held.deaths else "")
         if held is not None and target in boxes:
             del boxes[told.queue].messages[id]
@@ -123,8 +123,8 @@ class MemoryRedriving:
             if held.deaths:
                 now = moment_of(self._memory.now_ms)
                 held.deaths[-1] = replace(held.deaths[-1], redrive_queue=target, redriven_at=now)
-            told = replace(told, moved=told.moved + 1)
+            told = replace(told, moved_count=told.moved_count + 1)
         elif held is not None:
             why = f"the queue {target} is missing" if target else "it has no history"
-            told = replace(told, failed=told.failed + 1, last_failure=why)
+            told = replace(told, failed_count=told.failed_count + 1, last_failure=why)
         redriven.told = told

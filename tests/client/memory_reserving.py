@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memory import PAGE, Held, Memory, Reserved
+from spoolrack._reservations import CommitResult, Reservation, ReservationPage, ReservationState
+from spoolrack._runtime import Runtime
+from spoolrack._values import Envelope, MessageState, moment_of
 from spoolrack.errors import (
     ClientClosed,
     ReservationCommitted,
     ReservationLost,
     ReservationNotFound,
 )
-from spoolrack.reservations import CommitResult, Reservation, ReservationPage, ReservationState
-from spoolrack.runtime import Runtime
-from spoolrack.values import Envelope, MessageState, moment_of
 
 PAGE_OF_A_READ = 3
 
@@ -36,7 +36,7 @@ class MemoryPages:
 
 
 class MemoryReserving:
-    """`spoolrack.transports.Reserving` to a `Memory`."""
+    """`spoolrack._transports.Reserving` to a `Memory`."""
 
     def __init__(self, memory: Memory, runtime: Runtime) -> None:
         self._memory = memory
@@ -180,7 +180,7 @@ class MemoryReserving:
                         del memory.box(found.queue).messages[held.id]
                         deleted += 1
             memory.committed[stream] = max(up_to, memory.committed.get(stream, -1))
-            return CommitResult(messages=deleted, lost=tuple(lost))
+            return CommitResult(deleted_count=deleted, lost_sequence_numbers=tuple(lost))
 
     async def release(self, stream: str, seq: int, *, timeout: float) -> None:
         with self._memory.lock:
@@ -211,7 +211,7 @@ class MemoryReserving:
             more = len(found) > len(page)
             return ReservationPage(
                 reservations=page,
-                next_token=f"{page[-1].stream}.{page[-1].seq}" if more else "",
+                next_token=f"{page[-1].stream}.{page[-1].sequence_number}" if more else "",
             )
 
     def _told(self, stream: str, seq: int, found: Reserved) -> Reservation:
@@ -219,10 +219,10 @@ class MemoryReserving:
         return Reservation(
             queue=found.queue,
             stream=stream,
-            seq=seq,
-            messages=len(found.tokens),
-            bytes=found.size,
-            expire_time=moment_of(found.due_ms),
+            sequence_number=seq,
+            message_count=len(found.tokens),
+            byte_count=found.size,
+            expires_at=moment_of(found.due_ms),
             state=ReservationState.LOST if lost else ReservationState.HELD,
-            reads=found.reads,
+            read_count=found.reads,
         )

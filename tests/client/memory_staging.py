@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from memory import PAGE, Held, Memory, StagedMessages
+from spoolrack._stages import PublishResult, StageInfo, StagePage, StageResult
+from spoolrack._values import Outgoing, QueueSettings, moment_of, seconds_of
 from spoolrack.errors import (
     AttributesTooLarge,
     InvalidMessage,
@@ -14,8 +16,6 @@ from spoolrack.errors import (
     SpoolrackError,
     StageNotFound,
 )
-from spoolrack.stages import PublishResult, StageInfo, StagePage, StageResult
-from spoolrack.values import Outgoing, QueueSettings, moment_of, seconds_of
 
 DAY_MS = 24 * 60 * 60 * 1_000
 
@@ -30,7 +30,7 @@ def refusal_of(held: Held, settings: QueueSettings) -> SpoolrackError | None:
 
 
 class MemoryStaging:
-    """`spoolrack.transports.Staging` to a `Memory`."""
+    """`spoolrack._transports.Staging` to a `Memory`."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -59,9 +59,9 @@ class MemoryStaging:
             if found is not None and chunk in found.chunks:
                 memory.answered("stage")
                 return StageResult(
-                    messages=len(found.chunks[chunk]),
-                    repeated=True,
-                    expire_time=moment_of(found.due_ms),
+                    message_count=len(found.chunks[chunk]),
+                    duplicate=True,
+                    expires_at=moment_of(found.due_ms),
                 )
             settings = memory.box(queue).settings
             chunks = []
@@ -78,7 +78,7 @@ class MemoryStaging:
                 found = memory.stages[stage] = StagedMessages(memory.now_ms + lives)
             found.chunks[chunk] = chunks
             memory.answered("stage")
-            return StageResult(messages=len(chunks), expire_time=moment_of(found.due_ms))
+            return StageResult(message_count=len(chunks), expires_at=moment_of(found.due_ms))
 
     async def publish(
         self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
@@ -89,7 +89,7 @@ class MemoryStaging:
             last = queues.epochs.get(writer, -1)
             if epoch <= last:
                 queues.answered("publish")
-                return PublishResult(messages=0, already=True, last_epoch=last)
+                return PublishResult(message_count=0, duplicate=True, last_epoch=last)
             found = []
             for name in stages:
                 stage = self._stage(name)
@@ -112,7 +112,7 @@ class MemoryStaging:
             queues.epochs[writer] = epoch
             queues.wake()
             queues.answered("publish")
-        return PublishResult(messages=len(found), last_epoch=epoch)
+        return PublishResult(message_count=len(found), last_epoch=epoch)
 
     async def abort(self, stage: str, *, timeout: float) -> int:
         with self._memory.lock:
@@ -140,7 +140,7 @@ class MemoryStaging:
             return None
         return StageInfo(
             name=name,
-            chunks=len(stage.chunks),
-            messages=Counter(queue for chunk in stage.chunks.values() for queue, _, _ in chunk),
-            expire_time=moment_of(stage.due_ms),
+            chunk_count=len(stage.chunks),
+            message_counts=Counter(queue for chunk in stage.chunks.values() for queue, _, _ in chunk),
+            expires_at=moment_of(stage.due_ms),
         )

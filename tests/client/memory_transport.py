@@ -10,16 +10,8 @@ from memory import PAGE, Box, Held, Memory, MemoryDeliveries
 from memory_redriving import MemoryRedriving
 from memory_reserving import MemoryReserving
 from memory_staging import MemoryStaging, refusal_of
-from spoolrack.errors import (
-    ClientClosed,
-    MessageNotFound,
-    QueueExists,
-    QueueFull,
-    SpoolrackError,
-    StaleReceipt,
-)
-from spoolrack.runtime import Runtime
-from spoolrack.values import (
+from spoolrack._runtime import Runtime
+from spoolrack._values import (
     ById,
     DeleteResult,
     Envelope,
@@ -37,17 +29,25 @@ from spoolrack.values import (
     moment_of,
     seconds_of,
 )
+from spoolrack.errors import (
+    ClientClosed,
+    MessageNotFound,
+    QueueExists,
+    QueueFull,
+    SpoolrackError,
+    StaleReceipt,
+)
 
 
 class MemoryTransport:
-    """`spoolrack.transports.Transport` to a `Memory`."""
+    """`spoolrack._transports.Transport` to a `Memory`."""
 
     def __init__(self, memory: Memory, runtime: Runtime) -> None:
         self._memory = memory
         self._runtime = runtime
         self.staging = MemoryStaging(memory)
-        self.redrives = MemoryRedriving(memory)
-        self.reservations = MemoryReserving(memory, runtime)
+        self.redriving = MemoryRedriving(memory)
+        self.reserving = MemoryReserving(memory, runtime)
 
     @property
     def target(self) -> str:
@@ -68,7 +68,7 @@ class MemoryTransport:
                 bytes=sum(message.size for message in held),
                 oldest_age=(self._memory.now_ms - min(sent)) / 1_000 if sent else None,
             ),
-            create_time=moment_of(box.created_ms),
+            created_at=moment_of(box.created_ms),
             version=box.version,
         )
 
@@ -278,5 +278,5 @@ class MemoryTransport:
             )
 
     async def close(self) -> None:
-        self.reservations.close()
+        self.reserving.close()
         self._memory.break_connections(ClientClosed())

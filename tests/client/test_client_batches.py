@@ -15,7 +15,8 @@ from client_rig import memory_aio_client, memory_client, until_async
 from memory import Memory
 from memory_staging import MemoryStaging
 from spoolrack import Batch, Queue, RetryPolicy, aio
-from spoolrack.aio.batch import CHUNK_BYTES, HELD_BYTES, MESSAGE_BYTES
+from spoolrack._stages import StageResult
+from spoolrack.aio._batch import CHUNK_BYTES, HELD_BYTES, MESSAGE_BYTES
 from spoolrack.errors import (
     DiskFull,
     InvalidMessage,
@@ -27,7 +28,6 @@ from spoolrack.errors import (
     Unreachable,
     Unsupported,
 )
-from spoolrack.stages import StageResult
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_publication_whose_answer_was_lost_took_place_once(memory: Memory, job
     memory.lose("publish", Unreachable(), Unreachable())
     batch = fill(jobs.batch(), ["a", "b"])
     assert batch.published is not None
-    assert (batch.published.messages, batch.published.already) == (2, False)
+    assert (batch.published.message_count, batch.published.duplicate) == (2, False)
     assert len(calls(memory, "publish")) == 3
     assert [m.text for m in jobs.peek()] == ["a", "b"]
 
@@ -87,7 +87,7 @@ def test_a_publication_in_doubt_can_be_made_sure_of(
         fill(batch, ["a"])
     assert batch.published is None
     assert batch.in_doubt
-    assert client.staging.publish(batch.writer, batch.epoch, [batch.stage]).already is took_place
+    assert client.staging.publish(batch.writer, batch.epoch, [batch.stage]).duplicate is took_place
     assert [m.text for m in client.queue("jobs").peek()] == ["a"]
 
 
@@ -205,7 +205,7 @@ class Slow(MemoryStaging):
 async def test_no_more_chunks_are_on_their_way_than_said(memory: Memory, in_flight: int) -> None:
     client = memory_aio_client(memory)
     await client.create_queue("jobs")
-    slow = client.calling.transport.staging = Slow(memory)
+    slow = client._calling.transport.staging = Slow(memory)
     async with client.queue("jobs").batch(in_flight=in_flight) as batch:
         for number in range(10_000):
             await batch.send(str(number))
@@ -242,4 +242,4 @@ async def test_tasks_and_threads_share_the_rules(memory: Memory) -> None:
         await batch.send("a")
     assert isinstance(batch, aio.Batch)
     assert batch.published is not None
-    assert (batch.published.messages, batch.published.already) == (1, False)
+    assert (batch.published.message_count, batch.published.duplicate) == (1, False)

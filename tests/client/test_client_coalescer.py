@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from client_rig import until, until_async
-from spoolrack.coalesce import Coalescer
+from spoolrack._coalesce import Coalescer
+from spoolrack._runtime import Tasks, Threads, run
 from spoolrack.errors import QueueNotFound, SpoolrackError, Timeout, Unreachable
-from spoolrack.runtime import Tasks, Threads, run
 
 FAR = 1e9
 

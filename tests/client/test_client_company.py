@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 from client_rig import until
-from spoolrack.coalesce import MAX_CALLS, Coalescer
-from spoolrack.company import LONGEST, RAREST, SMALL, Company
-from spoolrack.runtime import Tasks, Threads, run
+from spoolrack._coalesce import MAX_CALLS, Coalescer
+from spoolrack._company import LONGEST, RAREST, SMALL, Company
+from spoolrack._runtime import Tasks, Threads, run
 
 FAR = 1e9
 

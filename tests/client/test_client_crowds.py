@@ -16,10 +16,10 @@ from itertools import count
 from random import Random
 
 import pytest
-from spoolrack.coalesce import MAX_CALLS, Coalescer
-from spoolrack.company import LONGEST, SMALL
+from spoolrack._coalesce import MAX_CALLS, Coalescer
+from spoolrack._company import LONGEST, SMALL
+from spoolrack._runtime import Tasks, Threads, run
 from spoolrack.errors import SpoolrackError, Timeout, Unreachable
-from spoolrack.runtime import Tasks, Threads, run
 
 FAR = 1e9
 BUSY = 2_000

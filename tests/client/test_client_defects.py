@@ -10,8 +10,8 @@ from client_rig import until, until_async
 from memory import Memory
 from memory_transport import MemoryDeliveries, MemoryTransport
 from spoolrack import Client, aio
+from spoolrack._runtime import Tasks, Threads
 from spoolrack.errors import ClientClosed
-from spoolrack.runtime import Tasks, Threads
 
 
 class Broken(MemoryTransport):

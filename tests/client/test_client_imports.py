@@ -8,7 +8,7 @@ import sys
 import pytest
 
 LATE = (
-    *("spoolrack_server", "spoolrack_store", "spoolrack.vsqs", "spoolrack.transports.folder_transport"),
+    *("spoolrack_server", "spoolrack_store", "spoolrack.vsqs", "spoolrack._transports.over_folder"),
     *("opentelemetry", "pyspark"),
 )
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory import Memory
 from memory_transport import MemoryTransport
-from spoolrack.calling import Calling
+from spoolrack._calling import Calling
+from spoolrack._leases import Leases, next_round
+from spoolrack._runtime import Threads, run
 from spoolrack.errors import Unreachable
-from spoolrack.leases import Leases, next_round
-from spoolrack.runtime import Threads, run
 
 
 @given(visibility=st.floats(0.001, 43_200), seed=st.integers())

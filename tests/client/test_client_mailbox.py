@@ -6,8 +6,8 @@ import asyncio
 import threading
 
 from client_rig import until_async
-from spoolrack.mailbox import Mailbox
-from spoolrack.runtime import Tasks, Threads, run
+from spoolrack._mailbox import Mailbox
+from spoolrack._runtime import Tasks, Threads, run
 
 
 async def waiting(

@@ -41,7 +41,7 @@ def test_a_batch_goes_on_through_a_restart(server: RunningServer, client: Client
             if number % 1_000 == 500:
                 server.restart()
     assert batch.published is not None
-    assert batch.published.messages == 3_000
+    assert batch.published.message_count == 3_000
     assert [message.text for message in jobs.peek()] == [str(number) for number in range(3_000)]
     assert list(client.staging.list()) == []
 
@@ -54,7 +54,7 @@ def test_an_epoch_is_remembered_through_a_restart(
             batch.send("a")
         server.restart()
     assert batch.published is not None
-    assert batch.published.already
+    assert batch.published.duplicate
     assert [message.text for message in jobs.peek()] == ["a"]
 
 
@@ -70,7 +70,7 @@ def test_a_read_goes_on_through_a_restart(server: RunningServer, client: Client,
             jobs.delete_by_id(message.id)
             server.restart()
     assert found == sent
-    assert client.reservations.commit("s", 0).messages == 399
+    assert client.reservations.commit("s", 0).deleted_count == 399
 
 
 def test_a_reserve_waits_through_a_restart(server: RunningServer, client: Client, jobs: Queue) -> None:
@@ -81,7 +81,7 @@ def test_a_reserve_waits_through_a_restart(server: RunningServer, client: Client
     with server.client() as other:
         other.queue("jobs").send("a")
     waiting.join(STUCK)
-    assert [reservation and reservation.messages for reservation in found] == [1]
+    assert [reservation and reservation.message_count for reservation in found] == [1]
 
 
 def test_a_commit_is_remembered_through_a_restart(

@@ -73,7 +73,7 @@ def test_a_read_that_is_taken_up_again_counts_once(memory: Memory, client: spool
     for _ in client.reservations.read("s", 0):
         memory.fail("read", Unreachable())
     (listed,) = client.reservations.list()
-    assert listed.reads == 1
+    assert listed.read_count == 1
 
 
 def test_a_hold_that_ends_in_the_middle_is_told(memory: Memory, client: spoolrack.Client) -> None:

@@ -68,6 +68,6 @@ def test_ids_are_a_list_and_one_id_is_one() -> None:
         dying(memory, client, 3)
         one, *_ = client.queue("dead").peek()
         redrive = client.queue("dead").redrive(message_ids=one.id)
-        assert client.redrives.get(redrive.id).moved == 1
+        assert client.redrives.get(redrive.id).moved_count == 1
         rest = (message.id for message in client.queue("dead").peek())
-        assert client.redrives.get(client.queue("dead").redrive(message_ids=rest).id).moved == 2
+        assert client.redrives.get(client.queue("dead").redrive(message_ids=rest).id).moved_count == 2

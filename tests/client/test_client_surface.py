@@ -1,15 +1,66 @@
-"""What the packages of the Python client offer, and nothing else."""
+"""What the packages of the Python client offer, and that all else is underscored."""
 
 from __future__ import annotations
 
+import inspect
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
+import pytest
 import spoolrack
+import spoolrack.aio
+import spoolrack.spark
+import spoolrack.vsqs
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+PACKAGE = CHECKOUT / "client" / "spoolrack"
+OFFERED = {"aio", "errors", "spark", "testing", "tracing", "vsqs", "vsqs.queue", "v1"}
+
+
+def modules() -> set[str]:
+    paths = [*PACKAGE.rglob("*.py"), *(path.parent for path in PACKAGE.rglob("__init__.py"))]
+    names = (path.relative_to(PACKAGE).with_suffix("").parts for path in paths if path != PACKAGE)
+    return {".".join(parts) for parts in names if parts[-1] != "__init__"}
+
+
+def is_private(module: str) -> bool:
+    return any(part.startswith("_") for part in module.split(".")) or module.startswith("v1.")
+
+
+def test_every_module_that_is_not_offered_is_underscored() -> None:
+    assert {module for module in modules() if not is_private(module)} == OFFERED
+
+
+@pytest.mark.parametrize("package", [spoolrack, spoolrack.aio, spoolrack.vsqs, spoolrack.spark])
+def test_a_package_offers_what_its_init_lists(package: ModuleType) -> None:
+    listed = set(package.__all__)
+    assert [
+        name for name in listed if not hasattr(package, name) and name != "SpoolrackDataSource"
+    ] == []
+    found = {
+        name
+        for name, value in vars(package).items()
+        if not name.startswith("_")
+        and not inspect.ismodule(value)
+        and getattr(value, "__module__", "").startswith("spoolrack")
+    }
+    assert found - listed == set()
+
+
+def test_threads_and_tasks_have_one_surface() -> None:
+    for name in spoolrack.aio.__all__:
+        one, other = getattr(spoolrack, name), getattr(spoolrack.aio, name)
+        if inspect.isclass(one):
+            assert members(one) == members(other), name
+
+
+def members(of: type) -> set[str]:
+    return {name for name in dir(of) if not name.startswith("_")}
 
 
 def test_the_package_knows_its_version() -> None:
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
     assert spoolrack.__version__ == project["version"]
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = spoolrack.nothing

@@ -13,10 +13,10 @@ import trustme
 from access_rig import Files, in_a_thread
 from spoolrack.errors import PermissionDenied, Unauthenticated, Unreachable
 from spoolrack.spark import write_partition
-from spoolrack.spark.channel import Caller, Patience
-from spoolrack.spark.offsets import initial
-from spoolrack.spark.options import Place, place_of, read_options
-from spoolrack.spark.reading import StreamReading, peek, read_slice
+from spoolrack.spark._channel import Caller, Patience
+from spoolrack.spark._offsets import initial
+from spoolrack.spark._options import Place, place_of, read_options
+from spoolrack.spark._reading import StreamReading, peek, read_slice
 from spoolrack_server.access.security import Security
 
 

@@ -10,18 +10,18 @@ import pytest
 import spoolrack
 from spoolrack import SpoolrackError
 from spoolrack.spark import write_partition
-from spoolrack.spark.channel import Caller, Patience
-from spoolrack.spark.offsets import Offset, initial
-from spoolrack.spark.options import Place, ReadOptions
-from spoolrack.spark.reading import (
+from spoolrack.spark._channel import Caller, Patience
+from spoolrack.spark._offsets import Offset, initial
+from spoolrack.spark._options import Place, ReadOptions
+from spoolrack.spark._reading import (
     BatchLost,
     CheckpointTooOld,
     StreamReading,
     peek,
     read_slice,
 )
-from spoolrack.spark.rows import message_of
-from spoolrack.spark.sending import stage
+from spoolrack.spark._rows import message_of
+from spoolrack.spark._sending import stage
 
 from benchmarks.null_server import NullServer
 from benchmarks.null_state import Fault

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from spoolrack.credentials import NONE
-from spoolrack.spark import channel, write_partition
+from spoolrack._credentials import NONE
+from spoolrack.spark import _channel as channel
+from spoolrack.spark import write_partition
 
 from benchmarks.null_server import NullServer
 

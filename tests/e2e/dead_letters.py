@@ -78,7 +78,7 @@ class Letters:
         """The redrive once it tells of so many, or has ended."""
         for _ in range(LOOKS):
             found = self.client.redrives.get(redrive.id)
-            if found.moved >= least or found.state is not RedriveState.RUNNING:
+            if found.moved_count >= least or found.state is not RedriveState.RUNNING:
                 return found
             _PAUSE.wait(0.002)
         raise AssertionError(f"it doesn't go on: {found}")

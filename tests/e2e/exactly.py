@@ -21,7 +21,7 @@ from crew import SILENCE, Served
 from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
-from spoolrack.transports.grpc_stubs import Stubs
+from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import reservation_service_pb2, staging_service_pb2

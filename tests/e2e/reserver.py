@@ -60,7 +60,7 @@ class Reserver:
                         stream, seq, max_messages=most, visibility_timeout=HOLD, wait=WAIT
                     )
                 )
-            due_ms = round(held.expire_time.timestamp() * 1_000)
+            due_ms = round(held.expires_at.timestamp() * 1_000)
             deliveries = self._read(seq, due_ms)
             self._ledger.write(Received(deliveries))
             self._open[seq] = [one.id for one in deliveries]
@@ -102,7 +102,7 @@ class Reserver:
         done = self._until_answered(lambda: self._client.reservations.commit(stream, seq))
         for call, each in calls.items():
             ids = self._open.pop(each)
-            if each in done.lost:
+            if each in done.lost_sequence_numbers:
                 self._ledger.write(Kept(call, ids))
             else:
                 self._ledger.write(Deleted(call, ids, now_ms()))

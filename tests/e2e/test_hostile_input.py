@@ -15,8 +15,8 @@ import raw_http2 as raw
 import spoolrack
 from crew import Crew, Served
 from outside import SECRET, Outside, litter, tagged, uuid
+from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.errors import SpoolrackError
-from spoolrack.transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 

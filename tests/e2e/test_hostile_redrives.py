@@ -14,7 +14,7 @@ import pytest
 from crew import Served
 from google.protobuf.message_factory import GetMessageClass
 from outside import Outside
-from spoolrack.transports.grpc_stubs import Stubs
+from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import redrive_service_pb2 as rpc

@@ -35,10 +35,10 @@ def redrive_under_kills(servers: list[Served], random: Random, *, messages: int,
                 served.kill_in_recovery(random.uniform(0.0, 0.6))
             served.restart()
         ended = letters.until_ended(redrive)
-        assert (ended.state, ended.failed, ended.remaining) == (RedriveState.DONE, 0, 0)
+        assert (ended.state, ended.failed_count, ended.remaining_count) == (RedriveState.DONE, 0, 0)
         # A second's work at most is missing for each death.
         deaths = 2 * kills * RATE
-        assert messages - len(letters.deleted) - deaths <= ended.moved <= messages
+        assert messages - len(letters.deleted) - deaths <= ended.moved_count <= messages
         letters.check(all_back=True)
         for served in servers:
             served.kill()

@@ -124,7 +124,7 @@ def test_everything_but_what_takes_room_works_when_others_have_taken_the_last_of
     assert server.client.queue("purged").purge() == 50
     server.client.delete_queue("doomed")
     # Both need a file of their own: the files of what was deleted make room.
-    assert server.client.reservations.commit("stream", 0).messages == 50
+    assert server.client.reservations.commit("stream", 0).deleted_count == 50
     assert server.client.staging.abort("dropped") == 50
     assert list(server.client.staging.list()) == []
     left = [*singles[:40], *singles[160:-1]]

@@ -11,7 +11,7 @@ import spoolrack
 from crew import Crew, Served
 from interop_driver import Driver
 from interop_languages import Language, languages
-from spoolrack.transports.grpc_stubs import Stubs
+from spoolrack._transports.grpc_stubs import Stubs
 
 LONG = 900
 """Seconds that a test may take: the first one of a language builds it."""

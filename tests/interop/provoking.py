@@ -15,7 +15,7 @@ from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
-from spoolrack.transports.grpc_stubs import Stubs
+from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack.v1 import redrive_service_pb2 as redrives

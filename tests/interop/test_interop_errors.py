@@ -15,7 +15,7 @@ from interop_driver import Driver, outgoing
 from interop_languages import Language
 from provoking import PROVOKE, Scene
 from reasons_server import failing_server, failures
-from spoolrack.transports.grpc_stubs import Stubs
+from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.status import CODES, INTERNAL
 

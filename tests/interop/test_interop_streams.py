@@ -9,7 +9,7 @@ from typing import Final
 
 import spoolrack
 from interop_driver import STUCK, Driver, Stream, outgoing, raw
-from spoolrack.transports.grpc_stubs import Stubs
+from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_service_pb2 as rpc
 
 CANCELLED: Final = 1

@@ -21,7 +21,7 @@ SPARK_MUTANTS: Final = (
         name="a-batch-that-is-done-is-not-deleted",
         breaks="the messages of a batch are deleted when the query asks for the next one",
         edits=edit(
-            "reading.py:StreamReading.latest",
+            "_reading.py:StreamReading.latest",
             "        self.commit(start)\n        wait = WAIT\n",
             "        wait = WAIT\n",
         ),
@@ -31,7 +31,7 @@ SPARK_MUTANTS: Final = (
         name="a-batch-is-deleted-when-it-is-planned",
         breaks="a batch is deleted only when Spark has written down that it is done",
         edits=edit(
-            "reading.py:StreamReading.latest",
+            "_reading.py:StreamReading.latest",
             "        self._keeper.hold(end)\n        return end\n",
             "        self.commit(end)\n        return end\n",
         ),
@@ -41,7 +41,7 @@ SPARK_MUTANTS: Final = (
         name="a-forgotten-reservation-is-left-behind",
         breaks="a query that drains a queue also does what a planner that died had reserved",
         edits=edit(
-            "reading.py:StreamReading._is_reserved",
+            "_reading.py:StreamReading._is_reserved",
             "            one.seq > start.seq and",
             "            one.seq < start.seq and",
         ),
@@ -51,7 +51,7 @@ SPARK_MUTANTS: Final = (
         name="a-fresh-writer-each-time",
         breaks="a batch that is done again publishes nothing",
         edits=edit(
-            "sink.py:QueueStreamWriter.commit",
+            "_sink.py:QueueStreamWriter.commit",
             "publish(self._options, written, written[0].query, batchId)",
             "publish(self._options, written, secrets.token_hex(16), batchId)",
         ),
@@ -60,14 +60,14 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="attempts-share-a-stage",
         breaks="attempts of one task don't mix what they write",
-        edits=edit("sink.py:write_rows", "name = secrets.token_hex(16)\n", "name = query\n"),
+        edits=edit("_sink.py:write_rows", "name = secrets.token_hex(16)\n", "name = query\n"),
         caught_by=(f"{_QUERIES}::test_attempts_of_a_task_have_stages_of_their_own",),
     ),
     Mutant(
         name="a-lost-hold-ends-a-slice",
         breaks="a task whose messages are with others fails, and is not done with a part of them",
         edits=edit(
-            "reading.py:read_slice",
+            "_reading.py:read_slice",
             "(broken, place.address, is_ours=False)\n        failed += 1\n",
             "(broken, place.address, is_ours=False)\n"
             "            if error.reason in GONE:\n"
@@ -80,7 +80,7 @@ SPARK_MUTANTS: Final = (
         name="a-broken-read-begins-anew",
         breaks="a read that breaks is taken up where it was",
         edits=edit(
-            "reading.py:read_slice", "                seen.update(one.id for one in messages)\n", ""
+            "_reading.py:read_slice", "                seen.update(one.id for one in messages)\n", ""
         ),
         caught_by=(f"{_CALLS}::test_a_read_that_breaks_is_taken_up_where_it_was",),
     ),
@@ -88,7 +88,7 @@ SPARK_MUTANTS: Final = (
         name="nobody-keeps-a-batch",
         breaks="a query that runs holds its batch, however long that takes",
         edits=edit(
-            "keeper.py:Keeper._run",
+            "_keeper.py:Keeper._run",
             "if held is not None and not self._confirm(held):",
             "if held is not None and self._is_over and not self._confirm(held):",
         ),
@@ -97,13 +97,13 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="an-old-checkpoint-goes-unnoticed",
         breaks="a batch from a checkpoint that was put back fails and isn't passed over",
-        edits=edit("sink.py:publish", "    if answer.last_epoch > epoch:\n", "    if False:\n"),
+        edits=edit("_sink.py:publish", "    if answer.last_epoch > epoch:\n", "    if False:\n"),
         caught_by=(f"{_QUERIES}::test_a_batch_is_published_once_and_none_behind_a_later_one",),
     ),
     Mutant(
         name="a-batch-with-other-rows-goes-unnoticed",
         breaks="a batch of a number that was published with other rows fails and isn't passed over",
-        edits=edit("sink.py:publish", "    if not options.skips_different:\n", "    if False:\n"),
+        edits=edit("_sink.py:publish", "    if not options.skips_different:\n", "    if False:\n"),
         caught_by=(
             f"{_QUERIES}::test_a_batch_that_was_published_with_other_rows_fails_and_stays_staged",
         ),
@@ -112,7 +112,7 @@ SPARK_MUTANTS: Final = (
         name="a-checksum-depends-on-the-order",
         breaks="a batch that is done again in another order and other partitions is done already",
         edits=edit(
-            "sending.py:checksums",
+            "_sending.py:checksums",
             '        total += int.from_bytes(checksum.digest(), "big")\n',
             '        total = 3 * total + int.from_bytes(checksum.digest(), "big")\n',
         ),
@@ -122,7 +122,7 @@ SPARK_MUTANTS: Final = (
         name="a-batch-that-no-task-has-read-is-deleted",
         breaks="a batch that the sink has skipped is not deleted",
         edits=edit(
-            "reading.py:StreamReading.commit",
+            "_reading.py:StreamReading.commit",
             "only_read=not self._options.deletes_unread",
             "only_read=False",
         ),
@@ -134,7 +134,7 @@ SPARK_MUTANTS: Final = (
         name="a-chunk-is-renumbered-when-it-is-repeated",
         breaks="a chunk whose answer was lost is staged once",
         edits=edit(
-            "window.py:Window._settle",
+            "_window.py:Window._settle",
             "                response = self._caller.once(self._method, sent[0])\n",
             '                if hasattr(sent[0], "chunk"):\n'
             "                    sent[0].chunk += 1_000_000\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc
 import pytest
 import spoolrack
-from spoolrack.transports.grpc_stubs import Stubs
+from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 

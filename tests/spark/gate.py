@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
-from spoolrack.transports.grpc_calls import OPTIONS
+from spoolrack._transports.grpc_calls import OPTIONS
 
 STREAMED: Final = frozenset({"ReadReservation"})
 """The only calls of Spark's side whose answer has several parts."""

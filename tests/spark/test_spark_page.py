@@ -11,7 +11,7 @@ import pytest
 import spoolrack
 from pyspark.sql import SparkSession
 from spark_rig import CHECKOUT
-from spoolrack.spark.options import NAMES
+from spoolrack.spark._options import NAMES
 from spoolrack.testing import running_server
 
 PAGE = (CHECKOUT / "docs" / "spark.md").read_text()

@@ -16,9 +16,9 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from spoolrack.spark import COUNTS, register, write_batches, write_partition
-from spoolrack.spark.options import write_options
-from spoolrack.spark.reading import CheckpointTooOld
-from spoolrack.spark.sink import OtherRows, QueueStreamWriter, publish, write_rows
+from spoolrack.spark._options import write_options
+from spoolrack.spark._reading import CheckpointTooOld
+from spoolrack.spark._sink import OtherRows, QueueStreamWriter, publish, write_rows
 
 from benchmarks.null_server import NullServer
 

@@ -102,7 +102,7 @@ def test_a_sink_with_a_checkpoint_one_batch_old_fails_and_keeps_the_rows(
 
     assert bodies(client, "out") == lines("a") + lines("b")
     staged = list(client.staging.list())
-    assert sum(stage.messages["out"] for stage in staged) == 2 * ROWS
+    assert sum(stage.message_counts["out"] for stage in staged) == 2 * ROWS
     assert any(stage.name in str(refused.value) for stage in staged)
     assert "new checkpointLocation" in str(refused.value)
 

@@ -6,8 +6,8 @@ import itertools
 import json
 
 import pytest
-from spoolrack.spark.offsets import Offset, Slice, from_json, initial, slices
-from spoolrack.spark.options import InvalidOption
+from spoolrack.spark._offsets import Offset, Slice, from_json, initial, slices
+from spoolrack.spark._options import InvalidOption
 
 
 def test_an_offset_survives_the_checkpoint() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from spoolrack.spark.options import InvalidOption, read_options, write_options
+from spoolrack.spark._options import InvalidOption, read_options, write_options
 
 PLACE = {"endpoint": "queues:50051", "queue": "jobs"}
 

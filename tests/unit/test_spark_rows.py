@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from spoolrack.spark.chunks import BYTES, MESSAGES, OPEN, chunks
-from spoolrack.spark.rows import InvalidColumn, Sized, check_columns, message_of
+from spoolrack.spark._chunks import BYTES, MESSAGES, OPEN, chunks
+from spoolrack.spark._rows import InvalidColumn, Sized, check_columns, message_of
 
 
 def messages(*sizes: int, delay: float | None = None) -> list[Sized]:

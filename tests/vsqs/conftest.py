@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from spoolrack import vsqs
-from spoolrack.vsqs import Queue, watching
+from spoolrack.vsqs import Queue
+from spoolrack.vsqs import _watching as watching
 from spoolrack_store.files.watcher import Watcher
 from vsqs_rig import Micros, no_inotify
 

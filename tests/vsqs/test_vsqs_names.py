@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spoolrack.vsqs import State, names, stored_messages
-from spoolrack.vsqs.content import Content
-from spoolrack.vsqs.names import Name, parse
+from spoolrack.vsqs import State, stored_messages
+from spoolrack.vsqs import _names as names
+from spoolrack.vsqs._content import Content
+from spoolrack.vsqs._names import Name, parse
 
 NUMBERS = st.integers(min_value=0, max_value=10**17)
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import spoolrack.vsqs.folder
-from spoolrack.vsqs import Queue, watching
+import spoolrack.vsqs._folder
+from spoolrack.vsqs import Queue
+from spoolrack.vsqs import _watching as watching
 from spoolrack_store.files.watcher import Watcher
 from spoolrack_store.model.clock import Millis
 from vsqs_rig import STUCK, Beside
@@ -22,7 +23,7 @@ FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:Depreca
 @pytest.fixture(autouse=True)
 def _told_or_never(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody finds by looking again what it should have been told."""
-    monkeypatch.setattr(spoolrack.vsqs.folder, "LONGEST_WAIT", 10 * STUCK)
+    monkeypatch.setattr(spoolrack.vsqs._folder, "LONGEST_WAIT", 10 * STUCK)
 
 
 class Hesitant(Watcher):

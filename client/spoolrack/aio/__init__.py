@@ -1,4 +1,4 @@
-"""The client for asyncio, and the logic of the one for threads: `await spoolrack.aio.connect()`.
+"""The client for asyncio, `spoolrack.aio.connect()`, and the logic of the one for threads.
 
 The same surface as `spoolrack`, with `await`, `async for` and `async with`. A client belongs to the
 event loop in which it was made, and, like all of asyncio, to one thread.
@@ -11,27 +11,18 @@ event loop in which it was made, and, like all of asyncio, to one thread.
                 print(message.text)
 """
 
-from ..stream import EnvelopeStream
-from .batch import Batch
-from .client import Client, connect
-from .message import (
-    Message,
-    MessageStream,
-    delete_message,
-    extend_message,
-    release_message,
-    settle_message,
-)
-from .queue import Queue
-from .redrives import Redrives
-from .reservations import Reservations
-from .staging import Staging
-from .worker import Worker, WorkerCore
+from ._batch import Batch
+from ._client import Client, connect
+from ._message import Message, MessageStream
+from ._queue import Queue
+from ._redrives import Redrives
+from ._reservations import Reservations
+from ._staging import Staging
+from ._worker import Worker
 
 __all__ = [
     "Batch",
     "Client",
-    "EnvelopeStream",
     "Message",
     "MessageStream",
     "Queue",
@@ -39,10 +30,5 @@ __all__ = [
     "Reservations",
     "Staging",
     "Worker",
-    "WorkerCore",
     "connect",
-    "delete_message",
-    "extend_message",
-    "release_message",
-    "settle_message",
 ]

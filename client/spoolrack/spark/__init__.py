@@ -11,26 +11,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .partition import COUNTS, write_batches, write_partition
+from ._partition import COUNTS, write_batches, write_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from .datasource import SpoolrackDataSource
+    from ._datasource import SpoolrackDataSource
 
 __all__ = ["COUNTS", "SpoolrackDataSource", "register", "write_batches", "write_partition"]
 
 
 def register(spark: SparkSession) -> None:
     """Make `format("spoolrack")` known to a session that can't find it by itself."""
-    from .datasource import SpoolrackDataSource
+    from ._datasource import SpoolrackDataSource
 
     spark.dataSource.register(SpoolrackDataSource)
 
 
 def __getattr__(name: str) -> Any:
     if name == "SpoolrackDataSource":
-        from .datasource import SpoolrackDataSource
+        from ._datasource import SpoolrackDataSource
 
         return SpoolrackDataSource
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,9 +12,9 @@ The names are those of vsqs 0.3 and of its repository's head; `spoolrack.vsqs.qu
 docs/from-vsqs.md tells what is the same, what is better and what to change.
 """
 
-from .names import State
+from ._names import State
+from ._stored import Stored, stored_messages
 from .queue import Queue, QueueException, QueueFullException, QueueManager, micros
-from .stored import Stored, stored_messages
 
 __all__ = [
     "Queue",

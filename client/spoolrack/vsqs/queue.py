@@ -15,7 +15,7 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
-from .folder import Folder, Full
+from ._folder import Folder, Full
 
 MAX_CACHE_SIZE: Final = 256
 """Of no use here: every message can be deleted, wherever it was received."""

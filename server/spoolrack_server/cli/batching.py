@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spoolrack import Batch, Client, Outgoing
-from spoolrack.stages import BatchOptions
+from spoolrack import Batch, BatchOptions, Client, Outgoing
 
 from .exits import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
 from .lines import TOO_LONG, Lines
@@ -45,14 +44,16 @@ class LineBatch:
             return code, None
         published = batch.published
         if published is None:
-            return OK, batch.stage if batch.messages else None
-        if published.already:
+            return OK, batch.stage if batch.message_count else None
+        if published.duplicate:
             tell(
                 f"epoch {batch.epoch} of {batch.writer} was published before (its last is "
                 f"{published.last_epoch}): nothing was sent"
             )
         elif not self._quiet:
-            tell(f"sent {plural(published.messages, 'message')} to {self._queue.name}, all at once")
+            tell(
+                f"sent {plural(published.message_count, 'message')} to {self._queue.name}, all at once"
+            )
         return OK, None
 
     def _fill(self, batch: Batch, lines: Lines) -> None:

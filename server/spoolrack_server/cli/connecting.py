@@ -17,8 +17,7 @@ from urllib.parse import quote
 
 import click
 from click.core import ParameterSource
-from spoolrack import Client, QueueInfo, RetryPolicy, connect
-from spoolrack.credentials import CredentialOptions
+from spoolrack import Client, CredentialOptions, QueueInfo, RetryPolicy, connect
 from spoolrack.errors import InvalidUrl
 from spoolrack_store.looking import has_owners, may_have_owners, owners_changed_ns
 

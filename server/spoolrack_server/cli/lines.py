@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import click
-from spoolrack.values import MAX_BATCH, MAX_BATCH_BYTES
+from spoolrack._values import MAX_BATCH, MAX_BATCH_BYTES
 
 from .exits import USAGE, Failed
 from .output import tell_if_typed

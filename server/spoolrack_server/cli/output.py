@@ -134,11 +134,17 @@ def queue_json(info: QueueInfo, indent: int | None = None) -> str:
     blocking = info.blocking_message
     fields = {
         "name": info.name,
-        "created": _moment(info.create_time),
+        "created": _moment(info.created_at),
         "version": info.version,
         "settings": asdict(info.settings),
         "counts": asdict(info.counts),
-        "blocking_message": None if blocking is None else asdict(blocking),
+        "blocking_message": None
+        if blocking is None
+        else {
+            "id": blocking.id,
+            "receive_count": blocking.receive_count,
+            "why": blocking.explanation,
+        },
     }
     return json.dumps(fields, indent=indent)
 
@@ -148,25 +154,44 @@ def stage_json(stage: StageInfo) -> str:
     return json.dumps(
         {
             "name": stage.name,
-            "chunks": stage.chunks,
-            "messages": dict(stage.messages),
-            "expires": _moment(stage.expire_time),
+            "chunks": stage.chunk_count,
+            "messages": dict(stage.message_counts),
+            "expires": _moment(stage.expires_at),
         }
     )
 
 
 def reservation_json(reservation: Reservation) -> str:
     """A reservation as a JSON object."""
-    fields = {**asdict(reservation), "expires": _moment(reservation.expire_time)}
-    del fields["expire_time"]
+    fields = {
+        "queue": reservation.queue,
+        "stream": reservation.stream,
+        "seq": reservation.sequence_number,
+        "messages": reservation.message_count,
+        "bytes": reservation.byte_count,
+        "state": reservation.state,
+        "reads": reservation.read_count,
+        "expires": _moment(reservation.expires_at),
+    }
     return json.dumps(fields)
 
 
 def redrive_json(redrive: Redrive) -> str:
     """A redrive as a JSON object."""
-    fields = asdict(redrive)
-    fields["started"], fields["ended"] = _moment(redrive.start_time), _moment(redrive.end_time)
-    del fields["start_time"], fields["end_time"]
+    fields = {
+        "id": redrive.id,
+        "queue": redrive.queue,
+        "destination": redrive.destination,
+        "source_queue": redrive.source_queue,
+        "max_messages_per_second": redrive.max_messages_per_second,
+        "state": redrive.state,
+        "moved": redrive.moved_count,
+        "failed": redrive.failed_count,
+        "last_failure": redrive.last_failure,
+        "remaining": redrive.remaining_count,
+        "started": _moment(redrive.started_at),
+        "ended": _moment(redrive.ended_at),
+    }
     return json.dumps(fields)
 
 

@@ -1,4 +1,4 @@
-"""Progress bars for messages, if somebody can see them."""
+"""Progress bars on standard error, shown only at a terminal."""
 
 from __future__ import annotations
 
@@ -11,59 +11,54 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
 )
 
 Advance = Callable[[int, int], None]
-"""Told of messages and bytes that are done."""
+"""Takes the messages and bytes done since the last call."""
 Show = Callable[[int, int], None]
-"""Told of how many messages are done, and of how many there are."""
+"""Takes how many messages are done, and how many there are."""
+
+
+@contextmanager
+def _bar(
+    title: str, quiet: bool, *columns: ProgressColumn, length: int | None = None
+) -> Iterator[Callable[..., None]]:
+    """Show a bar of these columns; yields what updates it with the keywords of `Progress.update`."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda **changes: None
+        return
+    text, bar, left = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+    with Progress(text, bar, *columns, left, console=console, transient=True) as progress:
+        task = progress.add_task(title, total=length, messages=0)
+        yield lambda **changes: progress.update(task, **changes)
 
 
 @contextmanager
 def progress_bar(title: str, length: int | None, quiet: bool) -> Iterator[Advance]:
-    """A bar on standard error, as long as `length` bytes; None: nobody knows how many."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield lambda messages, size: None
-        return
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
+    """Show a bar of `length` bytes (None: unknown) that counts messages too."""
+    columns = (
         TaskProgressColumn(),
         DownloadColumn(binary_units=True),
         TextColumn("{task.fields[messages]:,} messages"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
     )
-    with progress:
-        task = progress.add_task(title, total=length, messages=0)
+    with _bar(title, quiet, *columns, length=length) as update:
+        done = 0
 
         def advance(messages: int, size: int) -> None:
-            done = progress.tasks[0].fields["messages"] + messages
-            progress.update(task, advance=size, messages=done)
+            nonlocal done
+            done += messages
+            update(advance=size, messages=done)
 
         yield advance
 
 
 @contextmanager
 def counting_bar(title: str, quiet: bool) -> Iterator[Show]:
-    """A bar on standard error for messages that somebody else counts."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield lambda done, total: None
-        return
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
-    with progress:
-        task = progress.add_task(title, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+    """Show a bar of messages that are counted elsewhere."""
+    with _bar(title, quiet, MofNCompleteColumn()) as update:
+        yield lambda done, total: update(completed=done, total=total)

@@ -180,7 +180,7 @@ def show(reach: Reach, name: str, json: bool) -> None:
         "bytes": f"{counts.bytes:,}",
         "oldest": oldest_text(info),
         "": "",
-        "created": moment_text(info.create_time),
+        "created": moment_text(info.created_at),
         "visibility timeout": span_text(settings.visibility_timeout),
         "delivery delay": span_text(settings.delivery_delay),
         "max receives": f"{settings.max_receives:,}" if settings.max_receives else _NEVER,
@@ -201,7 +201,7 @@ def show(reach: Reach, name: str, json: bool) -> None:
     if info.blocking_message is not None:
         blocking = info.blocking_message
         say("")
-        say(f"Blocked by message {blocking.id}: {blocking.why}.")
+        say(f"Blocked by message {blocking.id}: {blocking.explanation}.")
         say(f"  Look at it:  spoolrack peek {info.name} {blocking.id}")
         say(f"  Delete it:   spoolrack delete {info.name} {blocking.id}")
 

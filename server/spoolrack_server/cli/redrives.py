@@ -47,10 +47,10 @@ def _row(redrive: Redrive, now: datetime) -> tuple[str, ...]:
         redrive.queue,
         redrive.destination or "-",
         redrive.state.value,
-        f"{redrive.moved:,}",
-        f"{redrive.failed:,}",
-        f"{redrive.remaining:,}",
-        f"{span_text(max(0.0, (now - redrive.start_time).total_seconds()))} ago",
+        f"{redrive.moved_count:,}",
+        f"{redrive.failed_count:,}",
+        f"{redrive.remaining_count:,}",
+        f"{span_text(max(0.0, (now - redrive.started_at).total_seconds()))} ago",
         redrive.last_failure,
     )
 
@@ -68,7 +68,7 @@ def cancel(reach: Reach, ids: tuple[str, ...], quiet: bool) -> None:
         for id in ids:
             redrive = client.redrives.cancel(id)
             if not quiet:
-                moved = f"it had moved {plural(redrive.moved, 'message')}"
+                moved = f"it had moved {plural(redrive.moved_count, 'message')}"
                 if redrive.state is RedriveState.CANCELLED:
                     tell(f"cancelled the redrive of {redrive.queue}: {moved}")
                 else:

@@ -80,8 +80,8 @@ def command(
         return OK
     if not quiet:
         tell(_outcome(redrive))
-    has_done_all = redrive.state is RedriveState.DONE and not redrive.failed
-    return OK if has_done_all and redrive.moved else NOTHING
+    has_done_all = redrive.state is RedriveState.DONE and not redrive.failed_count
+    return OK if has_done_all and redrive.moved_count else NOTHING
 
 
 def _watch(reach: Reach, redrive: Redrive, quiet: bool) -> Redrive:
@@ -100,7 +100,7 @@ def _watch(reach: Reach, redrive: Redrive, quiet: bool) -> Redrive:
 def _until_ended(client: Client, redrive: Redrive, show: Show) -> Redrive:
     pause = FIRST_LOOK
     while redrive.state is RedriveState.RUNNING:
-        show(redrive.moved, redrive.moved + redrive.failed + redrive.remaining)
+        show(redrive.moved_count, redrive.moved_count + redrive.failed_count + redrive.remaining_count)
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
         redrive = client.redrives.get(redrive.id)
@@ -108,9 +108,9 @@ def _until_ended(client: Client, redrive: Redrive, show: Show) -> Redrive:
 
 
 def _outcome(redrive: Redrive) -> str:
-    words = [f"moved {plural(redrive.moved, 'message')} of {redrive.queue}"]
-    if redrive.failed:
-        words.append(f"{plural(redrive.failed, 'message')} had to stay ({redrive.last_failure})")
+    words = [f"moved {plural(redrive.moved_count, 'message')} of {redrive.queue}"]
+    if redrive.failed_count:
+        words.append(f"{plural(redrive.failed_count, 'message')} had to stay ({redrive.last_failure})")
     if redrive.state is RedriveState.CANCELLED:
         words.append("then it was cancelled")
     return "; ".join(words)

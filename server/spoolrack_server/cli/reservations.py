@@ -42,11 +42,11 @@ def list_(reach: Reach, queue: str | None, stream: str | None, json: bool) -> in
         rows = [
             (
                 each.stream,
-                str(each.seq),
+                str(each.sequence_number),
                 each.queue,
-                f"{each.messages:,}",
-                size_text(each.bytes),
-                f"{each.reads:,}",
+                f"{each.message_count:,}",
+                size_text(each.byte_count),
+                f"{each.read_count:,}",
                 _state(each, now),
             )
             for each in found
@@ -57,7 +57,7 @@ def list_(reach: Reach, queue: str | None, stream: str | None, json: bool) -> in
 
 
 def _state(reservation: Reservation, now: datetime) -> str:
-    left = (reservation.expire_time - now).total_seconds()
+    left = (reservation.expires_at - now).total_seconds()
     if reservation.state is not ReservationState.HELD or left <= 0:
         return reservation.state.value
     return f"{reservation.state.value} {span_text(left)}"

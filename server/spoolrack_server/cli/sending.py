@@ -12,9 +12,8 @@ from functools import partial
 
 import click
 from click.core import ParameterSource
-from spoolrack import Outgoing
+from spoolrack import BatchOptions, Outgoing
 from spoolrack.errors import QueueExists, QueueNotFound, RootUnusable
-from spoolrack.stages import BatchOptions
 from spoolrack_store.model.staging import MAX_EPOCH
 
 from .batching import LineBatch

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
-from spoolrack.credentials import is_loopback
+from spoolrack._credentials import is_loopback
 
 from ..serve_settings import ServeSettings
 from .output import say, tell

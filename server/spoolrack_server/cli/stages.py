@@ -40,10 +40,10 @@ def list_(reach: Reach, json: bool) -> int:
 
 def _rows(stage: StageInfo, now: datetime) -> list[tuple[str, ...]]:
     """A line for each queue; the first one names the stage."""
-    left = span_text(max(0.0, (stage.expire_time - now).total_seconds()))
-    head: tuple[str, ...] = (stage.name, f"{stage.chunks:,}", left)
+    left = span_text(max(0.0, (stage.expires_at - now).total_seconds()))
+    head: tuple[str, ...] = (stage.name, f"{stage.chunk_count:,}", left)
     rows = []
-    for queue, messages in sorted(stage.messages.items()) or [("", 0)]:
+    for queue, messages in sorted(stage.message_counts.items()) or [("", 0)]:
         rows.append((*head, queue, f"{messages:,}"))
         head = ("", "", "")
     return rows
@@ -81,10 +81,10 @@ def publish(
         published = client.staging.publish(
             writer or stages[0], epoch or 0, stages, epoch_retention=memory
         )
-    if published.already:
+    if published.duplicate:
         tell(f"published before (the last epoch is {published.last_epoch}): nothing was done")
     elif not quiet:
-        tell(f"published {plural(published.messages, 'message')}")
+        tell(f"published {plural(published.message_count, 'message')}")
     return OK
 
 

@@ -56,7 +56,7 @@ def test_a_batch_appears_at_its_end_and_not_before(jobs: Queue) -> None:
         batch.send("b")
         assert jobs.receive(10) == []
     assert batch.published is not None
-    assert (batch.published.messages, batch.published.already) == (2, False)
+    assert (batch.published.message_count, batch.published.duplicate) == (2, False)
     first, second = jobs.receive(10)
     assert (first.text, first.attributes, second.text) == ("a", {"colour": "red"}, "b")
 
@@ -77,7 +77,7 @@ def test_a_large_batch_keeps_its_order(client: spoolrack.Client, jobs: Queue) ->
         (stage,) = client.staging.list()
         assert stage.name == batch.stage
     assert batch.published is not None
-    assert batch.published.messages == batch.messages == 3_500
+    assert batch.published.message_count == batch.message_count == 3_500
     found = [text for _ in range(4) for text in bodies(jobs)]
     assert found == [str(number) for number in range(3_500)]
     assert list(client.staging.list()) == []
@@ -90,8 +90,8 @@ def test_large_messages_are_staged_in_chunks_of_their_own(client: spoolrack.Clie
         for size in (3 * MIB, MIB // 2, MIB // 2, 1):
             batch.send(b"x" * size)
     (stage,) = client.staging.list()
-    assert (stage.chunks, stage.messages) == (3, {"jobs": 4})
-    assert client.staging.publish("me", 0, [batch.stage]).messages == 4
+    assert (stage.chunk_count, stage.message_counts) == (3, {"jobs": 4})
+    assert client.staging.publish("me", 0, [batch.stage]).message_count == 4
     assert Counter(message.size for message in jobs.peek(max_body_bytes=0)) == {
         3 * MIB: 1,
         MIB // 2: 2,
@@ -106,7 +106,7 @@ def test_a_batch_appears_in_several_queues(client: spoolrack.Client, jobs: Queue
         batch.send_to(jobs, "j")
         batch.send_to("mail", "n")
     assert batch.published is not None
-    assert batch.published.messages == 3
+    assert batch.published.message_count == 3
     assert bodies(jobs) == ["j"]
     assert bodies(client.queue("mail")) == ["m", "n"]
 
@@ -140,16 +140,16 @@ def test_an_epoch_is_published_once(client: spoolrack.Client, jobs: Queue) -> No
         with jobs.batch(writer="job", epoch=7) as batch:
             batch.send("a")
     assert batch.published is not None
-    assert (batch.published.messages, batch.published.already) == (0, True)
+    assert (batch.published.message_count, batch.published.duplicate) == (0, True)
     assert batch.published.last_epoch == 7
     with jobs.batch(writer="job", epoch=6) as older:
         older.send("b")
     assert older.published is not None
-    assert (older.published.already, older.published.last_epoch) == (True, 7)
+    assert (older.published.duplicate, older.published.last_epoch) == (True, 7)
     with jobs.batch(writer="job", epoch=8) as newer:
         newer.send("c")
     assert newer.published is not None
-    assert not newer.published.already
+    assert not newer.published.duplicate
     assert bodies(jobs) == ["a", "c"]
     assert list(client.staging.list()) == []
 
@@ -158,10 +158,10 @@ def test_an_empty_batch_is_no_fault(client: spoolrack.Client, jobs: Queue) -> No
     with jobs.batch() as batch:
         pass
     assert batch.published is not None
-    assert batch.published.messages == 0
+    assert batch.published.message_count == 0
     with jobs.batch(writer="job", epoch=3):
         pass
-    assert client.staging.publish("job", 3, []).already
+    assert client.staging.publish("job", 3, []).duplicate
     assert client.staging.publish("job", 4, []).last_epoch == 4
 
 
@@ -175,18 +175,18 @@ def test_a_batch_can_be_staged_here_and_published_there(
         assert batch.published is None
         stages.append(batch.stage)
     assert jobs.receive() == []
-    assert other.staging.publish("driver", 1, stages).messages == 2
+    assert other.staging.publish("driver", 1, stages).message_count == 2
     assert bodies(jobs) == ["a", "b"]
     again = other.staging.publish("driver", 1, stages)
-    assert (again.messages, again.already) == (0, True)
+    assert (again.message_count, again.duplicate) == (0, True)
 
 
 def test_a_chunk_that_is_there_is_not_stored_again(client: spoolrack.Client, jobs: Queue) -> None:
     first = client.staging.stage("s", 5, "jobs", ["a", Outgoing(body=b"b", attributes={"n": b"v"})])
     again = client.staging.stage("s", 5, "jobs", ["quite", "another", "content"])
-    assert (first.messages, first.repeated) == (2, False)
-    assert (again.messages, again.repeated, again.expire_time) == (2, True, first.expire_time)
-    assert client.staging.publish("me", 0, ["s"]).messages == 2
+    assert (first.message_count, first.duplicate) == (2, False)
+    assert (again.message_count, again.duplicate, again.expires_at) == (2, True, first.expires_at)
+    assert client.staging.publish("me", 0, ["s"]).message_count == 2
     assert bodies(jobs) == ["a", "b"]
 
 
@@ -207,7 +207,7 @@ def test_nothing_is_published_if_a_stage_is_missing(client: spoolrack.Client, jo
     with pytest.raises(StageNotFound):
         client.staging.publish("me", 0, ["here", "missing"])
     assert jobs.receive() == []
-    assert client.staging.publish("me", 0, ["here"]).messages == 1
+    assert client.staging.publish("me", 0, ["here"]).message_count == 1
 
 
 def test_nothing_is_published_if_it_does_not_fit(client: spoolrack.Client, jobs: Queue) -> None:
@@ -248,7 +248,7 @@ def test_what_nobody_publishes_expires(client: spoolrack.Client, jobs: Queue, wo
     with pytest.raises(StageNotFound):
         client.staging.publish("me", 0, ["short"])
     world.advance(DAY - 11)
-    assert client.staging.publish("me", 0, ["long"]).messages == 1
+    assert client.staging.publish("me", 0, ["long"]).message_count == 1
     assert bodies(jobs) == ["b"]
 
 
@@ -282,9 +282,9 @@ def test_the_stages_are_listed(client: spoolrack.Client, jobs: Queue, world: Wor
         "b",
         *(f"more{number:03}" for number in range(120)),
     ]
-    assert (stages[0].chunks, stages[0].messages) == (2, {"jobs": 2, "mail": 1})
-    assert stages[0].expire_time == made.expire_time
-    assert (stages[0].expire_time - stages[1].expire_time).total_seconds() == DAY - 60
+    assert (stages[0].chunk_count, stages[0].message_counts) == (2, {"jobs": 2, "mail": 1})
+    assert stages[0].expires_at == made.expires_at
+    assert (stages[0].expires_at - stages[1].expires_at).total_seconds() == DAY - 60
 
 
 @pytest.mark.needs("validation")
@@ -337,12 +337,12 @@ async def test_tasks_have_batches_too(aio_client: aio.Client, aio_jobs: aio.Queu
         for number in range(2_100):
             await batch.send(str(number))
     assert batch.published is not None
-    assert batch.published.messages == 2_100
+    assert batch.published.message_count == 2_100
     with pytest.raises(Refused):
         await dropped(aio_client, aio_jobs)
     assert (await aio_client.queue("jobs").info()).counts.ready == 2_100
     staged = await aio_client.staging.stage("s", 0, "jobs", ["a"])
     assert [stage.name async for stage in aio_client.staging.list()] == ["s"]
-    assert (await aio_client.staging.stage("s", 0, "jobs", ["a"])).expire_time == staged.expire_time
-    assert (await aio_client.staging.publish("me", 0, ["s"])).messages == 1
+    assert (await aio_client.staging.stage("s", 0, "jobs", ["a"])).expires_at == staged.expires_at
+    assert (await aio_client.staging.publish("me", 0, ["s"])).message_count == 1
     assert await aio_client.staging.abort("s") == 0

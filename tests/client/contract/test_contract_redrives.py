@@ -43,7 +43,7 @@ def ended(client: Client, redrive: Redrive) -> Redrive:
     """The redrive once it has ended, which it does in the background."""
     until(lambda: client.redrives.get(redrive.id).state is not RedriveState.RUNNING)
     found = client.redrives.get(redrive.id)
-    assert found.end_time is not None
+    assert found.ended_at is not None
     return found
 
 
@@ -75,11 +75,16 @@ def test_dead_letters_go_back_to_where_they_came_from(world: World, client: Clie
     die(world, client, "c", queue="mail")
     begun = client.queue("dead").redrive()
     assert (begun.queue, begun.destination, begun.source_queue) == ("dead", "", "")
-    assert (begun.max_messages_per_second, begun.end_time) == (0, None)
+    assert (begun.max_messages_per_second, begun.ended_at) == (0, None)
     redrive = ended(client, begun)
     assert redrive.state is RedriveState.DONE
-    assert (redrive.id, redrive.start_time) == (begun.id, begun.start_time)
-    assert (redrive.moved, redrive.failed, redrive.last_failure, redrive.remaining) == (3, 0, "", 0)
+    assert (redrive.id, redrive.started_at) == (begun.id, begun.started_at)
+    assert (
+        redrive.moved_count,
+        redrive.failed_count,
+        redrive.last_failure,
+        redrive.remaining_count,
+    ) == (3, 0, "", 0)
     assert texts(client, "jobs") == ["a", "b"]
     assert texts(client, "mail") == ["c"]
     assert texts(client, "dead") == []
@@ -92,7 +97,7 @@ def test_dead_letters_go_to_another_queue(world: World, client: Client) -> None:
     ids = die(world, client, "a", "b")
     client.create_queue("second-chance")
     redrive = ended(client, client.queue("dead").redrive(destination="second-chance"))
-    assert (redrive.moved, redrive.destination) == (2, "second-chance")
+    assert (redrive.moved_count, redrive.destination) == (2, "second-chance")
     assert [message.id for message in client.queue("second-chance").peek()] == ids
     assert (texts(client, "jobs"), texts(client, "dead")) == ([], [])
 
@@ -102,10 +107,10 @@ def test_only_what_is_selected_goes_back(world: World, client: Client) -> None:
     die(world, client, "m", queue="mail")
     dead = client.queue("dead")
     redrive = ended(client, dead.redrive(message_ids=[a, c.upper()]))
-    assert redrive.moved == 2
+    assert redrive.moved_count == 2
     assert texts(client, "jobs") == ["a", "c"]
     redrive = ended(client, dead.redrive(source_queue="mail"))
-    assert (redrive.moved, redrive.source_queue) == (1, "mail")
+    assert (redrive.moved_count, redrive.source_queue) == (1, "mail")
     assert (texts(client, "mail"), texts(client, "dead")) == (["m"], ["b"])
 
 
@@ -126,14 +131,14 @@ def test_a_redrive_keeps_to_its_rate(world: World, client: Client) -> None:
     for step in range(LOOKS):
         pause.wait(0.002)  # The store has a disk to wait for, whatever the clock says.
         found = client.redrives.get(redrive.id)
-        assert found.moved <= 4 * (step * 0.05 + 1)
-        assert 12 - 1 <= found.moved + found.remaining <= 12, "one may be on its way"
-        if found.end_time is not None:
+        assert found.moved_count <= 4 * (step * 0.05 + 1)
+        assert 12 - 1 <= found.moved_count + found.remaining_count <= 12, "one may be on its way"
+        if found.ended_at is not None:
             break
         world.advance(0.05)
     assert found.state is RedriveState.DONE
-    assert found.end_time is not None
-    assert (found.end_time - found.start_time).total_seconds() >= 2
+    assert found.ended_at is not None
+    assert (found.ended_at - found.started_at).total_seconds() >= 2
     assert len(texts(client, "jobs")) == 12
 
 
@@ -142,12 +147,12 @@ def test_a_redrive_can_be_cancelled(world: World, client: Client) -> None:
     redrive = client.queue("dead").redrive(max_messages_per_second=1)
     cancelled = client.redrives.cancel(redrive.id)
     assert cancelled.state is RedriveState.CANCELLED
-    assert cancelled.end_time is not None
+    assert cancelled.ended_at is not None
     world.advance(60)
     found = client.redrives.get(redrive.id)
-    assert (found.state, found.moved) == (RedriveState.CANCELLED, cancelled.moved)
-    assert len(texts(client, "jobs")) == cancelled.moved < 10
-    assert len(texts(client, "dead")) == 10 - cancelled.moved
+    assert (found.state, found.moved_count) == (RedriveState.CANCELLED, cancelled.moved_count)
+    assert len(texts(client, "jobs")) == cancelled.moved_count < 10
+    assert len(texts(client, "dead")) == 10 - cancelled.moved_count
     assert client.redrives.cancel(redrive.id).state is RedriveState.CANCELLED
     # The rest can be redriven anew, and what has ended stays as it ended.
     again = ended(client, client.queue("dead").redrive())
@@ -173,11 +178,11 @@ def test_what_cannot_go_back_stays_and_is_counted(world: World, client: Client) 
     client.delete_queue("mail")
     client.queue("dead").send("never died")
     redrive = ended(client, client.queue("dead").redrive())
-    assert (redrive.state, redrive.moved, redrive.failed) == (RedriveState.DONE, 1, 2)
+    assert (redrive.state, redrive.moved_count, redrive.failed_count) == (RedriveState.DONE, 1, 2)
     assert redrive.last_failure
     assert sorted(texts(client, "dead")) == ["m", "never died"]
     redrive = ended(client, client.queue("dead").redrive(destination="jobs"))
-    assert (redrive.moved, redrive.failed) == (2, 0)
+    assert (redrive.moved_count, redrive.failed_count) == (2, 0)
 
 
 def test_who_dies_again_tells_of_both_deaths(world: World, client: Client) -> None:
@@ -185,7 +190,7 @@ def test_who_dies_again_tells_of_both_deaths(world: World, client: Client) -> No
     redrive = ended(client, client.queue("dead").redrive())
     jobs = client.queue("jobs")
     (death,) = jobs.get(id).dead_letter_records
-    assert (death.redrive_queue, death.redriven_at) == ("jobs", redrive.end_time)
+    assert (death.redrive_queue, death.redriven_at) == ("jobs", redrive.ended_at)
     assert [message.id for message in jobs.receive()] == [id]
     world.advance(1)
     assert jobs.receive() == []

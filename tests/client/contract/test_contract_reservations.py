@@ -41,8 +41,8 @@ def test_reserved_messages_can_be_read_again_and_again(
     client: spoolrack.Client, other: spoolrack.Client, five: Queue
 ) -> None:
     reservation = made(five.reserve("s", 0, max_messages=3))
-    assert (reservation.queue, reservation.stream, reservation.seq) == ("jobs", "s", 0)
-    assert (reservation.messages, reservation.bytes) == (3, 3)
+    assert (reservation.queue, reservation.stream, reservation.sequence_number) == ("jobs", "s", 0)
+    assert (reservation.message_count, reservation.byte_count) == (3, 3)
     assert reservation.state is ReservationState.HELD
     assert [texts(client, 0), texts(other, 0), texts(client, 0)] == ["abc"] * 3
     assert [message.text for message in five.receive(10)] == ["d", "e"]
@@ -61,9 +61,9 @@ def test_a_read_tells_all_of_a_message_but_a_receipt(client: spoolrack.Client, j
 def test_the_same_name_gives_the_same_messages(client: spoolrack.Client, five: Queue) -> None:
     first = made(five.reserve("s", 0, max_messages=2))
     again = made(five.reserve("s", 0, max_messages=5, visibility_timeout=100))
-    assert (again.messages, again.expire_time) == (2, first.expire_time)
+    assert (again.message_count, again.expires_at) == (2, first.expires_at)
     assert texts(client, 0) == "ab"
-    assert made(five.reserve("s", 1)).messages == 3
+    assert made(five.reserve("s", 1)).message_count == 3
     assert texts(client, 1) == "cde"
 
 
@@ -79,15 +79,15 @@ def test_a_slice_is_read_without_the_rest(client: spoolrack.Client, five: Queue)
 
 def test_bytes_bound_a_reservation(client: spoolrack.Client, jobs: Queue) -> None:
     jobs.send_many([b"x" * 100] * 5)
-    assert made(jobs.reserve("s", 0, max_bytes=250)).messages == 2
-    assert made(jobs.reserve("s", 1, max_bytes=1)).messages == 1
+    assert made(jobs.reserve("s", 0, max_bytes=250)).message_count == 2
+    assert made(jobs.reserve("s", 1, max_bytes=1)).message_count == 1
 
 
 def test_nothing_is_reserved_where_nothing_is(client: spoolrack.Client, jobs: Queue) -> None:
     assert jobs.reserve("s", 0) is None
     assert list(client.reservations.list()) == []
     jobs.send("a")
-    assert made(jobs.reserve("s", 0)).messages == 1
+    assert made(jobs.reserve("s", 0)).message_count == 1
 
 
 def test_a_reserve_waits_for_the_first_message(jobs: Queue) -> None:
@@ -96,7 +96,7 @@ def test_a_reserve_waits_for_the_first_message(jobs: Queue) -> None:
     waiting.start()
     jobs.send("a")
     waiting.join(60)
-    assert [made(each).messages for each in found] == [1]
+    assert [made(each).message_count for each in found] == [1]
 
 
 def test_a_reserve_that_waits_ends_with_its_client(world: World, jobs: Queue) -> None:
@@ -124,7 +124,7 @@ def test_the_hold_is_the_queue_s_visibility_timeout_or_what_is_said(
 ) -> None:
     first = made(five.reserve("s", 0, max_messages=1))
     second = made(five.reserve("s", 1, max_messages=1, visibility_timeout=90))
-    assert (second.expire_time - first.expire_time).total_seconds() == 60
+    assert (second.expires_at - first.expires_at).total_seconds() == 60
     world.advance(29)
     assert texts(client, 0) == "a"
     world.advance(2)
@@ -147,17 +147,17 @@ def test_a_lost_set_is_told_as_lost_and_its_messages_come_again(
             again()
     assert [message.text for message in five.receive(10)] == ["a", "b", "c", "d", "e"]
     committed = client.reservations.commit("s", 0)
-    assert (committed.messages, committed.lost) == (0, (0,))
+    assert (committed.deleted_count, committed.lost_sequence_numbers) == (0, (0,))
 
 
 def test_confirm_lengthens_the_hold(client: spoolrack.Client, five: Queue, world: World) -> None:
     first = made(five.reserve("s", 0, visibility_timeout=10))
     world.advance(8)
     confirmed = client.reservations.extend("s", 0)
-    assert (confirmed.expire_time - first.expire_time).total_seconds() == 8
+    assert (confirmed.expires_at - first.expires_at).total_seconds() == 8
     world.advance(8)
     assert (
-        client.reservations.extend("s", 0, 100).expire_time - first.expire_time
+        client.reservations.extend("s", 0, 100).expires_at - first.expires_at
     ).total_seconds() == 106
     world.advance(90)
     assert texts(client, 0) == "abcde"
@@ -172,9 +172,9 @@ def test_a_commit_deletes_all_sets_up_to_a_number(
     for seq in range(3):
         five.reserve("s", seq, max_messages=1)
     committed = client.reservations.commit("s", 1)
-    assert (committed.messages, committed.lost) == (2, ())
+    assert (committed.deleted_count, committed.lost_sequence_numbers) == (2, ())
     again = client.reservations.commit("s", 1)
-    assert (again.messages, again.lost) == (0, ())
+    assert (again.deleted_count, again.lost_sequence_numbers) == (0, ())
     assert texts(client, 2) == "c"
     for seq in (0, 1):
         for ask in (
@@ -190,10 +190,10 @@ def test_a_commit_deletes_all_sets_up_to_a_number(
 
 def test_streams_are_apart(client: spoolrack.Client, five: Queue) -> None:
     five.reserve("s", 0, max_messages=1)
-    assert made(five.reserve("t", 0, max_messages=1)).messages == 1
+    assert made(five.reserve("t", 0, max_messages=1)).message_count == 1
     client.reservations.commit("t", 5)
     assert texts(client, 0) == "a"
-    assert client.reservations.commit("nobody", 3).messages == 0
+    assert client.reservations.commit("nobody", 3).deleted_count == 0
 
 
 def test_what_is_deleted_meanwhile_is_left_out(client: spoolrack.Client, five: Queue) -> None:
@@ -203,8 +203,8 @@ def test_what_is_deleted_meanwhile_is_left_out(client: spoolrack.Client, five: Q
     assert texts(client, 0) == "acde"
     assert texts(client, 0, 2) == "cde"
     (listed,) = client.reservations.list()
-    assert listed.messages == 5
-    assert client.reservations.commit("s", 0).messages == 4
+    assert listed.message_count == 5
+    assert client.reservations.commit("s", 0).deleted_count == 4
 
 
 def test_a_release_gives_the_messages_back(client: spoolrack.Client, five: Queue) -> None:
@@ -236,7 +236,7 @@ def test_the_reservations_are_listed(client: spoolrack.Client, five: Queue) -> N
     texts(client, 10, 1)
     client.reservations.release("s", 2)
     found = list(client.reservations.list())
-    assert [(each.stream, each.seq, each.queue) for each in found] == [
+    assert [(each.stream, each.sequence_number, each.queue) for each in found] == [
         ("s", 2, "jobs"),
         ("s", 10, "jobs"),
         ("t", 7, "mail"),
@@ -246,25 +246,27 @@ def test_the_reservations_are_listed(client: spoolrack.Client, five: Queue) -> N
         ReservationState.HELD,
         ReservationState.HELD,
     ]
-    assert [each.reads for each in found] == [0, 2, 0]
-    assert [each.seq for each in client.reservations.list(queue="mail")] == [7]
-    assert [each.seq for each in client.reservations.list(stream="s")] == [2, 10]
+    assert [each.read_count for each in found] == [0, 2, 0]
+    assert [each.sequence_number for each in client.reservations.list(queue="mail")] == [7]
+    assert [each.sequence_number for each in client.reservations.list(stream="s")] == [2, 10]
 
 
 def test_many_reservations_are_listed_page_by_page(client: spoolrack.Client, jobs: Queue) -> None:
     jobs.send_many(["x"] * 130)
     for seq in range(130):
         jobs.reserve("s", seq, max_messages=1)
-    assert [each.seq for each in client.reservations.list()] == list(range(130))
+    assert [each.sequence_number for each in client.reservations.list()] == list(range(130))
 
 
 def test_a_large_set_is_read_whole(client: spoolrack.Client, jobs: Queue) -> None:
     sent = [str(number) * 50 for number in range(5_000)]
     jobs.send_many(sent)
-    assert made(jobs.reserve("s", 0, max_messages=100_000, visibility_timeout=600)).messages == 5_000
+    assert (
+        made(jobs.reserve("s", 0, max_messages=100_000, visibility_timeout=600)).message_count == 5_000
+    )
     assert [message.text for message in client.reservations.read("s", 0)] == sent
     assert [message.text for message in client.reservations.read("s", 0, 4_990)] == sent[4_990:]
-    assert client.reservations.commit("s", 0).messages == 5_000
+    assert client.reservations.commit("s", 0).deleted_count == 5_000
     assert client.queue("jobs").info().counts.leased == 0
 
 
@@ -289,8 +291,8 @@ async def test_a_reserve_that_nobody_waits_for_any_more_is_undone_or_found_again
         with contextlib.suppress(asyncio.CancelledError):
             await asking
         # Its answer may have been on its way just then.
-        assert made(await aio_jobs.reserve("s", turns, wait=60)).messages == 1
-        assert (await aio_client.reservations.commit("s", turns)).messages == 1
+        assert made(await aio_jobs.reserve("s", turns, wait=60)).message_count == 1
+        assert (await aio_client.reservations.commit("s", turns)).deleted_count == 1
 
 
 @pytest.mark.needs("validation")
@@ -339,9 +341,9 @@ async def test_tasks_have_reservations_too(
     assert [m.text async for m in aio_client.reservations.read("s", 0, 1, 2)] == ["b"]
     async for _ in aio_client.reservations.read("s", 0):
         break
-    assert (await aio_client.reservations.extend("s", 0, 20)).expire_time > first.expire_time
-    assert [each.seq async for each in aio_client.reservations.list(stream="s")] == [0]
-    assert (await aio_client.reservations.commit("s", 0)).messages == 2
+    assert (await aio_client.reservations.extend("s", 0, 20)).expires_at > first.expires_at
+    assert [each.sequence_number async for each in aio_client.reservations.list(stream="s")] == [0]
+    assert (await aio_client.reservations.commit("s", 0)).deleted_count == 2
     await aio_jobs.reserve("s", 1)
     await aio_client.reservations.release("s", 1)
     with pytest.raises(ReservationLost):

@@ -25,8 +25,7 @@ from types import NoneType
 from typing import Any, BinaryIO, Final, cast
 from uuid import UUID
 
-from spoolrack import Message, MessageState, QueueInfo
-from spoolrack.values import Settings
+from spoolrack import Message, MessageState, QueueInfo, Settings
 
 from ..exits import BAD_CONTENT, Failed
 from ..units import plural

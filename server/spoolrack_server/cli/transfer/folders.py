@@ -13,9 +13,8 @@ from functools import partial
 from typing import Final
 from urllib.parse import quote
 
-from spoolrack.values import Settings
-from spoolrack.vsqs.names import State
-from spoolrack.vsqs.stored import stored_messages
+from spoolrack import Settings
+from spoolrack.vsqs import State, stored_messages
 
 from ..exits import USAGE, Failed
 from ..lines import LARGEST

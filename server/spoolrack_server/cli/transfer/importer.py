@@ -14,10 +14,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
-from spoolrack import Client, Outgoing, SpoolrackError, errors
+from spoolrack import Client, Outgoing, Settings, SpoolrackError, errors
+from spoolrack._outgoing import chunks_of, size_of
 from spoolrack.errors import QueueExists, QueueNotFound, RootUnusable
-from spoolrack.outgoing import chunks_of, size_of
-from spoolrack.values import Settings
 
 from ..exits import line_of
 from ..lines import LARGEST
@@ -103,7 +102,7 @@ class Importer:
             others = [key for key, value in settings.items() if getattr(info.settings, key) != value]
             if others and not self._journal.knows(name):
                 tell(f"{name} is there already, and keeps its own {', '.join(others)}")
-        self._journal.note_queue(name, round(info.create_time.timestamp() * 1_000))
+        self._journal.note_queue(name, round(info.created_at.timestamp() * 1_000))
 
     def _is_there(self, queue: str) -> bool:
         try:

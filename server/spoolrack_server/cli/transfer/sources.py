@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import quote
 
-from spoolrack.values import Attributes, Settings
+from spoolrack import Attributes, Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

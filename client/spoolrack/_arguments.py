@@ -1,0 +1,148 @@
+"""Checks of what a caller hands in: each argument is checked where it is given.
+
+All raise `InvalidRequest`, which names the argument, its value and the rule. The bounds are those of
+the contract's types, and of what no transport can do. A server checks its own limits. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from operator import index
+from typing import Any, Final, TypeVar
+
+from ._values import Seconds
+from .errors import InvalidRequest
+
+T = TypeVar("T")
+
+INT32: Final = 2**31 - 1
+INT64: Final = 2**63 - 1
+MAX_IN_FLIGHT: Final = 10_000
+"""Messages that a stream may hold leased at once."""
+LONGEST: Final = 10 * 365 * 86_400
+"""Seconds of the longest span, ten years: the longest that any setting may have."""
+MAX_DELAY: Final = 12 * 3_600
+"""Seconds of the longest lease, and so of the longest delay of a release."""
+_SHOWN: Final = 80
+"""Characters of a value in an error."""
+
+
+def refusal(name: str, value: object, rule: str) -> InvalidRequest:
+    shown = repr(value).encode("utf-8", "backslashreplace").decode()
+    if len(shown) > _SHOWN:
+        shown = f"{shown[:_SHOWN]}…"
+    return InvalidRequest(f"{name} can't be {shown}: it must be {rule}.")
+
+
+def integer(name: str, value: int, least: int = 0, most: int = INT64) -> int:
+    """`value`, if it is an integer from `least` to `most`."""
+    rule = f"an integer from {least} to {most}"
+    if isinstance(value, bool):
+        raise refusal(name, value, rule)
+    try:
+        number = index(value)
+    except TypeError:
+        raise refusal(name, value, rule) from None
+    if not least <= number <= most:
+        raise refusal(name, number, rule)
+    return number
+
+
+def number(name: str, value: float, least: float, most: float = math.inf) -> float:
+    """`value`, if it is a finite number from `least` to `most`."""
+    rule = f"a number from {least:g}" + (f" to {most:g}" if most < math.inf else "")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refusal(name, value, rule)
+    try:
+        found = float(value)
+    except OverflowError:
+        raise refusal(name, value, rule) from None
+    if not least <= found <= most or math.isinf(found):
+        raise refusal(name, value, rule)  # NaN is in no range.
+    return found
+
+
+def span(name: str, value: Seconds, *, is_positive: bool = False, most: float = LONGEST) -> float:
+    """The seconds of a span, if it is from 0, or above 0, to `most`: ten years if not said."""
+    least = "more than 0" if is_positive else "0"
+    rule = f"a timedelta or a number of seconds, from {least} to {most:.0f}"
+    if isinstance(value, timedelta):
+        seconds = value.total_seconds()
+    elif isinstance(value, bool | str | bytes | bytearray):
+        raise refusal(name, value, rule)
+    else:
+        try:
+            seconds = float(value)
+        except (TypeError, ValueError, OverflowError):
+            raise refusal(name, value, rule) from None
+    if not 0.0 <= seconds <= most or (is_positive and seconds == 0.0):
+        raise refusal(name, value, rule)  # NaN is in no range.
+    return seconds
+
+
+def optional_span(
+    name: str, value: Seconds | None, *, is_positive: bool = False, most: float = LONGEST
+) -> float | None:
+    return None if value is None else span(name, value, is_positive=is_positive, most=most)
+
+
+def timeout(value: Seconds | None) -> float | None:
+    return optional_span("timeout", value)
+
+
+def text(name: str, value: str) -> str:
+    """`value`, if it is text that can be encoded as UTF-8."""
+    if not isinstance(value, str):
+        raise refusal(name, value, "a str")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            rule = "text that can be encoded as UTF-8, without surrogates"
+            raise refusal(name, value, rule) from None
+    return value
+
+
+def queue_name(queue: Any) -> str:
+    """The name of a queue's handle, or the name itself."""
+    return text("queue", getattr(queue, "name", queue))
+
+
+def flag(name: str, value: bool) -> bool:
+    if not isinstance(value, bool):
+        raise refusal(name, value, "True or False")
+    return value
+
+
+def some(name: str, values: Iterable[T], of: str) -> Iterable[T]:
+    """`values`, if they can be iterated."""
+    if not isinstance(values, Iterable):
+        raise refusal(name, values, f"an iterable of {of}")
+    return values
+
+
+def function(name: str, value: Callable[..., Any]) -> None:
+    if not callable(value):
+        raise refusal(name, value, "callable")
+
+
+def body(name: str, value: bytes | str) -> bytes:
+    """The bytes to be sent for a body."""
+    if isinstance(value, str):
+        return text(name, value).encode()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise refusal(name, value, "bytes or str: encode it, say as JSON")
+
+
+def attributes(value: Mapping[str, str | bytes]) -> None:
+    if not isinstance(value, Mapping):
+        raise refusal("attributes", value, "a mapping of str to str or bytes")
+    for name, content in value.items():
+        text("the name of an attribute", name)
+        if isinstance(content, str):
+            text(f"the attribute {name!r}", content)
+        elif not isinstance(content, bytes):
+            raise refusal(f"the attribute {name!r}", content, "str or bytes: encode it")

@@ -1,0 +1,105 @@
+"""Batches for threads: messages that are staged, some at a time, and appear together at the end."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from .. import _arguments as arguments
+from .. import aio
+from .._runtime import run
+from .._stages import PublishResult
+from .._values import Attributes, Seconds
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+
+class Batch:
+    """Messages that appear together, in one queue or several; `client.batch()` and `queue.batch()` make
+    one.
+
+    At the end of the block all of them are published: they appear, also after a crash, or none does.
+    If the block raises, all are dropped. For one thread at a time.
+    """
+
+    def __init__(self, core: aio.Batch) -> None:
+        self._core = core
+
+    @property
+    def stage(self) -> str:
+        """The name under which the messages are staged: for `client.staging.publish` and `abort`."""
+        return self._core.stage
+
+    @property
+    def message_count(self) -> int:
+        """How many messages the batch has by now."""
+        return self._core.message_count
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When the stage expires, unless it is published. None: nothing is staged yet."""
+        return self._core.expires_at
+
+    @property
+    def published(self) -> PublishResult | None:
+        """The result of the publication. None: there was none, or none yet."""
+        return self._core.published
+
+    @property
+    def writer(self) -> str:
+        """The writer of the publication: the one that was named, or the stage itself."""
+        return self._core.writer
+
+    @property
+    def epoch(self) -> int:
+        """0, unless one was named."""
+        return self._core.epoch
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the publication failed, or was interrupted, so that it may have taken place all the
+        same. Then the stage is left, and to publish it by the batch's writer and epoch makes sure."""
+        return self._core.in_doubt
+
+    def send(
+        self,
+        body: bytes | str,
+        *,
+        attributes: Attributes | None = None,
+        delay: Seconds | None = None,
+    ) -> None:
+        """Add a message for the queue whose `batch()` made this one: see `send_to`.
+
+        A batch of `client.batch()` has no such queue, and raises `InvalidRequest`.
+        """
+        run(self._core.send(body, attributes=attributes, delay=delay))
+
+    def send_to(
+        self,
+        queue: Queue | str,
+        body: bytes | str,
+        *,
+        attributes: Attributes | None = None,
+        delay: Seconds | None = None,
+    ) -> None:
+        """Add a message for a queue. A delay counts from the publication.
+
+        Whenever 1,000 messages or 1 MiB for one queue with one delay have come together, they are
+        staged beside the caller, who waits if the chunk before them isn't yet. What fails there is
+        raised by a later call, or by the end of the block.
+        """
+        name = arguments.queue_name(queue)
+        run(self._core.send_to(name, body, attributes=attributes, delay=delay))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run(self._core.__aexit__(kind, error, trace))
+
+    def __repr__(self) -> str:
+        return f"<spoolrack.Batch {self._core._describe()}>"

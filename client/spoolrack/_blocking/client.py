@@ -1,0 +1,130 @@
+"""A client for threads: its connection, and the catalogue of queues."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self, Unpack
+from weakref import WeakSet
+
+from .. import aio
+from .._calling import Calling
+from .._credentials import CredentialOptions
+from .._retry import RetryPolicy
+from .._runtime import Threads, run
+from .._stages import BatchOptions
+from .._transports.opening import open_transport
+from .._values import QueueInfo, Seconds, Settings
+from .batch import Batch
+from .iterating import blocking_iterator
+from .queue import Queue
+from .redrives import Redrives
+from .reservations import Reservations
+from .staging import Staging
+
+
+def connect(
+    url: str = "127.0.0.1:50051",
+    *,
+    timeout: Seconds = 30.0,
+    retry: RetryPolicy | None = None,
+    **credentials: Unpack[CredentialOptions],
+) -> Client:
+    """A client of the server at `url`: `host:port` or `grpc://host:port`, with TLS
+    `grpcs://host:port`; or, without a server, of the root `file:///the/root` or the vsqs folder
+    `vsqs:///queue/folder`.
+
+    Returns at once; the first call makes the connection, or opens the root. `timeout` bounds each call
+    with all its retries, where the call doesn't say otherwise. `token`, `ca`, `certificate` and `key`
+    say who calls, and by whom the server is known: `CredentialOptions` tells of each. A token goes
+    over a connection without TLS only to this machine, or with `insecure=True`. Raises `InvalidUrl`
+    and `InvalidCredentials`.
+    """
+    runtime = Threads()
+    core = aio.Client(
+        open_transport(url, runtime, **credentials), runtime, timeout=timeout, retry=retry
+    )
+    _left_open.add(core._calling)
+    return Client(core)
+
+
+_left_open: WeakSet[Calling] = WeakSet()
+
+
+@atexit.register
+def _close_what_is_left_open() -> None:
+    """Give back, at the program's end, what its streams hold."""
+    for calling in list(_left_open):
+        run(calling.close())
+
+
+class Client:
+    """A connection to a server; `connect` makes one. Use it as a context, or `close` it.
+
+    Safe to share between threads, not between processes.
+    """
+
+    def __init__(self, core: aio.Client) -> None:
+        self._core = core
+        self.staging = Staging(core.staging)
+        """Stages, which `batch` makes and publishes by itself."""
+        self.reservations = Reservations(core.reservations)
+        """Reservations, which `Queue.reserve` makes."""
+        self.redrives = Redrives(core.redrives)
+        """Redrives, which `Queue.redrive` begins."""
+
+    def queue(self, name: str) -> Queue:
+        """A handle on a queue. Makes no call: whether the queue exists shows at its first use."""
+        return Queue(self._core.queue(name))
+
+    def create_queue(
+        self, name: str, *, timeout: Seconds | None = None, **settings: Unpack[Settings]
+    ) -> QueueInfo:
+        """Create a queue. With equal settings it may be there already; with others: `QueueExists`."""
+        return run(self._core.create_queue(name, timeout=timeout, **settings))
+
+    def list_queues(self, prefix: str = "", *, timeout: Seconds | None = None) -> Iterator[QueueInfo]:
+        """Return all queues whose names begin so, by name. `timeout` is for each page of them."""
+        return blocking_iterator(self._core.list_queues(prefix, timeout=timeout))
+
+    def update_queue(
+        self, name: str, *, timeout: Seconds | None = None, **settings: Unpack[Settings]
+    ) -> QueueInfo:
+        """Change the settings that are named, and no others; None sets one back to its default."""
+        return run(self._core.update_queue(name, timeout=timeout, **settings))
+
+    def delete_queue(self, name: str, *, timeout: Seconds | None = None) -> None:
+        """Delete a queue with all its messages, for good; raises `QueueNotFound`."""
+        run(self._core.delete_queue(name, timeout=timeout))
+
+    def batch(self, **options: Unpack[BatchOptions]) -> Batch:
+        """Messages for several queues that appear together, or not at all.
+
+            with client.batch() as batch:
+                batch.send_to("jobs", "one")
+                batch.send_to("mail", "two")
+
+        They are staged, and published at the end of the block, or dropped if it raises. A publication
+        is repeated like any call, and takes place once. With a `writer` and an `epoch` it also takes
+        place once if the whole program is run again: of a writer's epochs each is published only if
+        it is higher than the last; `batch.published.duplicate` says that this one wasn't. With
+        `publish=False` the block's end only stages: `staging.publish(writer, epoch, [batch.stage])`
+        does the rest, here or elsewhere, before `time_to_live` is over.
+        """
+        return Batch(self._core.batch(**options))
+
+    def close(self) -> None:
+        """End what is under way and close the connection. Any number of times, from any thread."""
+        run(self._core.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<spoolrack.Client of {self._core._describe()}>"

@@ -1,0 +1,131 @@
+"""Messages with their operations, streams of them and workers, for threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from .._message import MessageFacts
+from .._retry import Backoff
+from .._runtime import run
+from .._stream import EnvelopeStream
+from .._values import Envelope, Seconds
+from ..aio._message import delete_message, extend_message, release_message, settle_message
+from ..aio._worker import WorkerCore
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+
+class Message(MessageFacts):
+    """A message with the queue that it came from.
+
+    As a context it is deleted when the block succeeds, and released with the delay of the default
+    `Backoff`, or of a `Retry(after=...)`, when it raises; nothing more is done if the block deleted
+    or released it itself. If the lease was lost meanwhile, the end of a successful
+    block raises `StaleReceipt`: the message was, or will be, delivered again.
+    """
+
+    __slots__ = ("_queue",)
+
+    def __init__(self, envelope: Envelope, queue: Queue) -> None:
+        super().__init__(envelope, queue.name)
+        self._queue = queue
+
+    @property
+    def queue(self) -> Queue:
+        return self._queue
+
+    def delete(self, *, timeout: Seconds | None = None) -> None:
+        """Delete the message for good; raises `StaleReceipt` if the lease is over."""
+        run(delete_message(self._queue._core, self, timeout))
+
+    def release(self, *, delay: Seconds = 0.0, timeout: Seconds | None = None) -> None:
+        """End the lease: the message is ready again at its old place, at once or after `delay` (up to
+        12 hours). Raises `StaleReceipt` if the lease is over.
+
+        Until the delay is over the message stays leased, and takes none of its stream's
+        `max_in_flight`.
+        """
+        run(release_message(self._queue._core, self, delay, timeout))
+
+    def extend(self, seconds: Seconds, *, timeout: Seconds | None = None) -> datetime:
+        """Let the lease end so long after now; returns the moment. Raises `StaleReceipt`."""
+        return run(extend_message(self._queue._core, self, seconds, timeout))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run(settle_message(self._queue._core, self, error, Backoff()))
+
+
+class MessageStream(Iterator[Message]):
+    """A queue's messages as they come; `queue.messages()` makes one. Also a context that closes it.
+
+    May be shared: each message goes to one of the threads that iterate. Ends when it is closed.
+    """
+
+    def __init__(self, core: EnvelopeStream, queue: Queue) -> None:
+        self._core = core
+        self._queue = queue
+
+    def __next__(self) -> Message:
+        envelope = run(self._core.next())
+        if envelope is None:
+            raise StopIteration
+        return Message(envelope, self._queue)
+
+    def receive(self, max_messages: int = 1, *, wait: Seconds | None = None) -> list[Message]:
+        """Up to so many messages of those that have come, in order; waits for the first as long as
+        `wait` says, or for as long as it takes. Nobody waits for more than the first.
+
+        An empty list: there was none in time, or the stream is closed.
+        """
+        envelopes = run(self._core.receive(max_messages, wait))
+        return [Message(envelope, self._queue) for envelope in envelopes]
+
+    def close(self) -> None:
+        """End the stream, and release the messages that it holds and has not handed out."""
+        run(self._core.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self._core.abandon()
+
+    def __repr__(self) -> str:
+        return f"<spoolrack.MessageStream {self._core.describe()}>"
+
+
+class Worker:
+    """Calls a handler with each message of a queue; `queue.worker(handler)` makes one."""
+
+    def __init__(self, core: WorkerCore[Message]) -> None:
+        self._core = core
+
+    def run(self, *, stop_on_signals: bool = False) -> None:
+        """Work until `stop` is called; then end in order and return.
+
+        An end in order: no new messages, running handlers end, waiting messages are released. It
+        begins as well when this call is interrupted (Ctrl-C), and then the exception passes. With
+        `stop_on_signals`, SIGTERM and SIGINT call `stop`, and a second one acts as it did before.
+        """
+        run(self._core.run(stop_on_signals=stop_on_signals))
+
+    def stop(self) -> None:
+        """Let `run` end. Returns at once; from any thread."""
+        self._core.stop()
+
+    def __repr__(self) -> str:
+        return f"<spoolrack.Worker {self._core.describe()}>"

@@ -1,0 +1,153 @@
+"""How every call is made: with a timeout, with retries, and only by the process that opened the client.
+
+Owns what the parts of one client share. Knows nothing of queues.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from random import Random
+from typing import Protocol, TypeVar
+from weakref import WeakSet
+
+from . import _arguments as arguments
+from ._retry import RetryPolicy
+from ._runtime import Runtime
+from ._transports import Transport
+from ._values import Seconds
+from .errors import ClientClosed, ForkedClient, SpoolrackError, Timeout, Unreachable
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Closable(Protocol):
+    async def close(self) -> None: ...
+
+
+class Calling:
+    """The transport of one client, and the rules by which it is used."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        runtime: Runtime,
+        *,
+        timeout: Seconds = 30.0,
+        retry: RetryPolicy | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self.transport = transport
+        self.runtime = runtime
+        self.timeout = arguments.span("timeout", timeout)
+        if retry is not None and not isinstance(retry, RetryPolicy):
+            raise arguments.refusal("retry", retry, "a RetryPolicy")
+        self.retry = RetryPolicy() if retry is None else retry
+        self.random = Random() if random is None else random
+        self.closed = False
+        self.open: WeakSet[Closable] = WeakSet()
+        """Objects to close before the transport."""
+        self._pid = os.getpid()
+
+    def check(self) -> None:
+        """Raise the error of whoever must not make a call now."""
+        self.check_process()
+        if self.closed:
+            raise ClientClosed()
+
+    def check_process(self) -> None:
+        if self._pid != os.getpid():
+            raise ForkedClient()
+
+    def deadline(self, timeout: Seconds | None) -> float:
+        """The moment, on the runtime's clock, at which a call that begins now must have ended."""
+        return self.runtime.monotonic() + self.patience(timeout)
+
+    def patience(self, timeout: Seconds | None) -> float:
+        """Seconds that a call may take."""
+        span = arguments.timeout(timeout)
+        return self.timeout if span is None else span
+
+    async def attempt(
+        self,
+        call: Callable[[float], Awaitable[T]],
+        timeout: Seconds | None,
+        *,
+        done_if: type[SpoolrackError] | None = None,
+    ) -> T | None:
+        """The result of `call(deadline)`, which is repeated where that may help.
+
+        Once the connection has broken in mid-call, the error `done_if` of a repetition means that
+        the first call took place: then the result is None.
+        """
+        self.check()
+        deadline = self.deadline(timeout)
+        failed = 0
+        in_doubt = False
+        while True:
+            try:
+                return await call(deadline)
+            except SpoolrackError as error:
+                if in_doubt and done_if is not None and isinstance(error, done_if):
+                    return None
+                failed += 1
+                in_doubt = in_doubt or isinstance(error, Unreachable)
+                left = deadline - self.runtime.monotonic()
+                pause = self.retry.pause(error, failed=failed, left=left, random=self.random)
+                if pause is None:
+                    raise
+            await self.runtime.sleep(pause)
+            self.check()
+
+    async def ask(self, call: Callable[[float], Awaitable[T]], timeout: Seconds | None) -> T:
+        """`attempt` for a call of the transport, which takes seconds."""
+
+        async def with_seconds(deadline: float) -> T:
+            return await call(self.left(deadline))
+
+        return await self.attempt(with_seconds, timeout)  # type: ignore[return-value]  # no done_if
+
+    async def in_chunks(
+        self,
+        chunks: Iterable[list[Item]],
+        call: Callable[[list[Item], float], Awaitable[list[Result]]],
+        failed: Callable[[SpoolrackError], Result],
+        timeout: Seconds | None,
+    ) -> list[Result]:
+        """The results of calls, one after the other.
+
+        The error of the first one is raised. That of a later one is the result of all whose turn it
+        was or would have been: what became of those before must not be lost.
+        """
+        results: list[Result] = []
+        failure: SpoolrackError | None = None
+        for chunk in chunks:
+            if failure is not None:
+                results.extend(failed(failure) for _ in chunk)
+                continue
+            try:
+                results.extend(await self.ask(partial(call, chunk), timeout))
+            except SpoolrackError as error:
+                if not results:
+                    raise
+                failure = error
+                results.extend(failed(error) for _ in chunk)
+        return results
+
+    def left(self, deadline: float) -> float:
+        """Seconds until `deadline`; raises `Timeout` if it has passed."""
+        left = deadline - self.runtime.monotonic()
+        if left <= 0:
+            raise Timeout("The timeout passed before the call was made.")
+        return left
+
+    async def close(self) -> None:
+        if self.closed or self._pid != os.getpid():
+            return
+        self.closed = True
+        for part in list(self.open):
+            await part.close()
+        await self.transport.close()

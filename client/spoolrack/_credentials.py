@@ -1,0 +1,129 @@
+"""Credentials of a client, and its trust in the server: a token, certificates, or both.
+
+What can fail: a file that is no certificate, and a token that would be sent where everybody on the way
+could read it. Both are an `InvalidCredentials` before any connection is made. A token is in no `repr`,
+no error and no log.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import ssl
+from dataclasses import dataclass, field
+from typing import Any, Final, TypedDict
+
+from .errors import InvalidCredentials
+
+_TOKEN: Final = re.compile(r"[\x21-\x7e]{1,1024}")
+
+
+class CredentialOptions(TypedDict, total=False):
+    """The credential options of `connect`."""
+
+    token: str | None
+    """Made by `spoolrack tokens new`, for a server that asks for one."""
+    ca: str | os.PathLike[str] | None
+    """A file of the CAs that may have signed the server's certificate. None: the public ones that gRPC
+    brings along."""
+    certificate: str | os.PathLike[str] | None
+    key: str | os.PathLike[str] | None
+    """Files of this client's own certificate, for a server that asks for one."""
+    insecure: bool
+    """Send the token without TLS, too, to whatever machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """Checked, and read: what is on disk may change or go."""
+
+    token: str = field(default="", repr=False)
+    is_secure: bool = False
+    """Whether the connection is one of TLS."""
+    ca: bytes | None = field(default=None, repr=False)
+    certificate: bytes | None = field(default=None, repr=False)
+    key: bytes | None = field(default=None, repr=False)
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...] | None:
+        """Return the metadata of each call."""
+        return (("authorization", f"Bearer {self.token}"),) if self.token else None
+
+
+NONE: Final = Credentials()
+
+
+def credentials_for(
+    target: str,
+    host: str,
+    *,
+    is_secure: bool,
+    token: str | None = None,
+    ca: str | os.PathLike[str] | None = None,
+    certificate: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
+    insecure: bool = False,
+) -> Credentials:
+    """For the server `target` at `host`. Raises `InvalidCredentials`."""
+    if token is not None:
+        if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+            raise InvalidCredentials("The token is not one: it has spaces, is empty or too long.")
+        if not is_secure and not insecure and not is_loopback(host):
+            raise InvalidCredentials(
+                f"The token would be sent to {target} in clear, for everybody on the way to read: use "
+                "grpcs://, or say insecure."
+            )
+    files = {"ca": ca, "certificate": certificate, "key": key}
+    if not is_secure and any(path is not None for path in files.values()):
+        raise InvalidCredentials(f"Certificates go with grpcs://, and {target} has no TLS.")
+    if (certificate is None) != (key is None):
+        raise InvalidCredentials("A certificate goes with its key: give both or neither.")
+    _check(ca, certificate, key)
+    return Credentials(
+        token=token or "",
+        is_secure=is_secure,
+        **{name: None if path is None else _content(path) for name, path in files.items()},
+    )
+
+
+def refuse_credentials(target: str, options: CredentialOptions) -> None:
+    """Raises `InvalidCredentials` if there are any: what is no server asks for none."""
+    given = [name for name, value in options.items() if value not in (None, False)]
+    if given:
+        raise InvalidCredentials(f"{target} is a folder, not a server: leave out {', '.join(given)}.")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent to a host of this name stays on this machine, whoever answers for names."""
+    host = host.strip("[]").partition("%")[0]
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check(ca: Any, certificate: Any, key: Any) -> None:
+    """gRPC would only fail to connect."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if ca is not None:
+            context.load_verify_locations(ca)
+        if certificate is not None:
+            context.load_cert_chain(certificate, key, password=_no_password)
+    except OSError as error:
+        paths = [os.fspath(path) for path in (ca, certificate, key) if path is not None]
+        why = error.strerror or str(error)
+        raise InvalidCredentials(f"{', '.join(paths)} can't be used as certificates: {why}") from error
+
+
+def _no_password() -> str:
+    # Otherwise OpenSSL would ask a terminal for one.
+    return ""
+
+
+def _content(path: str | os.PathLike[str]) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()

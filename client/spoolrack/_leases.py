@@ -1,0 +1,133 @@
+"""Extends leases in the background, for messages that wait or are being worked on.
+
+All leases of one stream are extended together, in one call, at a random fraction of the visibility
+timeout, so that many consumers don't all come at once. What can fail: an extension that comes too
+late, or not at all while the program is stopped or the server away; the message is then lost to this
+consumer and is not handed out any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from ._calling import Calling
+from ._runtime import Started
+from ._values import MAX_BATCH, Envelope, VisibilityChange
+from .errors import SpoolrackError
+
+log = logging.getLogger("spoolrack")
+
+
+def next_round(visibility_timeout: float, random: Random) -> float:
+    """Seconds until the next extension: early enough that a round may fail and the next still help."""
+    return visibility_timeout * random.uniform(0.3, 0.45)
+
+
+class Leases:
+    """The leases of one stream. Thread-safe."""
+
+    def __init__(self, calling: Calling, queue: str, visibility_timeout: float | None) -> None:
+        self._calling = calling
+        self._queue = queue
+        self._visibility_timeout = visibility_timeout
+        self._is_said = visibility_timeout is not None
+        """Whether the stream has a visibility timeout of its own."""
+        self._lock = calling.runtime.lock()
+        self._held: dict[str, float] = {}
+        """Receipts, with the moment at which each lease was last known to hold."""
+        self._lost: set[str] = set()
+        self._stopped = calling.runtime.signal()
+        self._keeper: Started | None = None
+
+    def add(self, envelopes: Iterable[Envelope]) -> None:
+        now = self._calling.runtime.monotonic()
+        with self._lock:
+            for envelope in envelopes:
+                self._held[envelope.receipt] = now
+                if not self._is_said and envelope.visibility_timeout is not None:
+                    # A consumer that may only receive can't ask for the queue's settings.
+                    self._visibility_timeout = envelope.visibility_timeout
+            if self._keeper is None and not self._stopped.is_set():
+                self._keeper = self._calling.runtime.start(self._keep(), "spoolrack-leases")
+
+    def drop(self, receipt: str) -> None:
+        """Extend a lease no more."""
+        with self._lock:
+            self._held.pop(receipt, None)
+            self._lost.discard(receipt)
+
+    def hand_out(self, envelopes: Iterable[Envelope], *, keep: bool) -> list[Envelope]:
+        """Those whose leases are not lost; unless they are to `keep`, they are extended no more."""
+        now = self._calling.runtime.monotonic()
+        # A program that was stopped for so long has heard of no failure, and yet the lease is over.
+        since = -math.inf if self._visibility_timeout is None else now - self._visibility_timeout
+        found = []
+        with self._lock:
+            for envelope in envelopes:
+                receipt = envelope.receipt
+                known = self._held.get(receipt) if keep else self._held.pop(receipt, None)
+                if receipt in self._lost or (known is not None and known <= since):
+                    self._held.pop(receipt, None)
+                    self._lost.discard(receipt)
+                else:
+                    found.append(envelope)
+        return found
+
+    def stop(self) -> None:
+        """Extend nothing more. Any number of times."""
+        self._stopped.set()
+
+    async def _keep(self) -> None:
+        random = self._calling.random
+        try:
+            while not await self._stopped.wait(next_round(await self._visibility(), random)):
+                await self.extend_all(await self._visibility())
+        except SpoolrackError as error:
+            log.warning("the leases of %s are not extended: %s", self._queue, error)
+        except Exception:
+            log.exception("the leases of %s are extended no more", self._queue)
+
+    async def _visibility(self) -> float:
+        """Seconds of a lease: said by the stream, or with its messages, or else by the queue."""
+        if self._visibility_timeout is not None:
+            return self._visibility_timeout
+        calling = self._calling
+        info = await calling.ask(
+            lambda left: calling.transport.get_queue(self._queue, timeout=left), None
+        )
+        self._visibility_timeout = info.settings.visibility_timeout
+        return self._visibility_timeout
+
+    async def extend_all(self, visibility: float) -> None:
+        """Let every lease that is held end `visibility` seconds from now."""
+        with self._lock:
+            receipts = list(self._held)
+        for start in range(0, len(receipts), MAX_BATCH):
+            chunk = receipts[start : start + MAX_BATCH]
+            try:
+                await self._extend(chunk, visibility)
+            except SpoolrackError as error:
+                log.warning("%d leases of %s could not be extended: %s", len(chunk), self._queue, error)
+
+    async def _extend(self, receipts: Sequence[str], visibility: float) -> None:
+        calling = self._calling
+        changes = [VisibilityChange(receipt, visibility) for receipt in receipts]
+        asked = calling.runtime.monotonic()
+        results = await calling.ask(
+            lambda left: calling.transport.change_visibility(self._queue, changes, timeout=left),
+            # Retried for no longer than until the next round is due.
+            visibility * 0.3,
+        )
+        with self._lock:
+            for receipt, result in zip(receipts, results, strict=True):
+                if receipt not in self._held:
+                    continue  # Settled while the call was under way.
+                if result.error is None:
+                    self._held[receipt] = asked
+                else:
+                    del self._held[receipt]
+                    self._lost.add(receipt)
+                    log.info("a lease of %s is lost: %s", self._queue, result.error)

@@ -1,0 +1,111 @@
+"""Hands things from one producer to the threads or tasks that ask for them, in order.
+
+Knows nothing of what it carries. It has no bound of its own: its producer has one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+from ._runtime import Runtime, Signal
+from .errors import SpoolrackError
+
+Item = TypeVar("Item")
+
+
+class Mailbox(Generic[Item]):
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._lock = runtime.lock()
+        self._items: deque[Item] = deque()
+        self._waiting: deque[tuple[Signal, int]] = deque()
+        """Who waits, and for how many."""
+        self._closed = False
+        self._failure: Exception | None = None
+
+    def put(self, items: Iterable[Item]) -> bool:
+        """Add items, and wake as many of those who wait; False if it is closed and none was taken."""
+        with self._lock:
+            if self._closed:
+                return False
+            self._items.extend(items)
+            woken = self._to_be_woken()
+        for signal in woken:
+            signal.set()
+        return True
+
+    def _to_be_woken(self) -> list[Signal]:
+        """Of those who wait as many as it takes for all that is here. With the lock held."""
+        woken: list[Signal] = []
+        left = len(self._items)
+        while left > 0 and self._waiting:
+            signal, most = self._waiting.popleft()
+            woken.append(signal)
+            left -= most
+        return woken
+
+    def close(self, failure: Exception | None = None) -> list[Item]:
+        """Take no more; gives back what nobody has asked for.
+
+        With a `failure`, what is there is still handed out, and then the failure is raised.
+        """
+        with self._lock:
+            self._closed = True
+            left: list[Item] = []
+            if failure is None:
+                left.extend(self._items)
+                self._items.clear()
+            else:
+                self._failure = failure
+            woken = [signal for signal, _ in self._waiting]
+            self._waiting.clear()
+        for signal in woken:
+            signal.set()
+        return left
+
+    async def get(self) -> Item | None:
+        """The next item, when there is one; None when the mailbox is closed."""
+        found = await self.get_many(1)
+        return found[0] if found else None
+
+    async def get_many(self, most: int, deadline: float | None = None) -> list[Item]:
+        """What is there, up to `most` items, as soon as there is one; none when the mailbox is closed,
+        or at `deadline`, of the runtime's monotonic clock."""
+        while True:
+            with self._lock:
+                if self._items:
+                    take = self._items.popleft
+                    return [take() for _ in range(min(most, len(self._items)))]
+                if self._failure is not None:
+                    raise _again(self._failure)
+                if self._closed:
+                    return []
+                signal = self._runtime.signal()
+                self._waiting.append((signal, most))
+            left = None if deadline is None else deadline - self._runtime.monotonic()
+            try:
+                came = await signal.wait(left) if left is None or left > 0 else False
+            except BaseException:
+                self._stop_waiting(signal)
+                raise
+            if not came:
+                self._stop_waiting(signal)
+                return []
+
+    def _stop_waiting(self, signal: Signal) -> None:
+        with self._lock:
+            waited = len(self._waiting)
+            self._waiting = deque(each for each in self._waiting if each[0] is not signal)
+            # If it was woken, it was for what it will not take now: others must.
+            woken = [] if len(self._waiting) < waited else self._to_be_woken()
+        for heir in woken:
+            heir.set()
+
+
+def _again(failure: Exception) -> Exception:
+    """The failure for one of many threads: one exception that all raise would mix their tracebacks. A
+    defect is raised as it is, with its traceback."""
+    return copy.copy(failure) if isinstance(failure, SpoolrackError) else failure

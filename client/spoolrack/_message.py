@@ -1,0 +1,113 @@
+"""A message without the operations on it.
+
+`spoolrack.Message` and `spoolrack.aio.Message` add what can be done with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from ._values import Attributes, DeadLetterRecord, Envelope, MessageState, moment_of
+
+
+class MessageFacts:
+    """The content and state of a message. Only `lease_expires_at` changes, with an extension."""
+
+    __slots__ = ("_envelope", "_lease_expires_at", "_queue_name", "_settled")
+
+    def __init__(self, envelope: Envelope, queue_name: str) -> None:
+        self._envelope = envelope
+        self._queue_name = queue_name
+        self._lease_expires_at: datetime | None = None
+        self._settled = False
+
+    @property
+    def id(self) -> str:
+        """A UUID of version 7, in the order of the sends."""
+        return self._envelope.id
+
+    @property
+    def body(self) -> bytes:
+        """The body; only its beginning in a peek that asked for no more."""
+        return self._envelope.body
+
+    @property
+    def text(self) -> str:
+        """The body read as UTF-8; raises `UnicodeDecodeError` if it isn't."""
+        return self._envelope.body.decode()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole body."""
+        return self._envelope.size
+
+    @property
+    def attributes(self) -> Attributes:
+        """Text and bytes by name, as they were sent."""
+        return self._envelope.attributes
+
+    @property
+    def sent_at(self) -> datetime:
+        return moment_of(self._envelope.sent_ms)
+
+    @property
+    def receive_count(self) -> int:
+        """How many leases on it have begun, this one included."""
+        return self._envelope.receive_count
+
+    @property
+    def first_received_at(self) -> datetime | None:
+        first = self._envelope.first_receive_ms
+        return None if first is None else moment_of(first)
+
+    @property
+    def lease_expires_at(self) -> datetime | None:
+        """When the lease expires, by the server's clock; of a delayed message, when the delay ends."""
+        if self._lease_expires_at is not None:
+            return self._lease_expires_at
+        due = self._envelope.due_ms
+        return None if due is None else moment_of(due)
+
+    @property
+    def visibility_timeout(self) -> float | None:
+        """Seconds that the lease lasted when the message was received. None: it was got or peeked, or
+        the other side didn't say, as an older server doesn't."""
+        return self._envelope.visibility_timeout
+
+    @property
+    def receipt(self) -> str:
+        """Proves the lease: `queue.delete(receipt)` works in any process. Empty in a peeked message."""
+        return self._envelope.receipt
+
+    @property
+    def state(self) -> MessageState:
+        """Where the message was in its life when this answer was given."""
+        return self._envelope.state
+
+    @property
+    def dead_letter_records(self) -> Sequence[DeadLetterRecord]:
+        """How the message became a dead letter: its last 20 records, the oldest first.
+
+        A redriven message keeps them. Only a message that was got or peeked has them.
+        """
+        return self._envelope.dead_letter_records
+
+    @property
+    def queue_name(self) -> str:
+        return self._queue_name
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MessageFacts):
+            return NotImplemented
+        return (self.id, self.receipt, self._queue_name) == (other.id, other.receipt, other._queue_name)
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.receipt))
+
+    def __repr__(self) -> str:
+        shown = repr(self.body) if len(self.body) <= 60 else f"{self.body[:57]!r}... {self.size} bytes"
+        return (
+            f"<Message {self.id} of {self._queue_name}: {shown}, {self.state}, "
+            f"received {self.receive_count}x>"
+        )

@@ -1,0 +1,64 @@
+"""Messages on their way out: made fit for the wire, and divided into calls.
+
+Pure, but that a message takes along the trace in which it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import TypeVar, cast
+
+from . import _arguments as arguments
+from . import tracing
+from ._values import MAX_BATCH, MAX_BATCH_BYTES, Outgoing
+
+Item = TypeVar("Item")
+
+
+def outgoing_of(message: bytes | str | Outgoing) -> Outgoing:
+    """A message with a body of bytes and a delay in seconds; raises `InvalidRequest`."""
+    if not isinstance(message, Outgoing):
+        return Outgoing(body=arguments.body("a message", message), attributes=tracing.traced({}))
+    arguments.attributes(message.attributes)
+    return Outgoing(
+        body=arguments.body("body", message.body),
+        attributes=tracing.traced(message.attributes),
+        delay=arguments.optional_span("delay", message.delay),
+        deduplication_id=arguments.text("deduplication_id", message.deduplication_id),
+    )
+
+
+def outgoing_of_all(messages: Iterable[bytes | str | Outgoing]) -> Iterable[Outgoing]:
+    """The same for many. A list is checked as a whole, before anything of it is sent; what else can be
+    iterated is checked message by message."""
+    found = map(outgoing_of, arguments.some("messages", messages, "bytes, str or Outgoing"))
+    return list(found) if isinstance(messages, Sized) else found
+
+
+def size_of(message: Outgoing) -> int:
+    """Bytes of body and attributes; for text of other than ASCII a little less."""
+    size = len(cast(bytes, message.body))
+    for name, value in message.attributes.items():
+        size += len(name) + len(value)
+    return size
+
+
+def chunks_of(
+    items: Iterable[Item],
+    size_of: Callable[[Item], int],
+    *,
+    max_batch: int = MAX_BATCH,
+    max_bytes: int = MAX_BATCH_BYTES,
+) -> Iterator[list[Item]]:
+    """The items in calls of bounded count and size; a larger item goes alone."""
+    chunk: list[Item] = []
+    held = 0
+    for item in items:
+        size = size_of(item)
+        if chunk and (len(chunk) >= max_batch or held + size > max_bytes):
+            yield chunk
+            chunk, held = [], 0
+        chunk.append(item)
+        held += size
+    if chunk:
+        yield chunk

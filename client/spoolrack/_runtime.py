@@ -1,0 +1,242 @@
+"""Threads and tasks behind one protocol, so that the client's logic is written once.
+
+The logic is coroutines. With `Tasks` they suspend as usual. With `Threads` nothing that they await
+ever suspends, it blocks: `run` takes such a coroutine from its start to its end in the calling
+thread, at the cost of a function call. This module knows nothing of queues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from ._threads import Ending, start_thread
+
+T = TypeVar("T")
+Work = Coroutine[Any, Any, T]
+
+SLICE = 0.5
+"""Seconds after which a signal is seen at the latest, by a main thread that waits."""
+
+log = logging.getLogger("spoolrack")
+
+
+class Signal(Protocol):
+    """Something that happens once, and that can be waited for. `set` from any place that `Runtime.soon`
+    may call."""
+
+    def set(self) -> None: ...
+
+    def is_set(self) -> bool: ...
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set; False if that took longer than `timeout` seconds."""
+
+
+class Started(Protocol):
+    """Work that runs beside its starter."""
+
+    async def join(self, timeout: float | None = None) -> bool:
+        """Wait for its end; False if that took longer than `timeout` seconds."""
+
+    def cancel(self) -> None:
+        """End it where it waits, if that is possible: a thread can't be ended."""
+
+
+class Runtime(Protocol):
+    def monotonic(self) -> float:
+        """Seconds since an unknown moment."""
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def signal(self) -> Signal: ...
+
+    def lock(self) -> contextlib.AbstractContextManager[Any]:
+        """A lock to be held for moments, never across an `await`."""
+
+    def start(self, work: Work[None], name: str) -> Started:
+        """Run `work` beside the caller. Doesn't keep the interpreter alive."""
+
+    async def finish(self, work: Work[T]) -> T:
+        """Await `work`; it comes to its end also if the task that awaits it is cancelled."""
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """Call `action`, from a place where locks may be held or another thread runs: a finalizer, a
+        handler of a signal. It may never be called if all ends."""
+
+
+def run(work: Work[T]) -> T:
+    """The result of a coroutine that never suspends."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    work.close()
+    raise RuntimeError("a coroutine for threads has suspended: it was given a runtime for tasks")
+
+
+class ThreadSignal:
+    """Not a `threading.Event`, which may raise a RuntimeError where Ctrl-C comes at a bad moment. Here
+    each who waits has a lock, and it is released by whoever takes it from the queue: once, that is."""
+
+    __slots__ = ("_is_set", "_waiting")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiting: deque[threading.Lock] = deque()
+
+    def set(self) -> None:
+        self._is_set = True
+        with contextlib.suppress(IndexError):
+            while True:
+                self._waiting.popleft().release()
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        lock = threading.Lock()
+        lock.acquire()
+        self._waiting.append(lock)
+        # Only now: whoever sets it from here on finds the lock.
+        if not self._is_set:
+            _acquire(lock, timeout)
+            with contextlib.suppress(ValueError):
+                self._waiting.remove(lock)
+        return self._is_set
+
+
+def _acquire(lock: threading.Lock, timeout: float | None) -> None:
+    """Wait for a lock no longer than `timeout` seconds."""
+    if threading.current_thread() is not threading.main_thread():
+        lock.acquire(timeout=-1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX))
+        return
+    # A signal that comes in the instant before the lock is waited for does not interrupt the wait, and
+    # its handler would run only after it: Ctrl-C would do nothing.
+    end = math.inf if timeout is None else time.monotonic() + timeout
+    while not lock.acquire(timeout=min(SLICE, max(0.0, end - time.monotonic()))):
+        if time.monotonic() >= end:
+            return
+
+
+class StartedThread:
+    def __init__(self, work: Work[None], name: str) -> None:
+        try:
+            self._thread = start_thread(lambda: run(work), name)
+        except Ending:
+            work.close()
+            raise
+
+    async def join(self, timeout: float | None = None) -> bool:
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def cancel(self) -> None:
+        """A thread can't be ended."""
+
+
+class Threads:
+    """Blocks instead of suspending."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await ThreadSignal().wait(seconds)
+
+    def signal(self) -> ThreadSignal:
+        return ThreadSignal()
+
+    def lock(self) -> contextlib.AbstractContextManager[Any]:
+        return threading.Lock()
+
+    def start(self, work: Work[None], name: str) -> StartedThread:
+        return StartedThread(work, name)
+
+    async def finish(self, work: Work[T]) -> T:
+        return await work
+
+    def soon(self, action: Callable[[], None]) -> None:
+        with contextlib.suppress(Ending):
+            start_thread(action, "spoolrack-soon")
+
+
+class TaskSignal:
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        if timeout is None or self._event.is_set():
+            return await self._event.wait()
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._event.wait()
+        except TimeoutError:
+            return False
+
+
+class StartedTask:
+    def __init__(self, work: Work[None], name: str) -> None:
+        self._task = asyncio.get_running_loop().create_task(work, name=name)
+
+    async def join(self, timeout: float | None = None) -> bool:
+        if self._task is asyncio.current_task():
+            return False
+        done, _ = await asyncio.wait([self._task], timeout=timeout)
+        return bool(done)
+
+    def cancel(self) -> None:
+        self._task.cancel()
+
+
+class Tasks:
+    """Suspends. Belongs to the event loop that runs when it is made."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._kept: set[asyncio.Task[Any]] = set()
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def signal(self) -> TaskSignal:
+        return TaskSignal()
+
+    def lock(self) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext()
+
+    def start(self, work: Work[None], name: str) -> StartedTask:
+        return StartedTask(work, name)
+
+    async def finish(self, work: Work[T]) -> T:
+        task = self._loop.create_task(work)
+        # The loop itself holds tasks weakly.
+        self._kept.add(task)
+        task.add_done_callback(self._kept.discard)
+        return await asyncio.shield(task)
+
+    def soon(self, action: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(action)
+        except RuntimeError:
+            log.debug("the event loop is closed: %r is not called", action)

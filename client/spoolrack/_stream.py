@@ -1,0 +1,216 @@
+"""A stream of messages that outlives its connections.
+
+A reader beside the program takes what the server delivers (never more than the stream's credits
+allow), so that at the end everything which was delivered and not handed out can be given back. It
+opens the stream again after a failure that may pass. Messages that wait here are kept leased.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+
+from . import _arguments as arguments
+from ._calling import Calling
+from ._leases import Leases
+from ._mailbox import Mailbox
+from ._runtime import Started
+from ._transports import Deliveries
+from ._values import MAX_BATCH, Envelope, Seconds, VisibilityChange
+from .errors import ClientClosed, SpoolrackError
+
+log = logging.getLogger("spoolrack")
+
+LAST_WORDS = 5.0
+"""Seconds that the end of a stream may take to give messages back."""
+
+
+class EnvelopeStream:
+    """The messages of a queue as a transport delivers them."""
+
+    def __init__(
+        self,
+        calling: Calling,
+        queue: str,
+        *,
+        max_in_flight: int,
+        visibility_timeout: float | None,
+        patience: float,
+        until_settled: bool = False,
+    ) -> None:
+        """`patience`: seconds to go on trying if there never was a connection. `until_settled`:
+        extend leases until `settled` is called, and not only until the message is handed out."""
+        self._calling = calling
+        self._runtime = calling.runtime
+        self._queue = queue
+        self._max_in_flight = max_in_flight
+        self._visibility_timeout = visibility_timeout
+        self._patience = patience
+        self._until_settled = until_settled
+        self._lock = self._runtime.lock()
+        self._closing = self._runtime.signal()
+        self._deliveries: Deliveries | None = None
+        self._reader: Started | None = None
+        self._mailbox: Mailbox[Envelope] = Mailbox(self._runtime)
+        self._leases = Leases(calling, queue, visibility_timeout)
+
+    async def next(self) -> Envelope | None:
+        """The next message; None once the stream is closed. Raises what ended it otherwise."""
+        found = await self.receive(1, None)
+        return found[0] if found else None
+
+    async def receive(self, max_messages: int, wait: Seconds | None) -> list[Envelope]:
+        """Up to `max_messages` of those that have come, as soon as there is one; none once the stream
+        is closed, or after `wait` seconds, if that is not None. Raises what ended it otherwise."""
+        arguments.integer("max_messages", max_messages, 1)
+        waits = arguments.optional_span("wait", wait)
+        self._calling.check_process()
+        if self._reader is None:
+            self._start()
+        deadline = None if waits is None else self._runtime.monotonic() + waits
+        while True:
+            envelopes = await self._mailbox.get_many(max_messages, deadline)
+            # A message whose lease was lost while it waited here comes again, to whomever it may.
+            held = self._leases.hand_out(envelopes, keep=self._until_settled)
+            if held or not envelopes:
+                return held
+
+    def settled(self, envelope: Envelope) -> None:
+        """Stop extending the lease of a message that was handed out."""
+        self._leases.drop(envelope.receipt)
+
+    def _start(self) -> None:
+        try:
+            with self._lock:
+                if self._reader is not None:
+                    return
+                self._calling.check()
+                self._calling.open.add(self)
+                self._reader = self._runtime.start(self._read(), "spoolrack-stream")
+        except KeyboardInterrupt:
+            # The reader may run all the same: it finds the stream closed, and ends.
+            self.abandon_now()
+            raise
+
+    async def _read(self) -> None:
+        failure: Exception | None = None
+        try:
+            await self._read_until_the_end()
+        except Exception as error:  # noqa: BLE001  # the callers who wait raise it, defects too
+            failure = error
+        except BaseException:
+            # A cancelled task: nothing comes any more, and the callers must not wait for it.
+            self._mailbox.close(ClientClosed("The stream was cancelled with its event loop."))
+            raise
+        if self._closing.is_set():
+            if failure is not None and not isinstance(failure, SpoolrackError):
+                log.error("the stream of %s has failed at its end", self._queue, exc_info=failure)
+            await self._release(self._mailbox.close())
+        else:
+            self._mailbox.close(failure)
+
+    async def _read_until_the_end(self) -> None:
+        """Deliver messages, through any number of connections, until it is closed or in vain."""
+        calling = self._calling
+        ever_connected = False
+        failed = 0
+        failing_since = self._runtime.monotonic()
+        while not self._closing.is_set():
+            deliveries = self._open()
+            try:
+                while True:
+                    envelopes = await deliveries.next()
+                    failed = 0
+                    await self._take(envelopes)
+            except SpoolrackError as error:
+                if self._closing.is_set():
+                    return
+                if deliveries.connected():
+                    ever_connected = True
+                    failed = 0
+                failed += 1
+                now = self._runtime.monotonic()
+                left = math.inf if ever_connected else failing_since + self._patience - now
+                pause = calling.retry.pause(error, failed=failed, left=left, random=calling.random)
+                if pause is None:
+                    raise
+                log.info("the stream of %s is opened again in %.2f s: %s", self._queue, pause, error)
+            finally:
+                # Also when this task itself is cancelled: the server must not go on leasing to it.
+                deliveries.cancel()
+            await self._closing.wait(pause)
+
+    def _open(self) -> Deliveries:
+        deliveries = self._calling.transport.stream(
+            self._queue,
+            max_in_flight=self._max_in_flight,
+            visibility_timeout=self._visibility_timeout,
+        )
+        with self._lock:
+            self._deliveries = deliveries
+            closing = self._closing.is_set()
+        if closing:
+            deliveries.cancel()
+        return deliveries
+
+    async def _take(self, envelopes: Sequence[Envelope]) -> None:
+        self._leases.add(envelopes)
+        if not self._mailbox.put(envelopes):
+            await self._release(envelopes)
+
+    async def _release(self, envelopes: Sequence[Envelope]) -> None:
+        """Give back what was never handed out: it is ready again at once."""
+        transport = self._calling.transport
+        self._leases.hand_out(envelopes, keep=False)
+        for start in range(0, len(envelopes), MAX_BATCH):
+            chunk = [
+                VisibilityChange(envelope.receipt, 0.0)
+                for envelope in envelopes[start : start + MAX_BATCH]
+            ]
+            try:
+                await transport.change_visibility(self._queue, chunk, timeout=LAST_WORDS)
+            except SpoolrackError as error:
+                log.warning(
+                    "%d messages of %s could not be given back, and are leased until their "
+                    "visibility timeout ends: %s",
+                    len(chunk),
+                    self._queue,
+                    error,
+                )
+
+    async def close(self) -> None:
+        """End the stream and give back what it has not handed out. Any number of times."""
+        self.abandon_now()
+        if self._reader is not None:
+            await self._reader.join(LAST_WORDS * 2)
+        self._calling.open.discard(self)
+
+    def stop_extending(self) -> None:
+        """Extend no lease any more, not even of messages that are being worked on."""
+        self._leases.stop()
+
+    def abandon(self) -> None:
+        """`close` without waiting, from a finalizer."""
+        if self._reader is not None and not self._closing.is_set() and not self._calling.closed:
+            self._runtime.soon(self.abandon_now)
+
+    def abandon_now(self) -> None:
+        """`close` without waiting: the reader does the rest."""
+        with self._lock:
+            self._closing.set()
+            deliveries = self._deliveries
+        if not self._until_settled:
+            self._leases.stop()
+        if deliveries is not None:
+            deliveries.cancel()
+        if self._reader is None:
+            self._mailbox.close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the present connection, if there is one, was taken up by the other side."""
+        return self._deliveries is not None and self._deliveries.connected()
+
+    def describe(self) -> str:
+        return f"of {self._queue}{', closed' if self._closing.is_set() else ''}"

@@ -1,0 +1,217 @@
+"""What carries the client's operations to the folders: the seam between the surface and the ways to
+a store: gRPC, or a folder itself.
+
+A transport speaks in `values` and raises `errors`, nothing else; it doesn't retry and doesn't merge.
+Its methods are coroutines. Those of a transport that was opened for `runtime.Threads` block instead
+of suspending, so that the same core serves threads and tasks; those for `runtime.Tasks` suspend.
+`timeout` is in seconds and bounds the one call; a call that takes longer raises `Timeout`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from .._redrives import Redrive, RedrivePage
+from .._reservations import CommitResult, Reservation, ReservationPage
+from .._stages import PublishResult, StagePage, StageResult
+from .._values import (
+    DeleteResult,
+    Envelope,
+    LeaseResult,
+    MessagePage,
+    MessageState,
+    Outgoing,
+    QueueInfo,
+    QueuePage,
+    SendResult,
+    Target,
+    VisibilityChange,
+)
+
+
+class Deliveries(Protocol):
+    """Messages as they come. One reader at a time."""
+
+    async def next(self) -> Sequence[Envelope]:
+        """At least one message; raises a `SpoolrackError` when the stream has ended, for whatever
+        reason: `cancel` included."""
+
+    def connected(self) -> bool:
+        """Whether the other side has taken the stream up."""
+
+    def cancel(self) -> None:
+        """End the stream, and with it a `next` that waits. From any thread, any number of times."""
+
+
+class Pages(Protocol):
+    """Messages of a reservation, some at a time. One reader."""
+
+    async def next(self) -> Sequence[Envelope]:
+        """Messages, in order; none once there are no more."""
+
+    def cancel(self) -> None:
+        """End it early. Any number of times, also after its end."""
+
+
+class Staging(Protocol):
+    """The operations on stages."""
+
+    async def stage(
+        self,
+        stage: str,
+        chunk: int,
+        queue: str,
+        messages: Sequence[Outgoing],
+        *,
+        time_to_live: float | None,
+        timeout: float,
+    ) -> StageResult:
+        """Store 1 to 1,000 messages as one chunk, all or none. Bodies are bytes, delays are floats."""
+
+    async def publish(
+        self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
+    ) -> PublishResult: ...
+
+    async def abort(self, stage: str, *, timeout: float) -> int:
+        """Drop a stage; answers how many messages it had."""
+
+    async def list_stages(self, *, token: str, limit: int, timeout: float) -> StagePage:
+        """By name; `limit` 0 leaves the page's size to the other side."""
+
+
+class Reserving(Protocol):
+    """The operations on reservations."""
+
+    async def reserve(
+        self,
+        queue: str,
+        stream: str,
+        seq: int,
+        *,
+        max_messages: int,
+        max_bytes: int,
+        hold: float | None,
+        wait: float,
+        timeout: float,
+    ) -> Reservation | None:
+        """Lease messages under a name, or find them so leased; None: there was none in time."""
+
+    async def confirm(
+        self, stream: str, seq: int, *, hold: float | None, timeout: float
+    ) -> Reservation: ...
+
+    def read(self, stream: str, seq: int, *, begin: int, end: int) -> Pages:
+        """The messages from the place `begin` to before `end`; 0 is the end of the set."""
+
+    async def commit(self, stream: str, up_to: int, *, timeout: float) -> CommitResult: ...
+
+    async def release(self, stream: str, seq: int, *, timeout: float) -> None: ...
+
+    async def list_reservations(
+        self, *, queue: str, stream: str, token: str, limit: int, timeout: float
+    ) -> ReservationPage:
+        """By stream and number; no queue, or no stream, means all."""
+
+
+class Redriving(Protocol):
+    """The operations on redrives."""
+
+    async def start(
+        self,
+        queue: str,
+        *,
+        destination: str,
+        ids: Sequence[str],
+        source_queue: str,
+        max_messages_per_second: int,
+        timeout: float,
+    ) -> Redrive:
+        """Begin to move dead letters back; without `ids` all, without a rate as fast as may be."""
+
+    async def get(self, id: str, *, timeout: float) -> Redrive: ...
+
+    async def list_redrives(self, *, queue: str, token: str, limit: int, timeout: float) -> RedrivePage:
+        """The oldest first; no queue means all."""
+
+    async def cancel(self, id: str, *, timeout: float) -> Redrive:
+        """End it; answers what has become of it."""
+
+
+class Transport(Protocol):
+    """The operations of a store. Safe for use from several threads, or several tasks of one loop."""
+
+    staging: Staging
+    reserving: Reserving
+    redriving: Redriving
+
+    @property
+    def target(self) -> str:
+        """Where this leads, as a URL."""
+
+    async def create_queue(
+        self, name: str, settings: Mapping[str, object], *, timeout: float
+    ) -> QueueInfo:
+        """Create a queue, or find it with equal settings. Settings as in `values.QueueSettings`,
+        only those that differ from the default or were named."""
+
+    async def get_queue(self, name: str, *, timeout: float) -> QueueInfo: ...
+
+    async def list_queues(self, *, prefix: str, token: str, limit: int, timeout: float) -> QueuePage:
+        """By name; `limit` 0 leaves the page's size to the other side."""
+
+    async def update_queue(
+        self, name: str, changes: Mapping[str, object], *, timeout: float
+    ) -> QueueInfo:
+        """Change the settings that are named; None sets one back to its default."""
+
+    async def delete_queue(self, name: str, *, timeout: float) -> None: ...
+
+    async def purge_queue(self, name: str, *, timeout: float) -> int:
+        """Delete all messages; answers how many."""
+
+    async def send(
+        self, queue: str, messages: Sequence[Outgoing], *, timeout: float
+    ) -> list[SendResult]:
+        """Send 1 to 1,000 messages; a result for each. Bodies are bytes, delays are floats."""
+
+    async def receive(
+        self,
+        queue: str,
+        *,
+        max_messages: int,
+        wait: float,
+        visibility_timeout: float | None,
+        timeout: float,
+    ) -> Sequence[Envelope]: ...
+
+    def stream(
+        self, queue: str, *, max_in_flight: int, visibility_timeout: float | None
+    ) -> Deliveries: ...
+
+    async def delete(
+        self, queue: str, targets: Sequence[Target], *, timeout: float
+    ) -> list[DeleteResult]:
+        """Delete 1 to 1,000 messages; a result for each."""
+
+    async def change_visibility(
+        self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
+    ) -> list[LeaseResult]:
+        """Extend or release 1 to 1,000 leases; a result for each."""
+
+    async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope: ...
+
+    async def list_messages(
+        self,
+        queue: str,
+        *,
+        states: Collection[MessageState],
+        token: str,
+        limit: int,
+        max_body_bytes: int | None,
+        timeout: float,
+    ) -> MessagePage:
+        """In order; no states means all, `max_body_bytes` None means whole bodies."""
+
+    async def close(self) -> None:
+        """End what is under way. Nothing is called afterwards."""

@@ -1,0 +1,188 @@
+"""Requests to the store of a folder: their answers awaited, by threads or tasks, and their errors ours.
+
+A receive whose caller has gone (its time is over, its task cancelled, its client closed) leases nothing
+any more; what it had leased by then is given back, and the receive isn't counted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from typing import Any, Final, TypeVar
+
+from spoolrack_store.model.errors import Draining, StoreError
+from spoolrack_store.model.operations import Delivery, GiveBack, Receive, Request
+from spoolrack_store.model.reservations import Reservation, Reserve, Unreserve
+from spoolrack_store.store import Store
+
+from .._runtime import Runtime, Signal, Tasks
+from ..errors import ClientClosed, RootUnusable, SpoolrackError, Timeout, Unsupported
+from . import folder_values as convert
+from .beside import Beside
+from .folder_stores import Share
+
+Answer = TypeVar("Answer")
+
+
+class FolderCalls:
+    """The calls of one client. Thread-safe."""
+
+    def __init__(self, share: Share, runtime: Runtime, target: str) -> None:
+        self.target: Final = target
+        self.share: Final = share
+        self._runtime = runtime
+        self._suspends = isinstance(runtime, Tasks)
+        self._beside = Beside(runtime)
+        self._lock = threading.Lock()
+        self._waiting: set[Future[Any]] = set()
+        """Receives and reserves that somebody waits for."""
+        self._closed = False
+
+    async def ask(self, request: Request[Answer], timeout: float, *, make: bool = False) -> Answer:
+        """The answer to what doesn't wait in the store. `make`: see `Share.store`."""
+        self._refuse_if_read_only()
+        store = await self._store(timeout, make=make)
+        future = store.submit(request)
+        try:
+            landed = await self._landed(future, timeout)
+        except BaseException:
+            future.cancel()
+            raise
+        if not landed:
+            done = "it was not done" if future.cancel() else "it may take place all the same"
+            raise Timeout(f"No answer from {self.target} within {timeout:.3g} s: {done}.")
+        return self._result(future)
+
+    async def look(self, question: Callable[[Store], Answer], timeout: float | None) -> Answer:
+        """The answer to a question that waits for no commit, but perhaps for the disk."""
+        store = await self._store(timeout)
+        try:
+            return await self._beside.do(lambda: question(store))
+        except StoreError as error:
+            raise self._ours(error) from error
+
+    async def receive(self, request: Receive, timeout: float) -> list[Delivery]:
+        store = await self._store(timeout)
+        return await self.leased(store, self.begin(store, request), timeout)
+
+    async def store(self) -> Store:
+        """The store, whatever time it takes to open it."""
+        return await self._store(None)
+
+    def begin(self, store: Store, request: Request[Answer]) -> Future[Answer]:
+        """What may wait in the store, under way. It can be cancelled, and is at the end."""
+        self._refuse_if_read_only()
+        with self._lock:
+            if self._closed:
+                raise ClientClosed()
+            future = store.submit(request)
+            self._waiting.add(future)
+        return future
+
+    async def leased(
+        self, store: Store, future: Future[list[Delivery]], timeout: float | None
+    ) -> list[Delivery]:
+        """What a receive has leased; if that is told to nobody, it is not leased any more."""
+        try:
+            if not await self._landed(future, timeout):
+                raise Timeout(f"No answer from {self.target} within {timeout:.3g} s.")
+        except BaseException:
+            if not future.cancel():
+                future.add_done_callback(lambda done: _give_back(store, done))
+            raise
+        finally:
+            with self._lock:
+                self._waiting.discard(future)
+        return self._result(future)
+
+    async def reserve(self, request: Reserve, timeout: float) -> Reservation | None:
+        """What was reserved; if that is told to nobody, it is not reserved any more."""
+        store = await self._store(timeout)
+        future = self.begin(store, request)
+        try:
+            if not await self._landed(future, timeout):
+                raise Timeout(f"No answer from {self.target} within {timeout:.3g} s.")
+        except BaseException:
+            if not future.cancel():
+                future.add_done_callback(lambda done: _unreserve(store, done))
+            raise
+        finally:
+            with self._lock:
+                self._waiting.discard(future)
+        return self._result(future)
+
+    async def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            waiting = list(self._waiting)
+        for future in waiting:
+            future.cancel()
+        await self._beside.do(self.share.leave)
+
+    def _refuse_if_read_only(self) -> None:
+        if self.share.is_read_only:
+            raise Unsupported(
+                f"{self.target} is opened to look at it: connect without read_only=true to change it."
+            )
+
+    async def _store(self, timeout: float | None, *, make: bool = False) -> Store:
+        try:
+            opening = self.share.store(make=make)
+            if not await self._landed(opening, timeout):
+                raise Timeout(f"{self.target} was not open within {timeout:.3g} s.")
+            return opening.result()
+        except StoreError as error:
+            raise self._ours(error) from error
+        except SpoolrackError:
+            raise  # Some are OSErrors, too.
+        except OSError as error:
+            raise RootUnusable(f"{self.target} can't be opened: {error}") from error
+
+    async def _landed(self, future: Future[Any], timeout: float | None) -> bool:
+        """Wait until `future` is done; False if that took longer than `timeout` seconds."""
+        if future.done():
+            return True
+        signal = self._runtime.signal()
+        future.add_done_callback(lambda _: self._set(signal))
+        return await signal.wait(timeout)
+
+    def _set(self, signal: Signal) -> None:
+        """From a thread of the store."""
+        if self._suspends:
+            self._runtime.soon(signal.set)
+        else:
+            signal.set()
+
+    def _result(self, future: Future[Answer]) -> Answer:
+        try:
+            return future.result()
+        except CancelledError:
+            raise ClientClosed("The call was cancelled: its client or its stream was closed.") from None
+        except StoreError as error:
+            raise self._ours(error) from error
+
+    def _ours(self, error: StoreError) -> SpoolrackError:
+        if isinstance(error, Draining):
+            # The store is closed with its last client, and with nothing else.
+            return ClientClosed()
+        return convert.error(error)
+
+
+def _give_back(store: Store, done: Future[list[Delivery]]) -> None:
+    """Undo leases that no consumer ever saw. If that fails, they come back when they are due."""
+    if done.cancelled() or done.exception() is not None:
+        return
+    deliveries = done.result()
+    receipts = [receipt for delivery in deliveries for receipt in delivery.receipts]
+    if receipts:
+        store.submit(GiveBack(queue=deliveries[0].queue, receipts=receipts))
+
+
+def _unreserve(store: Store, done: Future[Reservation | None]) -> None:
+    """Undo a reservation that nobody was told of. If that fails, it is found by its name."""
+    if done.cancelled() or done.exception() is not None:
+        return
+    made = done.result()
+    if made is not None and made.is_new:
+        store.submit(Unreserve(stream=made.stream, seq=made.seq))

@@ -1,0 +1,79 @@
+"""Redrives in a root on this machine. Whoever has the root open drives them: this process, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from spoolrack_store.model import redriving as ops
+
+from .._redrives import Redrive, RedrivePage, RedriveState
+from .._values import moment_of
+from . import folder_values as convert
+from .folder_calls import FolderCalls
+
+_STATES: Final[Mapping[ops.RedriveState, RedriveState]] = {
+    ops.RedriveState.RUNNING: RedriveState.RUNNING,
+    ops.RedriveState.DONE: RedriveState.DONE,
+    ops.RedriveState.CANCELLED: RedriveState.CANCELLED,
+}
+
+
+class FolderRedriving:
+    """`transports.Redriving` over the calls of a root."""
+
+    def __init__(self, calls: FolderCalls) -> None:
+        self._calls = calls
+
+    async def start(
+        self,
+        queue: str,
+        *,
+        destination: str,
+        ids: Sequence[str],
+        source_queue: str,
+        max_messages_per_second: int,
+        timeout: float,
+    ) -> Redrive:
+        request = ops.StartRedrive(
+            queue=queue,
+            destination=destination,
+            ids=[id.lower() for id in ids],
+            source_queue=source_queue,
+            rate=max_messages_per_second,
+        )
+        return _redrive(await self._calls.ask(request, timeout))
+
+    async def get(self, id: str, *, timeout: float) -> Redrive:
+        return _redrive(await self._calls.look(lambda store: store.redrive(id.lower()), timeout))
+
+    async def list_redrives(self, *, queue: str, token: str, limit: int, timeout: float) -> RedrivePage:
+        with convert.errors():
+            size = convert.page_size(limit)
+        found = await self._calls.look(
+            lambda store: store.redrives(queue=queue, after=token, limit=size + 1), timeout
+        )
+        return RedrivePage(
+            redrives=[_redrive(each) for each in found[:size]],
+            next_token=found[size - 1].id if len(found) > size else "",
+        )
+
+    async def cancel(self, id: str, *, timeout: float) -> Redrive:
+        return _redrive(await self._calls.ask(ops.CancelRedrive(id=id.lower()), timeout))
+
+
+def _redrive(found: ops.Redrive) -> Redrive:
+    return Redrive(
+        id=found.id,
+        queue=found.queue,
+        destination=found.destination,
+        source_queue=found.source_queue,
+        max_messages_per_second=found.rate,
+        state=_STATES[found.state],
+        moved_count=found.moved,
+        failed_count=found.failed,
+        last_failure=found.last_failure,
+        remaining_count=found.remaining,
+        started_at=moment_of(found.started_at),
+        ended_at=None if found.ended_at is None else moment_of(found.ended_at),
+    )

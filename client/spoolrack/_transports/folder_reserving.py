@@ -1,0 +1,131 @@
+"""Reservations in a root on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from spoolrack_store.model import operations
+from spoolrack_store.model import reservations as ops
+from spoolrack_store.store import Store
+
+from .._reservations import CommitResult, Reservation, ReservationPage, ReservationState
+from .._values import Envelope, moment_of
+from . import folder_values as convert
+from .folder_calls import FolderCalls
+
+_FIRST_PAGE = ("", -1)
+
+
+class FolderPages:
+    """The store's pages of a reservation. Each is read when it is asked for."""
+
+    def __init__(self, calls: FolderCalls, stream: str, seq: int, begin: int, end: int) -> None:
+        self._calls = calls
+        self._stream, self._seq, self._begin, self._end = stream, seq, begin, end
+        self._pages: Iterator[Sequence[operations.Message]] | None = None
+        self._cancelled = False
+
+    async def next(self) -> Sequence[Envelope]:
+        page = [] if self._cancelled else await self._calls.look(self._next, None)
+        return [convert.envelope(message) for message in page]
+
+    def _next(self, store: Store) -> Sequence[operations.Message]:
+        if self._pages is None:
+            self._pages = store.read_reservation(
+                self._stream, self._seq, begin=self._begin, end=self._end
+            )
+        return next((page for page in self._pages if page), [])
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+
+class FolderReserving:
+    """`transports.Reserving` over the calls of a root."""
+
+    def __init__(self, calls: FolderCalls) -> None:
+        self._calls = calls
+
+    async def reserve(
+        self,
+        queue: str,
+        stream: str,
+        seq: int,
+        *,
+        max_messages: int,
+        max_bytes: int,
+        hold: float | None,
+        wait: float,
+        timeout: float,
+    ) -> Reservation | None:
+        with convert.errors():
+            request = ops.Reserve(
+                queue=queue,
+                stream=stream,
+                seq=seq,
+                max_messages=convert.number(
+                    max_messages,
+                    "max_messages",
+                    default=ops.DEFAULT_RESERVED_MESSAGES,
+                    most=ops.MAX_RESERVED_MESSAGES,
+                ),
+                max_bytes=max_bytes or ops.DEFAULT_RESERVED_BYTES,
+                hold=convert.optional_millis(hold),
+                wait=convert.wait(wait),
+            )
+        made = await self._calls.reserve(request, timeout)
+        return None if made is None else _reservation(made)
+
+    async def confirm(
+        self, stream: str, seq: int, *, hold: float | None, timeout: float
+    ) -> Reservation:
+        request = ops.Confirm(stream=stream, seq=seq, hold=convert.optional_millis(hold))
+        return _reservation(await self._calls.ask(request, timeout))
+
+    def read(self, stream: str, seq: int, *, begin: int, end: int) -> FolderPages:
+        return FolderPages(self._calls, stream, seq, begin, end)
+
+    async def commit(self, stream: str, up_to: int, *, timeout: float) -> CommitResult:
+        request = ops.CommitReservations(stream=stream, up_to=up_to)
+        committed = await self._calls.ask(request, timeout)
+        return CommitResult(
+            deleted_count=committed.messages, lost_sequence_numbers=tuple(committed.lost)
+        )
+
+    async def release(self, stream: str, seq: int, *, timeout: float) -> None:
+        await self._calls.ask(ops.Release(stream=stream, seq=seq), timeout)
+
+    async def list_reservations(
+        self, *, queue: str, stream: str, token: str, limit: int, timeout: float
+    ) -> ReservationPage:
+        with convert.errors():
+            size = convert.page_size(limit)
+        found = await self._calls.look(
+            lambda store: store.reservations(
+                queue=queue, stream=stream, after=_after(token), limit=size + 1
+            ),
+            timeout,
+        )
+        last = found[size - 1] if len(found) > size else None
+        return ReservationPage(
+            reservations=[_reservation(each) for each in found[:size]],
+            next_token="" if last is None else f"{last.stream}.{last.seq}",
+        )
+
+
+def _after(token: str) -> tuple[str, int]:
+    stream, _, seq = token.partition(".")
+    return (stream, int(seq)) if token else _FIRST_PAGE
+
+
+def _reservation(found: ops.Reservation) -> Reservation:
+    return Reservation(
+        queue=found.queue,
+        stream=found.stream,
+        sequence_number=found.seq,
+        message_count=found.messages,
+        byte_count=found.bytes,
+        expires_at=moment_of(found.expires_at),
+        state=ReservationState.LOST if found.is_lost else ReservationState.HELD,
+        read_count=found.reads,
+    )

@@ -1,0 +1,79 @@
+"""Stages in a root on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spoolrack_store.model import staging as ops
+from spoolrack_store.model.clock import Millis
+
+from .._stages import PublishResult, StageInfo, StagePage, StageResult
+from .._values import Outgoing, moment_of
+from . import folder_values as convert
+from .folder_calls import FolderCalls
+
+
+class FolderStaging:
+    """`transports.Staging` over the calls of a root."""
+
+    def __init__(self, calls: FolderCalls) -> None:
+        self._calls = calls
+
+    async def stage(
+        self,
+        stage: str,
+        chunk: int,
+        queue: str,
+        messages: Sequence[Outgoing],
+        *,
+        time_to_live: float | None,
+        timeout: float,
+    ) -> StageResult:
+        with convert.errors():
+            convert.check_count(len(messages), "messages")
+            lives = _span(time_to_live, ops.DEFAULT_TIME_TO_LIVE)
+            request = convert.stage(stage, chunk, queue, messages, lives)
+        staged = await self._calls.ask(request, timeout)
+        return StageResult(
+            message_count=staged.messages,
+            duplicate=staged.is_repeated,
+            expires_at=moment_of(staged.expires_at),
+        )
+
+    async def publish(
+        self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
+    ) -> PublishResult:
+        request = ops.Publish(
+            writer=writer, epoch=epoch, stages=stages, memory=_span(memory, ops.DEFAULT_MEMORY)
+        )
+        published = await self._calls.ask(request, timeout)
+        return PublishResult(
+            message_count=published.messages,
+            duplicate=published.is_already,
+            last_epoch=published.last_epoch,
+        )
+
+    async def abort(self, stage: str, *, timeout: float) -> int:
+        return await self._calls.ask(ops.Abort(stage=stage), timeout)
+
+    async def list_stages(self, *, token: str, limit: int, timeout: float) -> StagePage:
+        with convert.errors():
+            size = convert.page_size(limit)
+        found = await self._calls.look(lambda store: store.stages(after=token, limit=size + 1), timeout)
+        return StagePage(
+            stages=[_info(stage) for stage in found[:size]],
+            next_token=found[size - 1].name if len(found) > size else "",
+        )
+
+
+def _span(seconds: float | None, default: Millis) -> Millis:
+    return default if seconds is None else convert.millis(seconds)
+
+
+def _info(stage: ops.StageInfo) -> StageInfo:
+    return StageInfo(
+        name=stage.name,
+        chunk_count=stage.chunks,
+        message_counts=stage.messages,
+        expires_at=moment_of(stage.expires_at),
+    )

@@ -1,0 +1,349 @@
+"""Convert values and errors between the client's surface and the store. Pure.
+
+The bounds of a request are those that a server has, so that a program may move from a folder to a
+server and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, cast
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from spoolrack_store.model import operations as ops
+from spoolrack_store.model import settings as store_settings
+from spoolrack_store.model.clock import HOUR, Millis, span_text
+from spoolrack_store.model.content import Attributes
+from spoolrack_store.model.deaths import Death as StoreDeath
+from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
+from spoolrack_store.model.ids import sent_at
+from spoolrack_store.model.operations import Delete, Delivery, Send, Stored
+from spoolrack_store.model.settings import MIB, SPANS
+from spoolrack_store.model.staging import Stage
+from spoolrack_store.model.transitions import State as StoreState
+
+from .._values import (
+    MAX_BATCH,
+    BlockingMessage,
+    ById,
+    DeadLetterRecord,
+    DeleteResult,
+    Envelope,
+    LeaseResult,
+    MessageState,
+    Outgoing,
+    QueueCounts,
+    QueueInfo,
+    QueueSettings,
+    SendResult,
+    Target,
+    moment_of,
+)
+from ..errors import InvalidUrl, SpoolrackError, error_of
+
+FORM: Final = "file:///the/root"
+MAX_IN_FLIGHT: Final = 10_000
+DEFAULT_PAGE: Final = 100
+MAX_WAIT: Final = HOUR
+RECEIVE_BYTES: Final = 4 * MIB
+"""Of bodies and attributes in one receive, but always one message."""
+
+_STATES: Final = {
+    MessageState.READY: StoreState.READY,
+    MessageState.LEASED: StoreState.LEASED,
+    MessageState.DELAYED: StoreState.DELAYED,
+}
+_STATES_BACK: Final = {theirs: ours for ours, theirs in _STATES.items()}
+_DEFAULTS: Final = store_settings.QueueSettings()
+_YES: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The content of a file URL."""
+
+    root: str
+    """Absolute."""
+    group_access: bool = False
+    """Whether a root that is made shall be one for all processes of its group."""
+    read_only: bool = False
+    """Whether the root is only looked at: no file in it is changed, and every change is refused."""
+
+    @property
+    def url(self) -> str:
+        return f"file://{quote(self.root, errors='surrogateescape')}"
+
+
+def place_of(url: str) -> Place:
+    """Read a URL; raises `InvalidUrl`."""
+    parts = urlsplit(url)
+    root = unquote(parts.path, errors="surrogateescape")
+    if parts.netloc not in ("", "localhost") or parts.fragment or "\0" in root:
+        raise InvalidUrl(f"{url!r} names no folder: use {FORM}, an absolute path.")
+    if not root.strip("/"):
+        raise InvalidUrl(f"{url!r} can't be a root: use a folder of its own, as in {FORM}.")
+    flags = {"group_access": False, "read_only": False}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in flags or value not in _YES:
+            raise InvalidUrl(
+                f"{url!r} can't be opened: after the root there may be ?group_access=true or "
+                f"?read_only=true, and not {name}={value}."
+            )
+        flags[name] = _YES[value]
+    return Place(root=root.rstrip("/"), **flags)
+
+
+# Numbers and spans.
+
+
+def millis(seconds: float) -> Millis:
+    """Rounded up, so that a span of less than a millisecond doesn't become none."""
+    # By way of whole nanoseconds: 0.1 s must not become 0.1000000000000000055 s, rounded up.
+    return Millis(-(-round(seconds * 1e9) // 1_000_000))
+
+
+def optional_millis(seconds: float | None) -> Millis | None:
+    return None if seconds is None else millis(seconds)
+
+
+def number(value: int, what: str, *, default: int, most: int) -> int:
+    """`value`, which must be from 1 to `most`, or 0 for `default`."""
+    if not 0 <= value <= most:
+        raise InvalidRequest(what=what, value=value, rule=f"must be from 1 to {most}")
+    return value or default
+
+
+def wait(seconds: float) -> Millis:
+    span = millis(seconds)
+    if not 0 <= span <= MAX_WAIT:
+        raise InvalidRequest(
+            what="wait",
+            value=span_text(span),
+            rule=f"must be from {span_text(0)} to {span_text(MAX_WAIT)}",
+        )
+    return span
+
+
+def page_size(limit: int) -> int:
+    return number(limit, "limit", default=DEFAULT_PAGE, most=MAX_BATCH)
+
+
+def check_count(count: int, what: str) -> None:
+    if not 1 <= count <= MAX_BATCH:
+        raise InvalidRequest(
+            what=f"the number of {what}", value=count, rule=f"must be from 1 to {MAX_BATCH}"
+        )
+
+
+# Queues.
+
+
+def changes(named: Mapping[str, object]) -> dict[str, object]:
+    """Settings by the store's names; None is its default."""
+    found: dict[str, object] = {}
+    for name, value in named.items():
+        if name == "lease_durability":
+            found["relaxed_leases"] = value == "relaxed"
+        elif value is None:
+            found[name] = getattr(_DEFAULTS, name)
+        elif name in SPANS:
+            found[name] = millis(cast(float, value))
+        else:
+            found[name] = value
+    return found
+
+
+def settings(named: Mapping[str, object]) -> store_settings.QueueSettings:
+    return _DEFAULTS.changed(changes(named))
+
+
+def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
+    """A queue as it is at the Unix time `now`."""
+    held, counts, blocking = queue.settings, queue.counts, queue.blocking
+    return QueueInfo(
+        name=queue.name,
+        settings=QueueSettings(
+            visibility_timeout=held.visibility_timeout / 1_000,
+            delivery_delay=held.delivery_delay / 1_000,
+            max_receives=held.max_receives,
+            dead_letter_queue=held.dead_letter_queue,
+            retention=held.retention / 1_000,
+            max_messages=held.max_messages,
+            max_bytes=held.max_bytes,
+            max_message_size=held.max_message_size,
+            lease_durability="relaxed" if held.relaxed_leases else "strict",
+            deduplication_window=held.deduplication_window / 1_000,
+            messages_per_file=held.messages_per_file,
+        ),
+        counts=QueueCounts(
+            ready=counts.ready,
+            leased=counts.leased,
+            delayed=counts.delayed,
+            bytes=counts.bytes,
+            # A clock that stepped back since the send must not give a negative age.
+            oldest_age=None if counts.oldest is None else max(0, now - counts.oldest) / 1_000,
+        ),
+        created_at=moment_of(queue.created_at),
+        version=queue.version,
+        blocking_message=None
+        if blocking is None
+        else BlockingMessage(id=blocking.id, receive_count=blocking.receives, explanation=blocking.why),
+    )
+
+
+# Messages.
+
+
+def send(queue: str, messages: Sequence[Outgoing]) -> Send:
+    """Messages whose bodies are bytes and whose delays are seconds, by column."""
+    delays = {
+        position: millis(cast(float, message.delay))
+        for position, message in enumerate(messages)
+        if message.delay is not None
+    }
+    ids = enumerate(message.deduplication_id for message in messages)
+    return Send(
+        queue=queue,
+        bodies=[cast(bytes, message.body) for message in messages],
+        attributes=_attributes(messages),
+        deduplication_ids={position: id for position, id in ids if id},
+        delays=delays,
+    )
+
+
+def stage(
+    stage: str, chunk: int, queue: str, messages: Sequence[Outgoing], time_to_live: Millis
+) -> Stage:
+    delay = optional_millis(cast("float | None", messages[0].delay))
+    for position, message in enumerate(messages):
+        if message.delay != messages[0].delay:
+            raise _refused(position, "its delay is not that of the first message of its chunk")
+        if message.deduplication_id:
+            raise _refused(position, "it has a deduplication id, and in a stage none can have one")
+    return Stage(
+        stage=stage,
+        chunk=chunk,
+        queue=queue,
+        bodies=[cast(bytes, message.body) for message in messages],
+        attributes=_attributes(messages),
+        delay=delay,
+        time_to_live=time_to_live,
+    )
+
+
+def _refused(position: int, why: str) -> InvalidMessage:
+    return InvalidMessage(why=f"number {position}: {why}")
+
+
+def _attributes(messages: Sequence[Outgoing]) -> dict[int, Attributes]:
+    return {
+        position: message.attributes for position, message in enumerate(messages) if message.attributes
+    }
+
+
+def envelopes(deliveries: Iterable[Delivery]) -> list[Envelope]:
+    return [
+        Envelope(
+            id=id,
+            body=body,
+            attributes=delivery.attributes.get(position, {}),
+            size=len(body),
+            sent_ms=delivery.sent_at,
+            receive_count=delivery.receives,
+            first_receive_ms=delivery.first,
+            due_ms=delivery.due,
+            receipt=receipt,
+            state=MessageState.LEASED,
+        )
+        for delivery in deliveries
+        for position, (id, receipt, body) in enumerate(
+            zip(delivery.ids, delivery.receipts, delivery.bodies, strict=True)
+        )
+    ]
+
+
+def envelope(message: ops.Message) -> Envelope:
+    return Envelope(
+        id=message.id,
+        body=message.body,
+        attributes=message.attributes,
+        size=message.size,
+        sent_ms=message.sent_at,
+        receive_count=message.receives,
+        first_receive_ms=message.first_receive,
+        due_ms=message.due,
+        receipt=message.receipt or "",
+        state=_STATES_BACK.get(message.state, MessageState.READY),
+        dead_letter_records=[_death(death) for death in message.deaths] if message.deaths else (),
+    )
+
+
+def _death(death: StoreDeath) -> DeadLetterRecord:
+    first, redriven = death.first_receive, death.redriven_at
+    return DeadLetterRecord(
+        source_queue=death.source_queue,
+        reason=death.reason,
+        receive_count=death.receives,
+        first_received_at=None if first is None else moment_of(first),
+        dead_lettered_at=moment_of(death.died_at),
+        redrive_queue=death.redriven_to,
+        redriven_at=None if redriven is None else moment_of(redriven),
+    )
+
+
+def states(named: Collection[MessageState]) -> frozenset[StoreState]:
+    return frozenset(_STATES[state] for state in named)
+
+
+def delete(queue: str, targets: Sequence[Target]) -> tuple[Delete, list[int]]:
+    """Targets by column; and, for each answer of the store, the position of its target."""
+    by_receipt = {at: named.receipt for at, named in enumerate(targets) if not isinstance(named, ById)}
+    by_id = {at: named.id.lower() for at, named in enumerate(targets) if isinstance(named, ById)}
+    request = Delete(queue=queue, receipts=list(by_receipt.values()), ids=list(by_id.values()))
+    return request, [*by_receipt, *by_id]
+
+
+# Results.
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """Raise our error for the store's."""
+    try:
+        yield
+    except StoreError as failure:
+        raise error(failure) from failure
+
+
+def error(failure: StoreError) -> SpoolrackError:
+    """The one table between the two is `errors.BY_REASON`: a store's reasons are a server's."""
+    return error_of(
+        failure.reason,
+        str(failure),
+        retry_delay=None
+        if failure.retry_after is None
+        else timedelta(milliseconds=failure.retry_after),
+        metadata={name: str(fact) for name, fact in failure.facts.items()},
+    )
+
+
+def send_results(stored: Stored) -> list[SendResult]:
+    return [
+        SendResult(error=error(id))
+        if isinstance(id, StoreError)
+        else SendResult(id=id, sent_ms=sent_at(id), duplicate=position in stored.duplicates)
+        for position, id in enumerate(stored.results)
+    ]
+
+
+def delete_result(answer: StoreError | None) -> DeleteResult:
+    return DeleteResult(error=None if answer is None else error(answer))
+
+
+def visibility_result(answer: Millis | StoreError) -> LeaseResult:
+    if isinstance(answer, StoreError):
+        return LeaseResult(error=error(answer))
+    return LeaseResult(lease_expires_at=moment_of(answer) if answer else None)

@@ -1,0 +1,296 @@
+"""gRPC calls, blocking or suspending, and what their failures mean.
+
+The one difference between the two kinds of gRPC channel is kept here, and so is the translation of a
+status into our errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, Final, Protocol, TypeVar, cast
+
+import grpc
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+
+from .. import tracing
+from .._credentials import NONE, Credentials
+from .._runtime import Runtime, Tasks
+from ..errors import (
+    ClientClosed,
+    InvalidRequest,
+    MessageTooLarge,
+    SpoolrackError,
+    Timeout,
+    Unreachable,
+    error_of,
+)
+from .grpc_channels import task_channel, thread_channel, with_metadata
+from .grpc_stubs import Stubs
+
+Request = TypeVar("Request", contravariant=True)
+Response = TypeVar("Response", covariant=True)
+Answer = TypeVar("Answer")
+
+DETAILS_KEY: Final = "grpc-status-details-bin"
+DOMAIN: Final = "spoolrack"
+OPTIONS: Final = (
+    # The contract's own limits are the server's to check, and their errors say more.
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    # A restarted server shall be found within moments; the default backs off for up to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # A server that vanished without a word is found out while a call or a stream waits for it.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+)
+
+
+class Calls(Protocol):
+    """A channel, and how calls are made on it."""
+
+    stub: Stubs
+
+    async def unary(
+        self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float
+    ) -> Answer: ...
+
+    def frames(self, method: Callable[..., Any], request: Any) -> Frames: ...
+
+    async def close(self) -> None: ...
+
+
+class Frames(Protocol):
+    """The responses of a streaming call."""
+
+    async def next(self) -> Any:
+        """The next one, of a call that has no end."""
+
+    async def next_or_end(self) -> Any | None:
+        """The next one; None at the end."""
+
+    def connected(self) -> bool: ...
+
+    def cancel(self) -> None: ...
+
+
+def open_calls(target: str, runtime: Runtime, credentials: Credentials = NONE) -> Calls:
+    kind = TaskCalls if isinstance(runtime, Tasks) else ThreadCalls
+    return kind(target, credentials)
+
+
+class ThreadCalls:
+    """Calls that block their thread."""
+
+    def __init__(self, target: str, credentials: Credentials = NONE) -> None:
+        self._target = target
+        self.is_closed = False
+        self.channel = thread_channel(target, credentials, OPTIONS)
+        self.stub: Stubs = Stubs(with_metadata(self.channel, credentials))
+
+    async def unary(
+        self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float
+    ) -> Answer:
+        try:
+            return cast(Answer, method(request, timeout=timeout, metadata=tracing.metadata()))
+        except grpc.RpcError as error:
+            raise error_from(error, self._target, timeout, is_ours=self.is_closed) from None
+        except ValueError as error:
+            # gRPC's word for a channel that was closed meanwhile.
+            raise ClientClosed() from error
+
+    def frames(self, method: Callable[..., Any], request: Any) -> Frames:
+        try:
+            return ThreadFrames(method(request), self._target, self)
+        except ValueError as error:
+            raise ClientClosed() from error
+
+    async def close(self) -> None:
+        self.is_closed = True
+        self.channel.close()
+
+
+class ThreadFrames:
+    def __init__(self, call: Any, target: str, calls: ThreadCalls) -> None:
+        self._call = call
+        self._target = target
+        self._calls = calls
+        self._taken_up = False
+        self._cancelled = False
+
+    async def next(self) -> Any:
+        frame = await self.next_or_end()
+        if frame is None:
+            raise ended(self._target)
+        return frame
+
+    async def next_or_end(self) -> Any | None:
+        try:
+            if not self._taken_up:
+                # The server's first sign: it comes long before a frame if the queue is empty.
+                self._call.initial_metadata()
+                self._taken_up = self._call.is_active()
+            return next(self._call)
+        except StopIteration:
+            return None
+        except grpc.RpcError as error:
+            is_ours = self._cancelled or self._calls.is_closed
+            raise error_from(error, self._target, is_ours=is_ours) from None
+
+    def connected(self) -> bool:
+        return self._taken_up
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._call.cancel()
+
+
+class TaskCalls:
+    """Calls that suspend their task. For the event loop in which it was made."""
+
+    def __init__(self, target: str, credentials: Credentials = NONE) -> None:
+        self._target = target
+        self.is_closed = False
+        self._channel = task_channel(target, credentials, OPTIONS)
+        self.stub: Stubs = Stubs(with_metadata(self._channel, credentials))
+
+    async def unary(
+        self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float
+    ) -> Answer:
+        try:
+            call = method(request, timeout=timeout, metadata=tracing.metadata())
+            return await cast(Awaitable[Answer], call)
+        except grpc.aio.AioRpcError as error:
+            raise error_from(error, self._target, timeout, is_ours=self.is_closed) from None
+        except grpc.aio.UsageError as error:
+            raise ClientClosed() from error
+
+    def frames(self, method: Callable[..., Any], request: Any) -> Frames:
+        try:
+            return TaskFrames(method(request), self._target, self)
+        except grpc.aio.UsageError as error:
+            raise ClientClosed() from error
+
+    async def close(self) -> None:
+        self.is_closed = True
+        await self._channel.close()
+
+
+class TaskFrames:
+    def __init__(self, call: Any, target: str, calls: TaskCalls) -> None:
+        self._call = call
+        self._target = target
+        self._calls = calls
+        self._taken_up = False
+        self._cancelled = False
+
+    async def next(self) -> Any:
+        frame = await self.next_or_end()
+        if frame is None:
+            raise ended(self._target)
+        return frame
+
+    async def next_or_end(self) -> Any | None:
+        try:
+            if not self._taken_up:
+                await self._call.initial_metadata()
+                self._taken_up = not self._call.done()
+            frame = await self._call.read()
+        except grpc.aio.AioRpcError as error:
+            is_ours = self._cancelled or self._calls.is_closed
+            raise error_from(error, self._target, is_ours=is_ours) from None
+        except asyncio.CancelledError:
+            if self._cancelled:
+                # gRPC's answer to a cancelled call; nobody has cancelled our task.
+                raise ClientClosed("The stream was closed.") from None
+            raise
+        return None if frame is grpc.aio.EOF else frame
+
+    def connected(self) -> bool:
+        return self._taken_up
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._call.cancel()
+
+
+def ended(target: str) -> SpoolrackError:
+    """A stream that the contract says has no end."""
+    return Unreachable(f"The server at {target} ended the stream.")
+
+
+def error_from(
+    error: Any, target: str, timeout: float | None = None, *, is_ours: bool = True
+) -> SpoolrackError:
+    """Return the error of a failed call: by the server's reason if it gave one, else by gRPC's code.
+
+    `is_ours`: whether a cancelled call may have been cancelled on this side.
+    """
+    info, retry_delay = _details(error)
+    text = error.details() or ""
+    if info is not None and info.domain == DOMAIN:
+        return error_of(info.reason, text, retry_delay=retry_delay, metadata=info.metadata)
+    code = error.code()
+    match code:
+        case grpc.StatusCode.UNAVAILABLE:
+            return Unreachable(f"{_why_unreachable(target, text)} ({text})")
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            within = "" if timeout is None else f" within {timeout:.3g} s"
+            return Timeout(f"No answer from {target}{within}: it may have taken place all the same.")
+        case grpc.StatusCode.CANCELLED if not is_ours:
+            # By a server that stops: it may have done what was asked, or not have looked at it.
+            return Unreachable(f"The server at {target} has ended the call.")
+        case grpc.StatusCode.CANCELLED:
+            return ClientClosed("The call was cancelled: its client or its stream was closed.")
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return MessageTooLarge(f"{target} refused the call for its size: {text}")
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return InvalidRequest(
+                f"{target} doesn't know this call: it is no Spoolrack server, or an older one. ({text})"
+            )
+        case _:
+            return SpoolrackError(f"{target} answered {code.name}: {text}", reason=code.name)
+
+
+def _why_unreachable(target: str, text: str) -> str:
+    """What gRPC's text for UNAVAILABLE means; it has no code for what went wrong with TLS."""
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return (
+            f"TLS with {target} failed: the server's certificate has expired, or no CA that this "
+            "client trusts has signed it. Name its CA: ca=, --ca."
+        )
+    if "WRONG_VERSION_NUMBER" in text:
+        return f"TLS with {target} failed: no TLS is spoken there. Use grpc://, or another port."
+    if "andshake failed" in text:
+        return f"TLS with {target} failed: client or server refuses what the other one shows."
+    if "http1.x server" in text:
+        return f"{target} speaks HTTP/1 and not gRPC. Use the server's port for gRPC."
+    if "failed to connect" in text and "Socket closed" in text:
+        # With TLS 1.3 a client's certificate is refused after the handshake: gRPC hides the alert.
+        return (
+            f"{target} closes each new connection. With grpcs:// the server may want a client's "
+            "certificate, or refuse the one that it is shown (certificate=, --certificate). With "
+            "grpc:// it may want TLS: use grpcs://."
+        )
+    return f"No answer from {target}: is a Spoolrack server there?"
+
+
+def _details(error: Any) -> tuple[ErrorInfo | None, timedelta | None]:
+    info: ErrorInfo | None = None
+    delay: timedelta | None = None
+    for key, value in error.trailing_metadata() or ():
+        if key != DETAILS_KEY:
+            continue
+        for detail in Status.FromString(value).details:
+            if detail.Is(ErrorInfo.DESCRIPTOR):
+                info = ErrorInfo()
+                detail.Unpack(info)
+            elif detail.Is(RetryInfo.DESCRIPTOR):
+                retry = RetryInfo()
+                detail.Unpack(retry)
+                delay = retry.retry_delay.ToTimedelta()
+    return info, delay

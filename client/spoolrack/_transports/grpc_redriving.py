@@ -1,0 +1,90 @@
+"""Redrives over gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from .._redrives import Redrive, RedrivePage, RedriveState
+from .._values import moment_of
+from ..v1 import redrive_service_pb2 as pb
+from . import grpc_values as convert
+from .grpc_calls import Calls
+
+_STATES: Final = {
+    pb.REDRIVE_STATE_RUNNING: RedriveState.RUNNING,
+    pb.REDRIVE_STATE_DONE: RedriveState.DONE,
+    pb.REDRIVE_STATE_CANCELLED: RedriveState.CANCELLED,
+}
+
+
+class GrpcRedriving:
+    """`transports.Redriving` over the calls of a channel."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def start(
+        self,
+        queue: str,
+        *,
+        destination: str,
+        ids: Sequence[str],
+        source_queue: str,
+        max_messages_per_second: int,
+        timeout: float,
+    ) -> Redrive:
+        request = pb.StartRedriveRequest(
+            queue=queue,
+            destination=destination,
+            message_ids=ids,
+            source_queue=source_queue,
+            max_messages_per_second=max_messages_per_second,
+        )
+        response = await self._calls.unary(
+            self._calls.stub.StartRedrive, request, pb.StartRedriveResponse, timeout
+        )
+        return _redrive(response.redrive)
+
+    async def get(self, id: str, *, timeout: float) -> Redrive:
+        response = await self._calls.unary(
+            self._calls.stub.GetRedrive, pb.GetRedriveRequest(id=id), pb.GetRedriveResponse, timeout
+        )
+        return _redrive(response.redrive)
+
+    async def list_redrives(self, *, queue: str, token: str, limit: int, timeout: float) -> RedrivePage:
+        request = pb.ListRedrivesRequest(queue=queue, page_size=limit, page_token=token)
+        response = await self._calls.unary(
+            self._calls.stub.ListRedrives, request, pb.ListRedrivesResponse, timeout
+        )
+        return RedrivePage(
+            redrives=[_redrive(each) for each in response.redrives],
+            next_token=response.next_page_token,
+        )
+
+    async def cancel(self, id: str, *, timeout: float) -> Redrive:
+        request = pb.CancelRedriveRequest(id=id)
+        response = await self._calls.unary(
+            self._calls.stub.CancelRedrive, request, pb.CancelRedriveResponse, timeout
+        )
+        return _redrive(response.redrive)
+
+
+def _redrive(found: pb.Redrive) -> Redrive:
+    return Redrive(
+        id=found.id,
+        queue=found.queue,
+        destination=found.destination,
+        source_queue=found.source_queue,
+        max_messages_per_second=found.max_messages_per_second,
+        # A state that this client doesn't know yet: only the end tells whether it goes on.
+        state=_STATES.get(
+            found.state, RedriveState.DONE if found.HasField("end_time") else RedriveState.RUNNING
+        ),
+        moved_count=found.moved_count,
+        failed_count=found.failed_count,
+        last_failure=found.last_failure,
+        remaining_count=found.remaining_count,
+        started_at=moment_of(convert.millis(found.start_time)),
+        ended_at=moment_of(convert.millis(found.end_time)) if found.HasField("end_time") else None,
+    )

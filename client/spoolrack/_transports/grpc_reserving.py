@@ -1,0 +1,129 @@
+"""Reservations over gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from .._reservations import CommitResult, Reservation, ReservationPage, ReservationState
+from .._values import Envelope, moment_of
+from ..v1 import reservation_service_pb2 as pb
+from . import grpc_values as convert
+from .grpc_calls import Calls, Frames
+
+_STATES: Final = {
+    pb.RESERVATION_STATE_HELD: ReservationState.HELD,
+    pb.RESERVATION_STATE_LOST: ReservationState.LOST,
+}
+
+
+class GrpcPages:
+    """The frames of a ReadReservation."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+
+    async def next(self) -> Sequence[Envelope]:
+        # A frame may have no messages, where all of its were deleted; here that would be the end.
+        while (response := await self._frames.next_or_end()) is not None:
+            if response.messages:
+                return [convert.envelope(message) for message in response.messages]
+        return []
+
+    def cancel(self) -> None:
+        self._frames.cancel()
+
+
+class GrpcReserving:
+    """`transports.Reserving` over the calls of a channel."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def reserve(
+        self,
+        queue: str,
+        stream: str,
+        seq: int,
+        *,
+        max_messages: int,
+        max_bytes: int,
+        hold: float | None,
+        wait: float,
+        timeout: float,
+    ) -> Reservation | None:
+        request = pb.ReserveRequest(
+            queue=queue,
+            stream=stream,
+            sequence_number=seq,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            visibility_timeout=convert.optional_duration(hold),
+            wait=convert.duration(wait),
+        )
+        response = await self._calls.unary(
+            self._calls.stub.Reserve, request, pb.ReserveResponse, timeout
+        )
+        return _reservation(response.reservation) if response.HasField("reservation") else None
+
+    async def confirm(
+        self, stream: str, seq: int, *, hold: float | None, timeout: float
+    ) -> Reservation:
+        request = pb.ExtendReservationRequest(
+            stream=stream,
+            sequence_number=seq,
+            visibility_timeout=convert.optional_duration(hold),
+        )
+        response = await self._calls.unary(
+            self._calls.stub.ExtendReservation, request, pb.ExtendReservationResponse, timeout
+        )
+        return _reservation(response.reservation)
+
+    def read(self, stream: str, seq: int, *, begin: int, end: int) -> GrpcPages:
+        request = pb.ReadReservationRequest(
+            stream=stream, sequence_number=seq, begin_index=begin, end_index=end
+        )
+        return GrpcPages(self._calls.frames(self._calls.stub.ReadReservation, request))
+
+    async def commit(self, stream: str, up_to: int, *, timeout: float) -> CommitResult:
+        request = pb.CommitReservationsRequest(stream=stream, last_sequence_number=up_to)
+        response = await self._calls.unary(
+            self._calls.stub.CommitReservations, request, pb.CommitReservationsResponse, timeout
+        )
+        return CommitResult(
+            deleted_count=response.deleted_count,
+            lost_sequence_numbers=tuple(response.lost_sequence_numbers),
+        )
+
+    async def release(self, stream: str, seq: int, *, timeout: float) -> None:
+        request = pb.ReleaseReservationRequest(stream=stream, sequence_number=seq)
+        await self._calls.unary(
+            self._calls.stub.ReleaseReservation, request, pb.ReleaseReservationResponse, timeout
+        )
+
+    async def list_reservations(
+        self, *, queue: str, stream: str, token: str, limit: int, timeout: float
+    ) -> ReservationPage:
+        request = pb.ListReservationsRequest(
+            queue=queue, stream=stream, page_size=limit, page_token=token
+        )
+        response = await self._calls.unary(
+            self._calls.stub.ListReservations, request, pb.ListReservationsResponse, timeout
+        )
+        return ReservationPage(
+            reservations=[_reservation(each) for each in response.reservations],
+            next_token=response.next_page_token,
+        )
+
+
+def _reservation(found: pb.Reservation) -> Reservation:
+    return Reservation(
+        queue=found.queue,
+        stream=found.stream,
+        sequence_number=found.sequence_number,
+        message_count=found.message_count,
+        byte_count=found.byte_count,
+        expires_at=moment_of(convert.millis(found.expire_time)),
+        state=_STATES.get(found.state, ReservationState.HELD),
+        read_count=found.read_count,
+    )

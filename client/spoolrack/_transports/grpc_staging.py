@@ -1,0 +1,85 @@
+"""Stages over gRPC. Each call is one of its own: a chunk is as large as a call may well be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .._stages import PublishResult, StageInfo, StagePage, StageResult
+from .._values import Outgoing, moment_of
+from ..v1 import staging_service_pb2 as pb
+from . import grpc_values as convert
+from .grpc_calls import Calls
+
+
+class GrpcStaging:
+    """`transports.Staging` over the calls of a channel."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def stage(
+        self,
+        stage: str,
+        chunk: int,
+        queue: str,
+        messages: Sequence[Outgoing],
+        *,
+        time_to_live: float | None,
+        timeout: float,
+    ) -> StageResult:
+        request = pb.StageRequest(
+            stage=stage,
+            chunk_number=chunk,
+            queue=queue,
+            messages=[convert.outgoing(message) for message in messages],
+            time_to_live=convert.optional_duration(time_to_live),
+        )
+        response = await self._calls.unary(self._calls.stub.Stage, request, pb.StageResponse, timeout)
+        return StageResult(
+            message_count=response.message_count,
+            duplicate=response.duplicate,
+            expires_at=moment_of(convert.millis(response.expire_time)),
+        )
+
+    async def publish(
+        self, writer: str, epoch: int, stages: Sequence[str], *, memory: float | None, timeout: float
+    ) -> PublishResult:
+        request = pb.PublishRequest(
+            writer=writer,
+            epoch=epoch,
+            stages=stages,
+            epoch_retention=convert.optional_duration(memory),
+        )
+        response = await self._calls.unary(
+            self._calls.stub.Publish, request, pb.PublishResponse, timeout
+        )
+        return PublishResult(
+            message_count=response.message_count,
+            duplicate=response.duplicate,
+            last_epoch=response.last_epoch,
+        )
+
+    async def abort(self, stage: str, *, timeout: float) -> int:
+        request = pb.AbortStageRequest(stage=stage)
+        response = await self._calls.unary(
+            self._calls.stub.AbortStage, request, pb.AbortStageResponse, timeout
+        )
+        return response.message_count
+
+    async def list_stages(self, *, token: str, limit: int, timeout: float) -> StagePage:
+        request = pb.ListStagesRequest(page_size=limit, page_token=token)
+        response = await self._calls.unary(
+            self._calls.stub.ListStages, request, pb.ListStagesResponse, timeout
+        )
+        return StagePage(
+            stages=[_info(stage) for stage in response.stages], next_token=response.next_page_token
+        )
+
+
+def _info(stage: pb.Stage) -> StageInfo:
+    return StageInfo(
+        name=stage.name,
+        chunk_count=stage.chunk_count,
+        message_counts=dict(stage.message_counts),
+        expires_at=moment_of(convert.millis(stage.expire_time)),
+    )

@@ -1,0 +1,241 @@
+"""Between the contract's messages and the client's values, in both directions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from typing import Final, cast
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from .._values import (
+    BlockingMessage,
+    ById,
+    DeadLetterRecord,
+    DeleteResult,
+    Envelope,
+    LeaseDurability,
+    LeaseResult,
+    MessageState,
+    Outgoing,
+    QueueCounts,
+    QueueInfo,
+    QueueSettings,
+    SendResult,
+    Target,
+    VisibilityChange,
+    moment_of,
+)
+from ..errors import SpoolrackError, error_of
+from ..v1 import queue_pb2 as pb
+from ..v1 import queue_service_pb2 as rpc
+
+_SPANS: Final = frozenset({"visibility_timeout", "delivery_delay", "retention", "deduplication_window"})
+_DURABILITIES: Final[Mapping[object, pb.LeaseDurability.ValueType]] = {
+    "strict": pb.LEASE_DURABILITY_STRICT,
+    "relaxed": pb.LEASE_DURABILITY_RELAXED,
+}
+_STATES: Final = {
+    MessageState.READY: pb.MESSAGE_STATE_READY,
+    MessageState.LEASED: pb.MESSAGE_STATE_LEASED,
+    MessageState.DELAYED: pb.MESSAGE_STATE_DELAYED,
+}
+_STATES_BACK: Final = {number: state for state, number in _STATES.items()}
+
+
+def duration(seconds: float) -> Duration:
+    # By way of whole nanoseconds: 0.1 s must not become 0.1000000000000000055 s, rounded up.
+    whole, nanos = divmod(round(seconds * 1e9), 1_000_000_000)
+    return Duration(seconds=whole, nanos=nanos)
+
+
+def optional_duration(seconds: float | None) -> Duration | None:
+    return None if seconds is None else duration(seconds)
+
+
+def _seconds(span: Duration) -> float:
+    return span.seconds + span.nanos / 1e9
+
+
+def millis(moment: Timestamp) -> int:
+    return moment.seconds * 1_000 + moment.nanos // 1_000_000
+
+
+# Queues.
+
+
+def settings(named: Mapping[str, object]) -> pb.QueueSettings:
+    """The settings that have a value; None is left out."""
+    values: dict[str, object] = {}
+    for name, value in named.items():
+        if value is None:
+            continue
+        if name in _SPANS:
+            values[name] = duration(cast(float, value))
+        elif name == "lease_durability":
+            values[name] = _DURABILITIES[value]
+        else:
+            values[name] = value
+    return pb.QueueSettings(**values)  # type: ignore[arg-type]  # the names are checked by the surface
+
+
+def mask(named: Mapping[str, object]) -> FieldMask:
+    return FieldMask(paths=sorted(named))
+
+
+def queue_info(queue: pb.Queue) -> QueueInfo:
+    held, counts = queue.settings, queue.counts
+    durability: LeaseDurability = (
+        "relaxed" if held.lease_durability == pb.LEASE_DURABILITY_RELAXED else "strict"
+    )
+    blocking = queue.blocking_message
+    return QueueInfo(
+        name=queue.name,
+        settings=QueueSettings(
+            visibility_timeout=_seconds(held.visibility_timeout),
+            delivery_delay=_seconds(held.delivery_delay),
+            max_receives=held.max_receives,
+            dead_letter_queue=held.dead_letter_queue,
+            retention=_seconds(held.retention),
+            max_messages=held.max_messages,
+            max_bytes=held.max_bytes,
+            max_message_size=held.max_message_size,
+            lease_durability=durability,
+            # 0 of an older server, which has none.
+            deduplication_window=_seconds(held.deduplication_window),
+            messages_per_file=held.messages_per_file,
+        ),
+        counts=QueueCounts(
+            ready=counts.ready,
+            leased=counts.leased,
+            delayed=counts.delayed,
+            bytes=counts.bytes,
+            oldest_age=_seconds(counts.oldest_age) if counts.HasField("oldest_age") else None,
+        ),
+        created_at=moment_of(millis(queue.create_time)),
+        version=queue.version,
+        blocking_message=BlockingMessage(
+            id=blocking.id, receive_count=blocking.receive_count, explanation=blocking.why
+        )
+        if queue.HasField("blocking_message")
+        else None,
+    )
+
+
+# Messages.
+
+
+def outgoing(message: Outgoing) -> pb.OutgoingMessage:
+    sent = pb.OutgoingMessage(body=cast(bytes, message.body), deduplication_id=message.deduplication_id)
+    for name, value in message.attributes.items():
+        if isinstance(value, str):
+            sent.attributes[name].string_value = value
+        else:
+            sent.attributes[name].binary_value = value
+    if message.delay is not None:
+        sent.delay.CopyFrom(duration(cast(float, message.delay)))
+    return sent
+
+
+def leased(response: rpc.ReceiveResponse | rpc.StreamReceiveResponse) -> list[Envelope]:
+    """The messages that a response has leased."""
+    said = response.HasField("visibility_timeout")
+    visibility = _seconds(response.visibility_timeout) if said else None
+    return [envelope(message, visibility) for message in response.messages]
+
+
+def envelope(message: pb.Message, visibility_timeout: float | None = None) -> Envelope:
+    return Envelope(
+        id=message.id,
+        body=message.body,
+        # Most have none, and to look takes less than to walk through nothing.
+        attributes=_attributes(message) if message.attributes else {},
+        size=message.size,
+        sent_ms=millis(message.send_time),
+        receive_count=message.receive_count,
+        first_receive_ms=millis(message.first_receive_time)
+        if message.HasField("first_receive_time")
+        else None,
+        due_ms=millis(message.due_time) if message.HasField("due_time") else None,
+        visibility_timeout=visibility_timeout,
+        receipt=message.receipt,
+        state=_STATES_BACK.get(message.state, MessageState.READY),
+        dead_letter_records=[_death(death) for death in message.deaths] if message.deaths else (),
+    )
+
+
+def _death(death: pb.Death) -> DeadLetterRecord:
+    return DeadLetterRecord(
+        source_queue=death.source_queue,
+        reason=death.reason,
+        receive_count=death.receive_count,
+        first_received_at=moment_of(millis(death.first_receive_time))
+        if death.HasField("first_receive_time")
+        else None,
+        dead_lettered_at=moment_of(millis(death.death_time)),
+        redrive_queue=death.redriven_to,
+        redriven_at=moment_of(millis(death.redrive_time)) if death.HasField("redrive_time") else None,
+    )
+
+
+def _attributes(message: pb.Message) -> dict[str, str | bytes]:
+    return {
+        name: attribute.binary_value
+        if attribute.WhichOneof("value") == "binary_value"
+        else attribute.string_value
+        for name, attribute in message.attributes.items()
+    }
+
+
+def states(named: Collection[MessageState]) -> list[pb.MessageState.ValueType]:
+    return [_STATES[state] for state in named]
+
+
+def target(named: Target) -> rpc.DeleteTarget:
+    if isinstance(named, ById):
+        return rpc.DeleteTarget(id=named.id)
+    return rpc.DeleteTarget(receipt=named.receipt)
+
+
+def change(wanted: VisibilityChange) -> rpc.VisibilityChange:
+    return rpc.VisibilityChange(
+        receipt=wanted.receipt,
+        visibility_timeout=duration(wanted.seconds),
+        put_off=wanted.is_put_off,
+    )
+
+
+# Results.
+
+
+def error(failure: pb.Error) -> SpoolrackError:
+    return error_of(
+        failure.reason,
+        failure.message,
+        retry_delay=span(failure.retry_delay) if failure.HasField("retry_delay") else None,
+        metadata=failure.metadata,
+    )
+
+
+def span(delay: Duration) -> timedelta:
+    return timedelta(seconds=delay.seconds, microseconds=delay.nanos // 1_000)
+
+
+def send_result(result: rpc.SendResult) -> SendResult:
+    if result.HasField("error"):
+        return SendResult(error=error(result.error))
+    sent = result.sent
+    return SendResult(id=sent.id, sent_ms=millis(sent.send_time), duplicate=sent.duplicate)
+
+
+def delete_result(result: rpc.DeleteResult) -> DeleteResult:
+    return DeleteResult(error=error(result.error) if result.HasField("error") else None)
+
+
+def visibility_result(result: rpc.ChangeVisibilityResult) -> LeaseResult:
+    return LeaseResult(
+        lease_expires_at=moment_of(millis(result.due_time)) if result.HasField("due_time") else None,
+        error=error(result.error) if result.HasField("error") else None,
+    )

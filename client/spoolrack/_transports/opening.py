@@ -1,0 +1,53 @@
+"""From a URL to a transport. The one place that knows which schemes there are.
+
+Each transport is loaded when it is asked for: who works on folders needs no gRPC, and the other way
+round.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Unpack
+
+from .._credentials import CredentialOptions, credentials_for, refuse_credentials
+from .._runtime import Runtime
+from ..errors import InvalidUrl
+from . import Transport
+
+DEFAULT_PORT: Final = 50051
+_AUTHORITY: Final = re.compile(
+    r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]@?#]+)(:(?P<port>[0-9]{1,5}))?/?"
+)
+_KNOWN: Final = "use host:port, grpc://host:port or grpcs://host:port, file:///root, or vsqs:///folder"
+
+
+def open_transport(url: str, runtime: Runtime, **credentials: Unpack[CredentialOptions]) -> Transport:
+    """The transport that `url` names. Makes no connection yet; raises `InvalidUrl`, or
+    `InvalidCredentials`."""
+    if not isinstance(url, str):
+        raise InvalidUrl(f"{url!r} names no server and no folder, as it is no str: {_KNOWN}.")
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        scheme, rest = "grpc", url
+    if scheme == "vsqs":
+        from .over_vsqs import VsqsTransport
+        from .vsqs_values import place_of
+
+        refuse_credentials(url, credentials)
+        return VsqsTransport(place_of(url), runtime)
+    if scheme == "file":
+        from .folder_values import place_of as root_of
+        from .over_folder import FolderTransport
+
+        refuse_credentials(url, credentials)
+        return FolderTransport(root_of(url), runtime)
+    if scheme not in ("grpc", "grpcs"):
+        raise InvalidUrl(f"{url!r} can't be opened: {scheme}:// is not known; {_KNOWN}.")
+    parts = _AUTHORITY.fullmatch(rest)
+    if parts is None or not rest.isprintable() or not 0 < int(parts["port"] or DEFAULT_PORT) < 65536:
+        raise InvalidUrl(f"{url!r} names no server: {_KNOWN}.")
+    from .over_grpc import GrpcTransport
+
+    address = f"{parts['host']}:{parts['port'] or DEFAULT_PORT}"
+    checked = credentials_for(address, parts["host"], is_secure=scheme == "grpcs", **credentials)
+    return GrpcTransport(address, runtime, checked)

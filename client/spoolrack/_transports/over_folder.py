@@ -1,0 +1,239 @@
+"""The transport to a root on this machine, with no server: the store runs in the client's process.
+
+Other processes, and servers, may have the same root open.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future
+
+from spoolrack_store.model import operations as ops
+from spoolrack_store.model.credits import Credits
+from spoolrack_store.model.operations import ChangeVisibility, Delivery, Purge, Receive
+from spoolrack_store.store import Store
+
+from .._runtime import Runtime
+from .._values import (
+    MAX_BATCH,
+    DeleteResult,
+    Envelope,
+    LeaseResult,
+    MessagePage,
+    MessageState,
+    Outgoing,
+    QueueInfo,
+    QueuePage,
+    SendResult,
+    Target,
+    VisibilityChange,
+)
+from ..errors import ClientClosed
+from . import Redriving, Reserving, Staging
+from . import folder_values as convert
+from .folder_calls import FolderCalls
+from .folder_redriving import FolderRedriving
+from .folder_reserving import FolderReserving
+from .folder_staging import FolderStaging
+from .folder_stores import Share
+from .folder_values import Place
+
+
+class FolderDeliveries:
+    """A stream: receives that wait in the store, one after the other, and share their credits."""
+
+    def __init__(self, calls: FolderCalls, request: Receive) -> None:
+        self._calls = calls
+        self._request = request
+        self._lock = threading.Lock()
+        self._under_way: Future[list[Delivery]] | None = None
+        self._connected = False
+        self._cancelled = False
+
+    async def next(self) -> Sequence[Envelope]:
+        store = await self._calls.store()
+        return convert.envelopes(await self._calls.leased(store, self._begin(store), None))
+
+    def _begin(self, store: Store) -> Future[list[Delivery]]:
+        with self._lock:
+            if self._cancelled:
+                raise ClientClosed("The stream was closed.")
+            self._under_way = self._calls.begin(store, self._request)
+            self._connected = True
+            return self._under_way
+
+    def connected(self) -> bool:
+        return self._connected
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._cancelled = True
+            under_way = self._under_way
+        if under_way is not None:
+            under_way.cancel()
+
+
+class FolderTransport:
+    """`transports.Transport` over one root."""
+
+    def __init__(self, place: Place, runtime: Runtime) -> None:
+        share = Share(place)
+        self._calls = FolderCalls(share, runtime, place.url)
+        self.staging: Staging = FolderStaging(self._calls)
+        self.reserving: Reserving = FolderReserving(self._calls)
+        self.redriving: Redriving = FolderRedriving(self._calls)
+        # A client that was forgotten must not keep the store open for ever. At the interpreter's end
+        # the system does what is needed.
+        weakref.finalize(self, share.leave_soon).atexit = False
+
+    @property
+    def target(self) -> str:
+        return self._calls.target
+
+    async def create_queue(
+        self, name: str, settings: Mapping[str, object], *, timeout: float
+    ) -> QueueInfo:
+        with convert.errors():
+            request = ops.CreateQueue(name=name, settings=convert.settings(settings))
+        return self._info(await self._calls.ask(request, timeout, make=True))
+
+    async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
+        return self._info(await self._calls.look(lambda store: store.queue(name), timeout))
+
+    async def list_queues(self, *, prefix: str, token: str, limit: int, timeout: float) -> QueuePage:
+        with convert.errors():
+            size = convert.page_size(limit)
+        queues = await self._calls.look(
+            lambda store: store.queues(prefix=prefix, after=token, limit=size + 1), timeout
+        )
+        return QueuePage(
+            queues=[self._info(queue) for queue in queues[:size]],
+            next_token=queues[size - 1].name if len(queues) > size else "",
+        )
+
+    async def update_queue(
+        self, name: str, changes: Mapping[str, object], *, timeout: float
+    ) -> QueueInfo:
+        request = ops.UpdateQueue(name=name, changes=convert.changes(changes))
+        return self._info(await self._calls.ask(request, timeout))
+
+    async def delete_queue(self, name: str, *, timeout: float) -> None:
+        await self._calls.ask(ops.DeleteQueue(name=name), timeout)
+
+    async def purge_queue(self, name: str, *, timeout: float) -> int:
+        return await self._calls.ask(Purge(queue=name), timeout)
+
+    async def send(
+        self, queue: str, messages: Sequence[Outgoing], *, timeout: float
+    ) -> list[SendResult]:
+        with convert.errors():
+            convert.check_count(len(messages), "messages")
+        return convert.send_results(await self._calls.ask(convert.send(queue, messages), timeout))
+
+    async def receive(
+        self,
+        queue: str,
+        *,
+        max_messages: int,
+        wait: float,
+        visibility_timeout: float | None,
+        timeout: float,
+    ) -> Sequence[Envelope]:
+        with convert.errors():
+            request = Receive(
+                queue=queue,
+                max_messages=convert.number(max_messages, "max_messages", default=1, most=MAX_BATCH),
+                max_bytes=convert.RECEIVE_BYTES,
+                visibility=convert.optional_millis(visibility_timeout),
+                wait=convert.wait(wait),
+            )
+        return convert.envelopes(await self._calls.receive(request, timeout))
+
+    def stream(
+        self, queue: str, *, max_in_flight: int, visibility_timeout: float | None
+    ) -> FolderDeliveries:
+        with convert.errors():
+            limit = convert.number(
+                max_in_flight, "max_in_flight", default=100, most=convert.MAX_IN_FLIGHT
+            )
+        request = Receive(
+            queue=queue,
+            max_messages=min(limit, MAX_BATCH),
+            max_bytes=convert.RECEIVE_BYTES,
+            visibility=convert.optional_millis(visibility_timeout),
+            wait=None,
+            # A receive without free credits waits in the store, which sees them come back by itself.
+            credits=Credits(limit, lambda: None),
+        )
+        return FolderDeliveries(self._calls, request)
+
+    async def delete(
+        self, queue: str, targets: Sequence[Target], *, timeout: float
+    ) -> list[DeleteResult]:
+        with convert.errors():
+            convert.check_count(len(targets), "targets")
+        request, places = convert.delete(queue, targets)
+        answers = dict(zip(places, await self._calls.ask(request, timeout), strict=True))
+        return [convert.delete_result(answers[position]) for position in range(len(targets))]
+
+    async def change_visibility(
+        self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
+    ) -> list[LeaseResult]:
+        with convert.errors():
+            convert.check_count(len(changes), "changes")
+        answers: dict[int, LeaseResult] = {}
+        alike: dict[tuple[float, bool], list[int]] = {}
+        for position, change in enumerate(changes):
+            alike.setdefault((change.seconds, change.is_put_off), []).append(position)
+        for (seconds, is_put_off), positions in alike.items():
+            request = ChangeVisibility(
+                queue=queue,
+                receipts=[changes[position].receipt for position in positions],
+                visibility=convert.millis(seconds),
+                is_put_off=is_put_off,
+            )
+            found = await self._calls.ask(request, timeout)
+            answers.update(zip(positions, map(convert.visibility_result, found), strict=True))
+        return [answers[position] for position in range(len(changes))]
+
+    async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
+        return convert.envelope(
+            await self._calls.look(lambda store: store.message(queue, id.lower()), timeout)
+        )
+
+    async def list_messages(
+        self,
+        queue: str,
+        *,
+        states: Collection[MessageState],
+        token: str,
+        limit: int,
+        max_body_bytes: int | None,
+        timeout: float,
+    ) -> MessagePage:
+        with convert.errors():
+            size = convert.page_size(limit)
+        found = await self._calls.look(
+            lambda store: store.messages(
+                queue,
+                states=convert.states(states),
+                after=token,
+                limit=size,
+                max_body_bytes=max_body_bytes,
+            ),
+            timeout,
+        )
+        # A page may be short for its bytes, or for a message that can't be read: only an empty one is
+        # the last for sure.
+        return MessagePage(
+            messages=[convert.envelope(message) for message in found],
+            next_token=found[-1].id if found else "",
+        )
+
+    async def close(self) -> None:
+        await self._calls.close()
+
+    def _info(self, queue: ops.Queue) -> QueueInfo:
+        return convert.queue_info(queue, self._calls.share.clock.wall())

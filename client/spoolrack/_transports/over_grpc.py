@@ -1,0 +1,251 @@
+"""The transport to a server, over gRPC.
+
+Sends and deletes share a stream each. What is large has a call of its own, so that it holds up nobody,
+and so has everything if the server is too old to know these streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from .._credentials import NONE, Credentials
+from .._outgoing import size_of
+from .._runtime import Runtime
+from .._values import (
+    ById,
+    DeleteResult,
+    Envelope,
+    LeaseResult,
+    MessagePage,
+    MessageState,
+    Outgoing,
+    QueueInfo,
+    QueuePage,
+    SendResult,
+    Target,
+    VisibilityChange,
+)
+from ..v1 import queue_service_pb2 as rpc
+from . import Redriving, Reserving, Staging
+from . import grpc_values as convert
+from .grpc_calls import Frames, ThreadCalls, open_calls
+from .grpc_own import OwnStreams, is_usable
+from .grpc_redriving import GrpcRedriving
+from .grpc_reserving import GrpcReserving
+from .grpc_staging import GrpcStaging
+from .grpc_streams import Asks, NotKnown, RequestStream
+
+LARGE: Final = 1024 * 1024
+"""Bytes of bodies and attributes, or characters of receipts, from which on a request has a call of its
+own."""
+
+
+class GrpcDeliveries:
+    """The frames of a StreamReceive."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+
+    async def next(self) -> Sequence[Envelope]:
+        response: rpc.StreamReceiveResponse = await self._frames.next()
+        return convert.leased(response)
+
+    def connected(self) -> bool:
+        return self._frames.connected()
+
+    def cancel(self) -> None:
+        self._frames.cancel()
+
+
+class GrpcTransport:
+    """`transports.Transport` over one channel to `host:port`."""
+
+    def __init__(self, address: str, runtime: Runtime, credentials: Credentials = NONE) -> None:
+        self._address = address
+        self._credentials = credentials
+        self._calls = open_calls(address, runtime, credentials)
+        self._stub = self._calls.stub
+        self.staging: Staging = GrpcStaging(self._calls)
+        self.reserving: Reserving = GrpcReserving(self._calls)
+        self.redriving: Redriving = GrpcRedriving(self._calls)
+        self._sends: Asks[rpc.StreamSendResponse]
+        self._deletes: Asks[rpc.StreamDeleteResponse]
+        if isinstance(self._calls, ThreadCalls) and is_usable(self._calls.channel):
+            channel = self._calls.channel
+            said = credentials.metadata
+            self._sends = OwnStreams(
+                channel, "StreamSend", rpc.StreamSendResponse, address, runtime, said
+            )
+            self._deletes = OwnStreams(
+                channel, "StreamDelete", rpc.StreamDeleteResponse, address, runtime, said
+            )
+        else:
+            self._sends = RequestStream(self._stub.StreamSend, address, runtime)
+            self._deletes = RequestStream(self._stub.StreamDelete, address, runtime)
+
+    @property
+    def target(self) -> str:
+        return f"grpc{'s' if self._credentials.is_secure else ''}://{self._address}"
+
+    async def create_queue(
+        self, name: str, settings: Mapping[str, object], *, timeout: float
+    ) -> QueueInfo:
+        request = rpc.CreateQueueRequest(name=name, settings=convert.settings(settings))
+        response = await self._calls.unary(
+            self._stub.CreateQueue, request, rpc.CreateQueueResponse, timeout
+        )
+        return convert.queue_info(response.queue)
+
+    async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
+        request = rpc.GetQueueRequest(name=name)
+        response = await self._calls.unary(self._stub.GetQueue, request, rpc.GetQueueResponse, timeout)
+        return convert.queue_info(response.queue)
+
+    async def list_queues(self, *, prefix: str, token: str, limit: int, timeout: float) -> QueuePage:
+        request = rpc.ListQueuesRequest(page_size=limit, page_token=token, prefix=prefix)
+        response = await self._calls.unary(
+            self._stub.ListQueues, request, rpc.ListQueuesResponse, timeout
+        )
+        return QueuePage(
+            queues=[convert.queue_info(queue) for queue in response.queues],
+            next_token=response.next_page_token,
+        )
+
+    async def update_queue(
+        self, name: str, changes: Mapping[str, object], *, timeout: float
+    ) -> QueueInfo:
+        request = rpc.UpdateQueueRequest(
+            name=name, settings=convert.settings(changes), update_mask=convert.mask(changes)
+        )
+        response = await self._calls.unary(
+            self._stub.UpdateQueue, request, rpc.UpdateQueueResponse, timeout
+        )
+        return convert.queue_info(response.queue)
+
+    async def delete_queue(self, name: str, *, timeout: float) -> None:
+        request = rpc.DeleteQueueRequest(name=name)
+        await self._calls.unary(self._stub.DeleteQueue, request, rpc.DeleteQueueResponse, timeout)
+
+    async def purge_queue(self, name: str, *, timeout: float) -> int:
+        request = rpc.PurgeQueueRequest(name=name)
+        response = await self._calls.unary(
+            self._stub.PurgeQueue, request, rpc.PurgeQueueResponse, timeout
+        )
+        return response.purged
+
+    async def send(
+        self, queue: str, messages: Sequence[Outgoing], *, timeout: float
+    ) -> list[SendResult]:
+        outgoing = [convert.outgoing(message) for message in messages]
+        answer: rpc.StreamSendResponse | rpc.SendResponse
+        try:
+            if not self._sends.is_known or sum(map(size_of, messages)) >= LARGE:
+                raise NotKnown
+            answer = await self._sends.ask(
+                rpc.StreamSendRequest(queue=queue, messages=outgoing), timeout
+            )
+            if answer.HasField("error"):
+                raise convert.error(answer.error)
+        except NotKnown:
+            request = rpc.SendRequest(queue=queue, messages=outgoing)
+            answer = await self._calls.unary(self._stub.Send, request, rpc.SendResponse, timeout)
+        return [convert.send_result(result) for result in answer.results]
+
+    async def receive(
+        self,
+        queue: str,
+        *,
+        max_messages: int,
+        wait: float,
+        visibility_timeout: float | None,
+        timeout: float,
+    ) -> Sequence[Envelope]:
+        request = rpc.ReceiveRequest(
+            queue=queue,
+            max_messages=max_messages,
+            visibility_timeout=convert.optional_duration(visibility_timeout),
+            wait=convert.duration(wait),
+        )
+        response = await self._calls.unary(self._stub.Receive, request, rpc.ReceiveResponse, timeout)
+        return convert.leased(response)
+
+    def stream(
+        self, queue: str, *, max_in_flight: int, visibility_timeout: float | None
+    ) -> GrpcDeliveries:
+        request = rpc.StreamReceiveRequest(
+            queue=queue,
+            max_in_flight=max_in_flight,
+            visibility_timeout=convert.optional_duration(visibility_timeout),
+        )
+        return GrpcDeliveries(self._calls.frames(self._stub.StreamReceive, request))
+
+    async def delete(
+        self, queue: str, targets: Sequence[Target], *, timeout: float
+    ) -> list[DeleteResult]:
+        named = [convert.target(target) for target in targets]
+        answer: rpc.StreamDeleteResponse | rpc.DeleteResponse
+        try:
+            if not self._deletes.is_known or sum(map(_length, targets)) >= LARGE:
+                raise NotKnown
+            answer = await self._deletes.ask(
+                rpc.StreamDeleteRequest(queue=queue, targets=named), timeout
+            )
+            if answer.HasField("error"):
+                raise convert.error(answer.error)
+        except NotKnown:
+            request = rpc.DeleteRequest(queue=queue, targets=named)
+            answer = await self._calls.unary(self._stub.Delete, request, rpc.DeleteResponse, timeout)
+        return [convert.delete_result(result) for result in answer.results]
+
+    async def change_visibility(
+        self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
+    ) -> list[LeaseResult]:
+        request = rpc.ChangeVisibilityRequest(
+            queue=queue, changes=[convert.change(wanted) for wanted in changes]
+        )
+        response = await self._calls.unary(
+            self._stub.ChangeVisibility, request, rpc.ChangeVisibilityResponse, timeout
+        )
+        return [convert.visibility_result(result) for result in response.results]
+
+    async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
+        request = rpc.GetMessageRequest(queue=queue, id=id)
+        response = await self._calls.unary(
+            self._stub.GetMessage, request, rpc.GetMessageResponse, timeout
+        )
+        return convert.envelope(response.message)
+
+    async def list_messages(
+        self,
+        queue: str,
+        *,
+        states: Collection[MessageState],
+        token: str,
+        limit: int,
+        max_body_bytes: int | None,
+        timeout: float,
+    ) -> MessagePage:
+        request = rpc.ListMessagesRequest(
+            queue=queue,
+            page_size=limit,
+            page_token=token,
+            states=convert.states(states),
+            max_body_bytes=-1 if max_body_bytes is None else max_body_bytes,
+        )
+        response = await self._calls.unary(
+            self._stub.ListMessages, request, rpc.ListMessagesResponse, timeout
+        )
+        return MessagePage(
+            messages=[convert.envelope(message) for message in response.messages],
+            next_token=response.next_page_token,
+        )
+
+    async def close(self) -> None:
+        await self._sends.close()
+        await self._deletes.close()
+        await self._calls.close()
+
+
+def _length(target: Target) -> int:
+    return len(target.id if isinstance(target, ById) else target.receipt)

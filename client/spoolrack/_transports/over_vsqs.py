@@ -1,0 +1,183 @@
+"""The transport to one vsqs folder, which has no server. docs/from-vsqs.md says what it can't do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from .._runtime import Runtime
+from .._values import (
+    DeleteResult,
+    Envelope,
+    LeaseResult,
+    MessagePage,
+    MessageState,
+    Outgoing,
+    QueueInfo,
+    QueuePage,
+    SendResult,
+    Target,
+    VisibilityChange,
+)
+from ..errors import ClientClosed
+from ..vsqs._content import Content
+from . import Redriving, Reserving, Staging
+from .beside import Beside
+from .vsqs_calls import Stop, VsqsCalls
+from .vsqs_lacks import NoRedrives, NoReservations, NoStages
+from .vsqs_values import Place
+
+
+class VsqsDeliveries:
+    """A stream with credits: a message that it no longer has leased gives its credit back."""
+
+    def __init__(
+        self,
+        calls: VsqsCalls,
+        beside: Beside,
+        queue: str,
+        max_in_flight: int,
+        visibility: float | None,
+    ) -> None:
+        self._calls = calls
+        self._beside = beside
+        self._queue = queue
+        self._max_in_flight = max_in_flight
+        self._visibility = visibility
+        self._held: set[str] = set()
+        self._stop = Stop()
+        self._connected = False
+
+    async def next(self) -> Sequence[Envelope]:
+        return await self._beside.do(self._next, undo=self._calls.give_back, stop=self.cancel)
+
+    def _next(self) -> list[Envelope]:
+        envelopes = self._calls.lease(
+            self._queue, self._room, timeout=None, visibility=self._visibility, stop=self._stop
+        )
+        if not envelopes:
+            raise ClientClosed("The stream was closed.")
+        self._held |= {envelope.receipt for envelope in envelopes}
+        return envelopes
+
+    def _room(self, content: Content) -> int:
+        self._connected = True
+        leases = self._calls.leases
+        self._held = {
+            receipt
+            for receipt in self._held
+            if leases.name(receipt) in content and not leases.is_put_off(receipt)
+        }
+        return self._max_in_flight - len(self._held)
+
+    def connected(self) -> bool:
+        return self._connected
+
+    def cancel(self) -> None:
+        self._stop.told = True
+        self._calls.wake()
+
+
+class VsqsTransport:
+    """`transports.Transport` over one folder."""
+
+    def __init__(self, place: Place, runtime: Runtime) -> None:
+        self._calls = VsqsCalls(place)
+        self._beside = Beside(runtime)
+        self.staging: Staging = NoStages()
+        self.reserving: Reserving = NoReservations()
+        self.redriving: Redriving = NoRedrives()
+
+    @property
+    def target(self) -> str:
+        return self._calls.target
+
+    async def create_queue(
+        self, name: str, settings: Mapping[str, object], *, timeout: float
+    ) -> QueueInfo:
+        return await self._beside.do(lambda: self._calls.create(name, settings))
+
+    async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
+        return await self._beside.do(lambda: self._calls.info(name))
+
+    async def list_queues(self, *, prefix: str, token: str, limit: int, timeout: float) -> QueuePage:
+        queues = await self._beside.do(lambda: self._calls.queues(prefix))
+        return QueuePage(queues=[info for info in queues if info.name > token])
+
+    async def update_queue(
+        self, name: str, changes: Mapping[str, object], *, timeout: float
+    ) -> QueueInfo:
+        return await self._beside.do(lambda: self._calls.update(name, changes))
+
+    async def delete_queue(self, name: str, *, timeout: float) -> None:
+        await self._beside.do(lambda: self._calls.remove(name))
+
+    async def purge_queue(self, name: str, *, timeout: float) -> int:
+        return await self._beside.do(lambda: self._calls.purge(name))
+
+    async def send(
+        self, queue: str, messages: Sequence[Outgoing], *, timeout: float
+    ) -> list[SendResult]:
+        return await self._beside.do(lambda: self._calls.send(queue, messages))
+
+    async def receive(
+        self,
+        queue: str,
+        *,
+        max_messages: int,
+        wait: float,
+        visibility_timeout: float | None,
+        timeout: float,
+    ) -> Sequence[Envelope]:
+        stop = Stop()
+
+        def receive() -> list[Envelope]:
+            return self._calls.lease(
+                queue,
+                lambda content: max_messages,
+                timeout=min(wait, timeout),
+                visibility=visibility_timeout,
+                stop=stop,
+            )
+
+        def cancel() -> None:
+            stop.told = True
+            self._calls.wake()
+
+        return await self._beside.do(receive, undo=self._calls.give_back, stop=cancel)
+
+    def stream(
+        self, queue: str, *, max_in_flight: int, visibility_timeout: float | None
+    ) -> VsqsDeliveries:
+        return VsqsDeliveries(self._calls, self._beside, queue, max_in_flight, visibility_timeout)
+
+    async def delete(
+        self, queue: str, targets: Sequence[Target], *, timeout: float
+    ) -> list[DeleteResult]:
+        return await self._beside.do(lambda: self._calls.delete(queue, targets))
+
+    async def change_visibility(
+        self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
+    ) -> list[LeaseResult]:
+        return await self._beside.do(lambda: self._calls.change(queue, changes))
+
+    async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
+        return await self._beside.do(lambda: self._calls.get(queue, id))
+
+    async def list_messages(
+        self,
+        queue: str,
+        *,
+        states: Collection[MessageState],
+        token: str,
+        limit: int,
+        max_body_bytes: int | None,
+        timeout: float,
+    ) -> MessagePage:
+        return await self._beside.do(
+            lambda: self._calls.page(
+                queue, states=states, token=token, limit=limit, max_body_bytes=max_body_bytes
+            )
+        )
+
+    async def close(self) -> None:
+        self._calls.close()

@@ -1,0 +1,368 @@
+"""The operations of the client's surface on one vsqs folder, one after the other: they block.
+
+A receipt is the name of the lease, so it proves the lease in any process; only an extension gives the
+file a new name, which this process knows and others don't.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from .._values import (
+    ByReceipt,
+    DeleteResult,
+    Envelope,
+    LeaseResult,
+    MessagePage,
+    MessageState,
+    Outgoing,
+    QueueCounts,
+    QueueInfo,
+    SendResult,
+    Target,
+    VisibilityChange,
+    moment_of,
+)
+from ..errors import (
+    ClientClosed,
+    DiskError,
+    DiskFull,
+    MessageNotFound,
+    OutcomeUnknown,
+    QueueFull,
+    QueueNotFound,
+    SpoolrackError,
+    StaleReceipt,
+    Unsupported,
+)
+from ..vsqs._content import Content
+from ..vsqs._folder import Folder, Full
+from ..vsqs._names import SECOND, Name, in_micros
+from ..vsqs.queue import now
+from .vsqs_values import (
+    Place,
+    check_settings,
+    envelope_of,
+    lease_of,
+    number_of,
+    refusal_of,
+    state_of,
+)
+
+PAGE: Final = 100
+SOON: Final = timedelta(seconds=0.1)
+MOST_REMEMBERED: Final = 10_000
+RIVALS: Final = 100
+
+
+@dataclass(eq=False)
+class Stop:
+    """Tells whoever waits that nobody wants the messages any more."""
+
+    told: bool = False
+
+
+class Leases:
+    """The present names of the leases that this process has extended, by their receipts."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._put_off: set[str] = set()
+
+    def name(self, receipt: str) -> str:
+        return self._names.get(receipt, receipt)
+
+    def renamed(self, receipt: str, name: str) -> None:
+        if len(self._names) >= MOST_REMEMBERED:
+            self._names = {
+                receipt: text for receipt, text in self._names.items() if not _is_over(lease_of(text))
+            }
+        self._names[receipt] = name
+
+    def put_off(self, receipt: str) -> None:
+        """The message is hidden, and nobody works on it."""
+        self._put_off = {each for each in self._put_off if not _is_over(lease_of(self.name(each)))}
+        self._put_off.add(receipt)
+
+    def is_put_off(self, receipt: str) -> bool:
+        return receipt in self._put_off
+
+    def ended(self, receipt: str) -> None:
+        self._names.pop(receipt, None)
+        self._put_off.discard(receipt)
+
+
+class VsqsCalls:
+    """Thread-safe. Raises a `SpoolrackError` for whatever goes wrong."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._folder = Folder(place.path, now)
+        self._closed = False
+        self.leases = Leases()
+
+    @property
+    def target(self) -> str:
+        return f"vsqs://{self._place.path}"
+
+    def wake(self) -> None:
+        """Let all who wait see whether they were stopped."""
+        self._folder.wake()
+
+    def close(self) -> None:
+        self._closed = True
+        self._folder.close()
+
+    # The queue.
+
+    @contextlib.contextmanager
+    def _opened(self, queue: str) -> Iterator[Folder]:
+        """The folder of the queue, and our errors for the system's."""
+        place = self._place
+        if queue != place.queue:
+            raise QueueNotFound(
+                f"There is no queue {queue} at {self.target}, which is the folder of the queue "
+                f"{place.queue}: connect to the folder of {queue}."
+            )
+        if not self._folder.exists():
+            raise self._missing()
+        try:
+            yield self._folder
+        except OSError as error:
+            raise self._explained(error) from error
+
+    def _missing(self) -> QueueNotFound:
+        return QueueNotFound(f"There is no queue {self._place.queue}: there is no {self._place.path}.")
+
+    def _explained(self, error: OSError) -> SpoolrackError:
+        if error.errno == errno.ENOENT and not self._folder.exists():
+            return self._missing()
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return DiskFull(f"The disk under {self._place.path} is full.", retry_delay=SOON)
+        return DiskError(f"{self._place.path}: {error}")
+
+    def _sync(self) -> None:
+        try:
+            self._folder.sync()
+        except OSError as error:
+            raise OutcomeUnknown(
+                f"{self._place.path} can't be made durable: a loss of power may undo this. ({error})"
+            ) from error
+
+    def create(self, queue: str, settings: Mapping[str, object]) -> QueueInfo:
+        if queue != self._place.queue:
+            raise Unsupported(
+                f"{self.target} is the folder of the queue {self._place.queue}: to make {queue}, "
+                "connect to a folder of that name."
+            )
+        check_settings(settings, self._place.settings)
+        try:
+            self._folder.make()
+        except OSError as error:
+            raise self._explained(error) from error
+        return self.info(queue)
+
+    def update(self, queue: str, changes: Mapping[str, object]) -> QueueInfo:
+        info = self.info(queue)
+        check_settings(changes, self._place.settings)
+        return info
+
+    def remove(self, queue: str) -> None:
+        with self._opened(queue):
+            raise Unsupported(
+                f"{self.target} can't be deleted here, because other programs may have it open: purge "
+                "it, or remove the folder when they have ended."
+            )
+
+    def info(self, queue: str) -> QueueInfo:
+        with self._opened(queue) as folder:
+            moment = now()
+            messages = folder.messages()
+            states = [state_of(name, moment) for name in messages]
+            size = 0
+            for name in messages:
+                with contextlib.suppress(FileNotFoundError):
+                    size += folder.facts(name.text).st_size
+        age = max(0, moment - in_micros(messages[0].number)) / SECOND if messages else None
+        return QueueInfo(
+            name=queue,
+            settings=self._place.settings,
+            counts=QueueCounts(
+                ready=states.count(MessageState.READY),
+                leased=states.count(MessageState.LEASED),
+                bytes=size,
+                oldest_age=age,
+            ),
+            created_at=moment_of(0),  # nobody knows
+            version=1,
+        )
+
+    def queues(self, prefix: str) -> list[QueueInfo]:
+        if not self._place.queue.startswith(prefix) or not self._folder.exists():
+            return []
+        return [self.info(self._place.queue)]
+
+    def purge(self, queue: str) -> int:
+        with self._opened(queue) as folder:
+            purged = sum(folder.delete(message.number) for message in folder.messages())
+            self._sync()
+            return purged
+
+    # Messages.
+
+    def send(self, queue: str, messages: Sequence[Outgoing]) -> list[SendResult]:
+        with self._opened(queue) as folder:
+            results = [self._send(folder, message) for message in messages]
+            if any(result.ok for result in results):
+                self._sync()
+            return results
+
+    def _send(self, folder: Folder, message: Outgoing) -> SendResult:
+        assert isinstance(message.body, bytes)
+        if (refusal := refusal_of(message)) is not None:
+            return SendResult(error=refusal)
+        capacity = self._place.settings.max_messages or None
+        try:
+            number = folder.publish(message.body, capacity=capacity, timeout=0)
+        except Full as full:
+            why = f"The queue {self._place.queue} holds {full.size} messages."
+            return SendResult(error=QueueFull(why, retry_delay=SOON))
+        except OSError as error:
+            return SendResult(error=self._explained(error))
+        return SendResult(id=str(number), sent_ms=in_micros(number) // 1_000)
+
+    def lease(
+        self,
+        queue: str,
+        limit: Callable[[Content], int],
+        *,
+        timeout: float | None,
+        visibility: float | None,
+        stop: Stop,
+    ) -> list[Envelope]:
+        """Lease what is ready, or wait for it; nothing once it is stopped."""
+        span = self._place.settings.visibility_timeout if visibility is None else visibility
+        with self._opened(queue) as folder:
+            found = folder.lease(
+                span, limit=limit, timeout=timeout, stopped=lambda: stop.told or self._closed
+            )
+        if not found and self._closed:
+            raise ClientClosed()
+        return [
+            envelope_of(
+                leased.name, leased.body, size=len(leased.body), now=0, receipt=leased.name.text
+            )
+            for leased in found
+        ]
+
+    def give_back(self, envelopes: Sequence[Envelope]) -> None:
+        """Release what nobody waits for any more; what can't be released comes back by itself."""
+        for envelope in envelopes:
+            with contextlib.suppress(OSError):
+                self._folder.release(envelope.receipt)
+
+    def delete(self, queue: str, targets: Sequence[Target]) -> list[DeleteResult]:
+        with self._opened(queue) as folder:
+            results = [self._delete(folder, target) for target in targets]
+            if any(result.ok for result in results):
+                self._sync()
+            return results
+
+    def _delete(self, folder: Folder, target: Target) -> DeleteResult:
+        queue = self._place.queue
+        try:
+            if isinstance(target, ByReceipt):
+                self._drop(folder, target.receipt)
+            elif not folder.delete(number_of(target.id, queue)):
+                raise MessageNotFound(f"There is no message {target.id} in the queue {queue}.")
+        except SpoolrackError as error:
+            return DeleteResult(error=error)
+        except OSError as error:
+            return DeleteResult(error=self._explained(error))
+        return DeleteResult()
+
+    def _drop(self, folder: Folder, receipt: str) -> None:
+        name = lease_of(self.leases.name(receipt))
+        # Gone is as good as deleted; under another name it may be somebody else's.
+        if (_is_over(name) or not folder.drop(name.text)) and folder.named(name.number):
+            raise _stale(name)
+        self.leases.ended(receipt)
+
+    def change(self, queue: str, changes: Sequence[VisibilityChange]) -> list[LeaseResult]:
+        with self._opened(queue) as folder:
+            return [self._change(folder, change) for change in changes]
+
+    def _change(self, folder: Folder, change: VisibilityChange) -> LeaseResult:
+        try:
+            name = lease_of(self.leases.name(change.receipt))
+            if _is_over(name):
+                raise _stale(name)
+            if change.seconds == 0:
+                if not folder.release(name.text):
+                    raise _stale(name)
+                self.leases.ended(change.receipt)
+                return LeaseResult()
+            if change.is_put_off:
+                # Before the rename, which wakes the stream.
+                self.leases.put_off(change.receipt)
+            expiration = now() + round(change.seconds * SECOND)
+            renamed = folder.extend(name.text, expiration)
+            if renamed is None:
+                raise _stale(name)
+        except SpoolrackError as error:
+            return LeaseResult(error=error)
+        except OSError as error:
+            return LeaseResult(error=self._explained(error))
+        self.leases.renamed(change.receipt, renamed)
+        return LeaseResult(lease_expires_at=moment_of(expiration // 1_000))
+
+    # Looks.
+
+    def get(self, queue: str, id: str) -> Envelope:
+        with self._opened(queue) as folder:
+            for _ in range(RIVALS):
+                found = folder.named(number_of(id, queue))
+                if not found:
+                    break
+                with contextlib.suppress(FileNotFoundError):  # renamed in that moment
+                    return self._look(folder, found[0], None)
+        raise MessageNotFound(f"There is no message {id} in the queue {queue}.")
+
+    def _look(self, folder: Folder, name: Name, limit: int | None) -> Envelope:
+        size = folder.facts(name.text).st_size
+        return envelope_of(name, folder.read(name.text, limit), size=size, now=now())
+
+    def page(
+        self,
+        queue: str,
+        *,
+        states: Collection[MessageState],
+        token: str,
+        limit: int,
+        max_body_bytes: int | None,
+    ) -> MessagePage:
+        with self._opened(queue) as folder:
+            after = number_of(token, queue) if token else -1
+            moment = now()
+            page: list[Envelope] = []
+            for name in folder.messages():
+                if name.number <= after or (states and state_of(name, moment) not in states):
+                    continue
+                if len(page) == (limit or PAGE):
+                    return MessagePage(messages=page, next_token=page[-1].id)
+                with contextlib.suppress(FileNotFoundError):
+                    page.append(self._look(folder, name, max_body_bytes))
+            return MessagePage(messages=page)
+
+
+def _is_over(lease: Name) -> bool:
+    return lease.expiration is None or lease.expiration <= now()
+
+
+def _stale(lease: Name) -> StaleReceipt:
+    return StaleReceipt(f"The lease on message {lease.number} is over.")

@@ -1,0 +1,268 @@
+"""The values that the client's surface and its transports exchange. No behaviour, no I/O, no protobuf.
+
+Spans of time are seconds; where one is handed in, a `timedelta` will do as well. Moments are aware
+`datetime`s in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Final, Literal, TypedDict
+
+from .errors import SpoolrackError
+
+Seconds = float | timedelta
+"""A span of time that a caller hands in: seconds, or a `timedelta`."""
+Attributes = Mapping[str, str | bytes]
+"""Named values beside a body: names of 1 to 256 bytes, 64 KiB together at most."""
+LeaseDurability = Literal["strict", "relaxed"]
+
+MAX_BATCH: Final = 1_000
+"""Messages in one call."""
+MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of bodies and attributes in one call of several messages; a larger message goes alone."""
+
+
+class MessageState(StrEnum):
+    """Where a message is in its life."""
+
+    READY = "ready"
+    LEASED = "leased"
+    DELAYED = "delayed"
+
+
+class Settings(TypedDict, total=False):
+    """The settings of a queue as keyword arguments. What is left out keeps its default or its value;
+    None sets it back to its default."""
+
+    visibility_timeout: Seconds | None
+    delivery_delay: Seconds | None
+    max_receives: int | None
+    dead_letter_queue: str | None
+    retention: Seconds | None
+    max_messages: int | None
+    max_bytes: int | None
+    max_message_size: int | None
+    lease_durability: LeaseDurability | None
+    deduplication_window: Seconds | None
+    messages_per_file: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """The settings of a queue. Zero means "no limit" wherever a limit is meant."""
+
+    visibility_timeout: float = 30.0
+    """Seconds that a receive hides a message from other consumers, if the receive doesn't say."""
+    delivery_delay: float = 0.0
+    """Seconds that a message is hidden after its send, if the send doesn't say."""
+    max_receives: int = 0
+    """After so many receives without a delete a message goes to the dead-letter queue. 0: never."""
+    dead_letter_queue: str = ""
+    retention: float = 0.0
+    """Messages older than so many seconds are removed undelivered. 0: they are kept."""
+    max_messages: int = 0
+    max_bytes: int = 0
+    max_message_size: int = 1024 * 1024
+    """The largest body, in bytes."""
+    lease_durability: LeaseDurability = "strict"
+    deduplication_window: float = 300.0
+    """A deduplication id is remembered for so many seconds after the send that first carried it."""
+    messages_per_file: int = 0
+    """The most messages that a send stores as one file, up to 1,000. 1: each message is a file of
+    its own. 0: no limit but 1,000."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCounts:
+    """The counts of a queue at one moment."""
+
+    ready: int = 0
+    leased: int = 0
+    delayed: int = 0
+    bytes: int = 0
+    """Of bodies and attributes, in all states."""
+    oldest_age: float | None = None
+    """Seconds since the oldest message that is ready or leased was sent. None: there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockingMessage:
+    """The message that keeps its queue from moving on."""
+
+    id: str
+    receive_count: int
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueInfo:
+    """A queue as it was when it was asked for."""
+
+    name: str
+    settings: QueueSettings = field(default_factory=QueueSettings)
+    counts: QueueCounts = field(default_factory=QueueCounts)
+    created_at: datetime
+    version: int
+    """Rises with each change of the settings."""
+    blocking_message: BlockingMessage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A message to be sent."""
+
+    body: bytes | str
+    """Text is sent as UTF-8."""
+    attributes: Attributes = field(default_factory=dict)
+    delay: Seconds | None = None
+    """Hidden for so long; None takes the queue's delivery delay."""
+    deduplication_id: str = ""
+    """Up to 128 characters. Within the queue's `deduplication_window` a second message with the same is
+    not stored: the answer is the first one's id. Empty: each send is a message of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterRecord:
+    """One time that a message was put into a dead-letter queue."""
+
+    source_queue: str
+    """The queue that it was in."""
+    reason: str
+    """Why: "max_receives" is the only reason so far."""
+    receive_count: int
+    """How many leases on it had begun in that queue."""
+    first_received_at: datetime | None
+    dead_lettered_at: datetime
+    redrive_queue: str = ""
+    """The queue that a redrive brought it back to afterwards. Empty: none did."""
+    redriven_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """A message as a transport delivers it, before it is bound to a queue's handle."""
+
+    id: str
+    body: bytes
+    attributes: Attributes = field(default_factory=dict)
+    size: int
+    """Bytes of the whole body, also where `body` holds only its beginning."""
+    sent_ms: int
+    """Unix time in milliseconds, as all the moments here: most programs never look at them."""
+    receive_count: int = 0
+    first_receive_ms: int | None = None
+    due_ms: int | None = None
+    visibility_timeout: float | None = None
+    """Seconds that the lease lasted when the message came; None if the other side didn't say."""
+    receipt: str = ""
+    """Empty in messages that were got or listed."""
+    state: MessageState = MessageState.READY
+    dead_letter_records: Sequence[DeadLetterRecord] = ()
+    """The oldest first; only in messages that were got or listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByReceipt:
+    """Names a message by the lease that one holds on it."""
+
+    receipt: str
+
+
+@dataclass(frozen=True, slots=True)
+class ById:
+    """Names a message by its id, in any state, whoever holds a lease on it."""
+
+    id: str
+
+
+Target = ByReceipt | ById
+
+
+@dataclass(frozen=True, slots=True)
+class VisibilityChange:
+    """A new end for one lease: so many seconds from now; 0 releases it."""
+
+    receipt: str
+    seconds: float
+    is_put_off: bool = False
+    """Whether the message, which stays hidden, no longer counts as in flight for its stream."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendResult:
+    """The result of one message of a send: an id, or an error."""
+
+    id: str | None = None
+    sent_ms: int | None = None
+    """Unix time in milliseconds."""
+    duplicate: bool = False
+    """Whether it was sent before: the id is that of the first message with its deduplication id."""
+    error: SpoolrackError | None = None
+
+    @property
+    def sent_at(self) -> datetime | None:
+        return None if self.sent_ms is None else moment_of(self.sent_ms)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the message is on stable media."""
+        return self.error is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteResult:
+    """The result of one message of a delete."""
+
+    error: SpoolrackError | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the message is deleted for good."""
+        return self.error is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseResult:
+    """The result of one extension or release."""
+
+    lease_expires_at: datetime | None = None
+    """None: it was released, or the change failed."""
+    error: SpoolrackError | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePage:
+    """Some queues, and the token that asks for the next page; empty on the last."""
+
+    queues: list[QueueInfo]
+    next_token: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePage:
+    """Some messages, and the token that asks for the next page; empty on the last."""
+
+    messages: list[Envelope]
+    next_token: str = ""
+
+
+def seconds_of(span: Seconds) -> float:
+    return span.total_seconds() if isinstance(span, timedelta) else float(span)
+
+
+def optional_seconds(span: Seconds | None) -> float | None:
+    return None if span is None else seconds_of(span)
+
+
+def moment_of(millis: int) -> datetime:
+    """The aware datetime of a Unix time in milliseconds, exact also where floats aren't."""
+    seconds, rest = divmod(millis, 1_000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest * 1_000)

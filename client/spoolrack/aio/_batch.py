@@ -1,0 +1,317 @@
+"""Batches: messages that are staged, some at a time, and appear together at the end.
+
+A chunk may be staged twice and a batch published twice without harm, so both are repeated as far as
+the timeout goes. What can fail: a chunk, and then the batch; and the publication, which may then
+have taken place all the same.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, Self, Unpack
+
+from .. import _arguments as arguments
+from .._calling import Calling
+from .._outgoing import outgoing_of, size_of
+from .._runtime import Started
+from .._stages import BatchOptions, PublishResult
+from .._values import MAX_BATCH, Attributes, Outgoing, Seconds, seconds_of
+from ..errors import InvalidRequest, OutcomeUnknown, SpoolrackError, StageNotFound, Timeout, Unreachable
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ._queue import Queue
+
+CHUNK_BYTES: Final = 1024 * 1024
+"""Bytes of bodies and attributes in one chunk; a larger message is one by itself."""
+HELD_BYTES: Final = 8 * CHUNK_BYTES
+"""With messages for many queues: of all that isn't on its way yet."""
+MESSAGE_BYTES: Final = 200
+"""Overhead of a message."""
+_OWN_RETENTION: Final = 3_600.0
+"""Seconds. Only the batch itself repeats a publication without a writer."""
+PATIENCE: Final = 5.0
+"""Seconds for what a batch that failed still does. What it leaves expires."""
+
+log = logging.getLogger("spoolrack")
+
+
+@dataclass(slots=True)
+class _Pile:
+    """Messages for one queue with one delay, which will be a chunk."""
+
+    messages: list[Outgoing] = field(default_factory=list)
+    size: int = 0
+
+
+class Batch:
+    """Messages that appear together; `client.batch()` and `queue.batch()` make one.
+
+    For one task, or thread, at a time.
+    """
+
+    def __init__(
+        self, calling: Calling, queue: str | None = None, **options: Unpack[BatchOptions]
+    ) -> None:
+        self._queue = queue
+        self._writer, self._epoch = options.get("writer"), options.get("epoch")
+        if (self._writer is None) is not (self._epoch is None):
+            raise InvalidRequest("writer and epoch go together: give both or neither.")
+        if self._writer is not None and self._epoch is not None:
+            arguments.text("writer", self._writer)
+            arguments.integer("epoch", self._epoch)
+        self._in_flight = arguments.integer("in_flight", options.get("in_flight", 1), 1)
+        self._calling = calling
+        self._staging = calling.transport.staging
+        self._stage = f"{calling.random.getrandbits(128):032x}"
+        self._in_doubt = False
+        self._epoch_retention = arguments.optional_span(
+            "epoch_retention", options.get("epoch_retention")
+        )
+        self._time_to_live = arguments.optional_span("time_to_live", options.get("time_to_live"))
+        self._publishes = arguments.flag("publish", options.get("publish", True))
+        self._timeout = arguments.timeout(options.get("timeout"))
+        self._lock = calling.runtime.lock()
+        self._piles: dict[tuple[str, float | None], _Pile] = {}
+        self._held = 0
+        self._under_way: deque[Started] = deque()
+        self._chunks = 0
+        self._landed = 0
+        self._failure: Exception | None = None
+        self._expire_time: datetime | None = None
+        self._ended = False
+        self._published: PublishResult | None = None
+        self._messages = 0
+
+    @property
+    def stage(self) -> str:
+        """The name under which the messages are staged."""
+        return self._stage
+
+    @property
+    def message_count(self) -> int:
+        """How many messages the batch has by now."""
+        return self._messages
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When the stage expires, unless it is published. None: nothing is staged yet."""
+        return self._expire_time
+
+    @property
+    def published(self) -> PublishResult | None:
+        """The result of the publication. None: there was none, or none yet."""
+        return self._published
+
+    @property
+    def writer(self) -> str:
+        """The writer of the publication: the one that was named, or the stage itself."""
+        return self._stage if self._writer is None else self._writer
+
+    @property
+    def epoch(self) -> int:
+        """0, unless one was named."""
+        return self._epoch or 0
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the publication failed, or was interrupted, so that it may have taken place all the
+        same. Then the stage is left, and to publish it by the batch's writer and epoch makes sure."""
+        return self._in_doubt
+
+    async def send(
+        self,
+        body: bytes | str,
+        *,
+        attributes: Attributes | None = None,
+        delay: Seconds | None = None,
+    ) -> None:
+        """Add a message for the batch's queue: see `spoolrack.Batch.send`."""
+        if self._queue is None:
+            raise InvalidRequest(
+                "This batch has no queue of its own: use send_to(queue, body), or a batch of "
+                "queue.batch()."
+            )
+        await self.send_to(self._queue, body, attributes=attributes, delay=delay)
+
+    async def send_to(
+        self,
+        queue: Queue | str,
+        body: bytes | str,
+        *,
+        attributes: Attributes | None = None,
+        delay: Seconds | None = None,
+    ) -> None:
+        """Add a message for a queue: see `spoolrack.Batch.send_to`."""
+        given: Attributes = {} if attributes is None else attributes
+        await self._add(
+            arguments.queue_name(queue),
+            outgoing_of(Outgoing(body=body, attributes=given, delay=delay)),
+        )
+
+    async def _add(self, queue: str, message: Outgoing) -> None:
+        if self._ended:
+            raise InvalidRequest("The batch has ended: begin another one.")
+        size = size_of(message)
+        key = (queue, None if message.delay is None else seconds_of(message.delay))
+        pile = self._piles.get(key)
+        if pile is not None and pile.size + size > CHUNK_BYTES:
+            await self._set_off(key)
+            pile = None
+        if pile is None:
+            pile = self._piles[key] = _Pile()
+        pile.messages.append(message)
+        pile.size += size
+        self._held += size + MESSAGE_BYTES
+        self._messages += 1
+        if len(pile.messages) == MAX_BATCH:
+            await self._set_off(key)
+        while self._held > HELD_BYTES:
+            await self._set_off(max(self._piles, key=lambda key: self._piles[key].size))
+
+    async def _set_off(self, key: tuple[str, float | None]) -> None:
+        """Stage a pile beside the caller, once there is a place for it."""
+        while len(self._under_way) >= self._in_flight:
+            await self._await_first()
+        self._check()
+        work = self._store(self._chunks, key[0], self._take(key))
+        self._chunks += 1
+        self._under_way.append(self._calling.runtime.start(work, "spoolrack-batch"))
+
+    def _take(self, key: tuple[str, float | None]) -> list[Outgoing]:
+        pile = self._piles.pop(key)
+        self._held -= pile.size + MESSAGE_BYTES * len(pile.messages)
+        return pile.messages
+
+    async def _await_first(self) -> None:
+        await self._under_way[0].join()  # Interrupted here, it is still the first.
+        self._under_way.popleft()
+
+    def _check(self) -> None:
+        """Raise what has failed beside the caller."""
+        if self._failure is not None:
+            raise copy.copy(self._failure) from self._failure
+
+    async def _store(self, chunk: int, queue: str, messages: Sequence[Outgoing]) -> None:
+        """Stage a chunk. What fails is kept for the caller."""
+        try:
+            staged = await self._calling.ask(
+                lambda left: self._staging.stage(
+                    self._stage,
+                    chunk,
+                    queue,
+                    messages,
+                    time_to_live=self._time_to_live,
+                    timeout=left,
+                ),
+                self._timeout,
+            )
+        except Exception as error:  # noqa: BLE001  # whoever adds or ends raises it
+            with self._lock:
+                self._failure = self._failure or error
+            return
+        with self._lock:
+            self._landed += 1
+            first = self._expire_time = self._expire_time or staged.expires_at
+            if staged.expires_at != first:
+                # The stage is another one by now: to publish it would publish a part of the batch.
+                self._failure = self._failure or StageNotFound(
+                    f"The stage {self._stage} was gone before all of it was staged: it has expired, "
+                    "or was aborted. Nothing was published."
+                )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended = True
+        if error is not None:
+            await self._drop()
+            return
+        try:
+            await self._stage_rest()
+        except BaseException:
+            await self._drop()
+            raise
+        if self._publishes:
+            await self._publish()
+
+    async def _stage_rest(self) -> None:
+        """Return once all messages are staged; raises what prevents that."""
+        while self._piles:
+            key = next(iter(self._piles))
+            if len(self._piles) > 1:
+                await self._set_off(key)
+                continue
+            while self._under_way:
+                await self._await_first()
+            self._check()
+            # The last one needs nobody beside the caller.
+            self._chunks += 1
+            await self._store(self._chunks - 1, key[0], self._take(key))
+        while self._under_way:
+            await self._await_first()
+        self._check()
+        if self._landed != self._chunks:
+            raise Unreachable("The batch was interrupted before all of it was staged.")
+
+    async def _publish(self) -> None:
+        stages = [self._stage] if self._chunks else []
+        if self._writer is None and not stages:
+            self._published = PublishResult(message_count=0, last_epoch=0)
+            return
+        self._in_doubt = True
+        try:
+            published = await self._calling.ask(
+                lambda left: self._staging.publish(
+                    self.writer,
+                    self.epoch,
+                    stages,
+                    memory=_OWN_RETENTION if self._writer is None else self._epoch_retention,
+                    timeout=left,
+                ),
+                self._timeout,
+            )
+        except (Timeout, Unreachable, OutcomeUnknown):
+            raise
+        except SpoolrackError:
+            self._in_doubt = False
+            await self._drop()
+            raise
+        self._in_doubt = False
+        if published.duplicate and self._writer is None:
+            # By the first call, whose answer was lost.
+            published = PublishResult(message_count=self._messages, last_epoch=published.last_epoch)
+        elif published.duplicate:
+            await self._drop()
+        self._published = published
+
+    async def _drop(self) -> None:
+        """Let the stage go, if that takes only moments; it expires in any case."""
+        for started in self._under_way:
+            started.cancel()
+        while self._under_way:
+            await self._under_way.popleft().join(PATIENCE)
+        if not self._chunks:
+            return
+        try:
+            await self._calling.ask(
+                lambda left: self._staging.abort(self._stage, timeout=left), PATIENCE
+            )
+        except SpoolrackError as error:
+            log.warning("stage %s is left until it expires: %s", self._stage, error)
+
+    def _describe(self) -> str:
+        state = "published" if self._published else "ended" if self._ended else "open"
+        return f"{self._stage} at {self._calling.transport.target}, {self._messages} messages, {state}"
+
+    def __repr__(self) -> str:
+        return f"<spoolrack.aio.Batch {self._describe()}>"

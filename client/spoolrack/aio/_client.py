@@ -1,0 +1,184 @@
+"""A client: its connection, and the catalogue of queues."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import fields
+from datetime import timedelta
+from random import Random
+from types import TracebackType
+from typing import Any, Final, Self, Unpack
+
+from .. import _arguments as arguments
+from .._calling import Calling
+from .._credentials import CredentialOptions
+from .._retry import RetryPolicy
+from .._runtime import Runtime, Tasks
+from .._stages import BatchOptions
+from .._transports import Transport
+from .._transports.opening import open_transport
+from .._values import (
+    QueueInfo,
+    QueuePage,
+    QueueSettings,
+    Seconds,
+    Settings,
+)
+from ..errors import InvalidRequest, InvalidSetting, QueueNotFound
+from ._batch import Batch
+from ._paging import pages
+from ._queue import Queue
+from ._redrives import Redrives
+from ._reservations import Reservations
+from ._staging import Staging
+
+_KNOWN: Final = {setting.name: setting.default for setting in fields(QueueSettings)}
+
+
+def connect(
+    url: str = "127.0.0.1:50051",
+    *,
+    timeout: Seconds = 30.0,
+    retry: RetryPolicy | None = None,
+    **credentials: Unpack[CredentialOptions],
+) -> Client:
+    """A client of the server at `url`, for the event loop that runs now: see `spoolrack.connect`."""
+    runtime = Tasks()
+    return Client(open_transport(url, runtime, **credentials), runtime, timeout=timeout, retry=retry)
+
+
+class Client:
+    """A connection to a server; `connect` makes one. Use it with `async with`, or `close` it."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        runtime: Runtime,
+        *,
+        timeout: Seconds = 30.0,
+        retry: RetryPolicy | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self._calling = Calling(transport, runtime, timeout=timeout, retry=retry, random=random)
+        self._queues: dict[str, Queue] = {}
+        self.staging = Staging(self._calling)
+        """Stages, which `batch` makes and publishes by itself."""
+        self.reservations = Reservations(self._calling)
+        """Reservations, which `Queue.reserve` makes."""
+        self.redrives = Redrives(self._calling)
+        """Redrives, which `Queue.redrive` begins."""
+
+    def queue(self, name: str) -> Queue:
+        """A handle on a queue. Makes no call: whether the queue exists shows at its first use."""
+        # One per name, so that all who send to a queue share its calls.
+        found = self._queues.get(arguments.text("name", name))
+        return found or self._queues.setdefault(name, Queue(self._calling, name))
+
+    async def create_queue(
+        self, name: str, *, timeout: Seconds | None = None, **settings: Unpack[Settings]
+    ) -> QueueInfo:
+        """Create a queue. With equal settings it may be there already; with others: `QueueExists`."""
+        arguments.text("name", name)
+        named = {name: value for name, value in _checked(settings).items() if value is not None}
+        transport = self._calling.transport
+        return await self._calling.ask(
+            lambda left: transport.create_queue(name, named, timeout=left), timeout
+        )
+
+    def list_queues(
+        self, prefix: str = "", *, timeout: Seconds | None = None
+    ) -> AsyncIterator[QueueInfo]:
+        """Return all queues whose names begin so, by name. `timeout` is for each page of them."""
+        return self._list_queues(arguments.text("prefix", prefix), arguments.timeout(timeout))
+
+    async def _list_queues(self, prefix: str, timeout: float | None) -> AsyncIterator[QueueInfo]:
+        transport = self._calling.transport
+
+        async def ask(token: str, left: float) -> QueuePage:
+            return await transport.list_queues(prefix=prefix, token=token, limit=0, timeout=left)
+
+        async for page in pages(self._calling, ask, timeout):
+            for queue in page.queues:
+                yield queue
+
+    async def update_queue(
+        self, name: str, *, timeout: Seconds | None = None, **settings: Unpack[Settings]
+    ) -> QueueInfo:
+        """Change the settings that are named, and no others; None sets one back to its default."""
+        arguments.text("name", name)
+        changes = _checked(settings)
+        if not changes:
+            return await self.queue(name).info(timeout=timeout)
+        transport = self._calling.transport
+        return await self._calling.ask(
+            lambda left: transport.update_queue(name, changes, timeout=left), timeout
+        )
+
+    async def delete_queue(self, name: str, *, timeout: Seconds | None = None) -> None:
+        """Delete a queue with all its messages, for good; raises `QueueNotFound`."""
+        calling = self._calling
+        arguments.text("name", name)
+        await calling.attempt(
+            lambda deadline: calling.transport.delete_queue(name, timeout=calling.left(deadline)),
+            timeout,
+            done_if=QueueNotFound,
+        )
+
+    def batch(self, **options: Unpack[BatchOptions]) -> Batch:
+        """Messages for several queues that appear together: see `spoolrack.Client.batch`."""
+        return Batch(self._calling, **options)
+
+    async def close(self) -> None:
+        """End the streams and what else is under way, and close the connection. Any number of times."""
+        await self._calling.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _describe(self) -> str:
+        closed = ", closed" if self._calling.closed else ""
+        return f"{self._calling.transport.target}{closed}"
+
+    def __repr__(self) -> str:
+        return f"<spoolrack.aio.Client of {self._describe()}>"
+
+
+def _checked(settings: Mapping[str, Any]) -> dict[str, object]:
+    """Settings as the transport takes them: known names, spans in seconds."""
+    checked: dict[str, object] = {}
+    for name, value in settings.items():
+        if name not in _KNOWN:
+            raise InvalidSetting(
+                f"{name} is not a setting of a queue: there are {', '.join(sorted(_KNOWN))}."
+            )
+        if isinstance(value, timedelta):
+            value = value.total_seconds()
+        default = _KNOWN[name]
+        kinds = (int, float) if isinstance(default, float) else type(default)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
+            raise InvalidSetting(f"The setting {name} can't be {value!r}: it is like {default!r}.")
+        if name == "lease_durability" and value not in ("strict", "relaxed", None):
+            raise InvalidSetting(f"lease_durability can't be {value!r}: it is 'strict' or 'relaxed'.")
+        try:
+            _check(name, value)
+        except InvalidRequest as error:
+            raise InvalidSetting(str(error)) from None
+        checked[name] = value
+    return checked
+
+
+def _check(name: str, value: object) -> None:
+    """Raise `InvalidRequest` for what has the right type, and can't be on the wire."""
+    match value:
+        case str():
+            arguments.text(name, value)
+        case int() if not isinstance(_KNOWN[name], float):
+            most = arguments.INT32 if name == "max_receives" else arguments.INT64
+            arguments.integer(name, value, 0, most)
+        case int() | float():
+            arguments.span(name, value)

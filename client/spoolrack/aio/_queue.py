@@ -1,0 +1,400 @@
+"""One queue and its messages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Unpack, cast
+
+from .. import _arguments as arguments
+from .._calling import Calling
+from .._coalesce import Coalescer
+from .._message import MessageFacts
+from .._outgoing import chunks_of, outgoing_of, outgoing_of_all, size_of
+from .._redrives import Redrive
+from .._reservations import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
+from .._retry import Backoff
+from .._stages import BatchOptions
+from .._stream import EnvelopeStream
+from .._values import (
+    MAX_BATCH,
+    Attributes,
+    ById,
+    ByReceipt,
+    DeleteResult,
+    Envelope,
+    LeaseResult,
+    MessageState,
+    Outgoing,
+    QueueInfo,
+    Seconds,
+    SendResult,
+)
+from ._batch import Batch
+from ._message import Message, MessageStream, receipt_of
+from ._peeking import peek_envelopes
+from ._redrives import start_redrive
+from ._settling import Settling
+from ._worker import Worker, WorkerCore
+
+
+class Queue:
+    """A handle on one queue; `client.queue(name)` makes one."""
+
+    def __init__(self, calling: Calling, name: str) -> None:
+        self._calling = calling
+        self._name = name
+        transport, runtime = calling.transport, calling.runtime
+        self._sends: Coalescer[Outgoing, SendResult] = Coalescer(
+            runtime, lambda items, left: transport.send(name, items, timeout=left), size_of
+        )
+        self._settling = Settling(calling, name)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def info(self, *, timeout: Seconds | None = None) -> QueueInfo:
+        """Return the queue's settings and what is in it now; raises `QueueNotFound`."""
+        transport = self._calling.transport
+        return await self._calling.ask(
+            lambda left: transport.get_queue(self._name, timeout=left), timeout
+        )
+
+    async def purge(self, *, timeout: Seconds | None = None) -> int:
+        """Delete all messages, leased and delayed ones too; returns how many."""
+        transport = self._calling.transport
+        return await self._calling.ask(
+            lambda left: transport.purge_queue(self._name, timeout=left), timeout
+        )
+
+    async def send(
+        self,
+        body: bytes | str,
+        *,
+        attributes: Attributes | None = None,
+        delay: Seconds | None = None,
+        deduplication_id: str = "",
+        timeout: Seconds | None = None,
+    ) -> str:
+        """Send a message; returns its id once it is on stable media: see `spoolrack.Queue.send`."""
+        message = outgoing_of(
+            Outgoing(
+                body=body,
+                attributes={} if attributes is None else attributes,
+                delay=delay,
+                deduplication_id=deduplication_id,
+            )
+        )
+
+        async def once(deadline: float) -> str:
+            result = await self._sends.submit(message, deadline)
+            if result.error is not None:
+                raise result.error
+            return cast(str, result.id)
+
+        return cast(str, await self._calling.attempt(once, timeout))
+
+    async def send_many(
+        self, messages: Iterable[bytes | str | Outgoing], *, timeout: Seconds | None = None
+    ) -> list[SendResult]:
+        """Send messages in order; a result for each: see `spoolrack.Queue.send_many`."""
+        transport = self._calling.transport
+        arguments.timeout(timeout)
+        return await self._calling.in_chunks(
+            chunks_of(outgoing_of_all(messages), size_of),
+            lambda chunk, left: transport.send(self._name, chunk, timeout=left),
+            lambda error: SendResult(error=error),
+            timeout,
+        )
+
+    def batch(self, **options: Unpack[BatchOptions]) -> Batch:
+        """Messages for this queue that appear together: see `spoolrack.Client.batch`."""
+        return Batch(self._calling, self._name, **options)
+
+    async def receive(
+        self,
+        max_messages: int = 1,
+        *,
+        wait: Seconds = 0.0,
+        visibility_timeout: Seconds | None = None,
+        timeout: Seconds | None = None,
+    ) -> list[Message]:
+        """Lease messages, in order; waits for the first as long as `wait` says."""
+        envelopes = await self._receive_envelopes(
+            max_messages, wait=wait, visibility_timeout=visibility_timeout, timeout=timeout
+        )
+        return [Message(envelope, self) for envelope in envelopes]
+
+    async def _receive_envelopes(
+        self,
+        max_messages: int,
+        *,
+        wait: Seconds,
+        visibility_timeout: Seconds | None,
+        timeout: Seconds | None,
+    ) -> Sequence[Envelope]:
+        calling = self._calling
+        arguments.integer("max_messages", max_messages, 1, MAX_BATCH)
+        waits = arguments.span("wait", wait)
+        # The wait is no delay of the server: the timeout begins after it.
+        patience = waits + calling.patience(timeout)
+        visibility = arguments.optional_span("visibility_timeout", visibility_timeout, is_positive=True)
+        waits_until = calling.runtime.monotonic() + waits
+        return await calling.ask(
+            lambda left: calling.transport.receive(
+                self._name,
+                max_messages=max_messages,
+                wait=max(0.0, waits_until - calling.runtime.monotonic()),
+                visibility_timeout=visibility,
+                timeout=left,
+            ),
+            patience,
+        )
+
+    async def reserve(
+        self,
+        stream: str,
+        sequence_number: int,
+        *,
+        max_messages: int = DEFAULT_RESERVED,
+        max_bytes: int = DEFAULT_RESERVED_BYTES,
+        visibility_timeout: Seconds | None = None,
+        wait: Seconds = 0.0,
+        timeout: Seconds | None = None,
+    ) -> Reservation | None:
+        """Lease messages under a name: see `spoolrack.Queue.reserve`."""
+        calling = self._calling
+        arguments.text("stream", stream)
+        arguments.integer("sequence_number", sequence_number)
+        arguments.integer("max_messages", max_messages, 1)
+        arguments.integer("max_bytes", max_bytes, 1)
+        visibility = arguments.optional_span("visibility_timeout", visibility_timeout)
+        waits = arguments.span("wait", wait)
+        patience = waits + calling.patience(timeout)
+        waits_until = calling.runtime.monotonic() + waits
+        return await calling.ask(
+            lambda left: calling.transport.reserving.reserve(
+                self._name,
+                stream,
+                sequence_number,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                hold=visibility,
+                wait=max(0.0, waits_until - calling.runtime.monotonic()),
+                timeout=left,
+            ),
+            patience,
+        )
+
+    def messages(
+        self,
+        *,
+        max_in_flight: int = 100,
+        visibility_timeout: Seconds | None = None,
+        timeout: Seconds | None = None,
+    ) -> MessageStream:
+        """The queue's messages as they come, without end: see `spoolrack.Queue.messages`."""
+        stream = self._envelopes(
+            max_in_flight=max_in_flight, visibility_timeout=visibility_timeout, timeout=timeout
+        )
+        return MessageStream(stream, self)
+
+    def _envelopes(
+        self,
+        *,
+        max_in_flight: int,
+        visibility_timeout: Seconds | None,
+        timeout: Seconds | None = None,
+        until_settled: bool = False,
+    ) -> EnvelopeStream:
+        return EnvelopeStream(
+            self._calling,
+            self._name,
+            max_in_flight=arguments.integer("max_in_flight", max_in_flight, 1, arguments.MAX_IN_FLIGHT),
+            visibility_timeout=arguments.optional_span(
+                "visibility_timeout", visibility_timeout, is_positive=True
+            ),
+            patience=self._calling.patience(timeout),
+            until_settled=until_settled,
+        )
+
+    async def delete(self, message: MessageFacts | str, *, timeout: Seconds | None = None) -> None:
+        """Delete a message by itself or its receipt; raises `StaleReceipt` if the lease is over."""
+        await self._settling.delete(ByReceipt(receipt_of(message)), timeout)
+
+    async def delete_by_id(self, id: str, *, timeout: Seconds | None = None) -> None:
+        """Delete a message in any state, whoever holds a lease on it; raises `MessageNotFound`.
+
+        One that was deleted a moment ago may also be a success."""
+        await self._settling.delete(ById(arguments.text("id", id)), timeout)
+
+    async def delete_many(
+        self, messages: Iterable[MessageFacts | str | ById], *, timeout: Seconds | None = None
+    ) -> list[DeleteResult]:
+        """Delete messages by themselves, their receipts, or `ById(id)`; a result for each."""
+        targets = [
+            ById(arguments.text("an id", message.id))
+            if isinstance(message, ById)
+            else ByReceipt(receipt_of(message))
+            for message in arguments.some("messages", messages, "messages, receipts or ById")
+        ]
+        return await self._settling.delete_many(targets, timeout)
+
+    async def extend(
+        self, message: MessageFacts | str, seconds: Seconds, *, timeout: Seconds | None = None
+    ) -> datetime:
+        """Let a lease end so long after now; returns the moment. Raises `StaleReceipt`."""
+        return await self._settling.extend(receipt_of(message), seconds, timeout)
+
+    async def release(
+        self, message: MessageFacts | str, *, delay: Seconds = 0.0, timeout: Seconds | None = None
+    ) -> None:
+        """End a lease: see `spoolrack.Message.release`."""
+        await self._settling.release(receipt_of(message), delay, timeout)
+
+    async def extend_many(
+        self,
+        messages: Iterable[MessageFacts | str],
+        seconds: Seconds,
+        *,
+        timeout: Seconds | None = None,
+    ) -> list[LeaseResult]:
+        """Extend many leases; a result for each."""
+        return await self._settling.extend_many(_receipts_of(messages), seconds, timeout)
+
+    async def release_many(
+        self,
+        messages: Iterable[MessageFacts | str],
+        *,
+        delay: Seconds = 0.0,
+        timeout: Seconds | None = None,
+    ) -> list[LeaseResult]:
+        """Release many leases; a result for each."""
+        return await self._settling.release_many(_receipts_of(messages), delay, timeout)
+
+    async def redrive(
+        self,
+        *,
+        destination: str = "",
+        message_ids: Iterable[str] | None = None,
+        source_queue: str = "",
+        max_messages_per_second: int = 0,
+        timeout: Seconds | None = None,
+    ) -> Redrive:
+        """Begin to move this queue's dead letters back: see `spoolrack.Queue.redrive`."""
+        return await start_redrive(
+            self._calling,
+            self._name,
+            destination=destination,
+            message_ids=message_ids,
+            source_queue=source_queue,
+            max_messages_per_second=max_messages_per_second,
+            timeout=timeout,
+        )
+
+    async def get(self, id: str, *, timeout: Seconds | None = None) -> Message:
+        """A message without leasing it; raises `MessageNotFound`."""
+        return Message(await self._get_envelope(id, timeout=timeout), self)
+
+    async def _get_envelope(self, id: str, *, timeout: Seconds | None) -> Envelope:
+        transport = self._calling.transport
+        arguments.text("id", id)
+        return await self._calling.ask(
+            lambda left: transport.get_message(self._name, id, timeout=left), timeout
+        )
+
+    def peek(
+        self,
+        states: Collection[MessageState | str] = (),
+        *,
+        max_body_bytes: int | None = None,
+        limit: int | None = None,
+        timeout: Seconds | None = None,
+    ) -> AsyncIterator[Message]:
+        """Messages in order, without leasing them: see `spoolrack.Queue.peek`."""
+        envelopes = self._peek_envelopes(
+            states, max_body_bytes=max_body_bytes, limit=limit, timeout=timeout
+        )
+        return self._bound(envelopes)
+
+    async def _bound(self, envelopes: AsyncIterator[Envelope]) -> AsyncIterator[Message]:
+        async for envelope in envelopes:
+            yield Message(envelope, self)
+
+    def _peek_envelopes(
+        self,
+        states: Collection[MessageState | str],
+        *,
+        max_body_bytes: int | None,
+        limit: int | None,
+        timeout: Seconds | None,
+    ) -> AsyncIterator[Envelope]:
+        return peek_envelopes(
+            self._calling,
+            self._name,
+            states,
+            max_body_bytes=max_body_bytes,
+            limit=limit,
+            timeout=timeout,
+        )
+
+    def worker(
+        self,
+        handler: Callable[[Message], Awaitable[object]],
+        *,
+        concurrency: int = 8,
+        prefetch: int | None = None,
+        visibility_timeout: Seconds | None = None,
+        retry: Backoff | None = None,
+        on_error: Callable[[Message, Exception], object] | None = None,
+        grace: Seconds = 30.0,
+    ) -> Worker:
+        """A worker that calls `handler` with each message, in `concurrency` tasks: see
+        `spoolrack.Queue.worker`. Handlers that outlast `grace` are cancelled."""
+        return Worker(
+            WorkerCore(
+                self,
+                lambda envelope: Message(envelope, self),
+                handler,
+                on_error,
+                concurrency=concurrency,
+                prefetch=prefetch,
+                visibility_timeout=visibility_timeout,
+                retry=retry,
+                grace=grace,
+            )
+        )
+
+    async def work(
+        self,
+        handler: Callable[[Message], Awaitable[object]],
+        *,
+        concurrency: int = 8,
+        prefetch: int | None = None,
+        visibility_timeout: Seconds | None = None,
+        retry: Backoff | None = None,
+        on_error: Callable[[Message, Exception], object] | None = None,
+        grace: Seconds = 30.0,
+        stop_on_signals: bool = False,
+    ) -> None:
+        """Run a `worker` here until this task is cancelled, or, if asked, until SIGTERM or SIGINT."""
+        await self.worker(
+            handler,
+            concurrency=concurrency,
+            prefetch=prefetch,
+            visibility_timeout=visibility_timeout,
+            retry=retry,
+            on_error=on_error,
+            grace=grace,
+        ).run(stop_on_signals=stop_on_signals)
+
+    def _describe(self) -> str:
+        return f"{self._name} at {self._calling.transport.target}"
+
+    def __repr__(self) -> str:
+        return f"<spoolrack.aio.Queue {self._describe()}>"
+
+
+def _receipts_of(messages: Iterable[MessageFacts | str]) -> list[str]:
+    return [receipt_of(each) for each in arguments.some("messages", messages, "messages or receipts")]

@@ -1,0 +1,106 @@
+"""Redrives: dead letters that are moved back in the background. `Queue.redrive` begins them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+
+from .. import _arguments as arguments
+from .._calling import Calling
+from .._redrives import MAX_REDRIVEN_IDS, Redrive, RedrivePage
+from .._values import Seconds
+from ..errors import InvalidRequest, RedriveRunning, Unreachable
+from ._paging import pages
+
+
+class Redrives:
+    """The redrives of a server; `client.redrives` is one."""
+
+    def __init__(self, calling: Calling) -> None:
+        self._calling = calling
+
+    async def get(self, id: str, *, timeout: Seconds | None = None) -> Redrive:
+        """Return a redrive with its progress; raises `RedriveNotFound`."""
+        redriving = self._calling.transport.redriving
+        arguments.text("id", id)
+        return await self._calling.ask(lambda left: redriving.get(id, timeout=left), timeout)
+
+    async def cancel(self, id: str, *, timeout: Seconds | None = None) -> Redrive:
+        """End a redrive: see `spoolrack.Redrives.cancel`."""
+        redriving = self._calling.transport.redriving
+        arguments.text("id", id)
+        return await self._calling.ask(lambda left: redriving.cancel(id, timeout=left), timeout)
+
+    def list(self, queue: str = "", *, timeout: Seconds | None = None) -> AsyncIterator[Redrive]:
+        """Return the redrives of a dead-letter queue, or all: see `spoolrack.Redrives.list`."""
+        return self._list(arguments.text("queue", queue), arguments.timeout(timeout))
+
+    async def _list(self, queue: str, timeout: float | None) -> AsyncIterator[Redrive]:
+        redriving = self._calling.transport.redriving
+
+        async def ask(token: str, left: float) -> RedrivePage:
+            return await redriving.list_redrives(queue=queue, token=token, limit=0, timeout=left)
+
+        async for page in pages(self._calling, ask, timeout):
+            for redrive in page.redrives:
+                yield redrive
+
+
+async def start_redrive(
+    calling: Calling,
+    queue: str,
+    *,
+    destination: str,
+    message_ids: Iterable[str] | None,
+    source_queue: str,
+    max_messages_per_second: int,
+    timeout: Seconds | None,
+) -> Redrive:
+    """Begin a redrive, or find the one that an earlier try has begun, if its answer was lost."""
+    selected = _selected(message_ids)
+    arguments.text("destination", destination)
+    arguments.text("source_queue", source_queue)
+    arguments.integer("max_messages_per_second", max_messages_per_second, 0, arguments.INT32)
+    redriving = calling.transport.redriving
+    in_doubt = False
+
+    async def once(left: float) -> Redrive:
+        nonlocal in_doubt
+        try:
+            return await redriving.start(
+                queue,
+                destination=destination,
+                ids=selected,
+                source_queue=source_queue,
+                max_messages_per_second=max_messages_per_second,
+                timeout=left,
+            )
+        except Unreachable:
+            in_doubt = True
+            raise
+        except RedriveRunning as error:
+            id = error.metadata.get("redrive")
+            if not in_doubt or not id:
+                raise
+            found = await redriving.get(id, timeout=left)
+            told = (found.destination, found.source_queue, found.max_messages_per_second)
+            if told != (destination, source_queue, max_messages_per_second):
+                raise
+            return found
+
+    return await calling.ask(once, timeout)
+
+
+def _selected(message_ids: Iterable[str] | None) -> list[str]:
+    if message_ids is None:
+        return []
+    if isinstance(message_ids, str):
+        message_ids = [message_ids]
+    named = arguments.some("message_ids", message_ids, "ids")
+    selected = [arguments.text("an id", id) for id in named]
+    if not 1 <= len(selected) <= MAX_REDRIVEN_IDS:
+        # An empty selection would mean all of them on the wire, and hardly ever to the program.
+        raise InvalidRequest(
+            f"A redrive can't have {len(selected)} ids: name 1 to {MAX_REDRIVEN_IDS} of them, or none "
+            "(message_ids=None) for all messages of the queue."
+        )
+    return selected

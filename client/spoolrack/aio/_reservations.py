@@ -1,0 +1,130 @@
+"""Reservations: messages that are leased under a name, to be read again. `Queue.reserve` makes them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+
+from .. import _arguments as arguments
+from .._calling import Calling
+from .._message import MessageFacts
+from .._reading import Reading
+from .._reservations import CommitResult, Reservation, ReservationPage
+from .._values import Envelope, Seconds
+from ._paging import pages
+
+
+class Reservations:
+    """The reservations of a server; `client.reservations` is one."""
+
+    def __init__(self, calling: Calling) -> None:
+        self._calling = calling
+
+    async def extend(
+        self,
+        stream: str,
+        sequence_number: int,
+        visibility_timeout: Seconds | None = None,
+        *,
+        timeout: Seconds | None = None,
+    ) -> Reservation:
+        """Let a reservation end so long after now: see `spoolrack.Reservations.extend`."""
+        _check_name(stream, sequence_number)
+        span = arguments.optional_span("visibility_timeout", visibility_timeout)
+        reserving = self._calling.transport.reserving
+        return await self._calling.ask(
+            lambda left: reserving.confirm(stream, sequence_number, hold=span, timeout=left), timeout
+        )
+
+    def read(
+        self,
+        stream: str,
+        sequence_number: int,
+        begin_index: int = 0,
+        end_index: int | None = None,
+        *,
+        timeout: Seconds | None = None,
+    ) -> AsyncIterator[MessageFacts]:
+        """Return the messages of a reservation in order: see `spoolrack.Reservations.read`."""
+        return _unbound(
+            self._read_envelopes(stream, sequence_number, begin_index, end_index, timeout=timeout)
+        )
+
+    def _read_envelopes(
+        self,
+        stream: str,
+        sequence_number: int,
+        begin_index: int,
+        end_index: int | None,
+        *,
+        timeout: Seconds | None,
+    ) -> AsyncGenerator[Envelope, None]:
+        _check_name(stream, sequence_number)
+        arguments.integer("begin_index", begin_index)
+        if end_index is not None:
+            arguments.integer("end_index", end_index)
+        reading = Reading(
+            self._calling,
+            stream,
+            sequence_number,
+            begin=begin_index,
+            end=end_index,
+            timeout=arguments.timeout(timeout),
+        )
+        return reading.envelopes()
+
+    async def commit(
+        self, stream: str, last_sequence_number: int, *, timeout: Seconds | None = None
+    ) -> CommitResult:
+        """Delete the messages of a stream's reservations up to a number: see
+        `spoolrack.Reservations.commit`."""
+        arguments.text("stream", stream)
+        arguments.integer("last_sequence_number", last_sequence_number)
+        reserving = self._calling.transport.reserving
+        return await self._calling.ask(
+            lambda left: reserving.commit(stream, last_sequence_number, timeout=left), timeout
+        )
+
+    async def release(
+        self, stream: str, sequence_number: int, *, timeout: Seconds | None = None
+    ) -> None:
+        """End a reservation: see `spoolrack.Reservations.release`."""
+        _check_name(stream, sequence_number)
+        reserving = self._calling.transport.reserving
+        await self._calling.ask(
+            lambda left: reserving.release(stream, sequence_number, timeout=left), timeout
+        )
+
+    def list(
+        self, queue: str = "", stream: str = "", *, timeout: Seconds | None = None
+    ) -> AsyncIterator[Reservation]:
+        """Return the reservations of a queue, of a stream, or all, by stream and number. `timeout` is
+        for each page of them."""
+        return self._list(
+            arguments.text("queue", queue),
+            arguments.text("stream", stream),
+            arguments.timeout(timeout),
+        )
+
+    async def _list(self, queue: str, stream: str, timeout: float | None) -> AsyncIterator[Reservation]:
+        reserving = self._calling.transport.reserving
+
+        async def ask(token: str, left: float) -> ReservationPage:
+            return await reserving.list_reservations(
+                queue=queue, stream=stream, token=token, limit=0, timeout=left
+            )
+
+        async for page in pages(self._calling, ask, timeout):
+            for reservation in page.reservations:
+                yield reservation
+
+
+def _check_name(stream: str, sequence_number: int) -> None:
+    arguments.text("stream", stream)
+    arguments.integer("sequence_number", sequence_number)
+
+
+async def _unbound(envelopes: AsyncGenerator[Envelope, None]) -> AsyncGenerator[MessageFacts, None]:
+    async with aclosing(envelopes):
+        async for envelope in envelopes:
+            yield MessageFacts(envelope, "")

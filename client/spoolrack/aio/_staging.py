@@ -1,0 +1,83 @@
+"""Stages: messages that are stored and invisible until they are published."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+
+from .. import _arguments as arguments
+from .._calling import Calling
+from .._outgoing import outgoing_of_all
+from .._stages import PublishResult, StageInfo, StagePage, StageResult
+from .._values import MAX_BATCH, Outgoing, Seconds
+from ._paging import pages
+
+
+class Staging:
+    """The stages of a server; `client.staging` is one. `client.batch` does all this by itself."""
+
+    def __init__(self, calling: Calling) -> None:
+        self._calling = calling
+
+    async def stage(
+        self,
+        stage: str,
+        chunk_number: int,
+        queue: str,
+        messages: Iterable[bytes | str | Outgoing],
+        *,
+        time_to_live: Seconds | None = None,
+        timeout: Seconds | None = None,
+    ) -> StageResult:
+        """Store one chunk of a stage, all of it or nothing: see `spoolrack.Staging.stage`."""
+        arguments.text("stage", stage)
+        arguments.integer("chunk_number", chunk_number)
+        arguments.text("queue", queue)
+        outgoing = list(outgoing_of_all(messages))
+        arguments.integer("the number of messages", len(outgoing), 1, MAX_BATCH)
+        lives = arguments.optional_span("time_to_live", time_to_live)
+        staging = self._calling.transport.staging
+        return await self._calling.ask(
+            lambda left: staging.stage(
+                stage, chunk_number, queue, outgoing, time_to_live=lives, timeout=left
+            ),
+            timeout,
+        )
+
+    async def publish(
+        self,
+        writer: str,
+        epoch: int,
+        stages: Iterable[str],
+        *,
+        epoch_retention: Seconds | None = None,
+        timeout: Seconds | None = None,
+    ) -> PublishResult:
+        """Make all messages of the stages appear, or none: see `spoolrack.Staging.publish`."""
+        arguments.text("writer", writer)
+        arguments.integer("epoch", epoch)
+        names = [arguments.text("a stage", name) for name in arguments.some("stages", stages, "names")]
+        retention = arguments.optional_span("epoch_retention", epoch_retention)
+        staging = self._calling.transport.staging
+        return await self._calling.ask(
+            lambda left: staging.publish(writer, epoch, names, memory=retention, timeout=left), timeout
+        )
+
+    async def abort(self, stage: str, *, timeout: Seconds | None = None) -> int:
+        """Drop a stage; returns how many messages it had. 0: there is none, which is a success."""
+        staging = self._calling.transport.staging
+        arguments.text("stage", stage)
+        return await self._calling.ask(lambda left: staging.abort(stage, timeout=left), timeout)
+
+    def list(self, *, timeout: Seconds | None = None) -> AsyncIterator[StageInfo]:
+        """Return all stages, by name. `timeout` is for each page of them."""
+        return self._list(arguments.timeout(timeout))
+
+    async def _list(self, timeout: float | None) -> AsyncIterator[StageInfo]:
+        staging = self._calling.transport.staging
+
+        async def ask(token: str, left: float) -> StagePage:
+            return await staging.list_stages(token=token, limit=0, timeout=left)
+
+        async for page in pages(self._calling, ask, timeout):
+            for stage in page.stages:
+                yield stage

@@ -1,0 +1,204 @@
+"""Calls a handler with each message of a queue, and deletes or releases the message.
+
+Owns the lanes (as many handlers run at once) and their orderly end. Leases are extended by the stream
+for as long as a handler runs. What can fail: a handler (its message is released with a delay), a
+deletion (reported like a handler's error), the stream for good (then `run` raises).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from .. import _arguments as arguments
+from .. import tracing
+from .._message import MessageFacts
+from .._retry import Backoff, Retry
+from .._runtime import Started
+from .._stopping import stopping_on_signals
+from .._values import Envelope, Seconds
+from ..errors import ClientClosed, SpoolrackError
+from ._message import Message, settle_message
+
+if TYPE_CHECKING:
+    from .._stream import EnvelopeStream
+    from ._queue import Queue
+
+log = logging.getLogger("spoolrack")
+
+Bound = TypeVar("Bound", bound=MessageFacts)
+
+
+class WorkerCore(Generic[Bound]):
+    """A worker for threads or tasks; runs once."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        bind: Callable[[Envelope], Bound],
+        handler: Callable[[Bound], Awaitable[object]],
+        on_error: Callable[[Bound, Exception], object] | None,
+        *,
+        concurrency: int,
+        prefetch: int | None,
+        visibility_timeout: Seconds | None,
+        retry: Backoff | None,
+        grace: Seconds,
+    ) -> None:
+        arguments.function("handler", handler)
+        if on_error is not None:
+            arguments.function("on_error", on_error)
+        most = arguments.MAX_IN_FLIGHT
+        arguments.integer("concurrency", concurrency, 1, most if prefetch is not None else most // 2)
+        ahead = concurrency if prefetch is None else prefetch
+        arguments.integer("prefetch", ahead, 0, most - concurrency)
+        self._queue = queue
+        self._runtime = queue._calling.runtime
+        self._bind = bind
+        self._handler = handler
+        self._on_error = on_error
+        self._concurrency = concurrency
+        self._stream: EnvelopeStream = queue._envelopes(
+            max_in_flight=concurrency + ahead,
+            visibility_timeout=visibility_timeout,
+            until_settled=True,
+        )
+        if retry is not None and not isinstance(retry, Backoff):
+            raise arguments.refusal("retry", retry, "a Backoff")
+        self._backoff = Backoff() if retry is None else retry
+        self._grace = arguments.span("grace", grace)
+        self._stopping = self._runtime.signal()
+        self._started = False
+        self._failure: BaseException | None = None
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self, *, stop_on_signals: bool) -> None:
+        if self._started:
+            raise RuntimeError("this worker has run already: make another one with queue.worker()")
+        self._started = True
+        self._queue._calling.check()
+        if not stop_on_signals:
+            await self._run()
+            return
+        # A signal comes in the middle of anything, a lock included: `soon` gets it out of there.
+        with stopping_on_signals(lambda: self._runtime.soon(self.stop)):
+            await self._run()
+
+    async def _run(self) -> None:
+        lanes: list[Started] = []
+        try:
+            for number in range(self._concurrency):
+                lanes.append(self._runtime.start(self._lane(), f"spoolrack-worker-{number}"))
+            await self._stopping.wait()
+        finally:
+            await self._end(lanes)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _end(self, lanes: list[Started]) -> None:
+        try:
+            await self._stream.close()
+            until = self._runtime.monotonic() + self._grace
+            running = [
+                lane
+                for lane in lanes
+                if not await lane.join(max(0.0, until - self._runtime.monotonic()))
+            ]
+            for lane in running:
+                lane.cancel()
+            running = [lane for lane in running if not await lane.join(0.1)]
+            if running:
+                log.warning(
+                    "%d handlers of %s still run after %g s: their messages come back when their "
+                    "leases end",
+                    len(running),
+                    self._queue.name,
+                    self._grace,
+                )
+        finally:
+            self._stream.stop_extending()
+
+    async def _lane(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                envelope = await self._stream.next()
+                if envelope is None:
+                    # The client was closed, which is a way to stop as well.
+                    self._stopping.set()
+                    return
+                try:
+                    await self._work_on(self._bind(envelope))
+                finally:
+                    self._stream.settled(envelope)
+        except BaseException as error:  # noqa: BLE001  # `run` raises it, in the thread that must know
+            # The stream has failed, or the handler wants the program to end. After a stop it is only
+            # a handler that was cancelled because it outlasted the grace.
+            if not self._stopping.is_set():
+                self._failure = error
+                self._stopping.set()
+
+    async def _work_on(self, message: Bound) -> None:
+        try:
+            with tracing.working_on(message):
+                await self._handler(message)
+        except Retry as retry:
+            await self._settle(message, retry)
+            log.info("message %s of %s: the handler asks for a retry", message.id, message.queue_name)
+        except Exception as error:  # noqa: BLE001  # reported, so that the worker goes on
+            await self._settle(message, error)
+            self._report(message, error)
+        except BaseException as error:
+            await self._settle(message, error)
+            raise
+        else:
+            try:
+                await self._settle(message, None)
+            except ClientClosed as error:
+                # A close is a way to stop, and no fault of the handler's.
+                text = "message %s of %s was worked on, and comes back when its lease ends: %s"
+                log.warning(text, message.id, message.queue_name, error)
+            except SpoolrackError as error:
+                self._report(message, error)
+
+    async def _settle(self, message: Bound, error: BaseException | None) -> None:
+        await settle_message(self._queue, message, error, self._backoff)
+
+    def _report(self, message: Bound, error: Exception) -> None:
+        if self._on_error is None:
+            log.error(
+                "message %s of %s: the handler failed", message.id, message.queue_name, exc_info=error
+            )
+            return
+        try:
+            self._on_error(message, error)
+        except Exception:
+            log.exception("message %s of %s: on_error failed", message.id, message.queue_name)
+
+    def describe(self) -> str:
+        state = "stopping" if self._stopping.is_set() else "running" if self._started else "not yet run"
+        return f"of {self._queue.name}, {self._concurrency} at once, {state}"
+
+
+class Worker:
+    """Calls a handler with each message of a queue; `queue.worker(handler)` makes one."""
+
+    def __init__(self, core: WorkerCore[Message]) -> None:
+        self._core = core
+
+    async def run(self, *, stop_on_signals: bool = False) -> None:
+        """Work until `stop` is called, or this task is cancelled; then end in order.
+
+        No new messages, running handlers end, waiting messages are released. With `stop_on_signals`
+        SIGTERM and SIGINT call `stop`, and a second one acts as it did before.
+        """
+        await self._core.run(stop_on_signals=stop_on_signals)
+
+    def stop(self) -> None:
+        """Let `run` end. Returns at once."""
+        self._core.stop()
+
+    def __repr__(self) -> str:
+        return f"<spoolrack.aio.Worker {self._core.describe()}>"

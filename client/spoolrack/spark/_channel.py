@@ -1,0 +1,126 @@
+"""The light client: calls over one channel to each server, in each process, repeated where that helps.
+
+A channel is made at the first call and belongs to the process that made it: Spark's daemon forks its
+workers, and a channel doesn't survive a fork. All calls but a plain `Send` may be repeated as they are,
+because the contract makes them idempotent by name. What can fail: a call that still fails after
+`retry_seconds`, with the server's reason.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final, TypeVar
+
+import grpc
+
+from .._credentials import NONE, Credentials
+from .._retry import RetryPolicy
+from .._transports.grpc_calls import OPTIONS, error_from
+from .._transports.grpc_channels import thread_channel, with_metadata
+from .._transports.grpc_stubs import Stubs
+from ..errors import OutcomeUnknown, SpoolrackError, Timeout, Unreachable
+
+Answer = TypeVar("Answer")
+
+CALL_TIMEOUT: Final = 60.0
+"""Seconds after which one try is given up."""
+POLICY: Final = RetryPolicy(initial=0.1, maximum=5.0)
+
+_lock = threading.Lock()
+_channels: dict[tuple[int, str, Credentials], tuple[grpc.Channel, Stubs]] = {}
+# Those of a process that this one was forked off stay in the table, so that none of them is ended here.
+
+
+def _after_fork() -> None:
+    # Another thread may have held it in the moment of the fork.
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def stub_of(address: str, credentials: Credentials = NONE) -> Stubs:
+    """The calls of a server; the channel is this process's own."""
+    key = (os.getpid(), address, credentials)
+    with _lock:
+        if key not in _channels:
+            channel = thread_channel(address, credentials, OPTIONS)
+            _channels[key] = (channel, Stubs(with_metadata(channel, credentials)))
+        return _channels[key][1]
+
+
+@dataclass(slots=True)
+class Patience:
+    """How long calls are repeated, and how it is waited between them."""
+
+    seconds: float
+    sleep: Callable[[float], Any] = time.sleep
+    monotonic: Callable[[], float] = time.monotonic
+    random: Random = field(default_factory=Random)
+
+
+def may_repeat(error: SpoolrackError) -> bool:
+    """Whether a call that is idempotent by name may succeed when it is repeated."""
+    return error.retryable or isinstance(error, Timeout | OutcomeUnknown)
+
+
+def repeated(call: Callable[[], Answer], patience: Patience) -> Answer:
+    """The answer of an idempotent call, which is repeated with back-off until it is there or its time
+    is up."""
+    deadline = patience.monotonic() + patience.seconds
+    failed = 0
+    while True:
+        try:
+            return call()
+        except SpoolrackError as error:
+            failed += 1
+            pause = pause_after(error, failed, deadline - patience.monotonic(), patience.random)
+            if pause is None:
+                raise
+        patience.sleep(pause)
+
+
+def pause_after(error: SpoolrackError, failed: int, left: float, random: Random) -> float | None:
+    """Seconds to wait before the repetition of an idempotent call; None: give up."""
+    if not error.retryable and may_repeat(error):
+        # Not for everybody, but for calls like these.
+        error = Unreachable()
+    return POLICY.pause(error, failed=failed, left=left, random=random)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Makes calls to one server, repeated. `sleep` lets its owner end the waiting by raising."""
+
+    address: str
+    patience: Patience
+    credentials: Credentials = NONE
+
+    def __call__(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
+        return repeated(lambda: self.once(method, request, timeout=timeout), self.patience)
+
+    def once(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
+        """One try; raises `SpoolrackError`."""
+        try:
+            stub = stub_of(self.address, self.credentials)
+            return getattr(stub, method)(request, timeout=timeout)
+        except grpc.RpcError as error:
+            raise error_from(error, self.address, timeout, is_ours=False) from None
+
+    def begin(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
+        """A call under way: `finished` waits for it."""
+        stub = stub_of(self.address, self.credentials)
+        return getattr(stub, method).future(request, timeout=timeout)
+
+    def finished(self, under_way: Any) -> Any:
+        """The answer of a call that was begun; raises `SpoolrackError`."""
+        try:
+            return under_way.result()
+        except grpc.RpcError as error:
+            raise error_from(error, self.address, CALL_TIMEOUT, is_ours=False) from None

@@ -1,0 +1,78 @@
+"""The option `credentials`: who a query says it is, as text, and as what every process of it needs.
+
+The driver reads what the text names, once, and hands it on to the executors with the tasks: none of
+them needs the files. What is in it is in no plan, log, offset or error of ours; the option's own text
+is Spark's to show, so a token is better kept in a file that the option names. What can fail:
+`InvalidOption`, which names a part and never shows one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Final
+
+from .._credentials import Credentials, credentials_for
+from ..errors import InvalidCredentials, InvalidRequest
+
+PARTS: Final = ("token", "token-file", "ca", "certificate", "key", "insecure")
+_BETWEEN: Final = re.compile(r"[;\n]")
+
+
+class InvalidOption(InvalidRequest, ValueError):
+    """An option of the Spark data source can't be what it is."""
+
+
+def credentials_in(text: str, address: str, host: str, *, is_secure: bool) -> Credentials:
+    """Those that `text` has: `token=...`, `token-file=PATH`, `ca=PATH`, `certificate=PATH`, `key=PATH`,
+    `insecure=true`, with `;` between them; or `file=PATH`, a file that holds them, one in a line."""
+    given = _parts(text)
+    if "file" in given:
+        if len(given) > 1:
+            raise InvalidOption("credentials: file stands alone, the other parts are in that file.")
+        given = _parts(_content(given["file"]))
+    if unknown := given.keys() - set(PARTS):
+        raise InvalidOption(
+            f"credentials: there is no part {sorted(unknown)[0][:20]!r}: there are {', '.join(PARTS)}, "
+            "or file alone."
+        )
+    if given.get("insecure", "true") != "true":
+        raise InvalidOption("credentials: insecure is 'true', or left out.")
+    options: dict[str, Any] = {name: given.get(name) for name in ("token", "ca", "certificate", "key")}
+    if "token-file" in given:
+        if "token" in given:
+            raise InvalidOption("credentials: choose one of token and token-file.")
+        options["token"] = _content(given["token-file"]).strip()
+    try:
+        return credentials_for(
+            address, host, is_secure=is_secure, insecure="insecure" in given, **options
+        )
+    except InvalidCredentials as error:
+        raise InvalidOption(f"credentials: {error}") from None
+
+
+def _parts(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in _BETWEEN.split(text):
+        if not part.strip() or part.lstrip().startswith("#"):
+            continue
+        name, separator, value = part.partition("=")
+        name = name.strip()
+        if not separator or not value.strip() or name in found:
+            # Not shown: it may be a token that lacks its name.
+            raise InvalidOption(
+                "credentials must be parts NAME=VALUE with ';' between them, each once."
+            )
+        found[name] = value.strip()
+    return found
+
+
+def _content(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read(65_536)
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no text"
+        raise InvalidOption(
+            f"credentials: {os.fspath(path)} can't be read ({why}). The driver reads it."
+        ) from None

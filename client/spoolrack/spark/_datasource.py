@@ -1,0 +1,105 @@
+"""The data source `spoolrack`: what Spark asks first, and what it is refused before any row moves.
+
+What can fail: an option, a column or a mode that can't be; the error says what to write instead.
+"""
+
+# ruff: noqa: N802 - Spark names the methods
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    MapType,
+    NumericType,
+    StringType,
+    StructType,
+)
+
+from ._columns import READ, READ_SCHEMA
+from ._options import InvalidOption, read_options, write_options
+from ._rows import InvalidColumn, check_columns
+from ._sink import QueueStreamWriter, QueueWriter
+from ._source import QueueReader, QueueStreamReader
+
+_KINDS: Final[dict[str, str]] = {
+    "body": "binary or string",
+    "attributes": "map<string, string> or map<string, binary>",
+    "deduplication_id": "string",
+    "delay_seconds": "a number",
+}
+
+
+class SpoolrackDataSource(DataSource):
+    """Queues as tables: `docs/spark.md` lists the options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "spoolrack"
+
+    def schema(self) -> str:
+        return READ
+
+    def reader(self, schema: StructType) -> QueueReader:
+        _check_read(schema)
+        return QueueReader(read_options(self.options))
+
+    def streamReader(self, schema: StructType) -> QueueStreamReader:
+        _check_read(schema)
+        return QueueStreamReader(read_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> QueueWriter:
+        if overwrite:
+            raise InvalidOption(
+                "A queue can't be overwritten: use .mode('append'), and purge it if it shall be empty."
+            )
+        options = write_options(self.options)
+        _check_written(schema, is_direct=options.is_direct)
+        return QueueWriter(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> QueueStreamWriter:
+        if overwrite:
+            raise InvalidOption(
+                "A queue can't be overwritten with each batch: use .outputMode('append')."
+            )
+        options = write_options(self.options)
+        if options.transaction:
+            raise InvalidOption(
+                "txnId is for a batch write: a streaming query is known by its id, and its batches."
+            )
+        _check_written(schema, is_direct=options.is_direct)
+        return QueueStreamWriter(options)
+
+
+def _check_read(schema: StructType) -> None:
+    if schema.fieldNames() != READ_SCHEMA.names:
+        raise InvalidColumn(f"A queue has the columns {READ}: .schema(...) has others, leave it out.")
+
+
+def _check_written(schema: StructType, *, is_direct: bool) -> None:
+    check_columns(schema.fieldNames(), may_deduplicate=is_direct, must_deduplicate=is_direct)
+    for field in schema.fields:
+        if not _fits(field.name, field.dataType):
+            raise InvalidColumn(
+                f"The column {field.name} is {field.dataType.simpleString()}: it must be "
+                f"{_KINDS[field.name]}."
+            )
+
+
+def _fits(name: str, kind: DataType) -> bool:
+    match name:
+        case "body":
+            return isinstance(kind, BinaryType | StringType)
+        case "attributes":
+            return (
+                isinstance(kind, MapType)
+                and isinstance(kind.keyType, StringType)
+                and isinstance(kind.valueType, BinaryType | StringType)
+            )
+        case "deduplication_id":
+            return isinstance(kind, StringType)
+        case _:
+            return isinstance(kind, NumericType)

@@ -1,0 +1,79 @@
+"""Keeps the reservation of a running query, however long its batch or its pause is.
+
+A thread of the process that plans the query confirms it several times within the hold. It ends with
+that process: then the hold runs out, unless the query is started again in time. What can fail: a
+confirmation; the next call of the query itself says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any, Final
+
+from google.protobuf.duration_pb2 import Duration
+
+from ..errors import SpoolrackError
+from ..v1 import reservation_service_pb2 as reserved
+from ._channel import Caller, may_repeat
+from ._offsets import Offset
+
+OFTEN: Final = 4
+"""Confirmations within one hold: that many less one may fail."""
+
+log = logging.getLogger("spoolrack.spark")
+
+
+class Keeper:
+    """Holds at most one reservation at a time. `hold` and `let_go` from one thread."""
+
+    def __init__(self, caller: Caller, hold_seconds: float) -> None:
+        self._caller = caller
+        self._span = Duration(seconds=int(hold_seconds), nanos=int(hold_seconds % 1 * 1e9))
+        self._pause = hold_seconds / OFTEN
+        self._changed = threading.Condition()
+        self._held: Offset | None = None
+        self._is_over = False
+        self._thread: threading.Thread | None = None
+
+    def hold(self, offset: Offset) -> None:
+        """Keep this one, which was just reserved or confirmed, and no other."""
+        with self._changed:
+            self._held = offset
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="spoolrack-keeper", daemon=True)
+                self._thread.start()
+
+    def let_go(self) -> None:
+        with self._changed:
+            self._held = None
+
+    def stop(self) -> None:
+        """Confirm nothing any more."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_over, self._pause)
+                if self._is_over:
+                    return
+                held = self._held
+            if held is not None and not self._confirm(held):
+                with self._changed:
+                    if self._held == held:
+                        self._held = None
+
+    def _confirm(self, held: Offset) -> bool:
+        """Whether it is worth another time."""
+        request: Any = reserved.ExtendReservationRequest(
+            stream=held.gen, sequence_number=held.seq, visibility_timeout=self._span
+        )
+        try:
+            self._caller.once("ExtendReservation", request, timeout=self._pause)
+        except SpoolrackError as error:
+            log.warning("reservation %s of %s was not confirmed: %s", held.seq, held.gen, error)
+            return may_repeat(error)
+        return True

@@ -1,0 +1,198 @@
+"""The options of the data source: what each may be, and what it is when nobody says.
+
+Spark hands options over as text, in any case. What can fail: an option that can't be what it is, or
+whose name is nearly one of ours, is an `InvalidOption` that says which and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from .._credentials import NONE, Credentials
+from .._transports.opening import DEFAULT_PORT
+from ._credentials import InvalidOption as InvalidOption
+from ._credentials import credentials_in
+
+MAX_MESSAGES: Final = 100_000
+"""The contract's most for one reservation."""
+MAX_HOLD: Final = 12 * 60 * 60
+NAMES: Final = (
+    "endpoint",
+    "queue",
+    "credentials",
+    "retrySeconds",
+    "maxMessagesPerTrigger",
+    "maxBytesPerTrigger",
+    "numPartitions",
+    "holdSeconds",
+    "onLostReservation",
+    "onUnreadBatch",
+    "mode",
+    "txnId",
+    "onDifferentRows",
+)
+_AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]@?#,]+)(:[0-9]{1,5})?/?")
+_QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
+_WRITER: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Which queue of which server, and who asks. The driver pickles it for the executors."""
+
+    address: str
+    """`host:port`."""
+    queue: str
+    retry_seconds: float = 300.0
+    """How long a call that may succeed later is repeated, before it fails."""
+    credentials: Credentials = NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    place: Place
+    max_messages: int = 50_000
+    """In one micro-batch."""
+    max_bytes: int = 64 * 1024 * 1024
+    """Of bodies and attributes in one micro-batch; always at least one message."""
+    partitions: int | None = None
+    """Tasks of one micro-batch. None: as many as are worth their while."""
+    hold_seconds: float = 600.0
+    """How long messages stay with a query that is away."""
+    redelivers: bool = False
+    """What becomes of a batch whose messages were given to others: it is empty, and they come again.
+    False: the query fails."""
+    deletes_unread: bool = False
+    """Whether a batch that is done for Spark is deleted if no task has read it. False: the query
+    fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    place: Place
+    is_direct: bool = False
+    """Send each row at once, by its deduplication_id. False: the rows of a batch appear together."""
+    transaction: str = ""
+    """Names a batch write: a second one of the same name writes nothing."""
+    skips_different: bool = False
+    """What becomes of a batch that was published before, with other rows: it counts as done. False: the
+    write fails."""
+
+
+def read_options(options: Mapping[str, str]) -> ReadOptions:
+    given = _known(options)
+    lost = given.get("onlostreservation", "fail").lower()
+    if lost not in ("fail", "redeliver"):
+        raise InvalidOption(f"onLostReservation is {lost!r}: it may be 'fail' or 'redeliver'.")
+    unread = given.get("onunreadbatch", "fail").lower()
+    if unread not in ("fail", "delete"):
+        raise InvalidOption(f"onUnreadBatch is {unread!r}: it may be 'fail' or 'delete'.")
+    partitions = _whole(given, "numPartitions", 0, least=0, most=10_000)
+    return ReadOptions(
+        place=_place(given),
+        max_messages=_whole(given, "maxMessagesPerTrigger", 50_000, most=MAX_MESSAGES),
+        max_bytes=_whole(given, "maxBytesPerTrigger", 64 * 1024 * 1024, most=2**40),
+        partitions=partitions or None,
+        hold_seconds=_seconds(given, "holdSeconds", 600.0, least=1.0, most=MAX_HOLD),
+        redelivers=lost == "redeliver",
+        deletes_unread=unread == "delete",
+    )
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    given = _known(options)
+    mode = given.get("mode", "staged").lower()
+    if mode not in ("staged", "direct"):
+        raise InvalidOption(f"mode is {mode!r}: it may be 'staged' or 'direct'.")
+    different = given.get("ondifferentrows", "fail").lower()
+    if different not in ("fail", "skip"):
+        raise InvalidOption(f"onDifferentRows is {different!r}: it may be 'fail' or 'skip'.")
+    transaction = given.get("txnid", "")
+    if transaction and _WRITER.fullmatch(transaction) is None:
+        raise InvalidOption(
+            f"txnId is {transaction!r}: use 1 to 80 letters, digits, '_' and '-'. It names one write."
+        )
+    if transaction and mode == "direct":
+        raise InvalidOption(
+            "txnId goes with mode 'staged': a direct write is made once by its deduplication_id column."
+        )
+    return WriteOptions(
+        place=_place(given),
+        is_direct=mode == "direct",
+        transaction=transaction,
+        skips_different=different == "skip",
+    )
+
+
+def place_of(
+    endpoint: str, queue: str, *, credentials: str | None = None, retry_seconds: float = 300.0
+) -> Place:
+    """Raises `InvalidOption` for what can't be a place."""
+    scheme, separator, address = endpoint.rpartition("://")
+    is_secure = scheme == "grpcs"
+    parts = _AUTHORITY.fullmatch(address)
+    if separator and scheme not in ("grpc", "grpcs"):
+        parts = None
+    if parts is None or not 0 < int((parts[2] or f":{DEFAULT_PORT}")[1:]) < 65536:
+        raise InvalidOption(
+            f"endpoint is {endpoint!r}: it must name a server as host:port, grpc://host:port or grpcs://host:port."
+        )
+    if _QUEUE.fullmatch(queue) is None:
+        raise InvalidOption(
+            f"queue is {queue!r}: a queue's name has 1 to 80 letters, digits, '_', '.' and '-', and "
+            "begins with a letter or a digit."
+        )
+    address = f"{parts[1]}{parts[2] or f':{DEFAULT_PORT}'}"
+    return Place(
+        address=address,
+        queue=queue,
+        retry_seconds=retry_seconds,
+        credentials=credentials_in(credentials or "", address, parts[1], is_secure=is_secure),
+    )
+
+
+def _known(options: Mapping[str, str]) -> dict[str, str]:
+    """The options by their names in small letters. Spark adds some of its own, and they are let be."""
+    given = {name.lower(): value for name, value in options.items()}
+    ours = {name.lower(): name for name in NAMES}
+    for name in given:
+        if name not in ours and (near := difflib.get_close_matches(name, ours, 1, 0.8)):
+            raise InvalidOption(f"There is no option {name!r}: is it {ours[near[0]]}?")
+    return given
+
+
+def _place(given: Mapping[str, str]) -> Place:
+    for name in ("endpoint", "queue"):
+        if not given.get(name):
+            raise InvalidOption(f"The option {name} is missing: .option({name!r}, ...).")
+    return place_of(
+        given["endpoint"],
+        given["queue"],
+        credentials=given.get("credentials"),
+        retry_seconds=_seconds(given, "retrySeconds", 300.0, least=0.0, most=86_400.0),
+    )
+
+
+def _whole(given: Mapping[str, str], name: str, default: int, *, least: int = 1, most: int) -> int:
+    text = given.get(name.lower(), str(default)).strip()
+    if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+        raise InvalidOption(f"{name} is {text!r}: it must be a whole number from {least} to {most}.")
+    return int(text)
+
+
+def _seconds(
+    given: Mapping[str, str], name: str, default: float, *, least: float, most: float
+) -> float:
+    text = given.get(name.lower(), str(default))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not least <= seconds <= most:
+        raise InvalidOption(f"{name} is {text!r}: it must be from {least:g} to {most:g} seconds.")
+    return seconds

@@ -1,0 +1,118 @@
+"""The sources that Spark drives: a streaming one, and one that looks at a queue as it is.
+
+A thin layer over `reading`, which knows what is promised. Spark makes these objects in several
+processes and pickles them: they hold options, and make all else when it is first asked for.
+"""
+
+# ruff: noqa: N802 - Spark names the methods
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from . import _offsets as offsets
+from ._channel import Caller, Patience
+from ._columns import record_batch
+from ._offsets import Offset, Slice
+from ._options import MAX_MESSAGES, ReadOptions
+from ._reading import StreamReading, peek, read_slice
+
+ALL_BYTES = 2**40
+
+
+@dataclass(frozen=True)
+class Part(InputPartition):
+    """The input of one task."""
+
+    gen: str
+    seq: int
+    part: Slice
+
+
+class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._opened: StreamReading | None = None
+        self._latest: Offset | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_opened": None, "_latest": None}
+
+    @property
+    def _reading(self) -> StreamReading:
+        if self._opened is None:
+            place = self._options.place
+            caller = Caller(place.address, Patience(place.retry_seconds), place.credentials)
+            self._opened = StreamReading(self._options, caller)
+        return self._opened
+
+    def initialOffset(self) -> dict[str, Any]:
+        return offsets.initial().as_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options.max_messages)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        rows, size = self._options.max_messages, self._options.max_bytes
+        match limit:
+            case ReadAllAvailable():
+                rows, size = MAX_MESSAGES, ALL_BYTES
+            case ReadMaxRows(max_rows=rows):
+                pass
+            case ReadMaxBytes(max_bytes=size):
+                pass
+        self._latest = self._reading.latest(offsets.from_json(start), max_messages=rows, max_bytes=size)
+        return self._latest.as_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._reading.only_what_is_there()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return self._reading.lag(self._latest)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        last = offsets.from_json(end)
+        parts = self._reading.parts(offsets.from_json(start), last)
+        return [Part(gen=last.gen, seq=last.seq, part=part) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Part)
+        place = self._options.place
+        patience = Patience(place.retry_seconds)
+        for messages in read_slice(place, partition.gen, partition.seq, partition.part, patience):
+            yield record_batch(messages)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._reading.commit(offsets.from_json(end))
+
+    def stop(self) -> None:
+        if self._opened is not None:
+            self._opened.stop()
+
+
+class QueueReader(DataSourceReader):
+    """Looks at the messages of a queue, whatever their state, and leaves them there."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        # Pages are asked for one after the other: there is nothing to divide.
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        place = self._options.place
+        for messages in peek(place, Patience(place.retry_seconds)):
+            yield record_batch(messages)

@@ -1,0 +1,60 @@
+"""A few requests under way at once, each repeated until it is answered.
+
+The window is the backpressure: who puts a request in waits while it is full. What can fail: a request
+that can't succeed, or not in time; the others may have been taken all the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from ._channel import Caller, repeated
+
+DEPTH: Final = 4
+
+
+class Window(AbstractContextManager["Window"]):
+    """Requests of one method. For one thread. Leaving it without an error waits for all answers."""
+
+    def __init__(self, caller: Caller, method: str, take: Callable[[Any, Any], Any | None]) -> None:
+        """`take` is given each request with its answer, in order, and may answer with a request for
+        what is left, or raise."""
+        self._caller = caller
+        self._method = method
+        self._take = take
+        self._under_way: deque[tuple[Any, Any]] = deque()
+
+    def put(self, request: Any) -> None:
+        """Begin it, once there is room."""
+        while len(self._under_way) >= DEPTH:
+            self._settle()
+        self._under_way.append((request, self._caller.begin(self._method, request)))
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            while kind is None and self._under_way:
+                self._settle()
+        finally:
+            for _, call in self._under_way:
+                call.cancel()
+
+    def _settle(self) -> None:
+        request, call = self._under_way.popleft()
+        tries = [call]
+
+        def once() -> Any:
+            # The call that is under way is the first try.
+            if tries:
+                response = self._caller.finished(tries.pop())
+            else:
+                response = self._caller.once(self._method, sent[0])
+            left = self._take(sent[0], response)
+            if left is not None:
+                sent[0], error = left
+                raise error
+
+        sent = [request]
+        repeated(once, self._caller.patience)

@@ -1,0 +1,79 @@
+"""The names of vsqs: the state of a message is in its file's name, and nowhere else.
+
+    <number>.new             being written
+    <number>                 ready
+    <number>.<expiration>    leased until then
+
+Numbers are Unix times and order the messages as numbers, not as text. We write microseconds, as vsqs
+0.3 does; its documentation speaks of milliseconds, and folders with such names exist. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+SECOND: Final = 1_000_000
+"""In microseconds, the unit of all times here."""
+_MILLISECONDS: Final = range(10**12, 10**14)
+"""What can't be anything but a time of our days in milliseconds: from 2001 on, or 1970 in
+microseconds."""
+_NAME: Final = re.compile(
+    r"(?P<number>0|[1-9][0-9]*)"
+    # vsqs writes a fraction where it was given a visibility timeout with one, and then overlooks the
+    # message for ever. It is read here, so that such a message comes back.
+    r"(\.((?P<new>new)|(?P<expiration>[0-9]+)(\.[0-9]+)?))?",
+    re.ASCII,
+)
+
+
+class State(StrEnum):
+    """The state of a message, as its name gives it."""
+
+    NEW = "new"
+    """Being written, or left behind by a publisher that died: nobody was told that it is stored."""
+    READY = "ready"
+    LEASED = "leased"
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    text: str
+    """As it stands in the folder."""
+    number: int
+    """The message's id."""
+    state: State
+    expiration: int | None = None
+    """Of a leased one: Unix time in microseconds."""
+
+
+def parse(text: str) -> Name | None:
+    """Read a name; None if it is none of vsqs's."""
+    found = _NAME.fullmatch(text)
+    if found is None:
+        return None
+    number = int(found["number"])
+    if found["new"]:
+        return Name(text, number, State.NEW)
+    if found["expiration"] is None:
+        return Name(text, number, State.READY)
+    return Name(text, number, State.LEASED, in_micros(int(found["expiration"])))
+
+
+def new(number: int) -> str:
+    return f"{number}.new"
+
+
+def ready(number: int) -> str:
+    return str(number)
+
+
+def leased(number: int, expiration: int) -> str:
+    return f"{number}.{expiration}"
+
+
+def in_micros(time: int) -> int:
+    """A time of a name in microseconds, whichever unit it was written in."""
+    return time * 1_000 if time in _MILLISECONDS else time
