@@ -51,8 +51,6 @@ def test_the_page_knows_how_patient_the_server_is() -> None:
 
 
 def test_every_reason_of_its_own_is_in_the_list_of_errors() -> None:
-    listed = re.findall(
-        r"^\| `([A-Z_]+)` \| (\d+) \|", (DOCS / "http_errors.md").read_text(), re.MULTILINE
-    )
+    listed = re.findall(r"^\| `([A-Z_]+)` \| (\d+) \|", (DOCS / "errors.md").read_text(), re.MULTILINE)
     own = http_errors.GatewayError.__subclasses__()
     assert sorted(listed) == sorted((kind.reason, str(kind.http_code)) for kind in own)

@@ -42,8 +42,8 @@ SPARK_MUTANTS: Final = (
         breaks="a query that drains a queue also does what a planner that died had reserved",
         edits=edit(
             "_reading.py:StreamReading._is_reserved",
-            "            one.seq > start.seq and",
-            "            one.seq < start.seq and",
+            "            one.sequence_number > start.seq and",
+            "            one.sequence_number < start.seq and",
         ),
         caught_by=(f"{_CALLS}::test_with_what_is_there_a_forgotten_reservation_comes_too",),
     ),
