@@ -57,7 +57,7 @@ class Reading:
     async def _next(self, deadline: float) -> Sequence[Envelope]:
         self._calling.left(deadline)
         if self._pages is None:
-            self._pages = self._calling.transport.reserving.read(
+            self._pages = self._calling.transport.reservations.read(
                 *self._set, begin=self._place(), end=self._end or 0
             )
         try:

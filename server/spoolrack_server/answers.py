@@ -37,40 +37,40 @@ async def answer(future: Future[T]) -> T:
 def on_answer(future: Future[T], wake: Callable[[], None]) -> None:
     """Call `wake` in the loop that runs now, once `future` is done."""
     loop = asyncio.get_running_loop()
-    bell = _bells.get(loop)
-    if bell is None:
-        bell = _bells[loop] = _Bell(loop)
-    future.add_done_callback(lambda _: bell.ring(wake))
+    waker = _wakers.get(loop)
+    if waker is None:
+        waker = _wakers[loop] = _LoopWaker(loop)
+    future.add_done_callback(lambda _: waker.schedule(wake))
 
 
-class _Bell:
+class _LoopWaker:
     """Of the event loop of the thread that makes it. `ring` may be called from any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         # Weak, as it is the value to a weak key that is this very loop.
         self._loop = ref(loop)
-        self._come: deque[Callable[[], None]] = deque()
+        self._callbacks: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._thread = threading.get_ident()
-        self._is_ringing = False
+        self._is_scheduled = False
 
-    def ring(self, wake: Callable[[], None]) -> None:
+    def schedule(self, wake: Callable[[], None]) -> None:
         if threading.get_ident() == self._thread:
             wake()
             return
-        self._come.append(wake)
+        self._callbacks.append(wake)
         loop = self._loop()
         with self._lock:
-            if self._is_ringing or loop is None or loop.is_closed():
+            if self._is_scheduled or loop is None or loop.is_closed():
                 return  # Nobody waits in a loop that is closed.
-            self._is_ringing = True
-        loop.call_soon_threadsafe(self._hear)
+            self._is_scheduled = True
+        loop.call_soon_threadsafe(self._run)
 
-    def _hear(self) -> None:
+    def _run(self) -> None:
         with self._lock:
-            self._is_ringing = False
-        while self._come:
-            self._come.popleft()()
+            self._is_scheduled = False
+        while self._callbacks:
+            self._callbacks.popleft()()
 
 
-_bells: WeakKeyDictionary[asyncio.AbstractEventLoop, _Bell] = WeakKeyDictionary()
+_wakers: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopWaker] = WeakKeyDictionary()

@@ -1,4 +1,4 @@
-"""When a stream of receives asks the store for more.
+"""Flow control: when a stream of receives asks the store for more.
 
 A consumer that deletes one message at a time gives its credits back one by one. To lease, commit and
 frame one message for each of them costs many times what the message does, and the consumer is in no
@@ -16,7 +16,7 @@ from spoolrack_store.model.credits import Credits
 from .loop_event import LoopEvent
 
 SHARE: Final = 4
-GATHERING: Final = 0.005
+LINGER: Final = 0.005
 """Seconds that a free credit waits for others: less than a quick consumer needs for what it has left,
 and unseen by one who works on each message for long."""
 
@@ -24,21 +24,21 @@ and unseen by one who works on each message for long."""
 class FlowControl:
     """The credits of one stream. Lives in one event loop; the credits come back from any thread."""
 
-    def __init__(self, limit: int, gathering: float = GATHERING) -> None:
+    def __init__(self, limit: int, linger: float = LINGER) -> None:
         self.credits = Credits(limit, self._returned)
         self._enough = max(1, limit // SHARE)
-        self._gathering = gathering
+        self._linger = linger
         self._awaited = 1
         """So many free credits are worth waking the loop for."""
-        self._bell = LoopEvent()
+        self._event = LoopEvent()
         self._stopped = False
 
-    async def due(self) -> None:
+    async def wait(self) -> None:
         """Return when it is time to ask for as many as are free; at once after `stop`."""
         await self._free(1)
         if self._stopped or self.credits.free >= self._enough:
             return
-        timer = asyncio.get_running_loop().call_later(self._gathering, self._stop_gathering)
+        timer = asyncio.get_running_loop().call_later(self._linger, self._stop_linger)
         try:
             await self._free(self._enough)
         finally:
@@ -46,22 +46,22 @@ class FlowControl:
 
     def stop(self) -> None:
         self._stopped = True
-        self._bell.ring()
+        self._event.set()
 
-    def muffle(self) -> None:
+    def disable(self) -> None:
         """Nobody asks any more, and yet credits may come back."""
-        self._bell.muffle()
+        self._event.disable()
 
     async def _free(self, count: int) -> None:
         self._awaited = count
-        # Looked at only after it was said what is awaited: what came back before rings no bell.
+        # Check the credits after registering the threshold, so that no wake-up is lost.
         while self.credits.free < self._awaited and not self._stopped:
-            await self._bell.rung()
+            await self._event.wait()
 
-    def _stop_gathering(self) -> None:
+    def _stop_linger(self) -> None:
         self._awaited = 1
-        self._bell.ring()
+        self._event.set()
 
     def _returned(self) -> None:
         if self.credits.free >= self._awaited:
-            self._bell.ring()
+            self._event.set()

@@ -39,11 +39,11 @@ class FrameWriter:
     """Lives in one event loop."""
 
     def __init__(
-        self, budget: Budget, asking: StoreAccess, leases: LeaseRequests, clock: Clock
+        self, budget: Budget, access: StoreAccess, leases: LeaseRequests, clock: Clock
     ) -> None:
         self.clock = clock
         self._budget = budget
-        self._asking = asking
+        self._access = access
         self._leases = leases
         self._largest: dict[str, tuple[int, float]] = {}
         """By queue, the largest message that it takes, and when that was asked."""
@@ -135,7 +135,7 @@ class FrameWriter:
         now = stopwatch()
         if found is None or now - found[1] > KNOWN_FOR:
             try:
-                queue = await self._asking.look(self._asking.store.queue, wanted.queue)
+                queue = await self._access.read(self._access.store.queue, wanted.queue)
             except StoreError:
                 return (
                     0  # The receive itself says what is wrong: a store that has failed knows no queue.

@@ -34,8 +34,8 @@ class Limits:
 
     keepalive: float = 30.0
     """Seconds after which a silent gRPC connection is asked for a sign of life."""
-    sign_of_life: float = 10.0
-    """Seconds that it has for that: a peer that vanished without a word is found out after the sum."""
+    keepalive_timeout: float = 10.0
+    """Seconds that it has for that. A connection without an answer to a ping is closed after both."""
 
     def grpc_options(self) -> tuple[tuple[str, int], ...]:
         return (
@@ -48,9 +48,9 @@ class Limits:
             ("grpc.server_handshake_timeout_ms", round(self.handshake * 1_000)),
             ("grpc.max_connection_idle_ms", round(self.idle * 1_000)),
             ("grpc.keepalive_time_ms", round(self.keepalive * 1_000)),
-            ("grpc.keepalive_timeout_ms", round(self.sign_of_life * 1_000)),
+            ("grpc.keepalive_timeout_ms", round(self.keepalive_timeout * 1_000)),
             # gRPC pings for reasons of its own, too, and waits a minute for the answer to such a one.
-            ("grpc.http2.ping_timeout_ms", round((self.keepalive + self.sign_of_life) * 1_000)),
+            ("grpc.http2.ping_timeout_ms", round((self.keepalive + self.keepalive_timeout) * 1_000)),
             # Clients may ask for the same, also while a stream of theirs is silent.
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.min_ping_interval_without_data_ms", 10_000),

@@ -1,4 +1,4 @@
-"""How a thread of the store wakes a coroutine."""
+"""Event by which a thread of the store wakes a coroutine."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import asyncio
 
 
 class LoopEvent:
-    """Rung from any thread, heard in the event loop in which it was made.
+    """An event of the event loop in which it is made; any thread may set it, and a wait clears it.
 
-    Many rings before it is heard are one. A muffled bell may still be rung, and nothing comes of it.
+    Many calls of `set` before a wait are one. After `disable` they have no effect.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._heard = asyncio.Event()
-        self._is_ringing = False
+        self._event = asyncio.Event()
+        self._is_set = False
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """Return at once; what the listener then looks at must have changed before."""
-        if self._is_ringing:
+        if self._is_set:
             return
-        self._is_ringing = True
+        self._is_set = True
         try:
-            self._loop.call_soon_threadsafe(self._heard.set)
+            self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:
             # The loop is closed: nobody is left who could listen.
             return
 
-    async def rung(self) -> None:
-        """Return once it has been rung since the last time."""
-        await self._heard.wait()
-        # In this order: a ring in between is scheduled, and heard the next time.
-        self._is_ringing = False
-        self._heard.clear()
+    async def wait(self) -> None:
+        """Return once it has been set since the last time."""
+        await self._event.wait()
+        # In this order: a `set` in between is scheduled, and seen the next time.
+        self._is_set = False
+        self._event.clear()
 
-    def muffle(self) -> None:
-        self._is_ringing = True
+    def disable(self) -> None:
+        self._is_set = True

@@ -87,7 +87,7 @@ class MemoryLimiter:
             self._reading.discard(reader)
         if raw is not grpc.aio.EOF and len(raw) >= LARGE:
             self._freed += len(raw)
-            self.look()
+            self.check()
             self.require(COPIES * len(raw))
         return raw
 
@@ -123,14 +123,14 @@ class MemoryLimiter:
                         await self._many.wait()
                 except TimeoutError:
                     pass
-            self.look()
+            self.check()
             if self.is_over or (self._freed and not self._reading):
                 self._freed = 0
                 await asyncio.to_thread(trim)
                 if self.is_over:
-                    self.look()
+                    self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Measure now, and end what is being read if there is too much."""
         if self.watermark is None:
             return

@@ -67,30 +67,30 @@ class QueueService:
         self._workers = workers or ConcurrencyLimit(None)
         self._clock = clock
         self._leases = LeaseRequests(store, log, self._workers)
-        self._asking = StoreAccess(store, self._workers)
+        self._access = StoreAccess(store, self._workers)
         self._frames = FrameWriter(
-            responses or MemoryLimiter(log).responses, self._asking, self._leases, clock
+            responses or MemoryLimiter(log).responses, self._access, self._leases, clock
         )
-        self._reserving = ReservationService(self._asking, self._leases, self._frames)
+        self._reserving = ReservationService(self._access, self._leases, self._frames)
         self._draining = False
-        self._refills: set[FlowControl] = set()
+        self._flow_controls: set[FlowControl] = set()
         self._streams = Streams(watch)
 
     @property
     def parts(self) -> tuple[object, ...]:
         """What has the handlers, each of them in one."""
-        return self, StagingService(self._asking), self._reserving, RedriveService(self._asking)
+        return self, StagingService(self._access), self._reserving, RedriveService(self._access)
 
     def credits(self) -> tuple[int, int]:
         """How many messages all streams of receives may hold, and how many they hold."""
-        held = [refill.credits for refill in self._refills]
+        held = [flow_control.credits for flow_control in self._flow_controls]
         return sum(each.limit for each in held), sum(each.in_flight for each in held)
 
     def drain(self) -> None:
         """End the streams: those of receives now, those of requests when all they took is answered."""
         self._draining = True
-        for refill in self._refills:
-            refill.stop()
+        for flow_control in self._flow_controls:
+            flow_control.stop()
         self._streams.drain()
         self._reserving.drain()
         self._frames.drain()
@@ -98,7 +98,7 @@ class QueueService:
     async def close(self) -> None:
         """Return once every lease that goes back is back. No call may be running any more."""
         await self._leases.close()
-        self._asking.close()
+        self._access.close()
 
     # Queues.
 
@@ -107,11 +107,11 @@ class QueueService:
     ) -> rpc.CreateQueueResponse:
         name = convert.queue_name(request.name)
         settings = convert.settings(request.settings)
-        queue = await self._asking.ask(ops.CreateQueue(name=name, settings=settings))
+        queue = await self._access.submit(ops.CreateQueue(name=name, settings=settings))
         return rpc.CreateQueueResponse(queue=convert.queue(queue, self._clock.wall()))
 
     async def GetQueue(self, request: rpc.GetQueueRequest, context: Context) -> rpc.GetQueueResponse:
-        queue = await self._asking.look(self._store.queue, convert.queue_name(request.name))
+        queue = await self._access.read(self._store.queue, convert.queue_name(request.name))
         return rpc.GetQueueResponse(queue=convert.queue(queue, self._clock.wall()))
 
     async def ListQueues(
@@ -119,7 +119,7 @@ class QueueService:
     ) -> rpc.ListQueuesResponse:
         size = page_size(request.page_size)
         after = page_token(convert.queue_name, request.page_token, "")
-        queues = await self._asking.look(
+        queues = await self._access.read(
             partial(
                 shown,
                 partial(self._store.queues, prefix=request.prefix),
@@ -141,19 +141,19 @@ class QueueService:
     ) -> rpc.UpdateQueueResponse:
         name = convert.queue_name(request.name)
         changes = convert.changes(request.settings, request.update_mask)
-        queue = await self._asking.ask(ops.UpdateQueue(name=name, changes=changes))
+        queue = await self._access.submit(ops.UpdateQueue(name=name, changes=changes))
         return rpc.UpdateQueueResponse(queue=convert.queue(queue, self._clock.wall()))
 
     async def DeleteQueue(
         self, request: rpc.DeleteQueueRequest, context: Context
     ) -> rpc.DeleteQueueResponse:
-        await self._asking.ask(ops.DeleteQueue(name=convert.queue_name(request.name)))
+        await self._access.submit(ops.DeleteQueue(name=convert.queue_name(request.name)))
         return rpc.DeleteQueueResponse()
 
     async def PurgeQueue(
         self, request: rpc.PurgeQueueRequest, context: Context
     ) -> rpc.PurgeQueueResponse:
-        purged = await self._asking.ask(Purge(queue=convert.queue_name(request.name)))
+        purged = await self._access.submit(Purge(queue=convert.queue_name(request.name)))
         return rpc.PurgeQueueResponse(purged=purged)
 
     # Sends.
@@ -200,9 +200,9 @@ class QueueService:
             default=convert.DEFAULT_IN_FLIGHT,
             most=convert.MAX_IN_FLIGHT,
         )
-        refill = FlowControl(limit)
-        credits = refill.credits
-        self._refills.add(refill)
+        flow_control = FlowControl(limit)
+        credits = flow_control.credits
+        self._flow_controls.add(flow_control)
         writing: deque[asyncio.Task[None]] = deque()
         try:
             # Tells a client of an empty queue that it is connected.
@@ -211,7 +211,7 @@ class QueueService:
                 if len(writing) > 1:
                     await asyncio.shield(writing[0])
                     writing.popleft()
-                await refill.due()
+                await flow_control.wait()
                 if self._draining:
                     raise Draining
                 leased = await self._frames.lease(
@@ -237,9 +237,9 @@ class QueueService:
                 # A write that is cancelled couldn't give its leases back.
                 await outlast(writing)
             finally:
-                # The leases live on until they are due, and their credits still ring.
-                self._refills.discard(refill)
-                refill.muffle()
+                # The leases live on until they are due, and their credits still wake the stream.
+                self._flow_controls.discard(flow_control)
+                flow_control.disable()
 
     # What holders of messages do.
 
@@ -303,13 +303,13 @@ class QueueService:
         self, request: rpc.GetMessageRequest, context: Context
     ) -> rpc.GetMessageResponse:
         queue, id = convert.queue_name(request.queue), convert.message_id(request.id)
-        message = await self._asking.look(self._store.message, queue, id)
+        message = await self._access.read(self._store.message, queue, id)
         return rpc.GetMessageResponse(message=convert.message(message))
 
     async def ListMessages(
         self, request: rpc.ListMessagesRequest, context: Context
     ) -> rpc.ListMessagesResponse:
-        messages, token = await self._asking.look(
+        messages, token = await self._access.read(
             self._page,
             convert.queue_name(request.queue),
             convert.states(request.states),

@@ -34,13 +34,13 @@ _STATES: Final[Mapping[ops.RedriveState, rpc.RedriveState.ValueType]] = {
 class RedriveService:
     """Those handlers. Lives in one event loop."""
 
-    def __init__(self, asking: StoreAccess) -> None:
-        self._asking = asking
+    def __init__(self, access: StoreAccess) -> None:
+        self._access = access
 
     async def StartRedrive(
         self, request: rpc.StartRedriveRequest, context: Context
     ) -> rpc.StartRedriveResponse:
-        return rpc.StartRedriveResponse(redrive=_told(await self._asking.ask(_asked(request))))
+        return rpc.StartRedriveResponse(redrive=_told(await self._access.submit(_asked(request))))
 
     async def GetRedrive(
         self, request: rpc.GetRedriveRequest, context: Context
@@ -50,7 +50,7 @@ class RedriveService:
 
     async def _find(self, id: str, permission: Permission) -> ops.Redrive:
         """A redrive of a queue to which the caller may do this; any other is not found."""
-        found = await self._asking.look(self._asking.store.redrive, id)
+        found = await self._access.read(self._access.store.redrive, id)
         allowed = queues_for(permission)
         if allowed is not None and not allowed(found.queue):
             raise RedriveNotFound(redrive=id)
@@ -63,7 +63,7 @@ class RedriveService:
         look = partial(
             shown,
             partial(
-                self._asking.store.redrives,
+                self._access.store.redrives,
                 queue=request.queue and convert.queue_name(request.queue),
             ),
             lambda redrive: redrive.id,
@@ -72,7 +72,7 @@ class RedriveService:
             after=page_token(_id, request.page_token, ""),
             limit=size + 1,
         )
-        found = await self._asking.look(look)
+        found = await self._access.read(look)
         return rpc.ListRedrivesResponse(
             redrives=[_told(redrive) for redrive in found[:size]],
             next_page_token=found[size - 1].id if len(found) > size else "",
@@ -85,7 +85,7 @@ class RedriveService:
         if queues_for(Permission.MANAGE) is not None:
             # A redrive's queue never changes: what is found now can't be another one's then.
             await self._find(id, Permission.MANAGE)
-        ended = await self._asking.ask(ops.CancelRedrive(id=id))
+        ended = await self._access.submit(ops.CancelRedrive(id=id))
         return rpc.CancelRedriveResponse(redrive=_told(ended))
 
 

@@ -38,8 +38,8 @@ _LONGEST_SEQ: Final = len(str(ops.MAX_SEQ))
 class ReservationService:
     """Those handlers. Lives in one event loop."""
 
-    def __init__(self, asking: StoreAccess, leases: LeaseRequests, frames: FrameWriter) -> None:
-        self._asking = asking
+    def __init__(self, access: StoreAccess, leases: LeaseRequests, frames: FrameWriter) -> None:
+        self._access = access
         self._leases = leases
         self._frames = frames
         self._draining = False
@@ -64,7 +64,7 @@ class ReservationService:
     async def ExtendReservation(
         self, request: rpc.ExtendReservationRequest, context: Context
     ) -> rpc.ExtendReservationResponse:
-        held = await self._asking.ask(
+        held = await self._access.submit(
             ops.Confirm(
                 stream=_stream(request.stream),
                 seq=_seq(request.sequence_number),
@@ -82,7 +82,7 @@ class ReservationService:
                 what="end_index", value=end, rule=f"must not lie before begin_index, {begin}"
             )
         begin_reading = partial(
-            self._asking.store.read_reservation,
+            self._access.store.read_reservation,
             _stream(request.stream),
             _seq(request.sequence_number),
             begin=begin,
@@ -90,8 +90,8 @@ class ReservationService:
             allowed=queues_for(Permission.RECEIVE),
             mark_read=request.mark_read,
         )
-        pages = await self._asking.look(begin_reading)
-        while (page := await self._asking.look(next, pages, None)) is not None:
+        pages = await self._access.read(begin_reading)
+        while (page := await self._access.read(next, pages, None)) is not None:
             for frame in _frames(page):
                 if self._draining:
                     raise Draining
@@ -100,7 +100,7 @@ class ReservationService:
     async def CommitReservations(
         self, request: rpc.CommitReservationsRequest, context: Context
     ) -> rpc.CommitReservationsResponse:
-        committed = await self._asking.ask(
+        committed = await self._access.submit(
             ops.CommitReservations(
                 stream=_stream(request.stream),
                 up_to=convert.place(
@@ -117,7 +117,7 @@ class ReservationService:
     async def ReleaseReservation(
         self, request: rpc.ReleaseReservationRequest, context: Context
     ) -> rpc.ReleaseReservationResponse:
-        await self._asking.ask(
+        await self._access.submit(
             ops.Release(
                 stream=_stream(request.stream),
                 seq=_seq(request.sequence_number),
@@ -133,7 +133,7 @@ class ReservationService:
         look = partial(
             shown,
             partial(
-                self._asking.store.reservations,
+                self._access.store.reservations,
                 queue=request.queue and convert.queue_name(request.queue),
                 stream=request.stream and _stream(request.stream),
             ),
@@ -143,7 +143,7 @@ class ReservationService:
             after=page_token(_place, request.page_token, _FIRST_PAGE),
             limit=size + 1,
         )
-        found = await self._asking.look(look)
+        found = await self._access.read(look)
         return rpc.ListReservationsResponse(
             reservations=[_told(reservation) for reservation in found[:size]],
             next_page_token=_token(found[size - 1]) if len(found) > size else "",

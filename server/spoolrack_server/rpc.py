@@ -70,10 +70,10 @@ class Calls:
         self._refusing = True
         self._memory.refuse(Draining(), lambda reader: not reader.streams)
 
-    def look_again(self) -> None:
+    def recheck_permissions(self) -> None:
         """Who may do what has changed: end the streams that could not begin any more."""
         if self._admissions is not None:
-            self._admissions.look_again()
+            self._admissions.recheck_permissions()
 
     async def quiet(self, grace: float) -> None:
         """Return once the calls under way have ended, or `grace` seconds are over, and none comes in.

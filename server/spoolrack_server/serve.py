@@ -31,12 +31,12 @@ async def serve(
     settings: ServeSettings,
     announce: Callable[[ListenAddresses], None],
     until: Callable[[Callable[[], None]], None] | None = None,
-    crew: WorkerProcess | None = None,
+    worker: WorkerProcess | None = None,
 ) -> int:
     """Serve until a signal says otherwise; returns the process's exit code.
 
     `announce` is called once calls are served. `until` is given what drains like a signal, if there is
-    another reason to end. `crew` are the processes that this one is one of, if there are more.
+    another reason to end. `worker` is this process, if a supervisor runs several.
     """
     from .server import Server
 
@@ -47,9 +47,9 @@ async def serve(
         security = settings.security
     except (TracingUnavailable, AccessUnusable) as error:
         return print_startup_error(error)
-    server = Server(settings, log=log, crew=crew, traces=traces, security=security)
-    if crew is not None:
-        crew.join(server.observer)
+    server = Server(settings, log=log, processes=worker, traces=traces, security=security)
+    if worker is not None:
+        worker.join(server.observer)
     stopping = shutdown_on_signals(log, "draining")
     if until is not None:
         until(stopping.set)

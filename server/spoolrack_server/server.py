@@ -36,7 +36,7 @@ from .loop_driver import LoopDriver
 from .memory import MemoryLimiter
 from .observability.error_log import ErrorLog
 from .observability.instrumentation import Instrumentation, Traces
-from .observability.observer import Crew, Observer
+from .observability.observer import Observer, Processes
 from .observability.probes import probes_of
 from .queue_service import WRITES_ITSELF, QueueService
 from .rpc import Calls
@@ -59,7 +59,7 @@ class Server:
         log: Log | None = None,
         patience: HttpLimits | None = None,
         chores: Chores | None = None,
-        crew: Crew | None = None,
+        processes: Processes | None = None,
         traces: Traces | None = None,
         security: Security | None = None,
         limits: Limits | None = None,
@@ -87,11 +87,13 @@ class Server:
         self._chores = chores or Chores(unlinks=settings.reaper, ticks=settings.mover)
         self._security = security or settings.security
         self._limits = limits or Limits(connections=settings.connections)
-        self._doors: LoadedSecurity | None = None
+        self._access_files: LoadedSecurity | None = None
         self._watching: list[asyncio.Task[None]] = []
         self._health = Health()
         self._health.is_starting = True
-        self.observer = Observer(self._health, self._clock, crew, settings.metrics_queues, self.root)
+        self.observer = Observer(
+            self._health, self._clock, processes, settings.metrics_queues, self.root
+        )
         self._traces = traces
         self._watch = Instrumentation(self.observer.operations, traces, refusals=ErrorLog(self._log))
         self._probes = None if settings.health is None else probes_of(self._health, *settings.health)
@@ -141,7 +143,7 @@ class Server:
         self._security.check((self.host, self.grpc_port))
         if self.http_port is not None:
             self._security.check((self.http_host, self.http_port))
-        self._doors = doors = self._security.opened(self._log)
+        self._access_files = access_files = self._security.load(self._log)
         reserve(self.host, self.grpc_port, shares=self._settings.shares_ports).close()
         if self.http_port is not None:
             reserve(self.http_host, self.http_port, shares=self._settings.shares_ports).close()
@@ -157,8 +159,8 @@ class Server:
         try:
             self._listen_to(store)
             self.observer.begin(store.tally, reaps=self._chores.unlinks)
-            await self._start_grpc(store, doors)
-            await self._start_http(store, doors)
+            await self._start_grpc(store, access_files)
+            await self._start_http(store, access_files)
         except BaseException:
             await self.stop(grace=0)
             raise
@@ -216,8 +218,8 @@ class Server:
         if self._probes is not None:
             await self._probes.stop()
 
-    async def _start_grpc(self, store: Store, doors: LoadedSecurity) -> None:
-        admissions = None if doors.guard.is_open else CallAuthorizer(doors.guard)
+    async def _start_grpc(self, store: Store, access_files: LoadedSecurity) -> None:
+        admissions = None if access_files.guard.is_open else CallAuthorizer(access_files.guard)
         self._calls = Calls(self._log, self._watch, admissions, self._memory)
         self._service = QueueService(
             store, self._clock, self._log, self._workers, self._watch, self._memory.responses
@@ -232,25 +234,25 @@ class Server:
         names += [health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME]
         reflect(server, names, admissions)
         try:
-            if doors.tls is None:
+            if access_files.tls is None:
                 self.grpc_port = server.add_insecure_port(self.grpc_address)
             else:
-                self.grpc_port = server.add_secure_port(self.grpc_address, doors.tls.for_grpc())
+                self.grpc_port = server.add_secure_port(self.grpc_address, access_files.tls.for_grpc())
         except RuntimeError as error:
             raise AddressUnusable(self.grpc_address, "somebody was faster") from error
         await server.start()
         self._watching = [
-            asyncio.create_task(doors.watch(self._look_again)),
+            asyncio.create_task(access_files.watch(self._recheck_permissions)),
             asyncio.create_task(self._memory.watch()),
         ]
 
-    def _look_again(self) -> None:
+    def _recheck_permissions(self) -> None:
         """Who may do what has changed."""
-        self._calls.look_again()
+        self._calls.recheck_permissions()
         if self._gateway is not None:
-            self._gateway.look_again()
+            self._gateway.recheck_permissions()
 
-    async def _start_http(self, store: Store, doors: LoadedSecurity) -> None:
+    async def _start_http(self, store: Store, access_files: LoadedSecurity) -> None:
         if self.http_port is None:
             return
         self._gateway = Gateway(
@@ -262,7 +264,7 @@ class Server:
             self._workers,
             self._watch,
             self.observer,
-            doors.guard,
+            access_files.guard,
             self._memory,
         )
         try:
@@ -270,7 +272,7 @@ class Server:
                 self.http_host,
                 self.http_port,
                 shares_port=self._settings.shares_ports,
-                tls=None if doors.tls is None else doors.tls.for_asyncio(),
+                tls=None if access_files.tls is None else access_files.tls.for_asyncio(),
                 connections=self._limits.connections,
             )
         except OSError as error:

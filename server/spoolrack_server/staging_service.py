@@ -33,13 +33,13 @@ MAX_DIGEST: Final = 64
 class StagingService:
     """Those handlers. Lives in one event loop."""
 
-    def __init__(self, asking: StoreAccess) -> None:
-        self._asking = asking
+    def __init__(self, access: StoreAccess) -> None:
+        self._access = access
 
     async def Stage(self, request: rpc.StageRequest, context: Context) -> rpc.StageResponse:
         chunk = _chunk(request)
-        async with self._asking.workers.saving():
-            staged = await self._asking.ask(chunk)
+        async with self._access.workers.saving():
+            staged = await self._access.submit(chunk)
         return rpc.StageResponse(
             message_count=staged.messages,
             duplicate=staged.is_repeated,
@@ -48,7 +48,7 @@ class StagingService:
 
     async def Publish(self, request: rpc.PublishRequest, context: Context) -> rpc.PublishResponse:
         allowed = queues_for(Permission.SEND)
-        published = await self._asking.ask(_publication(request, allowed))
+        published = await self._access.submit(_publication(request, allowed))
         return rpc.PublishResponse(
             message_count=published.messages,
             duplicate=published.is_already,
@@ -58,7 +58,7 @@ class StagingService:
     async def AbortStage(
         self, request: rpc.AbortStageRequest, context: Context
     ) -> rpc.AbortStageResponse:
-        dropped = await self._asking.ask(
+        dropped = await self._access.submit(
             ops.Abort(stage=_stage_name(request.stage), allowed=queues_for(Permission.SEND))
         )
         return rpc.AbortStageResponse(message_count=dropped)
@@ -70,14 +70,14 @@ class StagingService:
         after = page_token(_stage_name, request.page_token, "")
         look = partial(
             shown,
-            self._asking.store.stages,
+            self._access.store.stages,
             lambda stage: stage.name,
             lambda stage: stage.messages,
             queues_for(Permission.MONITOR),
             after=after,
             limit=size + 1,
         )
-        stages = await self._asking.look(look)
+        stages = await self._access.read(look)
         return rpc.ListStagesResponse(
             stages=[_told(stage) for stage in stages[:size]],
             next_page_token=stages[size - 1].name if len(stages) > size else "",

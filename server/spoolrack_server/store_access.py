@@ -36,13 +36,13 @@ class StoreAccess:
         self.workers = workers
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-read")
 
-    async def ask(self, request: Request[T]) -> T:
+    async def submit(self, request: Request[T]) -> T:
         """The store's answer; raises its `StoreError`."""
         return await answer(self.store.submit(request))
 
-    async def look(self, look: Callable[..., T], *of: Any) -> T:
-        """What `look` returns in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, look, *of)
+    async def read(self, read: Callable[..., T], *of: Any) -> T:
+        """What `read` returns in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, read, *of)
 
     def close(self) -> None:
         """Nothing may be asked any more."""

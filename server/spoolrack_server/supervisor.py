@@ -47,7 +47,7 @@ class Supervisor:
     def __init__(self, settings: ServeSettings, count: int, log: Log) -> None:
         """`settings` name the ports that are reserved."""
         self._settings = replace(settings, shares_ports=True, health=None)
-        self.roster = WorkerProcesses()
+        self.workers = WorkerProcesses()
         self._count = count
         self._log = log
         self._running: dict[int, asyncio.subprocess.Process] = {}
@@ -133,9 +133,9 @@ class Supervisor:
                 start_new_session=True,
             )
         self._running[n] = process
-        line = await ControlChannel.open(ours, self.roster.answers_to(n))
+        line = await ControlChannel.open(ours, self.workers.answers_to(n))
         listening = asyncio.create_task(line.run())
-        self.roster.add(n, line)
+        self.workers.add(n, line)
         try:
             if self._ending.is_set():
                 process.terminate()
@@ -149,7 +149,7 @@ class Supervisor:
         finally:
             self._serving.discard(n)
             del self._running[n]
-            self.roster.remove(n)
+            self.workers.remove(n)
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
 
@@ -198,7 +198,7 @@ async def _probes(supervisor: Supervisor, address: tuple[str, int] | None) -> Pr
         return None
     from .observability.probes import probes_of_all
 
-    probes = probes_of_all(supervisor.roster, *address, is_draining=lambda: supervisor.is_ending)
+    probes = probes_of_all(supervisor.workers, *address, is_draining=lambda: supervisor.is_ending)
     await probes.start()
     return probes
 

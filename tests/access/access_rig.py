@@ -145,8 +145,8 @@ def in_a_thread(root: Path, security: Security) -> Iterator[str]:
 
 def reads_again(server: Server) -> bool:
     """Let the server look at its files now; whether something has changed."""
-    assert server._doors is not None
-    return server._doors.look()
+    assert server._access_files is not None
+    return server._access_files.reload()
 
 
 def bearer(token: str) -> str:

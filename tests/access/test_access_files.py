@@ -149,22 +149,22 @@ def test_a_file_is_read_again_when_it_changes_and_a_slip_changes_nothing(files: 
     stream = io.StringIO()
     path = files.write("list", "one")
     seen = watched(path, stream)
-    assert not seen.look()
+    assert not seen.reload()
     files.write("list", "two")
-    assert seen.look()
+    assert seen.reload()
     assert seen.current == "two"
     for slip in (lambda: files.write("list", "bad"), lambda: files.write("list", b"\xff")):
         slip()
-        assert not seen.look()
-        assert not seen.look(), "it is said once"
+        assert not seen.reload()
+        assert not seen.reload(), "it is said once"
         assert seen.current == "two"
     files.write("list", "open", mode=0o604)
-    assert not seen.look()
+    assert not seen.reload()
     Path(path).unlink()
-    assert not seen.look()
+    assert not seen.reload()
     assert seen.current == "two"
     files.write("list", "three")
-    assert seen.look()
+    assert seen.reload()
     assert seen.current == "three"
     said = [line for line in stream.getvalue().splitlines() if "level=error" in line]
     assert [why for why in ("is bad", "no text", "chmod 0600", "No such file") if why in str(said)] == [
@@ -189,7 +189,7 @@ def test_a_secret_of_kubernetes_is_seen_to_change(files: Files) -> None:
     fresh = files.folder / "..new"
     fresh.symlink_to("2")
     fresh.rename(current)
-    assert seen.look()
+    assert seen.reload()
     assert seen.current == "2"
 
 
@@ -200,23 +200,23 @@ def test_a_file_of_tokens_that_others_may_touch_is_refused(files: Files, mode: i
     path = files.write_tokens("alice")
     Path(path).chmod(mode)
     with pytest.raises(AccessUnusable, match=f"others may {verb} it: chmod 06[04]0"):
-        Security(tokens=path).opened(make_log(stream=io.StringIO()))
+        Security(tokens=path).load(make_log(stream=io.StringIO()))
 
 
 def test_rules_may_be_read_by_everybody_and_changed_by_nobody(files: Files) -> None:
     tokens, rules = files.write_tokens("alice"), files.write_permissions("* all *")
     security = Security(tokens=tokens, permissions=rules)
     Path(rules).chmod(0o644)
-    security.opened(make_log(stream=io.StringIO()))
+    security.load(make_log(stream=io.StringIO()))
     Path(rules).chmod(0o664)
     with pytest.raises(AccessUnusable, match="others may change it: chmod 0644"):
-        security.opened(make_log(stream=io.StringIO()))
+        security.load(make_log(stream=io.StringIO()))
 
 
 def test_permissions_without_anybody_who_can_say_who_he_is_are_refused(files: Files) -> None:
     security = Security(permissions=files.write_permissions("* all *"))
     with pytest.raises(AccessUnusable, match="nobody can say who he is"):
-        security.opened(make_log(stream=io.StringIO()))
+        security.load(make_log(stream=io.StringIO()))
 
 
 def test_a_certificate_with_the_key_of_another_is_refused(

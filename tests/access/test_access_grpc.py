@@ -298,7 +298,7 @@ async def test_a_token_that_is_taken_away_ends_the_streams_of_its_holder(
         await asyncio.sleep(0)
     files.write_tokens("owner")
     assert reads_again(server)
-    server._look_again()
+    server._recheck_permissions()
     assert (await refused(streams[0].read())).reason == "UNAUTHENTICATED"
     assert (await refused(alice.counts("a1"))).reason == "UNAUTHENTICATED"
     assert (await refused(waiting)).reason == "UNAUTHENTICATED"

@@ -176,12 +176,12 @@ async def test_a_token_that_is_taken_away_ends_the_long_polls_of_its_holder(
         polls = [asyncio.create_task(each.receive("?wait=3600", "a1")) for each in (alice, owner)]
         assert server._gateway is not None
         for _ in looks():
-            if len(server._gateway._entrance._waiting) == 2:
+            if len(server._gateway._checks._waiting) == 2:
                 break
             await asyncio.sleep(0)
         files.write_tokens("owner")
         assert reads_again(server)
-        server._look_again()
+        server._recheck_permissions()
         # Its connection is closed; where the library asks again by itself, it is told why.
         with contextlib.suppress(aiohttp.ClientError):
             assert (await polls[0]).status == 401
@@ -195,7 +195,7 @@ async def test_a_page_about_all_queues_needs_a_permission_at_all_of_them(files: 
         tokens=files.write_tokens("owner", "alice"),
         permissions=files.write_permissions("owner monitor *", "alice monitor a* b*"),
     )
-    entrance = RequestChecks(security.opened(make_log()).guard)
+    entrance = RequestChecks(security.load(make_log()).guard)
 
     async def page(request: web.Request) -> web.StreamResponse:
         return web.Response()

@@ -154,7 +154,7 @@ async def test_a_connection_without_a_call_is_closed(tmp_path: Path) -> None:
 
 async def test_a_connection_that_gives_no_sign_of_life_is_closed(tmp_path: Path) -> None:
     """Also while it has a call: it reads what it gets, and answers no ping."""
-    limits = Limits(keepalive=0.5, sign_of_life=0.5)
+    limits = Limits(keepalive=0.5, keepalive_timeout=0.5)
     async with serving(tmp_path / "root", Security(), limits=limits) as server:
         async with connected(server) as client:
             await client.create()
@@ -253,7 +253,7 @@ def test_the_docs_say_each_limit() -> None:
         f"| {LARGEST_CALL // 1024 // 1024} MiB ",
         f"| {limits.handshake:g} s ",
         f"| {limits.idle / 60:g} min ",
-        f"| {limits.keepalive + limits.sign_of_life:g} s ",
+        f"| {limits.keepalive + limits.keepalive_timeout:g} s ",
         f"| {LINE:,} bytes ",
         "| 128 ",
         "| 1,000, in 64 KiB ",

@@ -147,7 +147,7 @@ async def gateway_over(
     folder: Path,
     *,
     health: Health | None = None,
-    crew: Any = None,
+    processes: Any = None,
     chores: Chores | None = None,
     first: Callable[[Path], None] = lambda root: None,
 ) -> AsyncIterator[Rig]:
@@ -159,7 +159,7 @@ async def gateway_over(
         store.submit(CreateQueue(name="q", settings=QueueSettings())).result()
         first(root)
         store.on_failure(lambda error: health.fail(str(error)))
-        observer = Observer(health, clock, crew)
+        observer = Observer(health, clock, processes)
         observer.begin(store.tally, reaps=(chores or Chores()).unlinks)
         gateway = Gateway(store, health, clock, make_log(), observer=observer)
         port = await gateway.start("127.0.0.1", 0)
@@ -184,7 +184,7 @@ async def test_a_sync_that_failed(tmp_path: Path) -> None:
 
 
 async def test_a_process_that_hangs(tmp_path: Path) -> None:
-    async with gateway_over(tmp_path, crew=Silent()) as rig:
+    async with gateway_over(tmp_path, processes=Silent()) as rig:
         minutes: list[Scrape | None] = [await rig.scrape()] * 4
 
     assert after(minutes, tmp_path) == {"SpoolrackProcessSilent"}

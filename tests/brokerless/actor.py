@@ -64,7 +64,7 @@ class Actor:
 
 def act(url: str, uid: int, gid: int) -> None:
     import spoolrack
-    import spoolrack._transports.over_folder  # before its files may be out of reach
+    import spoolrack._transports.folder_transport  # before its files may be out of reach
 
     if uid:
         os.umask(0o077)

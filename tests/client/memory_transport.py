@@ -46,8 +46,8 @@ class MemoryTransport:
         self._memory = memory
         self._runtime = runtime
         self.staging = MemoryStaging(memory)
-        self.redriving = MemoryRedriving(memory)
-        self.reserving = MemoryReserving(memory, runtime)
+        self.redrives = MemoryRedriving(memory)
+        self.reservations = MemoryReserving(memory, runtime)
 
     @property
     def target(self) -> str:
@@ -278,5 +278,5 @@ class MemoryTransport:
             )
 
     async def close(self) -> None:
-        self.reserving.close()
+        self.reservations.close()
         self._memory.break_connections(ClientClosed())

@@ -14,7 +14,7 @@ import grpc
 import pytest
 import spoolrack
 from spoolrack import RetryPolicy, aio
-from spoolrack._transports import over_grpc
+from spoolrack._transports import grpc_transport
 from spoolrack.v1 import queue_service_pb2 as rpc
 
 T = TypeVar("T")
@@ -188,7 +188,7 @@ class PublicCaller(ThreadCaller):
 
     def __init__(self, url: str, retry: RetryPolicy | None = None) -> None:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(over_grpc, "is_usable", lambda _: False)
+            patched.setattr(grpc_transport, "is_usable", lambda _: False)
             super().__init__(url, retry)
 
 

@@ -8,7 +8,12 @@ import sys
 import pytest
 
 LATE = (
-    *("spoolrack_server", "spoolrack_store", "spoolrack.vsqs", "spoolrack._transports.over_folder"),
+    *(
+        "spoolrack_server",
+        "spoolrack_store",
+        "spoolrack.vsqs",
+        "spoolrack._transports.folder_transport",
+    ),
     *("opentelemetry", "pyspark"),
 )
 

@@ -14,9 +14,9 @@ import spoolrack
 from client_rig import QUICK, until
 from odd_server import CALLERS, ONCE, PATIENCE, Caller, odd_server, sent
 from spoolrack import aio
-from spoolrack._transports import over_grpc
+from spoolrack._transports import grpc_transport
 from spoolrack._transports.grpc_own import is_usable
-from spoolrack._transports.over_grpc import LARGE
+from spoolrack._transports.grpc_transport import LARGE
 from spoolrack.errors import ClientClosed, StaleReceipt, Timeout, Unreachable
 from spoolrack.testing import RunningServer, running_server
 
@@ -260,7 +260,7 @@ def test_a_client_that_is_forgotten_leaves_nothing_running(
             ended.set()
 
     if public:
-        monkeypatch.setattr(over_grpc, "is_usable", lambda _: False)
+        monkeypatch.setattr(grpc_transport, "is_usable", lambda _: False)
     before = set(threading.enumerate())
     with odd_server(talk) as server:
         client: spoolrack.Client | None = spoolrack.connect(server.url)

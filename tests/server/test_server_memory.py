@@ -37,7 +37,7 @@ class Measured:
 
     def set(self, now: int) -> None:
         self.now = now
-        self._memory.look()
+        self._memory.check()
 
 
 @pytest.fixture

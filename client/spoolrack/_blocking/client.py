@@ -14,7 +14,7 @@ from .._credentials import CredentialOptions
 from .._retry import RetryPolicy
 from .._runtime import Threads, run
 from .._stages import BatchOptions
-from .._transports.opening import open_transport
+from .._transports.url import open_transport
 from .._values import QueueInfo, Seconds, Settings
 from .batch import Batch
 from .iterating import blocking_iterator

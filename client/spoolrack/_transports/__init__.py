@@ -54,7 +54,7 @@ class Pages(Protocol):
         """End it early. Any number of times, also after its end."""
 
 
-class Staging(Protocol):
+class StagingTransport(Protocol):
     """The operations on stages."""
 
     async def stage(
@@ -80,7 +80,7 @@ class Staging(Protocol):
         """By name; `limit` 0 leaves the page's size to the other side."""
 
 
-class Reserving(Protocol):
+class ReservationTransport(Protocol):
     """The operations on reservations."""
 
     async def reserve(
@@ -114,7 +114,7 @@ class Reserving(Protocol):
         """By stream and number; no queue, or no stream, means all."""
 
 
-class Redriving(Protocol):
+class RedriveTransport(Protocol):
     """The operations on redrives."""
 
     async def start(
@@ -141,9 +141,9 @@ class Redriving(Protocol):
 class Transport(Protocol):
     """The operations of a store. Safe for use from several threads, or several tasks of one loop."""
 
-    staging: Staging
-    reserving: Reserving
-    redriving: Redriving
+    staging: StagingTransport
+    reservations: ReservationTransport
+    redrives: RedriveTransport
 
     @property
     def target(self) -> str:

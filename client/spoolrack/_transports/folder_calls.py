@@ -19,8 +19,8 @@ from spoolrack_store.store import Store
 from .._runtime import Runtime, Signal, Tasks
 from ..errors import ClientClosed, RootUnusable, SpoolrackError, Timeout, Unsupported
 from . import folder_values as convert
-from .beside import Beside
 from .folder_stores import Share
+from .thread_runner import ThreadRunner
 
 Answer = TypeVar("Answer")
 
@@ -33,7 +33,7 @@ class FolderCalls:
         self.share: Final = share
         self._runtime = runtime
         self._suspends = isinstance(runtime, Tasks)
-        self._beside = Beside(runtime)
+        self._threads = ThreadRunner(runtime)
         self._lock = threading.Lock()
         self._waiting: set[Future[Any]] = set()
         """Receives and reserves that somebody waits for."""
@@ -58,7 +58,7 @@ class FolderCalls:
         """The answer to a question that waits for no commit, but perhaps for the disk."""
         store = await self._store(timeout)
         try:
-            return await self._beside.do(lambda: question(store))
+            return await self._threads.run(lambda: question(store))
         except StoreError as error:
             raise self._ours(error) from error
 
@@ -118,7 +118,7 @@ class FolderCalls:
             waiting = list(self._waiting)
         for future in waiting:
             future.cancel()
-        await self._beside.do(self.share.leave)
+        await self._threads.run(self.share.leave)
 
     def _refuse_if_read_only(self) -> None:
         if self.share.is_read_only:

@@ -16,7 +16,7 @@ from .._retry import RetryPolicy
 from .._runtime import Runtime, Tasks
 from .._stages import BatchOptions
 from .._transports import Transport
-from .._transports.opening import open_transport
+from .._transports.url import open_transport
 from .._values import (
     QueueInfo,
     QueuePage,

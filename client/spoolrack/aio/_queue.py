@@ -174,7 +174,7 @@ class Queue:
         patience = waits + calling.patience(timeout)
         waits_until = calling.runtime.monotonic() + waits
         return await calling.ask(
-            lambda left: calling.transport.reserving.reserve(
+            lambda left: calling.transport.reservations.reserve(
                 self._name,
                 stream,
                 sequence_number,

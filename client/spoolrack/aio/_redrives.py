@@ -20,13 +20,13 @@ class Redrives:
 
     async def get(self, id: str, *, timeout: Seconds | None = None) -> Redrive:
         """Return a redrive with its progress; raises `RedriveNotFound`."""
-        redriving = self._calling.transport.redriving
+        redriving = self._calling.transport.redrives
         arguments.text("id", id)
         return await self._calling.ask(lambda left: redriving.get(id, timeout=left), timeout)
 
     async def cancel(self, id: str, *, timeout: Seconds | None = None) -> Redrive:
         """End a redrive: see `spoolrack.Redrives.cancel`."""
-        redriving = self._calling.transport.redriving
+        redriving = self._calling.transport.redrives
         arguments.text("id", id)
         return await self._calling.ask(lambda left: redriving.cancel(id, timeout=left), timeout)
 
@@ -35,7 +35,7 @@ class Redrives:
         return self._list(arguments.text("queue", queue), arguments.timeout(timeout))
 
     async def _list(self, queue: str, timeout: float | None) -> AsyncIterator[Redrive]:
-        redriving = self._calling.transport.redriving
+        redriving = self._calling.transport.redrives
 
         async def ask(token: str, left: float) -> RedrivePage:
             return await redriving.list_redrives(queue=queue, token=token, limit=0, timeout=left)
@@ -60,7 +60,7 @@ async def start_redrive(
     arguments.text("destination", destination)
     arguments.text("source_queue", source_queue)
     arguments.integer("max_messages_per_second", max_messages_per_second, 0, arguments.INT32)
-    redriving = calling.transport.redriving
+    redriving = calling.transport.redrives
     in_doubt = False
 
     async def once(left: float) -> Redrive:

@@ -31,7 +31,7 @@ class Reservations:
         """Let a reservation end so long after now: see `spoolrack.Reservations.extend`."""
         _check_name(stream, sequence_number)
         span = arguments.optional_span("visibility_timeout", visibility_timeout)
-        reserving = self._calling.transport.reserving
+        reserving = self._calling.transport.reservations
         return await self._calling.ask(
             lambda left: reserving.confirm(stream, sequence_number, hold=span, timeout=left), timeout
         )
@@ -80,7 +80,7 @@ class Reservations:
         `spoolrack.Reservations.commit`."""
         arguments.text("stream", stream)
         arguments.integer("last_sequence_number", last_sequence_number)
-        reserving = self._calling.transport.reserving
+        reserving = self._calling.transport.reservations
         return await self._calling.ask(
             lambda left: reserving.commit(stream, last_sequence_number, timeout=left), timeout
         )
@@ -90,7 +90,7 @@ class Reservations:
     ) -> None:
         """End a reservation: see `spoolrack.Reservations.release`."""
         _check_name(stream, sequence_number)
-        reserving = self._calling.transport.reserving
+        reserving = self._calling.transport.reservations
         await self._calling.ask(
             lambda left: reserving.release(stream, sequence_number, timeout=left), timeout
         )
@@ -107,7 +107,7 @@ class Reservations:
         )
 
     async def _list(self, queue: str, stream: str, timeout: float | None) -> AsyncIterator[Reservation]:
-        reserving = self._calling.transport.reserving
+        reserving = self._calling.transport.reservations
 
         async def ask(token: str, left: float) -> ReservationPage:
             return await reserving.list_reservations(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .._credentials import NONE, Credentials
-from .._transports.opening import DEFAULT_PORT
+from .._transports.url import DEFAULT_PORT
 from ._credentials import InvalidOption as InvalidOption
 from ._credentials import credentials_in
 

@@ -8,8 +8,8 @@ permissions file everybody who is known may do everything. All that is refused i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from spoolrack_store.model.errors import PermissionDenied, Unauthenticated
 
@@ -106,3 +106,32 @@ class AccessControl:
 
 def _denied(identity: Identity, permission: Permission, queue: str) -> PermissionDenied:
     return PermissionDenied(identity=identity.name, permission=permission.value, queue=queue)
+
+
+# The name in a client's certificate, which the handshake has proven already. It is the first URI among
+# the certificate's alternative names (as SPIFFE has it), else the first DNS name, else the subject's
+# common name. gRPC and Python's `ssl` tell of a certificate in their own ways.
+
+
+def name_in_grpc(properties: Mapping[str, Iterable[bytes]]) -> str | None:
+    """By what `ServicerContext.auth_context()` says; None if there is no certificate, or no name."""
+    for key in ("peer_uri", "peer_dns", "x509_common_name"):
+        for value in properties.get(key, ()):
+            return value.decode(errors="replace")
+    return None
+
+
+def name_in_ssl(certificate: Mapping[str, Any] | None) -> str | None:
+    """By what `SSLSocket.getpeercert()` says; None if there is no certificate, or no name."""
+    if not certificate:
+        return None
+    alternatives: Iterable[tuple[str, str]] = certificate.get("subjectAltName", ())
+    for wanted in ("URI", "DNS"):
+        for kind, value in alternatives:
+            if kind == wanted:
+                return value
+    for part in certificate.get("subject", ()):
+        for key, value in part:
+            if key == "commonName":
+                return str(value)
+    return None

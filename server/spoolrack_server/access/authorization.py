@@ -17,8 +17,7 @@ import grpc
 from google.protobuf.message import Message
 from spoolrack_store.model.errors import StoreError, Unauthenticated
 
-from .access_control import AccessControl
-from .certificates import name_in_grpc
+from .access_control import AccessControl, name_in_grpc
 from .method_permissions import CallerPermissions
 from .permissions import Permission
 
@@ -87,7 +86,7 @@ class CallAuthorizer:
         name = name_in_grpc(context.auth_context()) if self._guard.asks_for_certificates else None
         return CallerPermissions(self._guard, self._guard.identify(found, name))
 
-    def look_again(self) -> None:
+    def recheck_permissions(self) -> None:
         """Apply changed permissions: end the calls whose callers have lost theirs."""
         for admission in list(self._open):
             try:

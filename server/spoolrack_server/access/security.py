@@ -21,7 +21,7 @@ from .tls import Tls, TlsFiles
 from .tokens import Tokens
 from .watched_files import FIXED, SECRET, AccessUnusable, WatchedFiles
 
-LOOKS_EVERY: Final = 1.0
+RELOAD_INTERVAL: Final = 1.0
 """Seconds between two looks at the files."""
 
 
@@ -53,7 +53,7 @@ class Security:
             if not is_loopback(host):
                 raise Insecure(address_text(host, port))
 
-    def opened(self, log: Log) -> LoadedSecurity:
+    def load(self, log: Log) -> LoadedSecurity:
         """Raises `AccessUnusable`."""
         asks = self.tls is not None and self.tls.client_ca is not None
         if self.permissions is not None and self.tokens is None and not asks:
@@ -85,16 +85,16 @@ class LoadedSecurity:
     async def watch(self, changed: Callable[[], None]) -> None:
         """Read the files again when they change, until cancelled; `changed` is called after it."""
         while self._watched:
-            await asyncio.sleep(LOOKS_EVERY)
+            await asyncio.sleep(RELOAD_INTERVAL)
             try:
-                if await asyncio.to_thread(self.look):
+                if await asyncio.to_thread(self.reload):
                     changed()
             except Exception:  # noqa: BLE001 - or else no change would ever be seen again
                 self._log.exception("the files of who may come could not be looked at")
 
-    def look(self) -> bool:
+    def reload(self) -> bool:
         """Whether something has changed."""
-        changes = [each.look() for each in self._watched]
+        changes = [each.reload() for each in self._watched]
         return any(changes)
 
 

@@ -62,7 +62,7 @@ class WatchedFiles(Generic[T]):
     def _name(self) -> str:
         return f"{self._what} {', '.join(path for path, _ in self._paths)}"
 
-    def look(self) -> bool:
+    def reload(self) -> bool:
         """Whether there was a new version, which is the current one from now on."""
         stamps = self._seen()
         if stamps == self._stamps:

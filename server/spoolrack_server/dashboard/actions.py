@@ -36,8 +36,8 @@ MOST_DELETED: Final = 1_000
 class Actions:
     """Lives in one event loop."""
 
-    def __init__(self, asking: GatewayContext, permits: RequestPermissions) -> None:
-        self._asking = asking
+    def __init__(self, context: GatewayContext, permits: RequestPermissions) -> None:
+        self._context = context
         self._permits = permits
 
     async def delete_messages(self, request: web.Request) -> web.StreamResponse:
@@ -45,7 +45,7 @@ class Actions:
         queue = convert.queue_name(text(asked, "queue"))
         self._permits.require(request, Permission.RECEIVE, queue)
         ids = [convert.message_id(id) for id in texts(asked, "ids", most=MOST_DELETED)]
-        results = await self._asking.ask(Delete(queue=queue, ids=ids))
+        results = await self._context.submit(Delete(queue=queue, ids=ids))
         failures = [
             {"id": id, "message": (failure_of(error) or INTERNAL).message}
             for id, error in zip(ids, results, strict=True)
@@ -57,13 +57,13 @@ class Actions:
         asked = await self._permits.change(request)
         queue, changes = self._settings(request, asked)
         settings = QueueSettings().changed(changes)
-        await self._asking.ask(CreateQueue(name=queue, settings=settings))
+        await self._context.submit(CreateQueue(name=queue, settings=settings))
         return _answer({})
 
     async def update_queue(self, request: web.Request) -> web.StreamResponse:
         asked = await self._permits.change(request)
         queue, changes = self._settings(request, asked)
-        await self._asking.ask(UpdateQueue(name=queue, changes=changes))
+        await self._context.submit(UpdateQueue(name=queue, changes=changes))
         return _answer({})
 
     def _settings(
@@ -95,8 +95,8 @@ class Actions:
         send = Send(
             queue=queue, bodies=[body], attributes={0: attributes} if attributes else {}, delays=delays
         )
-        async with self._asking.workers.saving():
-            stored = await self._asking.ask(send)
+        async with self._context.workers.saving():
+            stored = await self._context.submit(send)
         (id,) = stored.results
         if isinstance(id, StoreError):
             raise id
@@ -110,20 +110,20 @@ class Actions:
             raise InvalidRequest(
                 what="confirm", value=asked.get("confirm"), rule=f"must be the queue's name, {queue}"
             )
-        return _answer({"deleted": await self._asking.ask(Purge(queue=queue))})
+        return _answer({"deleted": await self._context.submit(Purge(queue=queue))})
 
     async def abort_stage(self, request: web.Request) -> web.StreamResponse:
         asked = await self._permits.change(request)
         name = convert.word(text(asked, "stage"), "stage", most=MAX_NAME)
         allowed = self._permits.queues_for(request, Permission.SEND)
-        return _answer({"deleted": await self._asking.ask(Abort(stage=name, allowed=allowed))})
+        return _answer({"deleted": await self._context.submit(Abort(stage=name, allowed=allowed))})
 
     async def release_reservation(self, request: web.Request) -> web.StreamResponse:
         asked = await self._permits.change(request)
         stream = convert.word(text(asked, "stream"), "stream", most=MAX_NAME)
         seq = _seq(text(asked, "seq"))
         allowed = self._permits.queues_for(request, Permission.RECEIVE)
-        await self._asking.ask(Release(stream=stream, seq=seq, allowed=allowed))
+        await self._context.submit(Release(stream=stream, seq=seq, allowed=allowed))
         return _answer({})
 
     async def start_redrive(self, request: web.Request) -> web.StreamResponse:
@@ -133,7 +133,7 @@ class Actions:
         self._permits.require(request, Permission.MANAGE, queue)
         if destination:
             self._permits.require(request, Permission.SEND, convert.queue_name(destination))
-        started = await self._asking.ask(
+        started = await self._context.submit(
             StartRedrive(
                 queue=queue,
                 destination=destination,
@@ -147,9 +147,11 @@ class Actions:
     async def cancel_redrive(self, request: web.Request) -> web.StreamResponse:
         asked = await self._permits.change(request)
         id = convert.message_id(text(asked, "id"))
-        redrive = await self._asking.look(self._asking.store.redrive, id)
+        redrive = await self._context.read(self._context.store.redrive, id)
         self._permits.require(request, Permission.MANAGE, redrive.queue)
-        return _answer({"redrive": serializers.redrive(await self._asking.ask(CancelRedrive(id=id)))})
+        return _answer(
+            {"redrive": serializers.redrive(await self._context.submit(CancelRedrive(id=id)))}
+        )
 
 
 def _seq(text: str) -> int:

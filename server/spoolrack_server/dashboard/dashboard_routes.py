@@ -22,12 +22,12 @@ from .views import Views
 
 
 def dashboard_routes(
-    asking: GatewayContext, health: Health, clock: Clock, observer: Observer
+    context: GatewayContext, health: Health, clock: Clock, observer: Observer
 ) -> Sequence[Route]:
-    permits = RequestPermissions(asking)
-    assets, changing = Assets(), Actions(asking, permits)
-    looking = Views(asking, permits, health, clock, observer)
-    monitoring = Monitoring(asking, permits, observer)
+    permits = RequestPermissions(context)
+    assets, changing = Assets(), Actions(context, permits)
+    looking = Views(context, permits, health, clock, observer)
+    monitoring = Monitoring(context, permits, observer)
     # Who drains, or has failed, is looked at all the more. The page itself asks for a token, if it
     # takes one to get more than its files; what may be seen and done, each endpoint asks by queue.
     return (

@@ -20,20 +20,22 @@ from .views import MOST_QUEUES, PRIVATE
 class Monitoring:
     """Lives in one event loop."""
 
-    def __init__(self, asking: GatewayContext, permits: RequestPermissions, observer: Observer) -> None:
-        self._asking = asking
+    def __init__(
+        self, context: GatewayContext, permits: RequestPermissions, observer: Observer
+    ) -> None:
+        self._context = context
         self._permits = permits
         self._observer = observer
 
     async def history(self, request: web.Request) -> web.StreamResponse:
         name = convert.queue_name(request.match_info["queue"])
         self._permits.require(request, Permission.MONITOR, name)
-        await self._asking.look(self._asking.store.queue, name)
+        await self._context.read(self._context.store.queue, name)
         return web.json_response(await self._observer.history(name), headers=PRIVATE)
 
     async def trends(self, request: web.Request) -> web.StreamResponse:
-        is_wanted, overview = self._permits.wanted(request), self._asking.store.overview
-        names = [name for name in await self._asking.look(overview.names) if is_wanted(name)]
+        is_wanted, overview = self._permits.wanted(request), self._context.store.overview
+        names = [name for name in await self._context.read(overview.names) if is_wanted(name)]
         found = await self._observer.trends(names[:MOST_QUEUES])
         return web.json_response({"queues": found, "every": EVERY}, headers=PRIVATE)
 

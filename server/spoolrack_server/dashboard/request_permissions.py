@@ -32,31 +32,31 @@ LONGEST_FILTER: Final = 80
 class RequestPermissions:
     """Lives in one event loop."""
 
-    def __init__(self, asking: GatewayContext) -> None:
-        self._asking = asking
+    def __init__(self, context: GatewayContext) -> None:
+        self._context = context
 
     def identity(self, request: web.Request) -> Identity:
         return request[IDENTITY]
 
     def allows(self, request: web.Request, permission: Permission, queue: str) -> bool:
-        return self._asking.guard.allows(self.identity(request), permission, queue)
+        return self._context.guard.allows(self.identity(request), permission, queue)
 
     def require(self, request: web.Request, permission: Permission, *queues: str) -> None:
         """Raises `PermissionDenied`, whether there are such queues or not; `InvalidQueueName`."""
         for queue in queues:
-            self._asking.guard.require(self.identity(request), permission, queue)
+            self._context.guard.require(self.identity(request), permission, queue)
 
     def require_everywhere(self, request: web.Request, permission: Permission) -> None:
         """Raises `PermissionDenied` unless the caller may do it at all queues."""
-        self._asking.guard.require_everywhere(self.identity(request), permission)
+        self._context.guard.require_everywhere(self.identity(request), permission)
 
     def queues_for(self, request: web.Request, permission: Permission) -> Callable[[str], bool] | None:
         """Tells of a queue whether he may do it there; None: he may everywhere."""
-        return self._asking.guard.queues_for(self.identity(request), permission)
+        return self._context.guard.queues_for(self.identity(request), permission)
 
     def may_somewhere(self, request: web.Request, permission: Permission) -> bool:
         """Whether there can be a queue where the caller has this permission."""
-        return self._asking.guard.allows_somewhere(self.identity(request), permission)
+        return self._context.guard.allows_somewhere(self.identity(request), permission)
 
     def wanted(self, request: web.Request) -> Callable[[str], bool]:
         """Tells of a queue whether the caller may see it and the filter has it; `InvalidRequest`."""
@@ -81,12 +81,12 @@ class RequestPermissions:
                 "sent this",
             )
         try:
-            with self._asking.room.share() as share:
+            with self._context.room.share() as share:
                 raw = await bodies.read(
                     request,
                     queue="",
                     limit=LARGEST_BODY,
-                    patience=self._asking.patience,
+                    patience=self._context.patience,
                     share=share,
                 )
         except MessageTooLarge as error:

@@ -63,20 +63,20 @@ class Views:
 
     def __init__(
         self,
-        asking: GatewayContext,
+        context: GatewayContext,
         permits: RequestPermissions,
         health: Health,
         clock: Clock,
         observer: Observer,
     ) -> None:
-        self._asking = asking
+        self._context = context
         self._permits = permits
         self._health = health
         self._clock = clock
         self._observer = observer
 
     async def server(self, request: web.Request) -> web.StreamResponse:
-        store, permits = self._asking.store, self._permits
+        store, permits = self._context.store, self._permits
         found: dict[str, Any] = {
             "now": self._clock.wall(),
             "status": "SERVING" if self._health.why is None else "NOT_SERVING",
@@ -87,7 +87,7 @@ class Views:
             "sees_all": permits.allows(request, Permission.MONITOR, "*"),
         }
         if found["sees_all"]:
-            owners = await self._asking.look(store.overview.owners)
+            owners = await self._context.read(store.overview.owners)
             found |= {
                 "owners": [serializers.owner(each) for each in owners],
                 "quarantined": store.quarantined,
@@ -97,7 +97,7 @@ class Views:
     async def queues(self, request: web.Request) -> web.StreamResponse:
         visible = await self._visible(request)
         now = self._clock.wall()
-        named = await self._asking.look(self._asking.store.overview.dead_letter_queues)
+        named = await self._context.read(self._context.store.overview.dead_letter_queues)
         rows = [
             {
                 **serializers.row(queue, now, self._permits.permissions(request, queue.name)),
@@ -112,7 +112,7 @@ class Views:
                 "defaults": written(QueueSettings()),
                 "may_create": self._permits.may_somewhere(request, Permission.MANAGE),
                 "at": self._clock.monotonic(),
-                "by": self._asking.store.overview.owner,
+                "by": self._context.store.overview.owner,
             }
         )
 
@@ -124,9 +124,9 @@ class Views:
             )
         bounds = [Millis(first << n) for n in range(BUCKETS)]
         # By name alone: to count a queue's bytes, a store with peers may have to list folders.
-        is_wanted, overview = self._permits.wanted(request), self._asking.store.overview
-        names = [name for name in await self._asking.look(overview.names) if is_wanted(name)]
-        found = await self._asking.look(overview.ages, names[:MOST_QUEUES], bounds)
+        is_wanted, overview = self._permits.wanted(request), self._context.store.overview
+        names = [name for name in await self._context.read(overview.names) if is_wanted(name)]
+        found = await self._context.read(overview.ages, names[:MOST_QUEUES], bounds)
         return _answer(
             {
                 "bounds": bounds,
@@ -141,26 +141,26 @@ class Views:
     async def _visible(self, request: web.Request) -> list[Queue]:
         """The queues that one may see and that the filter lets through; up to one more than told."""
         is_wanted = self._permits.wanted(request)
-        look = partial(_some, self._asking.store, lambda queue: is_wanted(queue.name))
-        return await self._asking.look(look)
+        look = partial(_some, self._context.store, lambda queue: is_wanted(queue.name))
+        return await self._context.read(look)
 
     async def queue(self, request: web.Request) -> web.StreamResponse:
         name = self._queue_of(request, Permission.MONITOR)
-        store = self._asking.store
-        queue = await self._asking.look(store.queue, name)
+        store = self._context.store
+        queue = await self._context.read(store.queue, name)
         bounds = [Millis(FIRST_BOUNDS["15s"] << n) for n in range(BUCKETS)]
-        ages = (await self._asking.look(store.overview.ages, [name], bounds)).get(name)
+        ages = (await self._context.read(store.overview.ages, [name], bounds)).get(name)
         found = serializers.page(queue, self._clock.wall(), self._permits.permissions(request, name))
         found |= {"at": self._clock.monotonic(), "by": store.overview.owner, "bounds": bounds}
         if ages is not None:
             found["ages"] = {"counts": ages.counts, "is_exact": ages.is_exact}
-        sources = await self._asking.look(store.overview.buries_in, name)
+        sources = await self._context.read(store.overview.buries_in, name)
         # Who may not see a queue learns nothing of it, and that it is one is told all the same.
         found["is_dead_letter_queue"] = bool(sources)
         found["sources"] = [each for each in sources if self._may(request, Permission.MONITOR, each)]
         found["redrive"] = None
         if sources:
-            running = await self._asking.look(_running_redrive, store, name)
+            running = await self._context.read(_running_redrive, store, name)
             found["redrive"] = running and serializers.redrive(running)
         target = queue.settings.dead_letter_queue
         found["dead_letter_queue_is_missing"] = bool(target) and not await self._is_there(target)
@@ -168,7 +168,7 @@ class Views:
 
     async def _is_there(self, queue: str) -> bool:
         try:
-            await self._asking.look(self._asking.store.queue, queue)
+            await self._context.read(self._context.store.queue, queue)
         except StoreError:
             return False
         return True
@@ -180,13 +180,13 @@ class Views:
         limit = _number(query.get("limit", str(USUAL_MESSAGES)), "limit", least=1, most=MOST_MESSAGES)
         look = partial(
             _page,
-            self._asking.store,
+            self._context.store,
             name,
             states=_states(query.get("state", "")),
             after=after and convert.message_id(after),
             limit=limit + 1,
         )
-        found = await self._asking.look(look)
+        found = await self._context.read(look)
         page = found[:limit]
         return _answer(
             {
@@ -199,25 +199,25 @@ class Views:
     async def message(self, request: web.Request) -> web.StreamResponse:
         name = self._queue_of(request, Permission.RECEIVE)
         id = convert.message_id(request.match_info["id"])
-        opened = await self._asking.open(name, id)
+        opened = await self._context.open(name, id)
         try:
-            body = await self._asking.look(_beginning, opened)
+            body = await self._context.read(_beginning, opened)
         finally:
-            self._asking.shut(opened)
+            self._context.close_message(opened)
         found = serializers.message(opened.message, body=body)
         return _answer({"now": self._clock.wall(), "message": found})
 
     async def stages(self, request: web.Request) -> web.StreamResponse:
         look = partial(
             shown,
-            self._asking.store.stages,
+            self._context.store.stages,
             lambda stage: stage.name,
             lambda stage: stage.messages,
             self._permits.queues_for(request, Permission.MONITOR),
             after="",
             limit=MOST_THINGS + 1,
         )
-        found = await self._asking.look(look)
+        found = await self._context.read(look)
         stages = [
             {
                 **serializers.stage(each),
@@ -230,14 +230,14 @@ class Views:
     async def reservations(self, request: web.Request) -> web.StreamResponse:
         look = partial(
             shown,
-            self._asking.store.reservations,
+            self._context.store.reservations,
             lambda found: (found.stream, found.seq),
             lambda found: (found.queue,),
             self._permits.queues_for(request, Permission.MONITOR),
             after=("", -1),
             limit=MOST_THINGS + 1,
         )
-        found = await self._asking.look(look)
+        found = await self._context.read(look)
         reservations = [
             {
                 **serializers.reservation(each),
@@ -248,7 +248,7 @@ class Views:
         return self._list(reservations=reservations, are_all=len(found) <= MOST_THINGS)
 
     async def redrives(self, request: web.Request) -> web.StreamResponse:
-        found = await self._asking.look(_last_redrives, self._asking.store)
+        found = await self._context.read(_last_redrives, self._context.store)
         redrives = [
             {
                 **serializers.redrive(each),

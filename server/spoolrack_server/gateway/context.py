@@ -48,13 +48,13 @@ class GatewayContext:
         self.leases = LeaseRequests(store, log, self.workers)
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-http")
 
-    async def ask(self, request: Request[T]) -> T:
+    async def submit(self, request: Request[T]) -> T:
         """The store's answer; raises its `StoreError`."""
         return await answer(self.store.submit(request))
 
-    async def look(self, look: Callable[..., T], *of: Any) -> T:
-        """Return `look()`, run in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, look, *of)
+    async def read(self, read: Callable[..., T], *of: Any) -> T:
+        """Return `read()`, run in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, read, *of)
 
     async def open(self, queue: str, id: str) -> OpenMessage:
         """A message's open file, which the caller gives to `shut`."""
@@ -65,7 +65,7 @@ class GatewayContext:
             opening.add_done_callback(_shut)
             raise
 
-    def shut(self, message: OpenMessage) -> None:
+    def close_message(self, message: OpenMessage) -> None:
         """Close its file. Returns at once: the last to close a removed file waits for the disk."""
         self._readers.submit(message.file.close)
 

@@ -73,9 +73,9 @@ class Gateway:
         self._log = log
         observer = observer or Observer(health, clock)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
-        self._entrance = RequestChecks(guard or AccessControl())
+        self._checks = RequestChecks(guard or AccessControl())
         self._patience = patience or HttpLimits()
-        self._asking = GatewayContext(store, log, self._patience, workers, self._entrance.guard, memory)
+        self._context = GatewayContext(store, log, self._patience, workers, self._checks.guard, memory)
         self._running: set[asyncio.Task[Any]] = set()
         self._refusing = False
         self._pages: set[Endpoint] = set()
@@ -83,11 +83,11 @@ class Gateway:
             self._application(
                 (
                     *routes(
-                        QueueEndpoints(self._asking, clock),
-                        MessageEndpoints(self._asking),
+                        QueueEndpoints(self._context, clock),
+                        MessageEndpoints(self._context),
                         AdminEndpoints(health, observer),
                     ),
-                    *dashboard_routes(self._asking, health, clock, observer),
+                    *dashboard_routes(self._context, health, clock, observer),
                 )
             ),
             access_log=None,
@@ -109,7 +109,7 @@ class Gateway:
             application.router.add_route(
                 route.method, pattern(route.path), route.endpoint, expect_handler=_expect_nothing
             )
-            self._entrance.add(route)
+            self._checks.add(route)
             if route.is_page:
                 self._pages.add(route.endpoint)
         return application
@@ -138,9 +138,9 @@ class Gateway:
         listened: int = self._runner.addresses[0][1]
         return listened
 
-    def look_again(self) -> None:
+    def recheck_permissions(self) -> None:
         """Apply changed permissions."""
-        self._entrance.look_again()
+        self._checks.recheck_permissions()
 
     def refuse(self) -> None:
         """Let no new request do anything: it is told to try again."""
@@ -156,7 +156,7 @@ class Gateway:
         await self._runner.cleanup()
         while self._running:
             await asyncio.wait(set(self._running))
-        await self._asking.close()
+        await self._context.close()
 
     # Each request.
 
@@ -202,7 +202,7 @@ class Gateway:
     async def _answer(self, request: web.Request, endpoint: Endpoint) -> web.StreamResponse:
         """The response; `CancelledError` where nobody is left who could get it, as aiohttp wants it."""
         try:
-            self._entrance.admit(request)
+            self._checks.admit(request)
             if self._refusing and request.match_info.handler not in self._pages:
                 raise Draining
             response = await endpoint(request)

@@ -29,24 +29,24 @@ SMALL: Final = 64 * 1024
 class MessageEndpoints:
     """Lives in one event loop."""
 
-    def __init__(self, asking: GatewayContext) -> None:
-        self._asking = asking
+    def __init__(self, context: GatewayContext) -> None:
+        self._context = context
 
     async def send(self, request: web.Request) -> web.StreamResponse:
         queue = name_of(request)
         headers.require_known(request.headers)
-        self._asking.memory.require()
+        self._context.memory.require()
         attributes = headers.attributes_of(request.headers)
         lend(context_in(request.headers.items()), attributes, MAX_ATTRIBUTES_SIZE)
         delay = headers.delay(request.headers)
         deduplication_id = headers.deduplication_id(request.headers)
         limit = SMALL
         if request.content_length is None or request.content_length > SMALL:
-            found = await self._asking.look(self._asking.store.queue, queue)
+            found = await self._context.read(self._context.store.queue, queue)
             limit = found.settings.max_message_size
-        with self._asking.room.share() as share:
+        with self._context.room.share() as share:
             body = await bodies.read(
-                request, queue=queue, limit=limit, patience=self._asking.patience, share=share
+                request, queue=queue, limit=limit, patience=self._context.patience, share=share
             )
             send = Send(
                 queue=queue,
@@ -55,8 +55,8 @@ class MessageEndpoints:
                 deduplication_ids={0: deduplication_id} if deduplication_id else {},
                 delays={} if delay is None else {0: delay},
             )
-            async with self._asking.workers.saving():
-                stored = await self._asking.ask(send)
+            async with self._context.workers.saving():
+                stored = await self._context.submit(send)
         (id,) = stored.results
         if isinstance(id, StoreError):
             raise id
@@ -75,7 +75,7 @@ class MessageEndpoints:
             wait=headers.wait(request.query),
             visibility=headers.visibility(request.query),
         )
-        deliveries = await self._asking.leases.lease(wanted)
+        deliveries = await self._context.leases.lease(wanted)
         if not deliveries:
             return web.Response(status=204, headers={"Cache-Control": "no-store"})
         receipts = receipts_of(deliveries)
@@ -84,7 +84,7 @@ class MessageEndpoints:
         try:
             return await self._hand_over(request, messages)
         except BaseException:
-            self._asking.leases.give_back(wanted.queue, receipts)
+            self._context.leases.give_back(wanted.queue, receipts)
             raise
 
     async def _hand_over(self, request: web.Request, messages: list[Message]) -> web.StreamResponse:
@@ -98,20 +98,20 @@ class MessageEndpoints:
                 try:
                     return await self._send(request, web.StreamResponse(headers=found), opened)
                 finally:
-                    self._asking.shut(opened)
+                    self._context.close_message(opened)
         response = web.Response(body=message.body, headers=found)
-        await bodies.write(request, response, self._asking.patience)
+        await bodies.write(request, response, self._context.patience)
         return response
 
     async def _open(self, message: Message) -> OpenMessage | None:
         try:
-            return await self._asking.open(message.queue, message.id)
+            return await self._context.open(message.queue, message.id)
         except StoreError:
             return None  # Deleted already, by its id; but the body is here.
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         queue, id = name_of(request), id_of(request)
-        opened = await self._asking.open(queue, id)
+        opened = await self._context.open(queue, id)
         try:
             found = headers.message_headers(opened.message)
             found |= {"ETag": headers.tag(id), "Accept-Ranges": "bytes"}
@@ -123,7 +123,7 @@ class MessageEndpoints:
             response = web.StreamResponse(status=206, headers=found)
             return await self._send(request, response, opened, *part)
         finally:
-            self._asking.shut(opened)
+            self._context.close_message(opened)
 
     async def _send(
         self,
@@ -135,7 +135,7 @@ class MessageEndpoints:
     ) -> web.StreamResponse:
         size = opened.message.size if count is None else count
         begin = opened.offset + first
-        await bodies.send(request, response, opened.file, begin, size, self._asking.patience)
+        await bodies.send(request, response, opened.file, begin, size, self._context.patience)
         return response
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
@@ -143,7 +143,7 @@ class MessageEndpoints:
         receipt = headers.receipt(request.headers, id)
         by = {"ids": [id]} if receipt is None else {"receipts": [receipt]}
         delete = Delete(queue=queue, **by)
-        (error,) = await self._asking.ask(delete)
+        (error,) = await self._context.submit(delete)
         # One that isn't there is what the caller wants; softlayer/mq says the same.
         if error is not None and not isinstance(error, MessageNotFound):
             raise error

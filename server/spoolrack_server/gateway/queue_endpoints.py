@@ -34,12 +34,12 @@ _DEFAULTS: Final = QueueSettings()
 class QueueEndpoints:
     """Lives in one event loop."""
 
-    def __init__(self, asking: GatewayContext, clock: Clock) -> None:
-        self._asking = asking
+    def __init__(self, context: GatewayContext, clock: Clock) -> None:
+        self._context = context
         self._clock = clock
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        queue = await self._asking.look(self._asking.store.queue, name_of(request))
+        queue = await self._context.read(self._context.store.queue, name_of(request))
         content = described(queue, self._clock.wall())
         return web.json_response(content, headers={"Cache-Control": "no-store"})
 
@@ -49,9 +49,9 @@ class QueueEndpoints:
         if settings is not None and settings.dead_letter_queue:
             # Dead letters are sent there.
             identity = request[IDENTITY]
-            self._asking.guard.require(identity, Permission.SEND, settings.dead_letter_queue)
+            self._context.guard.require(identity, Permission.SEND, settings.dead_letter_queue)
         try:
-            await self._asking.ask(CreateQueue(name=name, settings=settings or _DEFAULTS))
+            await self._context.submit(CreateQueue(name=name, settings=settings or _DEFAULTS))
         except QueueExists:
             # Who doesn't say which settings is content with any, as with softlayer/mq.
             if settings is not None:
@@ -60,7 +60,7 @@ class QueueEndpoints:
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
         try:
-            await self._asking.ask(DeleteQueue(name=name_of(request)))
+            await self._context.submit(DeleteQueue(name=name_of(request)))
         except QueueNotFound:
             # What the caller wants is so already; softlayer/mq says the same.
             return web.Response()
@@ -71,12 +71,12 @@ class QueueEndpoints:
         if request.content_type != "application/json" or not request.can_read_body:
             return None
         try:
-            with self._asking.room.share() as share:
+            with self._context.room.share() as share:
                 raw = await bodies.read(
                     request,
                     queue=name,
                     limit=LARGEST_SETTINGS,
-                    patience=self._asking.patience,
+                    patience=self._context.patience,
                     share=share,
                 )
         except MessageTooLarge as error:

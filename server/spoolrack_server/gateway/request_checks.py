@@ -15,8 +15,7 @@ from aiohttp import web
 from aiohttp.http import HttpVersion10, HttpVersion11
 from spoolrack_store.model.errors import InvalidRequest, StoreError, Unauthenticated
 
-from ..access.access_control import NOBODY, AccessControl
-from ..access.certificates import name_in_ssl
+from ..access.access_control import NOBODY, AccessControl, name_in_ssl
 from ..access.permissions import Identity
 from .http_errors import CrossOrigin, UnknownParameter, UnreadableBody, WrongHost
 
@@ -64,7 +63,7 @@ class RequestChecks:
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._waiting.pop(task, None)
 
-    def look_again(self) -> None:
+    def recheck_permissions(self) -> None:
         """Apply changed permissions: end long polls whose callers have lost theirs."""
         for task, request in list(self._waiting.items()):
             try:

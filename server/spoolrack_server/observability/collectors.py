@@ -7,8 +7,9 @@ and the rest appears together as the queue `*`, which can't be a queue's name.
 
 from __future__ import annotations
 
+import asyncio
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib.metadata import version
 from typing import Final
@@ -24,6 +25,9 @@ MOST_QUEUES: Final = 1_000
 """So many queues have series of their own."""
 OTHERS: Final = "*"
 """Stands for the rest."""
+
+COUNT_INTERVAL: Final = 30.0
+COUNT_SHARE: Final = 100
 
 _system: Final = ProcessCollector(namespace="spoolrack", registry=None)
 
@@ -127,3 +131,42 @@ class _Others:
     def rows(self) -> Iterator[Row]:
         for (name, labels), value in self._values.items():
             yield name, labels, value
+
+
+class FolderCounter:
+    """Count quarantine/ and remove/ now and then, so that no scrape has to.
+
+    A count takes the longer the more there is, and is made the more rarely: it never takes more than a
+    hundredth of the time. Lives in one event loop, where it counts in a thread until it is stopped.
+    """
+
+    def __init__(
+        self,
+        tally: Tally,
+        in_thread: Callable[[Callable[[], None]], asyncio.Future[None]],
+        *,
+        reaps: bool,
+    ) -> None:
+        """`in_thread` calls a function in a thread. Unless this process `reaps`, count remove/, too."""
+        self._tally = tally
+        self._in_thread = in_thread
+        self._reaps = reaps
+        self.quarantined: int | None = None
+        self.removed: int | None = None
+        self._task = asyncio.create_task(self._run())
+
+    def count(self) -> None:
+        self.quarantined = self._tally.quarantined()
+        if not self._reaps:
+            self.removed = self._tally.removed()
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            await self._in_thread(self.count)
+            await asyncio.sleep(max(COUNT_INTERVAL, COUNT_SHARE * (loop.time() - began)))

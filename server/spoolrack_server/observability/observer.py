@@ -20,8 +20,7 @@ from ..cgroup import machine_memory, memory_limit
 from ..health import Health
 from ..worker_processes import FIGURES, HISTORY, PROCESS
 from .call_metrics import CallMetrics
-from .census import Census
-from .collectors import MOST_QUEUES, collect_process, collect_root, collect_store
+from .collectors import MOST_QUEUES, FolderCounter, collect_process, collect_root, collect_store
 from .exposition import written
 from .history import EVERY, History, Series, combined
 from .metrics import Row
@@ -29,7 +28,7 @@ from .metrics import Row
 T = TypeVar("T")
 
 
-class Crew(Protocol):
+class Processes(Protocol):
     """The processes of one server."""
 
     number: int
@@ -42,7 +41,7 @@ class Crew(Protocol):
         """Return each sibling's answer to `Observer.answer`'s question; None: not in time."""
 
 
-class Alone:
+class SingleProcess:
     """A server of one process."""
 
     number = 0
@@ -71,7 +70,7 @@ class Observer:
         self,
         health: Health,
         clock: Clock,
-        crew: Crew | None = None,
+        processes: Processes | None = None,
         most_queues: int = MOST_QUEUES,
         root: str = "",
     ) -> None:
@@ -83,10 +82,10 @@ class Observer:
         self._sampling: asyncio.Task[None] | None = None
         self._health = health
         self._clock = clock
-        self._crew = crew or Alone()
+        self._processes = processes or SingleProcess()
         self._most = most_queues
         self._tally: Tally | None = None
-        self._census: Census | None = None
+        self._counter: FolderCounter | None = None
         self._credit: Credit | None = None
         self._memory: Watermark | None = None
         self._is_over = False
@@ -97,7 +96,7 @@ class Observer:
         """The store is open."""
         loop = asyncio.get_running_loop()
         self._tally = tally
-        self._census = Census(
+        self._counter = FolderCounter(
             tally, lambda count: loop.run_in_executor(self._thread, count), reaps=reaps
         )
         self._sampling = asyncio.create_task(self._sample_on())
@@ -114,8 +113,8 @@ class Observer:
         if self._sampling is not None:
             self._sampling.cancel()
             await asyncio.gather(self._sampling, return_exceptions=True)
-        if self._census is not None:
-            await self._census.stop()
+        if self._counter is not None:
+            await self._counter.stop()
         # Who gathers just now must not meet a store that is closed.
         async with self._gathering:
             self._thread.shutdown()
@@ -125,7 +124,7 @@ class Observer:
         return self._health.state
 
     async def answer(self, what: str) -> Any:
-        """Return this process's answer to its siblings; see `crew` for the questions."""
+        """Return this process's answer to its siblings; see `worker_processes` for the questions."""
         if what == FIGURES:
             return await self.own()
         if what == PROCESS:
@@ -154,7 +153,7 @@ class Observer:
 
     async def history(self, queue: str) -> Series:
         """The last hour of a queue, with the rates of all processes of this server added up."""
-        others = await self._crew.others(HISTORY + queue)
+        others = await self._processes.others(HISTORY + queue)
         return combined(await self._beside(lambda: self._history.of(queue)), others)
 
     async def trends(self, queues: Iterable[str]) -> dict[str, list[int | None]]:
@@ -176,8 +175,8 @@ class Observer:
 
     async def resources(self) -> dict[str, Any]:
         """Return the disk of the root and the memory of each process."""
-        others = await self._crew.others(PROCESS)
-        processes = {**others, self._crew.number: self.process()}
+        others = await self._processes.others(PROCESS)
+        processes = {**others, self._processes.number: self.process()}
         space = None if self._tally is None else await self._beside(self._tally.space)
         disk = None
         if space is not None:
@@ -201,7 +200,7 @@ class Observer:
 
     async def page(self, accept: str) -> tuple[bytes, str]:
         """Return the answer to a scrape that accepts these types, and its content type."""
-        others = await self._crew.figures()
+        others = await self._processes.figures()
         async with self._gathering:
             processes: dict[int, list[Row]] = {
                 number: [("spoolrack_process_answers", [], int(rows is not None)), *(rows or ())]
@@ -219,10 +218,10 @@ class Observer:
     def _written(
         self, own: list[Row], processes: dict[int, list[Row]], accept: str
     ) -> tuple[bytes, str]:
-        processes[self._crew.number] = [*own, *self._of_store()]
+        processes[self._processes.number] = [*own, *self._of_store()]
         root: list[Row] = []
         if self._tally is not None:
-            quarantined = None if self._census is None else self._census.quarantined
+            quarantined = None if self._counter is None else self._counter.quarantined
             root = list(collect_root(self._tally, self._clock, quarantined, self._most))
         return written(root, dict(sorted(processes.items())), accept)
 
@@ -243,6 +242,6 @@ class Observer:
     def _of_store(self) -> list[Row]:
         rows = list(collect_process())
         if self._tally is not None:
-            removed = None if self._census is None else self._census.removed
+            removed = None if self._counter is None else self._counter.removed
             rows += collect_store(self._tally, self._most, removed)
         return rows

@@ -77,7 +77,7 @@ def probes_of(health: Health, host: str, port: int) -> Probes:
 
 
 def probes_of_all(
-    roster: WorkerProcesses, host: str, port: int, *, is_draining: Callable[[], bool]
+    workers: WorkerProcesses, host: str, port: int, *, is_draining: Callable[[], bool]
 ) -> Probes:
     """Those of a supervisor: it lives if all its servers answer, and is ready if all that run serve.
 
@@ -85,14 +85,14 @@ def probes_of_all(
     """
 
     async def lives() -> str:
-        states = await roster.states()
+        states = await workers.states()
         silent = sorted(number for number, state in states.items() if state is None)
         return f"no answer from {', '.join(map(str, silent))}" if silent else ""
 
     async def is_ready() -> str:
         if is_draining():
             return "draining"
-        states = set((await roster.states()).values())
+        states = set((await workers.states()).values())
         for state in (None, "failed", "draining"):
             if state in states:
                 return state or "silent"

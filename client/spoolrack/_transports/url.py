@@ -30,14 +30,14 @@ def open_transport(url: str, runtime: Runtime, **credentials: Unpack[CredentialO
     if not separator:
         scheme, rest = "grpc", url
     if scheme == "vsqs":
-        from .over_vsqs import VsqsTransport
+        from .vsqs_transport import VsqsTransport
         from .vsqs_values import place_of
 
         refuse_credentials(url, credentials)
         return VsqsTransport(place_of(url), runtime)
     if scheme == "file":
+        from .folder_transport import FolderTransport
         from .folder_values import place_of as root_of
-        from .over_folder import FolderTransport
 
         refuse_credentials(url, credentials)
         return FolderTransport(root_of(url), runtime)
@@ -46,7 +46,7 @@ def open_transport(url: str, runtime: Runtime, **credentials: Unpack[CredentialO
     parts = _AUTHORITY.fullmatch(rest)
     if parts is None or not rest.isprintable() or not 0 < int(parts["port"] or DEFAULT_PORT) < 65536:
         raise InvalidUrl(f"{url!r} names no server: {_KNOWN}.")
-    from .over_grpc import GrpcTransport
+    from .grpc_transport import GrpcTransport
 
     address = f"{parts['host']}:{parts['port'] or DEFAULT_PORT}"
     checked = credentials_for(address, parts["host"], is_secure=scheme == "grpcs", **credentials)

@@ -13,7 +13,7 @@ from ..errors import Unsupported
 
 
 class NoStages:
-    """`transports.Staging` that refuses all."""
+    """`transports.StagingTransport` that refuses all."""
 
     async def stage(
         self,
@@ -40,7 +40,7 @@ class NoStages:
 
 
 class NoReservations:
-    """`transports.Reserving` that refuses all."""
+    """`transports.ReservationTransport` that refuses all."""
 
     async def reserve(
         self,
@@ -77,7 +77,7 @@ class NoReservations:
 
 
 class NoRedrives:
-    """`transports.Redriving` that refuses all."""
+    """`transports.RedriveTransport` that refuses all."""
 
     async def start(
         self,

@@ -11,8 +11,8 @@ from spoolrack_server.flow_control import FlowControl
 FOR_EVER = 3_600.0
 
 
-def started(refill: FlowControl) -> asyncio.Task[None]:
-    return asyncio.create_task(refill.due())
+def started(flow_control: FlowControl) -> asyncio.Task[None]:
+    return asyncio.create_task(flow_control.wait())
 
 
 async def turns(count: int = 10) -> None:
@@ -21,46 +21,46 @@ async def turns(count: int = 10) -> None:
 
 
 async def test_a_stream_asks_at_once_while_a_quarter_of_its_credits_is_free() -> None:
-    refill = FlowControl(8, FOR_EVER)
-    refill.credits.charge(6)
-    await refill.due()
+    flow_control = FlowControl(8, FOR_EVER)
+    flow_control.credits.charge(6)
+    await flow_control.wait()
 
 
 async def test_a_stream_waits_for_a_quarter_of_its_credits() -> None:
-    refill = FlowControl(8, FOR_EVER)
-    refill.credits.charge(8)
-    due = started(refill)
+    flow_control = FlowControl(8, FOR_EVER)
+    flow_control.credits.charge(8)
+    due = started(flow_control)
     await turns()
-    refill.credits.give_back(1)
+    flow_control.credits.give_back(1)
     await turns()
     assert not due.done()
-    threading.Thread(target=refill.credits.give_back, args=(1,)).start()
+    threading.Thread(target=flow_control.credits.give_back, args=(1,)).start()
     await due
 
 
 async def test_a_single_credit_is_used_when_no_other_comes_back() -> None:
-    refill = FlowControl(8, 0.001)
-    refill.credits.charge(8)
-    due = started(refill)
+    flow_control = FlowControl(8, 0.001)
+    flow_control.credits.charge(8)
+    due = started(flow_control)
     await turns()
-    refill.credits.give_back(1)
+    flow_control.credits.give_back(1)
     await due
-    assert refill.credits.free == 1
+    assert flow_control.credits.free == 1
 
 
 async def test_a_stream_of_few_credits_waits_for_no_second_one() -> None:
-    refill = FlowControl(7, FOR_EVER)
-    refill.credits.charge(6)
-    await refill.due()
+    flow_control = FlowControl(7, FOR_EVER)
+    flow_control.credits.charge(6)
+    await flow_control.wait()
 
 
 async def test_a_stream_that_waits_for_credits_ends_when_it_is_told() -> None:
     for held in (8, 7):
-        refill = FlowControl(8, FOR_EVER)
-        refill.credits.charge(held)
-        due = started(refill)
+        flow_control = FlowControl(8, FOR_EVER)
+        flow_control.credits.charge(held)
+        due = started(flow_control)
         await turns()
-        refill.stop()
+        flow_control.stop()
         await due
 
 

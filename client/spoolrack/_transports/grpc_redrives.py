@@ -18,8 +18,8 @@ _STATES: Final = {
 }
 
 
-class GrpcRedriving:
-    """`transports.Redriving` over the calls of a channel."""
+class GrpcRedrives:
+    """`transports.RedriveTransport` over the calls of a channel."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls

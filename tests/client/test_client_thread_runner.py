@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from spoolrack._runtime import Tasks, Threads, run
-from spoolrack._transports.beside import Beside
+from spoolrack._transports.thread_runner import ThreadRunner
 
 STUCK = 60.0
 
@@ -33,8 +33,8 @@ class Work:
         self.undone.set()
 
     def start(self) -> asyncio.Task[str]:
-        beside = Beside(Tasks())
-        return asyncio.create_task(beside.do(self, undo=self.undo, stop=self.go_on.set))
+        runner = ThreadRunner(Tasks())
+        return asyncio.create_task(runner.run(self, undo=self.undo, stop=self.go_on.set))
 
 
 async def begin(work: Work) -> asyncio.Task[str]:
@@ -58,7 +58,7 @@ async def test_a_task_gets_the_error_of_a_thread() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await Beside(Tasks()).do(fail)
+        await ThreadRunner(Tasks()).run(fail)
 
 
 async def test_a_cancelled_task_stops_the_work_and_undoes_its_result() -> None:
@@ -90,8 +90,8 @@ def test_a_result_that_comes_when_the_loop_has_ended_is_undone() -> None:
     work = Work()
 
     async def leave() -> None:
-        beside = Beside(Tasks())
-        task = asyncio.create_task(beside.do(work, undo=work.undo))
+        runner = ThreadRunner(Tasks())
+        task = asyncio.create_task(runner.run(work, undo=work.undo))
         await asyncio.sleep(0)
         assert work.begun.wait(STUCK)
         task.cancel()
@@ -102,4 +102,4 @@ def test_a_result_that_comes_when_the_loop_has_ended_is_undone() -> None:
 
 
 def test_for_threads_it_is_done_in_place() -> None:
-    assert run(Beside(Threads()).do(threading.current_thread)) is threading.current_thread()
+    assert run(ThreadRunner(Threads()).run(threading.current_thread)) is threading.current_thread()

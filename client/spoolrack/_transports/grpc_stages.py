@@ -12,7 +12,7 @@ from .grpc_calls import Calls
 
 
 class GrpcStaging:
-    """`transports.Staging` over the calls of a channel."""
+    """`transports.StagingTransport` over the calls of a channel."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls

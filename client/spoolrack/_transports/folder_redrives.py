@@ -19,8 +19,8 @@ _STATES: Final[Mapping[ops.RedriveState, RedriveState]] = {
 }
 
 
-class FolderRedriving:
-    """`transports.Redriving` over the calls of a root."""
+class FolderRedrives:
+    """`transports.RedriveTransport` over the calls of a root."""
 
     def __init__(self, calls: FolderCalls) -> None:
         self._calls = calls

@@ -40,8 +40,8 @@ class FolderPages:
         self._cancelled = True
 
 
-class FolderReserving:
-    """`transports.Reserving` over the calls of a root."""
+class FolderReservations:
+    """`transports.ReservationTransport` over the calls of a root."""
 
     def __init__(self, calls: FolderCalls) -> None:
         self._calls = calls

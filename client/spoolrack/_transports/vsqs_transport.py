@@ -20,10 +20,10 @@ from .._values import (
 )
 from ..errors import ClientClosed
 from ..vsqs._content import Content
-from . import Redriving, Reserving, Staging
-from .beside import Beside
+from . import RedriveTransport, ReservationTransport, StagingTransport
+from .thread_runner import ThreadRunner
 from .vsqs_calls import Stop, VsqsCalls
-from .vsqs_lacks import NoRedrives, NoReservations, NoStages
+from .vsqs_unsupported import NoRedrives, NoReservations, NoStages
 from .vsqs_values import Place
 
 
@@ -33,13 +33,13 @@ class VsqsDeliveries:
     def __init__(
         self,
         calls: VsqsCalls,
-        beside: Beside,
+        threads: ThreadRunner,
         queue: str,
         max_in_flight: int,
         visibility: float | None,
     ) -> None:
         self._calls = calls
-        self._beside = beside
+        self._threads = threads
         self._queue = queue
         self._max_in_flight = max_in_flight
         self._visibility = visibility
@@ -48,7 +48,7 @@ class VsqsDeliveries:
         self._connected = False
 
     async def next(self) -> Sequence[Envelope]:
-        return await self._beside.do(self._next, undo=self._calls.give_back, stop=self.cancel)
+        return await self._threads.run(self._next, undo=self._calls.give_back, stop=self.cancel)
 
     def _next(self) -> list[Envelope]:
         envelopes = self._calls.lease(
@@ -82,10 +82,10 @@ class VsqsTransport:
 
     def __init__(self, place: Place, runtime: Runtime) -> None:
         self._calls = VsqsCalls(place)
-        self._beside = Beside(runtime)
-        self.staging: Staging = NoStages()
-        self.reserving: Reserving = NoReservations()
-        self.redriving: Redriving = NoRedrives()
+        self._threads = ThreadRunner(runtime)
+        self.staging: StagingTransport = NoStages()
+        self.reservations: ReservationTransport = NoReservations()
+        self.redrives: RedriveTransport = NoRedrives()
 
     @property
     def target(self) -> str:
@@ -94,30 +94,30 @@ class VsqsTransport:
     async def create_queue(
         self, name: str, settings: Mapping[str, object], *, timeout: float
     ) -> QueueInfo:
-        return await self._beside.do(lambda: self._calls.create(name, settings))
+        return await self._threads.run(lambda: self._calls.create(name, settings))
 
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
-        return await self._beside.do(lambda: self._calls.info(name))
+        return await self._threads.run(lambda: self._calls.info(name))
 
     async def list_queues(self, *, prefix: str, token: str, limit: int, timeout: float) -> QueuePage:
-        queues = await self._beside.do(lambda: self._calls.queues(prefix))
+        queues = await self._threads.run(lambda: self._calls.queues(prefix))
         return QueuePage(queues=[info for info in queues if info.name > token])
 
     async def update_queue(
         self, name: str, changes: Mapping[str, object], *, timeout: float
     ) -> QueueInfo:
-        return await self._beside.do(lambda: self._calls.update(name, changes))
+        return await self._threads.run(lambda: self._calls.update(name, changes))
 
     async def delete_queue(self, name: str, *, timeout: float) -> None:
-        await self._beside.do(lambda: self._calls.remove(name))
+        await self._threads.run(lambda: self._calls.remove(name))
 
     async def purge_queue(self, name: str, *, timeout: float) -> int:
-        return await self._beside.do(lambda: self._calls.purge(name))
+        return await self._threads.run(lambda: self._calls.purge(name))
 
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float
     ) -> list[SendResult]:
-        return await self._beside.do(lambda: self._calls.send(queue, messages))
+        return await self._threads.run(lambda: self._calls.send(queue, messages))
 
     async def receive(
         self,
@@ -143,25 +143,25 @@ class VsqsTransport:
             stop.told = True
             self._calls.wake()
 
-        return await self._beside.do(receive, undo=self._calls.give_back, stop=cancel)
+        return await self._threads.run(receive, undo=self._calls.give_back, stop=cancel)
 
     def stream(
         self, queue: str, *, max_in_flight: int, visibility_timeout: float | None
     ) -> VsqsDeliveries:
-        return VsqsDeliveries(self._calls, self._beside, queue, max_in_flight, visibility_timeout)
+        return VsqsDeliveries(self._calls, self._threads, queue, max_in_flight, visibility_timeout)
 
     async def delete(
         self, queue: str, targets: Sequence[Target], *, timeout: float
     ) -> list[DeleteResult]:
-        return await self._beside.do(lambda: self._calls.delete(queue, targets))
+        return await self._threads.run(lambda: self._calls.delete(queue, targets))
 
     async def change_visibility(
         self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
     ) -> list[LeaseResult]:
-        return await self._beside.do(lambda: self._calls.change(queue, changes))
+        return await self._threads.run(lambda: self._calls.change(queue, changes))
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
-        return await self._beside.do(lambda: self._calls.get(queue, id))
+        return await self._threads.run(lambda: self._calls.get(queue, id))
 
     async def list_messages(
         self,
@@ -173,7 +173,7 @@ class VsqsTransport:
         max_body_bytes: int | None,
         timeout: float,
     ) -> MessagePage:
-        return await self._beside.do(
+        return await self._threads.run(
             lambda: self._calls.page(
                 queue, states=states, token=token, limit=limit, max_body_bytes=max_body_bytes
             )

@@ -168,7 +168,7 @@ class Told:
 
 
 async def lined(
-    roster: WorkerProcesses, number: int, told: Told | None
+    workers: WorkerProcesses, number: int, told: Told | None
 ) -> tuple[WorkerProcess, list[asyncio.Task[None]]]:
     """A member, and the tasks that serve its line."""
     ours, theirs = socket.socketpair()
@@ -177,20 +177,20 @@ async def lined(
         member.join(told)
     line = await ControlChannel.open(theirs, member.answer)
     member.begin(line)
-    supervisors = await ControlChannel.open(ours, roster.answers_to(number))
-    roster.add(number, supervisors)
+    supervisors = await ControlChannel.open(ours, workers.answers_to(number))
+    workers.add(number, supervisors)
     return member, [asyncio.create_task(each.run()) for each in (line, supervisors)]
 
 
 async def test_members_hear_of_each_other_and_not_of_themselves() -> None:
-    roster = WorkerProcesses()
-    first, tasks = await lined(roster, 0, Told())
-    _, more = await lined(roster, 1, Told("failed"))
-    _, last = await lined(roster, 2, None)
+    workers = WorkerProcesses()
+    first, tasks = await lined(workers, 0, Told())
+    _, more = await lined(workers, 1, Told("failed"))
+    _, last = await lined(workers, 2, None)
 
     assert await first.figures() == {1: [("spoolrack_serving", [], 1)], 2: []}
     assert await first.others("history q") == {1: "asked for history q", 2: []}
-    assert await roster.states() == {0: "serving", 1: "failed", 2: "starting"}
+    assert await workers.states() == {0: "serving", 1: "failed", 2: "starting"}
     await end(*tasks, *more, *last)
 
 
@@ -201,15 +201,15 @@ async def end(*tasks: asyncio.Task[None]) -> None:
 
 
 async def test_who_asks_one_that_is_gone_gets_no_answer() -> None:
-    roster = WorkerProcesses()
-    first, tasks = await lined(roster, 0, Told())
-    _, others = await lined(roster, 1, Told())
+    workers = WorkerProcesses()
+    first, tasks = await lined(workers, 0, Told())
+    _, others = await lined(workers, 1, Told())
     assert await first.figures() == {1: [("spoolrack_serving", [], 1)]}
     await end(others[0])
     await others[1]  # Its end of the line is broken.
 
     assert await first.figures() == {1: None}
-    assert await roster.states() == {0: "serving", 1: None}
+    assert await workers.states() == {0: "serving", 1: None}
     await end(*tasks)
 
 

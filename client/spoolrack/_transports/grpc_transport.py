@@ -27,13 +27,13 @@ from .._values import (
     VisibilityChange,
 )
 from ..v1 import queue_service_pb2 as rpc
-from . import Redriving, Reserving, Staging
+from . import RedriveTransport, ReservationTransport, StagingTransport
 from . import grpc_values as convert
 from .grpc_calls import Frames, ThreadCalls, open_calls
 from .grpc_own import OwnStreams, is_usable
-from .grpc_redriving import GrpcRedriving
-from .grpc_reserving import GrpcReserving
-from .grpc_staging import GrpcStaging
+from .grpc_redrives import GrpcRedrives
+from .grpc_reservations import GrpcReservations
+from .grpc_stages import GrpcStaging
 from .grpc_streams import Asks, NotKnown, RequestStream
 
 LARGE: Final = 1024 * 1024
@@ -66,9 +66,9 @@ class GrpcTransport:
         self._credentials = credentials
         self._calls = open_calls(address, runtime, credentials)
         self._stub = self._calls.stub
-        self.staging: Staging = GrpcStaging(self._calls)
-        self.reserving: Reserving = GrpcReserving(self._calls)
-        self.redriving: Redriving = GrpcRedriving(self._calls)
+        self.staging: StagingTransport = GrpcStaging(self._calls)
+        self.reservations: ReservationTransport = GrpcReservations(self._calls)
+        self.redrives: RedriveTransport = GrpcRedrives(self._calls)
         self._sends: Asks[rpc.StreamSendResponse]
         self._deletes: Asks[rpc.StreamDeleteResponse]
         if isinstance(self._calls, ThreadCalls) and is_usable(self._calls.channel):

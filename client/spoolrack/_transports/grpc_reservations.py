@@ -34,8 +34,8 @@ class GrpcPages:
         self._frames.cancel()
 
 
-class GrpcReserving:
-    """`transports.Reserving` over the calls of a channel."""
+class GrpcReservations:
+    """`transports.ReservationTransport` over the calls of a channel."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls

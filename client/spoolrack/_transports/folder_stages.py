@@ -14,7 +14,7 @@ from .folder_calls import FolderCalls
 
 
 class FolderStaging:
-    """`transports.Staging` over the calls of a root."""
+    """`transports.StagingTransport` over the calls of a root."""
 
     def __init__(self, calls: FolderCalls) -> None:
         self._calls = calls

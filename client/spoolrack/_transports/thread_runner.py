@@ -21,11 +21,11 @@ def _nothing(*_: object) -> None:
     pass
 
 
-class Beside:
+class ThreadRunner:
     def __init__(self, runtime: Runtime) -> None:
         self._suspends = isinstance(runtime, Tasks)
 
-    async def do(
+    async def run(
         self,
         work: Callable[[], T],
         *,

@@ -31,12 +31,12 @@ from .._values import (
     VisibilityChange,
 )
 from ..errors import ClientClosed
-from . import Redriving, Reserving, Staging
+from . import RedriveTransport, ReservationTransport, StagingTransport
 from . import folder_values as convert
 from .folder_calls import FolderCalls
-from .folder_redriving import FolderRedriving
-from .folder_reserving import FolderReserving
-from .folder_staging import FolderStaging
+from .folder_redrives import FolderRedrives
+from .folder_reservations import FolderReservations
+from .folder_stages import FolderStaging
 from .folder_stores import Share
 from .folder_values import Place
 
@@ -81,9 +81,9 @@ class FolderTransport:
     def __init__(self, place: Place, runtime: Runtime) -> None:
         share = Share(place)
         self._calls = FolderCalls(share, runtime, place.url)
-        self.staging: Staging = FolderStaging(self._calls)
-        self.reserving: Reserving = FolderReserving(self._calls)
-        self.redriving: Redriving = FolderRedriving(self._calls)
+        self.staging: StagingTransport = FolderStaging(self._calls)
+        self.reservations: ReservationTransport = FolderReservations(self._calls)
+        self.redrives: RedriveTransport = FolderRedrives(self._calls)
         # A client that was forgotten must not keep the store open for ever. At the interpreter's end
         # the system does what is needed.
         weakref.finalize(self, share.leave_soon).atexit = False

@@ -8,26 +8,26 @@ import threading
 from spoolrack_server.loop_event import LoopEvent
 
 
-async def test_a_ring_from_another_thread_is_heard() -> None:
-    bell = LoopEvent()
-    threading.Thread(target=bell.ring).start()
-    await bell.rung()
+async def test_a_set_from_another_thread_wakes_the_loop() -> None:
+    event = LoopEvent()
+    threading.Thread(target=event.set).start()
+    await event.wait()
 
 
 async def test_every_change_before_a_ring_is_seen_after_it() -> None:
-    bell, rings, heard = LoopEvent(), 1_000, 0
+    event, rings, heard = LoopEvent(), 1_000, 0
     rung = 0
 
     def ring() -> None:
         nonlocal rung
         for _ in range(rings):
             rung += 1
-            bell.ring()
+            event.set()
 
     thread = threading.Thread(target=ring)
     thread.start()
     while heard < rings:
-        await bell.rung()
+        await event.wait()
         heard = rung
     thread.join()
 
@@ -36,14 +36,14 @@ def test_a_ring_after_the_loop_has_ended_does_no_harm() -> None:
     async def make() -> LoopEvent:
         return LoopEvent()
 
-    asyncio.run(make()).ring()
+    asyncio.run(make()).set()
 
 
-async def test_a_muffled_bell_is_not_heard() -> None:
-    bell = LoopEvent()
-    bell.muffle()
-    bell.ring()
-    listening = asyncio.ensure_future(bell.rung())
+async def test_a_disabled_event_wakes_nothing() -> None:
+    event = LoopEvent()
+    event.disable()
+    event.set()
+    listening = asyncio.ensure_future(event.wait())
     for _ in range(10):
         await asyncio.sleep(0)
     assert not listening.done()
