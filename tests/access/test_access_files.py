@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import trustme
-from access_rig import Files
 from spoolrack_server.access.file_format import UnreadableFile
 from spoolrack_server.access.permissions import Identity, Permission
 from spoolrack_server.access.rules import Rules
@@ -17,6 +16,8 @@ from spoolrack_server.access.tls import Tls, TlsFiles
 from spoolrack_server.access.tokens import Tokens, line_of, new_token
 from spoolrack_server.access.watched_files import SECRET, AccessUnusable, WatchedFiles
 from spoolrack_server.logs import make_log
+
+from tests.support.access_rig import Files
 
 ALICE, BOB = Identity("alice"), Identity("spiffe://example.org/bob")
 SEND, RECEIVE, MANAGE, MONITOR = Permission

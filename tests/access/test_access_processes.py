@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 import spoolrack
 import trustme
-from access_rig import Files, looks
 from spoolrack.errors import SpoolrackError
 from spoolrack_server.access.tokens import Tokens
+
+from tests.support.access_rig import Files, looks
 
 PROGRAM = (sys.executable, "-m", "spoolrack_server")
 STUCK = 60.0

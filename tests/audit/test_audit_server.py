@@ -9,13 +9,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import audit_load
 import pytest
-from audit import Report, audit
-from audit_load import Client
-from mutant import CHECKOUT
-from mutants import mutant_called
-from traced_server import TracedServer, why_not
+
+from tests.audit import audit_load
+from tests.audit.audit import Report, audit
+from tests.audit.audit_load import Client
+from tests.support.mutant import CHECKOUT
+from tests.support.mutants import mutant_called
+from tests.support.traced_server import TracedServer, why_not
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 import spoolrack as library
-from cli_rig import PROGRAM, Spoolrack, until
 from spoolrack import Client, RedriveState
 from spoolrack.testing import RunningServer
+
+from tests.cli.cli_rig import PROGRAM, Spoolrack, until
 
 NOWHERE = "01890a5d-ac96-774b-bcce-b302099a8057"
 

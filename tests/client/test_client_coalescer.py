@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable, Sequence
 
 import pytest
-from client_rig import until, until_async
 from spoolrack._coalesce import Coalescer
 from spoolrack._runtime import Tasks, Threads, run
 from spoolrack.errors import QueueNotFound, SpoolrackError, Timeout, Unreachable
+
+from tests.client.client_rig import until, until_async
 
 FAR = 1e9
 

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from client_rig import until
 from spoolrack._coalesce import MAX_CALLS, Coalescer
 from spoolrack._company import LONGEST, RAREST, SMALL, Company
 from spoolrack._runtime import Tasks, Threads, run
+
+from tests.client.client_rig import until
 
 FAR = 1e9
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 import yaml
-from chart_rig import Values
-from helm_engine import CHART, Engine, Refused
 from spoolrack import QueueSettings
+
+from tests.helm.chart_rig import Values
+from tests.helm.helm_engine import CHART, Engine, Refused
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())

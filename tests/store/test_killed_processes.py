@@ -12,10 +12,11 @@ import threading
 from pathlib import Path
 from random import Random
 
-from front_rig import GIVE_UP, bodies_of, receipts_of
 from spoolrack_store.model.operations import CreateQueue, Delete, Receive, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
+
+from tests.store.front_rig import GIVE_UP, bodies_of, receipts_of
 
 KILLS = int(os.environ.get("SPOOLRACK_KILLS", "10"))
 PROCESSES = 3
