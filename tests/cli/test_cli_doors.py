@@ -36,7 +36,19 @@ COMMANDS = list(commands(program))
 
 def test_the_commands_are_all_there() -> None:
     assert {path[0] for path in COMMANDS} == {
-        *("serve", "mover", "reaper", "send", "receive", "delete", "release", "queues", "peek", "top"),
+        *(
+            "serve",
+            "snapshot",
+            "mover",
+            "reaper",
+            "send",
+            "receive",
+            "delete",
+            "release",
+            "queues",
+            "peek",
+            "top",
+        ),
         *("bench", "fsck", "export", "import", "stages", "reservations", "redrive", "redrives"),
         *("tokens", "try", "health"),
     }

@@ -45,6 +45,7 @@ _COMMANDS: Final = {
     "export": "exporting",
     "import": "importing",
     "fsck": "checking",
+    "snapshot": "snapshot",
     "tokens": "tokens",
 }
 """Where each command is. Loaded when it is asked for: a check of folders needs no gRPC."""
