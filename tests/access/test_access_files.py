@@ -216,7 +216,7 @@ def test_rules_may_be_read_by_everybody_and_changed_by_nobody(files: Files) -> N
 
 def test_permissions_without_anybody_who_can_say_who_he_is_are_refused(files: Files) -> None:
     security = Security(permissions=files.write_permissions("* all *"))
-    with pytest.raises(AccessUnusable, match="nobody can say who he is"):
+    with pytest.raises(AccessUnusable, match="no caller can show an identity"):
         security.load(make_log(stream=io.StringIO()))
 
 

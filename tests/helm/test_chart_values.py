@@ -56,7 +56,7 @@ OK: Values = {"insecure": True}
         (OK | {"persistence": {"dataSource": {"snapshot": "x"}}}, "'snapshot' not allowed"),
         (OK | {"ingress": {"enabled": True}}, "'/ingress/hosts': minItems"),
         # Who may come.
-        (OK | {"access": {"permissions": "a all *"}}, "nobody can say who he is"),
+        (OK | {"access": {"permissions": "a all *"}}, "no caller can show an identity"),
         (
             OK | {"access": {"tokens": "a", "existingSecret": {"name": "b"}}},
             "'/access/tokens': value must be ''",
