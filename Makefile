@@ -43,7 +43,7 @@ test-all: ## Run every test, the slow ones too, and more random stories and kill
 
 torture: ## Crash, kill and unplug for MINUTES, and count what was lost; as root on real disks, too.
 	@scripts/set-up dev
-	@exec env PYTHONPATH=tests/disks:tests/torture .venv/bin/python tests/torture/torture.py --minutes $(MINUTES) $(ARGS)
+	@exec .venv/bin/python -m tests.torture.torture --minutes $(MINUTES) $(ARGS)
 
 image-steps: ## Run every step of the Dockerfile in a chroot, as root with debootstrap, and serve from what they make.
 	@scripts/set-up dev
@@ -60,11 +60,11 @@ bench: ## Compare with the limit and all peers that are installed, in ten minute
 
 budget: ## Count the system calls of each operation, and write them down; a test compares.
 	@scripts/set-up dev
-	@exec .venv/bin/python tests/budget/counting.py --write
+	@exec .venv/bin/python -m tests.budget.counting --write
 
 mutants: ## Plant each known bug in a copy of the store, and show which test catches it.
 	@scripts/set-up spark
-	@exec .venv/bin/python tests/mutants/plant.py $(ARGS)
+	@exec .venv/bin/python -m tests.mutants.plant $(ARGS)
 
 pipeline: ## Run examples/sessions.py in ./pipeline: a log, a queue, Spark, Parquet and a second queue.
 	@scripts/set-up spark

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,9 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "disks"))
-
-from loop_disk import LoopDisk, why_not
+from tests.support.loop_disk import LoopDisk, why_not
 
 __all__ = ["LoopDisk", "Place", "flush", "own_disk", "why_not"]
 

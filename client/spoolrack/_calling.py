@@ -53,7 +53,7 @@ class Calling:
         self._pid = os.getpid()
 
     def check(self) -> None:
-        """Raise the error of whoever must not make a call now."""
+        """Raise an error if no call may be made now."""
         self.check_process()
         if self.closed:
             raise ClientClosed()

@@ -1,12 +1,11 @@
-"""Merges what many threads or tasks ask for at one time into few calls.
+"""Coalesces items of many threads or tasks into few calls.
 
-A first caller makes its call at once, and so does a second beside it. Whoever comes while two calls
-are under way waits, and when one of them lands, the first of those who wait takes along as many
-others as fit. So a lone caller never waits for company, and a crowd travels in large batches. A few
-who come back as soon as they are answered keep together, in one call at a time: see `company`. With
+Up to two calls are in flight. A caller that finds a place makes its call at once; any other waits, and
+the first waiter makes the next call with as many others as fit. So a lone caller never waits, and many
+callers share large batches. A few callers in a loop share one call at a time: see `Linger`. With
 threads, there is no thread but the callers'.
 
-It knows nothing of what it carries. It doesn't retry: each caller does that for itself.
+It doesn't retry: each caller does that for itself.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ import copy
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from ._company import Company
 from ._runtime import Runtime, Signal
 from ._values import MAX_BATCH, MAX_BATCH_BYTES
 from .errors import SpoolrackError, Timeout, Unreachable
@@ -26,27 +24,84 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MAX_CALLS = 2
-"""Under way at one time: one is on the wire while the other one's answer is read."""
+"""In flight at one time: one is on the wire while the other one's answer is read."""
 
 
-class _Place(Enum):
-    WAITS = auto()
-    GATHERS = auto()
-    """Waits, and sets off with whoever is there when the rest are late."""
-    LEADS = auto()
-    """Is to make the next call."""
-    TRAVELS = auto()
-    ARRIVED = auto()
+SMALL: Final = 16
+"""Callers at most that a call lingers for: with more of them calls are full anyway."""
+LONGEST: Final = 0.002
+"""Seconds that a call lingers at most, ..."""
+SHARE: Final = 0.25
+"""... and what part of the time that the last call took."""
+RAREST: Final = 64
+"""Calls at most between two tries to linger."""
 
 
-class _Passenger(Generic[Item, Result]):
-    __slots__ = ("deadline", "error", "item", "place", "result", "signal", "size")
+class Linger:
+    """Decides how long a call lingers for callers that are due again. Pure: it is told the time.
+
+    A few callers in a loop would else split into those answered a moment ago and those that come a
+    moment later, with a call for each. Where callers don't come back in time, calls linger ever less
+    often. Not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self.until = 0.0
+        """When a call lingers no longer."""
+        self.keeps_together = False
+        """Whether the callers are few, and came back in time at the last try: then one call carries
+        all."""
+        self._expected = 0
+        self._rest = 0
+        self._pause = 1
+
+    def answered(self, carried: int, waiting: int, now: float, took: float) -> None:
+        """A call for so many is answered, after `took` seconds; others wait for the next one."""
+        self._expected = 0
+        callers = carried + waiting
+        if callers > SMALL:
+            self.keeps_together = False
+        if self._rest:
+            self._rest -= 1
+        elif 2 <= callers <= SMALL:
+            self._expected = callers
+            self.until = now + min(LONGEST, SHARE * took)
+
+    def is_missing(self, gathered: int, now: float) -> bool:
+        """Whether a call lingers for more callers than these."""
+        return gathered < self._expected and now < self.until
+
+    def begun(self, gathered: int) -> None:
+        """A call for so many callers begins."""
+        if not self._expected:
+            return
+        self.keeps_together = 2 * gathered > self._expected
+        if self.keeps_together:
+            self._pause = 1
+        else:
+            self._rest = self._pause
+            self._pause = min(RAREST, 2 * self._pause)
+        self._expected = 0
+
+
+class _State(Enum):
+    WAITING = auto()
+    LINGERING = auto()
+    """First of those that wait for a call that lingers."""
+    LEADING = auto()
+    """Makes the next call."""
+    IN_FLIGHT = auto()
+    DONE = auto()
+
+
+class _Waiter(Generic[Item, Result]):
+    __slots__ = ("deadline", "error", "item", "result", "signal", "size", "state")
 
     def __init__(self, item: Item, size: int, deadline: float) -> None:
         self.item = item
         self.size = size
         self.deadline = deadline
-        self.place = _Place.TRAVELS
+        self.state = _State.IN_FLIGHT
         self.signal: Signal | None = None
         self.result: Result | None = None
         self.error: BaseException | None = None
@@ -71,180 +126,180 @@ class Coalescer(Generic[Item, Result]):
         self._max_batch = max_batch
         self._max_bytes = max_bytes
         self._lock = runtime.lock()
-        self._under_way = 0
-        self._company = Company()
-        self._waiting: deque[_Passenger[Item, Result]] = deque()
+        self._in_flight = 0
+        self._linger = Linger()
+        self._waiting: deque[_Waiter[Item, Result]] = deque()
 
     @property
-    def under_way(self) -> int:
-        """Calls that have a place now."""
-        return self._under_way
+    def in_flight(self) -> int:
+        """Calls in flight."""
+        return self._in_flight
 
     @property
     def waiting(self) -> int:
-        """Callers who wait for a place."""
+        """Callers that wait for a call."""
         return len(self._waiting)
 
     @property
     def keeps_together(self) -> bool:
         """Whether one call at a time carries all."""
-        return self._company.keeps_together
+        return self._linger.keeps_together
 
     async def submit(self, item: Item, deadline: float) -> Result:
-        """The result of one item; raises the error of the call that carried it.
+        """Return the result of one item; raise the error of the call that carried it.
 
-        Raises `Timeout` at `deadline` (of the runtime's monotonic clock). A caller that is cancelled
-        before its item is under way takes it back.
+        Raise `Timeout` at `deadline`, by the runtime's monotonic clock. A caller that is cancelled
+        before its item is in flight takes it back.
         """
-        passenger: _Passenger[Item, Result] = _Passenger(item, self._size_of(item), deadline)
+        waiter: _Waiter[Item, Result] = _Waiter(item, self._size_of(item), deadline)
         with self._lock:
             leads = self._may_lead(len(self._waiting) + 1)
             if leads:
-                self._under_way += 1
+                self._in_flight += 1
             else:
-                passenger.place = _Place.WAITS
-                passenger.signal = self._runtime.signal()
-                self._waiting.append(passenger)
+                waiter.state = _State.WAITING
+                waiter.signal = self._runtime.signal()
+                self._waiting.append(waiter)
                 if len(self._waiting) == 1 and self._has_place():
-                    passenger.place = _Place.GATHERS
+                    waiter.state = _State.LINGERING
         if not leads:
-            leads = await self._wait(passenger)
+            leads = await self._wait(waiter)
         if leads:
-            batch = self._board(passenger)
+            batch = self._collect(waiter)
             if len(batch) == 1:
-                await self._travel(batch)
+                await self._make_call(batch)
             else:
                 # In a task of its own, where there are tasks: if this caller is cancelled, the
-                # others' items must travel on.
-                await self._runtime.finish(self._travel(batch))
-        if passenger.error is not None:
-            raise passenger.error
-        return passenger.result  # type: ignore[return-value]  # None only if Result allows it
+                # others' items stay in the call.
+                await self._runtime.finish(self._make_call(batch))
+        if waiter.error is not None:
+            raise waiter.error
+        return waiter.result  # type: ignore[return-value]  # None only if Result allows it
 
     def _has_place(self) -> bool:
-        """Whether another call may be under way. With the lock held."""
-        return self._under_way < (1 if self._company.keeps_together else MAX_CALLS)
+        """Return whether another call may be in flight. With the lock held."""
+        return self._in_flight < (1 if self._linger.keeps_together else MAX_CALLS)
 
     def _may_lead(self, gathered: int) -> bool:
-        """Whether a call for so many may begin now. With the lock held."""
-        return self._has_place() and not self._company.is_missing(gathered, self._runtime.monotonic())
+        """Return whether a call for so many may begin now. With the lock held."""
+        return self._has_place() and not self._linger.is_missing(gathered, self._runtime.monotonic())
 
-    async def _wait(self, passenger: _Passenger[Item, Result]) -> bool:
-        """Wait until the item has arrived (False), or is to lead the next call (True)."""
+    async def _wait(self, waiter: _Waiter[Item, Result]) -> bool:
+        """Wait until the item is done (False), or leads the next call (True)."""
         try:
             while True:
                 with self._lock:
-                    if passenger.place is _Place.ARRIVED:
+                    if waiter.state is _State.DONE:
                         return False
-                    if passenger.place is _Place.GATHERS and self._may_lead(len(self._waiting)):
-                        self._waiting.remove(passenger)
-                        self._under_way += 1
-                        passenger.place = _Place.LEADS
-                    if passenger.place is _Place.LEADS:
+                    if waiter.state is _State.LINGERING and self._may_lead(len(self._waiting)):
+                        self._waiting.remove(waiter)
+                        self._in_flight += 1
+                        waiter.state = _State.LEADING
+                    if waiter.state is _State.LEADING:
                         return True
-                    until = passenger.deadline
-                    if passenger.place is _Place.GATHERS:
+                    until = waiter.deadline
+                    if waiter.state is _State.LINGERING:
                         if self._has_place():
-                            until = min(until, self._company.until)
+                            until = min(until, self._linger.until)
                         else:
-                            passenger.place = _Place.WAITS  # For a call to land.
-                    signal = passenger.signal = self._runtime.signal()
+                            waiter.state = _State.WAITING  # For a call to end.
+                    signal = waiter.signal = self._runtime.signal()
                 left = until - self._runtime.monotonic()
-                if not await signal.wait(max(0.0, left)) and until == passenger.deadline:
+                if not await signal.wait(max(0.0, left)) and until == waiter.deadline:
                     break
         except BaseException:
-            self._leave(passenger)
+            self._leave(waiter)
             raise
-        place = self._leave(passenger)
-        if place is _Place.ARRIVED:
+        state = self._leave(waiter)
+        if state is _State.DONE:
             return False
         raise Timeout(
             "The timeout passed while the call was under way: it may have taken place."
-            if place is _Place.TRAVELS
+            if state is _State.IN_FLIGHT
             else "The timeout passed while earlier calls were under way: this one was not made."
         )
 
-    def _leave(self, passenger: _Passenger[Item, Result]) -> _Place:
-        """Take a caller out of the queue; answers where it was."""
-        heir = None
+    def _leave(self, waiter: _Waiter[Item, Result]) -> _State:
+        """Take a waiter out of the queue; return its state."""
+        successor = None
         with self._lock:
-            place = passenger.place
-            if place in (_Place.WAITS, _Place.GATHERS):
-                self._waiting.remove(passenger)
-                heir = self._heir()
-            elif place is _Place.LEADS:
-                self._under_way -= 1
-                heir = self._heir()
-        if heir is not None and heir.signal is not None:
-            heir.signal.set()
-        return place
+            state = waiter.state
+            if state in (_State.WAITING, _State.LINGERING):
+                self._waiting.remove(waiter)
+                successor = self._next_leader()
+            elif state is _State.LEADING:
+                self._in_flight -= 1
+                successor = self._next_leader()
+        if successor is not None and successor.signal is not None:
+            successor.signal.set()
+        return state
 
-    def _heir(self) -> _Passenger[Item, Result] | None:
-        """Who of those that wait is to lead, or to mind the time, if there is a place. With the lock
-        held; its signal is to be set."""
+    def _next_leader(self) -> _Waiter[Item, Result] | None:
+        """Pick the next waiter to lead a call or to linger; None if there is no place for a call. With
+        the lock held; the caller sets its signal."""
         if not self._waiting:
             return None
         if self._may_lead(len(self._waiting)):
-            self._under_way += 1
-            heir = self._waiting.popleft()
-            heir.place = _Place.LEADS
-            return heir
+            self._in_flight += 1
+            successor = self._waiting.popleft()
+            successor.state = _State.LEADING
+            return successor
         first = self._waiting[0]
-        if first.place is _Place.GATHERS or not self._has_place():
+        if first.state is _State.LINGERING or not self._has_place():
             return None
-        first.place = _Place.GATHERS
+        first.state = _State.LINGERING
         return first
 
-    def _board(self, leader: _Passenger[Item, Result]) -> list[_Passenger[Item, Result]]:
+    def _collect(self, leader: _Waiter[Item, Result]) -> list[_Waiter[Item, Result]]:
         batch = [leader]
         size = leader.size
         with self._lock:
-            leader.place = _Place.TRAVELS
+            leader.state = _State.IN_FLIGHT
             while self._waiting and len(batch) < self._max_batch:
                 size += self._waiting[0].size
                 if size > self._max_bytes:
                     break
-                passenger = self._waiting.popleft()
-                passenger.place = _Place.TRAVELS
-                batch.append(passenger)
-            self._company.sets_off(len(batch))
-            # There may be a place more than before, and some who didn't fit in here.
-            heir = self._heir()
-        if heir is not None and heir.signal is not None:
-            heir.signal.set()
+                waiter = self._waiting.popleft()
+                waiter.state = _State.IN_FLIGHT
+                batch.append(waiter)
+            self._linger.begun(len(batch))
+            # Another place may be free, and some may not have fitted in here.
+            successor = self._next_leader()
+        if successor is not None and successor.signal is not None:
+            successor.signal.set()
         return batch
 
-    async def _travel(self, batch: list[_Passenger[Item, Result]]) -> None:
+    async def _make_call(self, batch: list[_Waiter[Item, Result]]) -> None:
         interruption: BaseException | None = None
         began = self._runtime.monotonic()
         try:
-            latest = max(passenger.deadline for passenger in batch)
+            latest = max(waiter.deadline for waiter in batch)
             left = max(0.0, latest - began)
-            results = await self._call([passenger.item for passenger in batch], left)
-            for passenger, result in zip(batch, results, strict=True):
-                passenger.result = result
+            results = await self._call([waiter.item for waiter in batch], left)
+            for waiter, result in zip(batch, results, strict=True):
+                waiter.result = result
         except SpoolrackError as error:
-            for passenger in batch:
+            for waiter in batch:
                 # One exception raised in many threads would mix their tracebacks.
-                passenger.error = copy.copy(error)
-        except Exception as error:  # noqa: BLE001  # a defect: all who wait must hear of it
-            for passenger in batch:
-                passenger.error = error
+                waiter.error = copy.copy(error)
+        except Exception as error:  # noqa: BLE001  # a defect: every waiter raises it
+            for waiter in batch:
+                waiter.error = error
         except BaseException as error:  # noqa: BLE001  # Ctrl-C, a cancelled task: for the leader alone
             interruption = error
-            for passenger in batch:
-                passenger.error = Unreachable("The call was interrupted; it may have taken place.")
+            for waiter in batch:
+                waiter.error = Unreachable("The call was interrupted; it may have taken place.")
         with self._lock:
             now = self._runtime.monotonic()
-            self._under_way -= 1
-            self._company.landed(len(batch), len(self._waiting), now, now - began)
-            heir = self._heir()
-            for passenger in batch:
-                passenger.place = _Place.ARRIVED
-        if heir is not None and heir.signal is not None:
-            heir.signal.set()
-        for passenger in batch:
-            if passenger.signal is not None:
-                passenger.signal.set()
+            self._in_flight -= 1
+            self._linger.answered(len(batch), len(self._waiting), now, now - began)
+            successor = self._next_leader()
+            for waiter in batch:
+                waiter.state = _State.DONE
+        if successor is not None and successor.signal is not None:
+            successor.signal.set()
+        for waiter in batch:
+            if waiter.signal is not None:
+                waiter.signal.set()
         if interruption is not None:
             raise interruption

@@ -1,6 +1,6 @@
 """Credentials of a client, and its trust in the server: a token, certificates, or both.
 
-What can fail: a file that is no certificate, and a token that would be sent where everybody on the way
+What can fail: a file that is no certificate, and a token that would be sent where every host on the way
 could read it. Both are an `InvalidCredentials` before any connection is made. A token is in no `repr`,
 no error and no log.
 """
@@ -71,8 +71,8 @@ def credentials_for(
             raise InvalidCredentials("The token is not one: it has spaces, is empty or too long.")
         if not is_secure and not insecure and not is_loopback(host):
             raise InvalidCredentials(
-                f"The token would be sent to {target} in clear, for everybody on the way to read: use "
-                "grpcs://, or say insecure."
+                f"The token would be sent to {target} in clear, readable for every host on the way: "
+                "use grpcs://, or say insecure."
             )
     files = {"ca": ca, "certificate": certificate, "key": key}
     if not is_secure and any(path is not None for path in files.values()):
@@ -95,7 +95,7 @@ def refuse_credentials(target: str, options: CredentialOptions) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what is sent to a host of this name stays on this machine, whoever answers for names."""
+    """Whether this host name stands for this machine, whatever the resolver says."""
     host = host.strip("[]").partition("%")[0]
     if host.lower() == "localhost":
         return True

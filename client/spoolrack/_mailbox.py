@@ -22,7 +22,7 @@ class Mailbox(Generic[Item]):
         self._lock = runtime.lock()
         self._items: deque[Item] = deque()
         self._waiting: deque[tuple[Signal, int]] = deque()
-        """Who waits, and for how many."""
+        """Signals of the waiters, and how many items each takes."""
         self._closed = False
         self._failure: Exception | None = None
 
@@ -48,7 +48,7 @@ class Mailbox(Generic[Item]):
         return woken
 
     def close(self, failure: Exception | None = None) -> list[Item]:
-        """Take no more; gives back what nobody has asked for.
+        """Take no more items; return those that no waiter has asked for.
 
         With a `failure`, what is there is still handed out, and then the failure is raised.
         """
@@ -72,8 +72,8 @@ class Mailbox(Generic[Item]):
         return found[0] if found else None
 
     async def get_many(self, most: int, deadline: float | None = None) -> list[Item]:
-        """What is there, up to `most` items, as soon as there is one; none when the mailbox is closed,
-        or at `deadline`, of the runtime's monotonic clock."""
+        """Return up to `most` items, as soon as there is one; none when the mailbox is closed, or at
+        `deadline`, of the runtime's monotonic clock."""
         while True:
             with self._lock:
                 if self._items:
@@ -101,8 +101,8 @@ class Mailbox(Generic[Item]):
             self._waiting = deque(each for each in self._waiting if each[0] is not signal)
             # If it was woken, it was for what it will not take now: others must.
             woken = [] if len(self._waiting) < waited else self._to_be_woken()
-        for heir in woken:
-            heir.set()
+        for waiter in woken:
+            waiter.set()
 
 
 def _again(failure: Exception) -> Exception:

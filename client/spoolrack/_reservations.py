@@ -19,7 +19,7 @@ class ReservationState(StrEnum):
     HELD = "held"
     """Its messages are leased for it."""
     LOST = "lost"
-    """The hold is over: its messages are anybody's again."""
+    """The hold is over: its messages can be leased again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

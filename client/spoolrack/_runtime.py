@@ -85,7 +85,7 @@ def run(work: Work[T]) -> T:
 
 class ThreadSignal:
     """Not a `threading.Event`, which may raise a RuntimeError where Ctrl-C comes at a bad moment. Here
-    each who waits has a lock, and it is released by whoever takes it from the queue: once, that is."""
+    each waiter has a lock, released once, by the thread that takes it from the queue."""
 
     __slots__ = ("_is_set", "_waiting")
 
@@ -106,7 +106,7 @@ class ThreadSignal:
         lock = threading.Lock()
         lock.acquire()
         self._waiting.append(lock)
-        # Only now: whoever sets it from here on finds the lock.
+        # Only now: a `set` from here on finds the lock.
         if not self._is_set:
             _acquire(lock, timeout)
             with contextlib.suppress(ValueError):

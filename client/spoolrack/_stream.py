@@ -71,7 +71,7 @@ class EnvelopeStream:
         deadline = None if waits is None else self._runtime.monotonic() + waits
         while True:
             envelopes = await self._mailbox.get_many(max_messages, deadline)
-            # A message whose lease was lost while it waited here comes again, to whomever it may.
+            # A message whose lease was lost while it waited here is delivered again, to any consumer.
             held = self._leases.hand_out(envelopes, keep=self._until_settled)
             if held or not envelopes:
                 return held

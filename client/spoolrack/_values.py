@@ -174,7 +174,7 @@ class ByReceipt:
 
 @dataclass(frozen=True, slots=True)
 class ById:
-    """Names a message by its id, in any state, whoever holds a lease on it."""
+    """Names a message by its id, in any state, leased or not."""
 
     id: str
 

@@ -342,7 +342,7 @@ class RootUnusable(SpoolrackError):
 
 
 class RootInUse(SpoolrackError):
-    """Somebody mends the root, or has been starting for long: try again when they are done."""
+    """Another process mends the root, or has been starting for long: try again when it is done."""
 
     reason = "ROOT_IN_USE"
     code = "UNAVAILABLE"

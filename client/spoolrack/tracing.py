@@ -2,7 +2,7 @@
 
 A send takes along the context of the span that is active there, as W3C's Trace Context writes it, in
 the attributes `traceparent` and `tracestate`; a worker's handler runs in a span that continues it. A
-program in which nobody has imported OpenTelemetry has no span: nothing is looked for or imported.
+program that has not imported OpenTelemetry has no span: nothing is looked for or imported.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ def carrier_of(attributes: Attributes) -> dict[str, str]:
 
 
 def is_on() -> bool:
-    """Whether there may be a span at all: somebody in this program has imported OpenTelemetry."""
+    """Whether there may be a span at all: this program has imported OpenTelemetry."""
     return _API in sys.modules
 
 
 def traced(attributes: Attributes) -> Attributes:
     """The attributes of a message that is sent now, with the active span's context if there is one.
 
-    One that carries a context keeps it: who passes a message on may have his reasons.
+    A message that carries a context keeps it.
     """
     context = current()
     if not context or TRACEPARENT in attributes:

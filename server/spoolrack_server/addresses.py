@@ -1,6 +1,6 @@
 """Addresses to listen at: how they are written, and whether they can be had.
 
-Knows nothing of gRPC or HTTP, so that whoever only reserves a port for others needs neither.
+Knows nothing of gRPC or HTTP: a process that only reserves a port needs neither.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def reserve(host: str, port: int, *, shares: bool = False) -> socket.socket:
     """Take an address without serving it; port 0 takes a free one. Raises `AddressUnusable`.
 
     gRPC knows why it can't listen, and tells only its own log: so this is tried first. With `shares`
-    other processes of this user may listen there as long as the socket is open, and nobody else.
+    other processes of this user may listen there as long as the socket is open, and no others.
     """
     taken: socket.socket | None = None
     try:
@@ -43,7 +43,7 @@ def reserve(host: str, port: int, *, shares: bool = False) -> socket.socket:
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(address)
         if not shares:
-            # A bind alone succeeds beside somebody who listens.
+            # A bind alone succeeds beside a process that listens.
             taken.listen(1)
     except (OSError, OverflowError) as error:
         if taken is not None:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 async def answer(future: Future[T]) -> T:
-    """What `future` brings. If the caller is cancelled before, so is `future`, if it hasn't begun."""
+    """Return the result of `future`; cancel it with the caller, if it hasn't begun."""
     waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake() -> None:
@@ -62,7 +62,7 @@ class _LoopWaker:
         loop = self._loop()
         with self._lock:
             if self._is_scheduled or loop is None or loop.is_closed():
-                return  # Nobody waits in a loop that is closed.
+                return  # No task waits in a loop that is closed.
             self._is_scheduled = True
         loop.call_soon_threadsafe(self._run)
 

@@ -30,7 +30,7 @@ class Health:
         self.is_final = False
         """It will never serve again."""
         self.is_starting = False
-        """It doesn't serve yet; nobody but a probe can ask then."""
+        """It doesn't serve yet; only a probe can ask then."""
         self._changed = asyncio.Event()
 
     @property

@@ -1,4 +1,4 @@
-"""What the server writes for its operator: one line an event, on standard error.
+"""The server's log for its operator: one line an event, on standard error.
 
 Quiet by default: start, stop, warnings and errors, and nothing for a call that went well. A logger is
 made here and handed down; nothing is configured globally except by `adopt_library_logs`, which only a

@@ -52,7 +52,7 @@ class ReservationService:
         made = await self._leases.reserve(_asked(request))
         allowed = queues_for(Permission.RECEIVE)
         if made is not None and allowed is not None and not allowed(made.queue):
-            # Somebody else's, of another queue: it is left alone.
+            # Another caller's, of another queue: it is left alone.
             raise ReservationNotFound(stream=request.stream, seq=request.sequence_number)
         response = rpc.ReserveResponse(reservation=None if made is None else _told(made))
         try:

@@ -1,4 +1,4 @@
-"""A store with its fronts, in this process: gRPC for clients, HTTP for whoever watches.
+"""A store with its fronts, in this process: gRPC for clients, HTTP for operators and browsers.
 
 Owns the order in which things start and stop. Knows nothing of signals, exit codes or terminals, so
 that tests and `spoolrack.testing` run the very server that `serve` does. Starting can fail: the root
@@ -271,7 +271,7 @@ class Server:
             else:
                 self.grpc_port = server.add_secure_port(self.grpc_address, access_files.tls.for_grpc())
         except RuntimeError as error:
-            raise AddressUnusable(self.grpc_address, "somebody was faster") from error
+            raise AddressUnusable(self.grpc_address, "another process was faster") from error
         await server.start()
         self._watching = [
             asyncio.create_task(access_files.watch(self._recheck_permissions)),

@@ -42,7 +42,7 @@ EXIT_CODES: Final[Mapping[type[Exception], int]] = {
     DiskError: os.EX_IOERR,
     OSError: os.EX_IOERR,
 }
-"""What a process ends with when it can't start, as in sysexits.h."""
+"""Exit codes of a process that can't start, as in sysexits.h."""
 
 
 def print_startup_error(error: Exception) -> int:

@@ -1,4 +1,4 @@
-"""The RPCs about stages: messages that nobody sees before they are published.
+"""The RPCs about stages: messages that are invisible before they are published.
 
 A chunk is stored whole or not at all, so one message that can't be one fails the request, which says
 which of them it is.

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import trustme
-from access_rig import Files
+
+from tests.support.access_rig import Files
 
 
 @pytest.fixture(scope="session")

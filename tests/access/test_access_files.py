@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import trustme
-from access_rig import Files
 from spoolrack_server.access.file_format import UnreadableFile
 from spoolrack_server.access.permissions import Identity, Permission
 from spoolrack_server.access.rules import Rules
@@ -17,6 +16,8 @@ from spoolrack_server.access.tls import Tls, TlsFiles
 from spoolrack_server.access.tokens import Tokens, line_of, new_token
 from spoolrack_server.access.watched_files import SECRET, AccessUnusable, WatchedFiles
 from spoolrack_server.logs import make_log
+
+from tests.support.access_rig import Files
 
 ALICE, BOB = Identity("alice"), Identity("spiffe://example.org/bob")
 SEND, RECEIVE, MANAGE, MONITOR = Permission
@@ -215,7 +216,7 @@ def test_rules_may_be_read_by_everybody_and_changed_by_nobody(files: Files) -> N
 
 def test_permissions_without_anybody_who_can_say_who_he_is_are_refused(files: Files) -> None:
     security = Security(permissions=files.write_permissions("* all *"))
-    with pytest.raises(AccessUnusable, match="nobody can say who he is"):
+    with pytest.raises(AccessUnusable, match="no caller can show an identity"):
         security.load(make_log(stream=io.StringIO()))
 
 

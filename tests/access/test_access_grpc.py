@@ -9,11 +9,9 @@ from typing import Any
 
 import grpc
 import pytest
-from access_rig import Files, as_caller, bearer, looks, reads_again, serving
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from server_rig import LONG, Client, refusal, refused
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack.v1 import redrive_service_pb2 as redrive
@@ -23,6 +21,9 @@ from spoolrack_server import contract
 from spoolrack_server.access.method_permissions import METHODS, HandlerQueues
 from spoolrack_server.access.security import Security
 from spoolrack_server.server import Server
+
+from tests.support.access_rig import Files, as_caller, bearer, looks, reads_again, serving
+from tests.support.server_rig import LONG, Client, refusal, refused
 
 DENIED, UNKNOWN = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED
 MESSAGES = [pb.OutgoingMessage(body=b"x")]

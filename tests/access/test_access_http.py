@@ -12,9 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from access_rig import Files, bearer, looks, reads_again, serving
 from aiohttp import web
-from http_rig import Http
 from spoolrack_server.access.permissions import Permission
 from spoolrack_server.access.security import Security
 from spoolrack_server.gateway.http_errors import response_to
@@ -23,6 +21,9 @@ from spoolrack_server.gateway.routes import Endpoint, Route, routes
 from spoolrack_server.logs import make_log
 from spoolrack_server.server import Server
 from spoolrack_store.model.errors import StoreError
+
+from tests.support.access_rig import Files, bearer, looks, reads_again, serving
+from tests.support.http_rig import Http
 
 ID = "01890000-0000-7000-8000-000000000000"
 

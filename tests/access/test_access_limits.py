@@ -14,15 +14,16 @@ import grpc
 import pytest
 import spoolrack.aio
 import trustme
-from access_rig import Files, serving
-from raw_http2 import PREFACE, SETTINGS, call, frame
-from server_rig import Client, connected
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Security
 from spoolrack_server.gateway.bodies import HttpLimits
 from spoolrack_server.limits import LARGEST_CALL, LINE, METADATA, Limits
 from spoolrack_server.server import Server
+
+from tests.support.access_rig import Files, serving
+from tests.support.raw_http2 import PREFACE, SETTINGS, call, frame
+from tests.support.server_rig import Client, connected
 
 STUCK = 60
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "security.md"

@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 import spoolrack
 import trustme
-from access_rig import Files, looks
 from spoolrack.errors import SpoolrackError
 from spoolrack_server.access.tokens import Tokens
+
+from tests.support.access_rig import Files, looks
 
 PROGRAM = (sys.executable, "-m", "spoolrack_server")
 STUCK = 60.0
@@ -196,7 +197,7 @@ def test_several_processes_share_certificates_and_tokens_and_read_both_again(
     [
         (["--tls-key", "{key}"], "give --tls-certificate and --tls-key together"),
         (["--tls-client-ca", "{key}"], "give --tls-certificate and --tls-key together"),
-        (["--permissions", "{key}"], "nobody can say who he is"),
+        (["--permissions", "{key}"], "no caller can show an identity"),
         (["--tokens", "{key}", "--processes", "2"], "line 1: "),
     ],
 )

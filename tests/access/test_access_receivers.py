@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import pytest
 import spoolrack
-from access_rig import Files, looks
 from spoolrack.errors import PermissionDenied
-from test_access_processes import PROGRAM, STUCK, serve, spoolrack_says
+
+from tests.access.test_access_processes import PROGRAM, STUCK, serve, spoolrack_says
+from tests.support.access_rig import Files, looks
 
 
 class Served(NamedTuple):

@@ -19,11 +19,12 @@ import pytest
 import spoolrack
 import spoolrack.aio
 import trustme
-from access_rig import ClientFiles, Files, bearer, looks, reads_again, serving
 from spoolrack.errors import InvalidCredentials, PermissionDenied, Unauthenticated, Unreachable
 from spoolrack_server.access.security import Insecure, Security
 from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
+
+from tests.support.access_rig import ClientFiles, Files, bearer, looks, reads_again, serving
 
 ONCE = spoolrack.RetryPolicy(attempts=1)
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from scraping import Scrape
+
+from tests.support.scraping import Scrape
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 RULES: Final = CHECKOUT / "deploy" / "prometheus" / "rules.yaml"

@@ -6,7 +6,8 @@ import re
 
 import pytest
 import yaml
-from promtool import ALERTS, CHECKOUT, RULES, run, why_not
+
+from tests.alerts.promtool import ALERTS, CHECKOUT, RULES, run, why_not
 
 
 def test_the_rules_are_such_that_prometheus_takes_them() -> None:

@@ -14,15 +14,7 @@ from typing import Any, Final
 
 import grpc
 import pytest
-from faulty_disk import FaultyDisk
-from filling import fill_bytes, fill_files
 from google.protobuf.duration_pb2 import Duration
-from loop_disk import LoopDisk
-from loop_disk import why_not as why_no_disk
-from promtool import ALERTS, firing, why_not
-from real_server import RealServer
-from scraping import Scrape, scrape, scrape_at
-from server_rig import Client, connected
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.gateway.gateway import Gateway
 from spoolrack_server.health import Health
@@ -36,6 +28,15 @@ from spoolrack_store.model.operations import CreateQueue, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
+
+from tests.alerts.promtool import ALERTS, firing, why_not
+from tests.support.faulty_disk import FaultyDisk
+from tests.support.filling import fill_bytes, fill_files
+from tests.support.loop_disk import LoopDisk
+from tests.support.loop_disk import why_not as why_no_disk
+from tests.support.real_server import RealServer
+from tests.support.scraping import Scrape, scrape, scrape_at
+from tests.support.server_rig import Client, connected
 
 WHILE: Final = 30
 """Minutes: longer than any alert waits."""

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from promtool import CHECKOUT, RULES, run, why_not
 from spoolrack_server.observability.metrics import METRICS
+
+from tests.alerts.promtool import CHECKOUT, RULES, run, why_not
 
 DASHBOARD: Final = CHECKOUT / "deploy" / "grafana" / "spoolrack.json"
 ENDINGS: Final = {

@@ -19,11 +19,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from http2_frames import PREFACE, Direction
-from shadow import Change, File, Shadow
 from spoolrack_store.model.names import batch_of, index_of
-from steps import holder, name_at
-from system_calls import Call
+
+from tests.audit.http2_frames import PREFACE, Direction
+from tests.audit.shadow import Change, File, Shadow
+from tests.audit.steps import holder, name_at
+from tests.support.system_calls import Call
 
 _UUID: Final = rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _RECEIPT: Final = re.compile(rb":(?P<id>" + _UUID + rb")~[0-9a-f]{16}")

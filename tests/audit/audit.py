@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from answers import Answers
-from shadow import File, Shadow, Sync
-from steps import may_make, may_move, may_remove, name_at, queue_of
-from system_calls import Call, read_calls
+from tests.audit.answers import Answers
+from tests.audit.shadow import File, Shadow, Sync
+from tests.audit.steps import may_make, may_move, may_remove, name_at, queue_of
+from tests.support.system_calls import Call, read_calls
 
 SYSTEM_CALLS: Final = (
     *("openat", "open", "creat", "openat2", "write", "writev", "pwrite64", "pwritev", "pwritev2"),

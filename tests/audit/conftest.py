@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from trace_text import TraceText
+
+from tests.audit.trace_text import TraceText
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from audit import Report, audit
-from trace_text import ROOT, TraceText
+from tests.audit.audit import Report, audit
+from tests.audit.trace_text import ROOT, TraceText
 
 
 def report(trace: TraceText) -> Report:

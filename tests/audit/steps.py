@@ -11,10 +11,11 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Final
 
-from shadow import File, Shadow
 from spoolrack_store.files.layout import COPY
 from spoolrack_store.model.members import indexes
 from spoolrack_store.model.names import Name, NotAName, parse
+
+from tests.audit.shadow import File, Shadow
 
 _BODIES: Final = ("new", "queues", "delay", "remove")
 

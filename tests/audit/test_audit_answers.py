@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from findings import finding, report
-from system_calls import NotATrace
-from trace_text import (
+
+from tests.audit.findings import finding, report
+from tests.audit.trace_text import (
     LEASED,
     READY,
     REMOVED,
@@ -19,6 +19,7 @@ from trace_text import (
     receipt_of,
     root,
 )
+from tests.support.system_calls import NotATrace
 
 
 def test_a_life_that_keeps_every_rule_is_found_in_order(trace: TraceText) -> None:

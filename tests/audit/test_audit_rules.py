@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from findings import finding, report
-from trace_text import (
+
+from tests.audit.findings import finding, report
+from tests.audit.trace_text import (
     BATCH,
     DUE,
     ENTRY,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-from http2_frames import PREFACE, frame, message
+from tests.audit.http2_frames import PREFACE, frame, message
 
 ROOT: Final = "/the root"
 FOLDERS: Final = ("config", "owners", "new", "queues", "delay", "remove")

@@ -10,10 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from loop_disk import why_not
 
 from benchmarks.file_system_loads import WORKLOADS
 from benchmarks.file_systems import BEGIN, END, VARIANTS, Found, Measured, text_of
+from tests.support.loop_disk import why_not
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PAGE = CHECKOUT / "docs" / "file-systems.md"

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import spoolrack
-from actor import Actor
+
+from tests.brokerless.actor import Actor
 
 
 @pytest.fixture

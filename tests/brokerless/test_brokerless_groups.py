@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 import spoolrack
-from actor import Actor
 from spoolrack.errors import RootUnusable
 from spoolrack_store import fsck
+
+from tests.brokerless.actor import Actor
 
 GROUP, OTHER_GROUP = 64_100, 64_200
 ANN, BOB, EVE = 64_101, 64_102, 64_201

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from actor import Actor
 from spoolrack import Client, Queue, aio
 from spoolrack.errors import ReservationLost, StageNotFound
 from spoolrack.testing import running_server
+
+from tests.brokerless.actor import Actor
 
 STUCK = 60.0
 """Seconds after which something that should have happened never will."""

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import spoolrack
-from actor import Actor
 from spoolrack import Client, Queue
 from spoolrack.testing import running_server
 from spoolrack_store.files.disk import Found
@@ -19,6 +18,8 @@ from spoolrack_store.model.operations import CreateQueue, Receive, messages_of
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
+
+from tests.brokerless.actor import Actor
 
 STUCK = 60.0
 """Seconds after which something that should have happened never will."""

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import spoolrack
-from actor import Actor
 from spoolrack import Client, RedriveState
 from spoolrack.testing import running_server
+
+from tests.brokerless.actor import Actor
 
 LOOKS = 20_000
 

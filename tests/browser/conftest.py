@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browser_rig import Desk, Served, served
+
+from tests.browser.browser_rig import Desk, Served, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from browser_rig import Desk, Served, served
 from spoolrack_server.access.security import Security
 from spoolrack_store.model.reservations import Reserve
 from spoolrack_store.model.staging import Stage
+
+from tests.browser.browser_rig import Desk, Served, served
 
 TOKENS = {"alice": "alices-token", "bob": "bobs-token"}
 RULES = "alice all *\nbob monitor *\nbob receive mail\n"

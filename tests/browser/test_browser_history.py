@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from browser_rig import Desk, Served, served
 from spoolrack_server.observability.history import EVERY, SLOTS
 from spoolrack_store.testing import ManualClock
+
+from tests.browser.browser_rig import Desk, Served, served
 
 
 @pytest.fixture

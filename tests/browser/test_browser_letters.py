@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable
 from importlib.metadata import version
 
-from browser_rig import Desk, Served
 from spoolrack_store.model.reservations import Reserve
 from spoolrack_store.model.staging import Stage
+
+from tests.browser.browser_rig import Desk, Served
 
 
 def percent(desk: Desk) -> str:

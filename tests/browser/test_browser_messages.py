@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from browser_rig import Desk, Served
 from spoolrack_store.model.operations import Delete
+
+from tests.browser.browser_rig import Desk, Served
 
 STATES = "[...document.querySelectorAll('span.state')].map((each) => each.innerText)"
 HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script>\u202egpj.exe\x1b[31m'

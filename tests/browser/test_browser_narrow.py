@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from browser_rig import Desk, Served
+
+from tests.browser.browser_rig import Desk, Served
 
 NARROW = {"width": 390, "height": 800}
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from browser_rig import Desk, Served
 from spoolrack_store.model.settings import QueueSettings
+
+from tests.browser.browser_rig import Desk, Served
 
 
 def test_a_queue_is_created_with_settings_in_units(

@@ -8,7 +8,8 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
-from browser_rig import STUCK, Served
+
+from tests.browser.browser_rig import STUCK, Served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from browser_rig import Desk, Served
+from tests.browser.browser_rig import Desk, Served
 
 CROWD = 200
 FIRST = "document.querySelector('table.messages tbody th')?.textContent"

@@ -1,7 +1,7 @@
 """Counts the system calls of a real store, operation by operation, as strace has seen them.
 
-    python tests/budget/counting.py            the budget as it should be
-    python tests/budget/counting.py --write    the same, written where it belongs
+    python -m tests.budget.counting            the budget as it should be
+    python -m tests.budget.counting --write    the same, written where it belongs
 
 What is counted is everything that the process asked of the system between two marks of `counted_load`,
 whichever thread asked, but for the reaper's, which works in the background: what it asks is counted by
@@ -19,15 +19,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from benchmarks import budget
+from benchmarks.budget import Cost, Row
+from tests.budget.counted_load import MARK, NOTHING, SHARING
+from tests.support.system_calls import Call, read_calls
+
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "tests" / "audit")]
-
-from counted_load import MARK, NOTHING, SHARING  # noqa: E402
-from system_calls import Call, read_calls  # noqa: E402
-
-from benchmarks import budget  # noqa: E402
-from benchmarks.budget import Cost, Row  # noqa: E402
-
 LOAD: Final = Path(__file__).with_name("counted_load.py")
 STUCK: Final = 240.0
 """Seconds that only a defect takes."""

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from counted_load import BODY
 from spoolrack_store.model.content import checksum, encode, line_of
 from spoolrack_store.model.names import INDEX_DIGITS, Name, Stem
 from spoolrack_store.model.operations import CreateQueue
@@ -19,6 +18,8 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
+
+from tests.budget.counted_load import BODY
 
 LEAST: Final = 10
 DEAD: Final = "dead"

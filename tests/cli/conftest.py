@@ -7,9 +7,10 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
-from cli_rig import Result, Spoolrack, run, started
 from spoolrack import Client
 from spoolrack.testing import RunningServer, running_server
+
+from tests.cli.cli_rig import Result, Spoolrack, run, started
 
 
 @pytest.fixture

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_rig import PROGRAM, Result, Spoolrack
-from moving_rig import BODIES, bodies_in, held
 from spoolrack import Client, MessageState, Outgoing, connect
 from spoolrack.testing import RunningServer
 from spoolrack_server.cli.transfer.archive import FORMAT
+
+from tests.cli.cli_rig import PROGRAM, Result, Spoolrack
+from tests.cli.moving_rig import BODIES, bodies_in, held
 
 ORIGIN = "imported-from"
 ID = "01890000-0000-7000-8000-000000000000"

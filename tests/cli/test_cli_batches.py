@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_rig import Spoolrack, until
 from spoolrack import Client
 from spoolrack.testing import RunningServer
+
+from tests.cli.cli_rig import Spoolrack, until
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 

@@ -8,9 +8,10 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from cli_rig import Spoolrack, until
 from spoolrack import Client
 from spoolrack_server.cli.benching import _measure
+
+from tests.cli.cli_rig import Spoolrack, until
 
 LOADS = 4
 DISK_LOADS = 2

@@ -16,10 +16,11 @@ from typing import Final, NamedTuple
 
 import click
 import pytest
-from cli_rig import files_under
 from spoolrack.testing import RunningServer, running_server
 from spoolrack_server.cli.program import run, spoolrack
 from spoolrack_server.cli.units import quoted
+
+from tests.cli.cli_rig import files_under
 
 NOT_UTF8: Final = "a\udcffb"
 """What Python makes of a byte that is not UTF-8."""

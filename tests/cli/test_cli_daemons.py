@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 import spoolrack
-from cli_rig import PROGRAM, Spoolrack, until
 from click.testing import CliRunner
 from spoolrack_server.cli import serving
 from spoolrack_server.serve_settings import ServeSettings
@@ -25,6 +24,8 @@ from spoolrack_store.files import layout
 from spoolrack_store.files.changes import LOCK
 from spoolrack_store.files.changes import PATH as CHANGES
 from spoolrack_store.store import Store
+
+from tests.cli.cli_rig import PROGRAM, Spoolrack, until
 
 STUCK = 60.0
 Launch = Callable[..., "Running"]

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cli_rig import PROGRAM, Spoolrack
 from spoolrack import Client
 from spoolrack.testing import RunningServer
+
+from tests.cli.cli_rig import PROGRAM, Spoolrack
 
 Declare = Callable[..., Path]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from cli_rig import Spoolrack
 from spoolrack import Client
+
+from tests.cli.cli_rig import Spoolrack
 
 
 def test_a_message_with_a_deduplication_id_is_sent_once(spoolrack: Spoolrack, client: Client) -> None:

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import click
 import pytest
-from cli_rig import PROGRAM, Spoolrack
 from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack_server.cli.program import spoolrack as program
 from spoolrack_server.cli.units import Address, Size, Span, size_text, span_text
+
+from tests.cli.cli_rig import PROGRAM, Spoolrack
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -35,7 +36,19 @@ COMMANDS = list(commands(program))
 
 def test_the_commands_are_all_there() -> None:
     assert {path[0] for path in COMMANDS} == {
-        *("serve", "mover", "reaper", "send", "receive", "delete", "release", "queues", "peek", "top"),
+        *(
+            "serve",
+            "snapshot",
+            "mover",
+            "reaper",
+            "send",
+            "receive",
+            "delete",
+            "release",
+            "queues",
+            "peek",
+            "top",
+        ),
         *("bench", "fsck", "export", "import", "stages", "reservations", "redrive", "redrives"),
         *("tokens", "try", "health"),
     }

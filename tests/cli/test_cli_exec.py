@@ -11,8 +11,9 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from cli_rig import Spoolrack, until
 from spoolrack import Client
+
+from tests.cli.cli_rig import Spoolrack, until
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 

@@ -7,9 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
-from cli_rig import Spoolrack
-from root_rig import bodies, delayed, make_root, single
 from spoolrack_store.store import Store
+
+from tests.cli.cli_rig import Spoolrack
+from tests.support.root_rig import bodies, delayed, make_root, single
 
 
 @pytest.fixture

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_rig import Result, Spoolrack
-from cutting_proxy import CuttingProxy
-from moving_rig import BODIES, FIRST, bodies_in, held, in_an_hour, vsqs_folder
 from spoolrack import Client, MessageState, connect
 from spoolrack.testing import RunningServer
+
+from tests.cli.cli_rig import Result, Spoolrack
+from tests.cli.cutting_proxy import CuttingProxy
+from tests.cli.moving_rig import BODIES, FIRST, bodies_in, held, in_an_hour, vsqs_folder
 
 VSQS_USER = Path(__file__).parents[1] / "vsqs" / "user.py"
 FAST = ("--settle", "0s")

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_rig import PROGRAM
-from moving_rig import bodies_in, vsqs_folder
 from spoolrack import connect
+
+from tests.cli.cli_rig import PROGRAM
+from tests.cli.moving_rig import bodies_in, vsqs_folder
 
 DYING = Path(__file__).with_name("dying_command.py")
 STUCK = 120.0

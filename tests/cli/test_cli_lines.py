@@ -13,11 +13,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from cli_rig import PROGRAM, Spoolrack, until
 from spoolrack import Client
 from spoolrack.testing import RunningServer
 from spoolrack_server.cli.lines import LARGEST, Lines
 from spoolrack_server.cli.ranges import Ranges
+
+from tests.cli.cli_rig import PROGRAM, Spoolrack, until
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 MANY = 3_500

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 import spoolrack
-from cli_rig import PROGRAM, Result, Spoolrack
 from spoolrack.errors import Unsupported
+
+from tests.cli.cli_rig import PROGRAM, Result, Spoolrack
 
 LOOKS = (
     ("queues", "list", "--json"),

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_rig import Spoolrack
 from spoolrack import Client, Outgoing
 from spoolrack.testing import RunningServer
+
+from tests.cli.cli_rig import Spoolrack
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 

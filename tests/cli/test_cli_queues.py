@@ -12,11 +12,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from cli_rig import PROGRAM, Spoolrack
 from rich.console import Console
 from spoolrack import Client, QueueCounts, QueueInfo
 from spoolrack.testing import RunningServer
 from spoolrack_server.cli.top import _screen, rates_of
+
+from tests.cli.cli_rig import PROGRAM, Spoolrack
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 import spoolrack as library
-from cli_rig import PROGRAM, Spoolrack, until
 from spoolrack import Client, RedriveState
 from spoolrack.testing import RunningServer
+
+from tests.cli.cli_rig import PROGRAM, Spoolrack, until
 
 NOWHERE = "01890a5d-ac96-774b-bcce-b302099a8057"
 
@@ -169,7 +170,7 @@ def test_dead_letters_are_redriven_with_no_server(offline: Spoolrack, tmp_path: 
         die(client, "a", "b", "c")
     begun = offline("redrive", "dead", "--rate", "1", "--no-wait", *root)
     assert begun.code == 0
-    assert "as long as somebody has the folder open" in begun.err
+    assert "as long as a process has the folder open" in begun.err
     assert offline("redrives", "list", "dead", *root).out.split()[-1] == "ago"
     assert offline("redrives", "cancel", begun.out.strip(), *root).code == 0
     assert offline("redrive", "dead", "--quiet", *root).code in (0, 1)  # Fast, or moved by now.

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import spoolrack as library
-from cli_rig import Spoolrack
 from spoolrack import Client
 from spoolrack.errors import ReservationLost
+
+from tests.cli.cli_rig import Spoolrack
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 import spoolrack as library
-from cli_rig import PROGRAM, Result, Spoolrack, until
 from spoolrack.testing import RunningServer
+
+from tests.cli.cli_rig import PROGRAM, Result, Spoolrack, until
 
 ABSENT = "01890000-0000-7000-8000-000000000000"
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 import spoolrack
-from cli_rig import PROGRAM
+
+from tests.cli.cli_rig import PROGRAM
 
 CLOSED = "spoolrack: standard input or output is closed, and is needed"
 

@@ -11,8 +11,9 @@ from subprocess import Popen
 
 import pytest
 import spoolrack_server.cli
-from cli_rig import Spoolrack
 from spoolrack import Client
+
+from tests.cli.cli_rig import Spoolrack
 
 RAW = "\x1b[2J\x9b31m\u202e\x7f"
 BODY = f"one\n\ttwo {RAW} Größe".encode()

@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from fsck_rig import make_root
 from spoolrack_store import fsck
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import RootInUse
@@ -22,6 +21,8 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
+
+from tests.cli.fsck_rig import make_root
 
 
 def test_a_check_of_a_root_under_load_finds_no_problem(tmp_path: Path) -> None:

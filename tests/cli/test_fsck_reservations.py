@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_rig import Spoolrack
 from spoolrack_store import fsck
 from spoolrack_store.fsck.findings import Remedy
 from spoolrack_store.model.clock import HOUR, Millis
@@ -21,6 +20,8 @@ from spoolrack_store.model.reservations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
+
+from tests.cli.cli_rig import Spoolrack
 
 HOLD = Millis(12 * HOUR)
 

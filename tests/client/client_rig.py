@@ -9,10 +9,11 @@ from itertools import count
 from random import Random
 
 import spoolrack
-from memory import Memory
-from memory_transport import MemoryTransport
 from spoolrack import RetryPolicy, aio
 from spoolrack._runtime import Tasks, Threads
+
+from tests.client.memory import Memory
+from tests.client.memory_transport import MemoryTransport
 
 QUICK = RetryPolicy(initial=0.0, maximum=0.0)
 """Repeats at once."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from memory import PAGE, Memory, Redriven
 from spoolrack._redrives import Redrive, RedrivePage, RedriveState
 from spoolrack._values import moment_of
 from spoolrack.errors import InvalidRequest, RedriveNotFound, RedriveRunning
+
+from tests.client.memory import PAGE, Memory, Redriven
 
 
 class MemoryRedriving:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memory import PAGE, Held, Memory, Reserved
 from spoolrack._reservations import CommitResult, Reservation, ReservationPage, ReservationState
 from spoolrack._runtime import Runtime
 from spoolrack._values import Envelope, MessageState, moment_of
@@ -14,6 +13,8 @@ from spoolrack.errors import (
     ReservationLost,
     ReservationNotFound,
 )
+
+from tests.client.memory import PAGE, Held, Memory, Reserved
 
 PAGE_OF_A_READ = 3
 

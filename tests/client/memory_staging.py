@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from memory import PAGE, Held, Memory, StagedMessages
 from spoolrack._stages import PublishResult, StageInfo, StagePage, StageResult
 from spoolrack._values import Outgoing, QueueSettings, moment_of, seconds_of
 from spoolrack.errors import (
@@ -16,6 +15,8 @@ from spoolrack.errors import (
     SpoolrackError,
     StageNotFound,
 )
+
+from tests.client.memory import PAGE, Held, Memory, StagedMessages
 
 DAY_MS = 24 * 60 * 60 * 1_000
 

@@ -6,10 +6,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from memory import PAGE, Box, Held, Memory, MemoryDeliveries
-from memory_redriving import MemoryRedriving
-from memory_reserving import MemoryReserving
-from memory_staging import MemoryStaging, refusal_of
 from spoolrack._runtime import Runtime
 from spoolrack._values import (
     ById,
@@ -37,6 +33,11 @@ from spoolrack.errors import (
     SpoolrackError,
     StaleReceipt,
 )
+
+from tests.client.memory import PAGE, Box, Held, Memory, MemoryDeliveries
+from tests.client.memory_redriving import MemoryRedriving
+from tests.client.memory_reserving import MemoryReserving
+from tests.client.memory_staging import MemoryStaging, refusal_of
 
 
 class MemoryTransport:

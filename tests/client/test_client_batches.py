@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 import spoolrack
-from client_rig import memory_aio_client, memory_client, until_async
-from memory import Memory
-from memory_staging import MemoryStaging
 from spoolrack import Batch, Queue, RetryPolicy, aio
 from spoolrack._stages import StageResult
 from spoolrack.aio._batch import CHUNK_BYTES, HELD_BYTES, MESSAGE_BYTES
@@ -28,6 +25,10 @@ from spoolrack.errors import (
     Unreachable,
     Unsupported,
 )
+
+from tests.client.client_rig import memory_aio_client, memory_client, until_async
+from tests.client.memory import Memory
+from tests.client.memory_staging import MemoryStaging
 
 
 @pytest.fixture

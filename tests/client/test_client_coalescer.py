@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable, Sequence
 
 import pytest
-from client_rig import until, until_async
 from spoolrack._coalesce import Coalescer
 from spoolrack._runtime import Tasks, Threads, run
 from spoolrack.errors import QueueNotFound, SpoolrackError, Timeout, Unreachable
+
+from tests.client.client_rig import until, until_async
 
 FAR = 1e9
 
@@ -214,7 +215,7 @@ def test_an_interrupt_is_for_the_leader_and_a_retryable_error_for_the_others() -
     threads = [threading.Thread(target=submit_one, args=(item,)) for item in range(4)]
     for number, thread in enumerate(threads):
         thread.start()
-        until(lambda number=number: merged.under_way + merged.waiting == number + 1)
+        until(lambda number=number: merged.in_flight + merged.waiting == number + 1)
     free[0].set()
     until(lambda: len(outcomes) == 3)
     free[1].set()
@@ -224,4 +225,4 @@ def test_an_interrupt_is_for_the_leader_and_a_retryable_error_for_the_others() -
     assert outcomes[1] == 1
     assert isinstance(outcomes[2], KeyboardInterrupt)
     assert isinstance(outcomes[3], Unreachable)
-    assert merged.under_way == 0
+    assert merged.in_flight == 0

@@ -16,8 +16,7 @@ from itertools import count
 from random import Random
 
 import pytest
-from spoolrack._coalesce import MAX_CALLS, Coalescer
-from spoolrack._company import LONGEST, SMALL
+from spoolrack._coalesce import LONGEST, MAX_CALLS, SMALL, Coalescer
 from spoolrack._runtime import Tasks, Threads, run
 from spoolrack.errors import SpoolrackError, Timeout, Unreachable
 
@@ -84,7 +83,7 @@ class Sent:
             self.tell_not_sent(item)
 
     def check(self, merged: Coalescer[int, int]) -> None:
-        assert merged.under_way == merged.waiting == 0
+        assert merged.in_flight == merged.waiting == 0
         assert set(self.items.values()) <= {1}, "an item was sent twice"
         told = [item for item in self.not_sent if self.items[item]]
         assert not told, "it was sent, and its caller was told that it was not"
@@ -117,7 +116,7 @@ def test_tasks_who_come_and_go_at_random_are_all_told_the_truth(seed: int) -> No
 
     def everybody_waits(seconds: float) -> None:
         # One call may carry all where callers keep together; and then that is under way.
-        if merged.waiting and merged.under_way < (1 if merged.keeps_together else MAX_CALLS):
+        if merged.waiting and merged.in_flight < (1 if merged.keeps_together else MAX_CALLS):
             assert seconds <= LONGEST + 1e-6, "a place is free, and nobody minds the time"
 
     async def call(items: Sequence[int], timeout: float) -> list[int]:

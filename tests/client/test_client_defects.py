@@ -6,12 +6,13 @@ import asyncio
 import threading
 
 import pytest
-from client_rig import until, until_async
-from memory import Memory
-from memory_transport import MemoryDeliveries, MemoryTransport
 from spoolrack import Client, aio
 from spoolrack._runtime import Tasks, Threads
 from spoolrack.errors import ClientClosed
+
+from tests.client.client_rig import until, until_async
+from tests.client.memory import Memory
+from tests.client.memory_transport import MemoryDeliveries, MemoryTransport
 
 
 class Broken(MemoryTransport):

@@ -7,15 +7,16 @@ from random import Random
 
 import pytest
 import spoolrack
-from client_rig import MemoryTime, memory_client, until
 from hypothesis import given
 from hypothesis import strategies as st
-from memory import Memory
-from memory_transport import MemoryTransport
 from spoolrack._calling import Calling
 from spoolrack._leases import Leases, next_round
 from spoolrack._runtime import Threads, run
 from spoolrack.errors import Unreachable
+
+from tests.client.client_rig import MemoryTime, memory_client, until
+from tests.client.memory import Memory
+from tests.client.memory_transport import MemoryTransport
 
 
 @given(visibility=st.floats(0.001, 43_200), seed=st.integers())

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from client_rig import until_async
 from spoolrack._mailbox import Mailbox
 from spoolrack._runtime import Tasks, Threads, run
+
+from tests.client.client_rig import until_async
 
 
 async def waiting(

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 import spoolrack
-from client_rig import until
 from spoolrack import Client, Queue
 from spoolrack.errors import ReservationCommitted
 from spoolrack.testing import RunningServer, running_server
+
+from tests.client.client_rig import until
 
 STUCK = 60.0
 KIB = 1024

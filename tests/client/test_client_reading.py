@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import spoolrack
-from client_rig import memory_client
-from memory import Memory
 from spoolrack import Queue, RetryPolicy
 from spoolrack.errors import Draining, ReservationLost, Unreachable
+
+from tests.client.client_rig import memory_client
+from tests.client.memory import Memory
 
 LETTERS = "abcdefghijklmnopqrst"
 

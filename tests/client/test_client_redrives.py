@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from client_rig import memory_client
-from memory import Memory
 from spoolrack import Client, RedriveState, RetryPolicy
 from spoolrack.errors import RedriveRunning, Unreachable
+
+from tests.client.client_rig import memory_client
+from tests.client.memory import Memory
 
 
 def dying(memory: Memory, client: Client, messages: int) -> None:

@@ -11,14 +11,15 @@ from typing import Any
 import grpc
 import pytest
 import spoolrack
-from client_rig import QUICK, until
-from odd_server import CALLERS, ONCE, PATIENCE, Caller, odd_server, sent
 from spoolrack import aio
 from spoolrack._transports import grpc_transport
 from spoolrack._transports.grpc_own import is_usable
 from spoolrack._transports.grpc_transport import LARGE
 from spoolrack.errors import ClientClosed, StaleReceipt, Timeout, Unreachable
 from spoolrack.testing import RunningServer, running_server
+
+from tests.client.client_rig import QUICK, until
+from tests.client.odd_server import CALLERS, ONCE, PATIENCE, Caller, odd_server, sent
 
 Connect = Callable[..., Caller]
 

@@ -6,10 +6,8 @@ from datetime import timedelta
 from random import Random
 
 import pytest
-from client_rig import memory_client
 from hypothesis import given
 from hypothesis import strategies as st
-from memory import Memory
 from spoolrack import Backoff, RetryPolicy
 from spoolrack.errors import (
     BY_REASON,
@@ -25,6 +23,9 @@ from spoolrack.errors import (
     Timeout,
     Unreachable,
 )
+
+from tests.client.client_rig import memory_client
+from tests.client.memory import Memory
 
 POLICY = RetryPolicy()
 SOON = timedelta(milliseconds=200)

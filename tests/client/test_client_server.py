@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 import spoolrack
-from client_rig import until
 from spoolrack import aio
 from spoolrack.errors import ClientClosed, InvalidUrl, SpoolrackError, Timeout, Unreachable
 from spoolrack.testing import RunningServer, running_server
+
+from tests.client.client_rig import until
 
 
 @pytest.fixture

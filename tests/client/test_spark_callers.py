@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import spoolrack
 import trustme
-from access_rig import Files, in_a_thread
 from spoolrack.errors import PermissionDenied, Unauthenticated, Unreachable
 from spoolrack.spark import write_partition
 from spoolrack.spark._channel import Caller, Patience
@@ -18,6 +17,8 @@ from spoolrack.spark._offsets import initial
 from spoolrack.spark._options import Place, place_of, read_options
 from spoolrack.spark._reading import StreamReading, peek, read_slice
 from spoolrack_server.access.security import Security
+
+from tests.support.access_rig import Files, in_a_thread
 
 
 @pytest.fixture

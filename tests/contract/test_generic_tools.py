@@ -8,9 +8,10 @@ import re
 import sysconfig
 from pathlib import Path
 
-from conversation import conversation, run
 from spoolrack_server.contract import METHODS
 from spoolrack_server.server import Server
+
+from tests.support.conversation import conversation, run
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PAGE = (CHECKOUT / "docs" / "languages.md").read_text()

@@ -13,10 +13,10 @@ import argparse
 import logging
 import sys
 
-from engine_story import Broken
-from everything_story import EverythingStory
-from power_disk import Model
-from tally import Tally, run_campaign
+from tests.crash.everything_story import EverythingStory
+from tests.support.engine_story import Broken
+from tests.support.power_disk import Model
+from tests.support.tally import Tally, run_campaign
 
 STEPS = 100
 MODELS = list(Model)
@@ -37,7 +37,9 @@ def once(seed: int, *, is_shared: bool) -> Tally:
         )
         story.run(STEPS)
     except Broken as broken:
-        again = f"campaign.py {'--shared ' * is_shared}--seed {seed} --runs 1"
+        again = (
+            f".venv/bin/python -m tests.crash.campaign {'--shared ' * is_shared}--seed {seed} --runs 1"
+        )
         tally.other, tally.broken = 1, [f"{again}:\n{broken}"]
     else:
         tally.crashes, tally.messages = story.crashes + story.refused, len(story.answered)

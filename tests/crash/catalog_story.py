@@ -10,10 +10,6 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from cuts import Bytes, Cut, Keep
-from engine_story import Broken, Clock
-from linked_disk import Died, LinkedDisk, Memory, made, reap
-from power_disk import Model
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
@@ -28,6 +24,11 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
+
+from tests.support.cuts import Bytes, Cut, Keep
+from tests.support.engine_story import Broken, Clock
+from tests.support.linked_disk import Died, LinkedDisk, Memory, made, reap
+from tests.support.power_disk import Model
 
 NAMES = ("a", "b")
 Known = tuple[QueueSettings, str] | None

@@ -14,10 +14,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from cuts import Bytes, Cut, Keep
-from engine_story import DELAY, HOLD, Broken, Clock
-from linked_disk import Died, Memory, made
-from power_disk import Model
 from spoolrack_store.committer import LOOK_EVERY
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.moves import RETRY
@@ -53,7 +49,12 @@ from spoolrack_store.model.reservations import (
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.staging import Abort, Publish, Published, Stage, Staged
 from spoolrack_store.model.transitions import State
-from troubled_story import CODES, TroubledDisk
+
+from tests.crash.troubled_story import CODES, TroubledDisk
+from tests.support.cuts import Bytes, Cut, Keep
+from tests.support.engine_story import DELAY, HOLD, Broken, Clock
+from tests.support.linked_disk import Died, Memory, made
+from tests.support.power_disk import Model
 
 SETTINGS: Final = {
     "s": QueueSettings(),

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-from engine_story import SETTINGS, Broken, Story
-from power_disk import Model
 from spoolrack_store.model.content import decode
 from spoolrack_store.model.names import index_of, parse
 from spoolrack_store.model.operations import Receive, Request, Send
+
+from tests.support.engine_story import SETTINGS, Broken, Story
+from tests.support.power_disk import Model
 
 GROUPS: Final = ("a", "b", "c")
 STRICT: Final = ("q", "r")

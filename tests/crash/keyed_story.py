@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-from cuts import Cut
-from engine_story import ABSENT, GONE, SETTINGS, Broken, Seen, Story
-from power_disk import Model
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import decode
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.keys import key_of, key_text
 from spoolrack_store.model.names import index_of, parse
 from spoolrack_store.model.operations import Request, Send, Stored
+
+from tests.support.cuts import Cut
+from tests.support.engine_story import ABSENT, GONE, SETTINGS, Broken, Seen, Story
+from tests.support.power_disk import Model
 
 IDS: Final = ("a", "b", "c", "d", "e")
 WINDOWS: Final = {"q": Millis(20_000), "r": Millis(6_000), "s": Millis(60_000)}

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cuts import Cut, Keep
-from engine_story import DEAD, GONE, Broken, Seen, Story
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.operations import Purge, Receive, Request
 from spoolrack_store.model.redriving import CancelRedrive, Redrive, RedriveState, StartRedrive
 from spoolrack_store.model.settings import QueueSettings
+
+from tests.support.cuts import Cut, Keep
+from tests.support.engine_story import DEAD, GONE, Broken, Seen, Story
 
 MOST_ROUNDS = 60
 

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cuts import Cut
-from engine_story import ABSENT, DEAD, GONE, HOLD, QUEUES, SETTINGS, Broken, Seen, Story
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.reservations import HeldSet
 from spoolrack_store.model.batch import resolve
@@ -31,6 +29,9 @@ from spoolrack_store.model.reservations import (
     Reserve,
     Unreserve,
 )
+
+from tests.support.cuts import Cut
+from tests.support.engine_story import ABSENT, DEAD, GONE, HOLD, QUEUES, SETTINGS, Broken, Seen, Story
 
 STREAMS: Final = ("a", "b")
 LOST: Final = ("lost",)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine_story import DELAY, QUEUES, Broken, Seen, Story
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model import manifest as manifests
 from spoolrack_store.model.clock import Millis
@@ -17,6 +16,8 @@ from spoolrack_store.model.operations import Request
 from spoolrack_store.model.sealed import NotWhole
 from spoolrack_store.model.stage_names import Publication, parse_chunk, parse_published
 from spoolrack_store.model.staging import Abort, Publish, Published, Stage, Staged
+
+from tests.support.engine_story import DELAY, QUEUES, Broken, Seen, Story
 
 STAGES = ("a", "b", "c")
 WRITERS = ("v", "w")

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from dead_letter_rig import LEASE, Rig
-from linked_disk import Died, reap
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.members import indexes
 from spoolrack_store.model.operations import (
@@ -23,6 +21,9 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
 )
 from spoolrack_store.model.settings import QueueSettings
+
+from tests.support.dead_letter_rig import LEASE, Rig
+from tests.support.linked_disk import Died, reap
 
 MOST_STEPS = 120
 HOLD = Millis(60_000)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from rule_explorer import Broken, Explorer
 from spoolrack_store.model import batch as rules
 from spoolrack_store.model.batch import Batch, Entry
 from spoolrack_store.model.transitions import State
+
+from tests.crash.rule_explorer import Broken, Explorer
 
 CORE = frozenset(["lease", "delete", "release", "extend", "reap"])
 

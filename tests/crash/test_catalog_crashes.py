@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from catalog_story import CatalogStory
-from power_disk import Model
+
+from tests.crash.catalog_story import CatalogStory
+from tests.support.power_disk import Model
 
 SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "10"))
 FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from catalog_story import CatalogStory
-from engine_story import Broken
-from power_disk import Model
 from spoolrack_store.engine import recovery
 from spoolrack_store.engine.catalog import Catalog, _Tombstone
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.model.clock import Millis
+
+from tests.crash.catalog_story import CatalogStory
+from tests.support.engine_story import Broken
+from tests.support.power_disk import Model
 
 MOST_STORIES = 2_000
 

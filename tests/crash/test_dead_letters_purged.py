@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from cuts import Bytes, Cut, Keep
-from linked_disk import LinkedDisk
-from power_disk import Model
-from set_rig import SetRig
 from spoolrack_store.model.operations import DeleteQueue, Purge
+
+from tests.support.cuts import Bytes, Cut, Keep
+from tests.support.linked_disk import LinkedDisk
+from tests.support.power_disk import Model
+from tests.support.set_rig import SetRig
 
 
 def test_a_purged_dead_letter_stays_purged_whatever_a_power_cut_leaves() -> None:

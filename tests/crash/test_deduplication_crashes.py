@@ -7,10 +7,11 @@ import os
 from collections.abc import Callable
 
 import pytest
-from engine_story import Broken
-from keyed_story import tell
-from power_disk import Model
 from spoolrack_store.engine.deduplication import Deduplication
+
+from tests.crash.keyed_story import tell
+from tests.support.engine_story import Broken
+from tests.support.power_disk import Model
 
 SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "5"))
 FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))

@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from engine_story import Story
-from power_disk import Model
+
+from tests.support.engine_story import Story
+from tests.support.power_disk import Model
 
 SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
 FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))

@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from engine_story import Broken, Story
-from power_disk import Model
 from spoolrack_store.engine import recovery, sharing
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.leaser import Leaser
@@ -17,6 +15,9 @@ from spoolrack_store.engine.sender import Sender
 from spoolrack_store.engine.sharing import Sharing
 from spoolrack_store.files import changes
 from spoolrack_store.files.changes import Change, Changes
+
+from tests.support.engine_story import Broken, Story
+from tests.support.power_disk import Model
 
 MOST_STORIES = 400
 

@@ -7,15 +7,16 @@ import os
 from collections.abc import Sequence
 
 import pytest
-from engine_story import Broken
-from power_disk import Model
 from spoolrack_store.engine import recovery
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.letters import Letters
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.engine.sharing import Sharing
 from spoolrack_store.model.batch import Entry
-from troubled_story import TroubledStory
+
+from tests.crash.troubled_story import TroubledStory
+from tests.support.engine_story import Broken
+from tests.support.power_disk import Model
 
 SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "5"))
 FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))

@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from everything_story import EverythingStory
-from power_disk import Model
+
+from tests.crash.everything_story import EverythingStory
+from tests.support.power_disk import Model
 
 SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "2"))
 FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))

@@ -7,11 +7,12 @@ import os
 from typing import Any
 
 import pytest
-from engine_story import Broken
-from group_story import tell
-from power_disk import Model
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.queue_order import GroupOrder, _Group
+
+from tests.crash.group_story import tell
+from tests.support.engine_story import Broken
+from tests.support.power_disk import Model
 
 SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
 FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))

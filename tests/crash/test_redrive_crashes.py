@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from power_disk import Model
-from redrive_story import RedriveStory
+
+from tests.crash.redrive_story import RedriveStory
+from tests.support.power_disk import Model
 
 SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
 FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import chain, combinations
 
 import pytest
-from cuts import Cut, Keep
-from dead_letter_rig import QUEUES, Rig
-from linked_disk import LinkedDisk, made
-from power_disk import Model
 from spoolrack_store.model.operations import Delete, Purge, Receive, Request
 from spoolrack_store.model.redriving import CancelRedrive, StartRedrive
+
+from tests.support.cuts import Cut, Keep
+from tests.support.dead_letter_rig import QUEUES, Rig
+from tests.support.linked_disk import LinkedDisk, made
+from tests.support.power_disk import Model
 
 NEXT = {
     "nothing": (),

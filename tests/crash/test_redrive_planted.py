@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from engine_story import Broken
-from power_disk import Model
-from redrive_story import RedriveStory
 from spoolrack_store.engine.index import Index
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.engine.redrives import Redrives
+
+from tests.crash.redrive_story import RedriveStory
+from tests.support.engine_story import Broken
+from tests.support.power_disk import Model
 
 MOST_STORIES = 400
 

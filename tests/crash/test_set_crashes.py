@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from power_disk import Model
-from set_story import SetStory
+
+from tests.crash.set_story import SetStory
+from tests.support.power_disk import Model
 
 SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
 FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))

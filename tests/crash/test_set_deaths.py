@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from linked_disk import Died
-from set_rig import HOLD, SetRig
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost
 from spoolrack_store.model.operations import Request
 from spoolrack_store.model.reservations import CommitReservations, Confirm, Release, Reserve
+
+from tests.support.linked_disk import Died
+from tests.support.set_rig import HOLD, SetRig
 
 MOST_STEPS = 60
 RESERVE = Reserve(queue="q", stream="s", seq=0, hold=HOLD)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from engine_story import Broken
-from power_disk import Model
-from set_story import SetStory
 from spoolrack_store.engine import leaser, reservations, sharing
 from spoolrack_store.engine.reservations import HeldSet, Reservations
 from spoolrack_store.files import changes
 from spoolrack_store.model.batch import Entry
 from spoolrack_store.model.transitions import State
+
+from tests.crash.set_story import SetStory
+from tests.support.engine_story import Broken
+from tests.support.power_disk import Model
 
 MOST_STORIES = 600
 

@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable
 
 import pytest
-from engine_story import Broken
-from power_disk import Model
 from spoolrack_store.engine import stages
 from spoolrack_store.engine.stages import Stages, _End, _Stage
 from spoolrack_store.files import changes
 from spoolrack_store.model.staging import Publish, Published
-from stage_story import StageStory
+
+from tests.crash.stage_story import StageStory
+from tests.support.engine_story import Broken
+from tests.support.power_disk import Model
 
 SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
 FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))

@@ -11,9 +11,6 @@ import errno
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
-from engine_story import GONE, Broken, Seen, Story
-from linked_disk import LinkedDisk
-from memory_disk import MemoryLock, fails
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.moves import RETRY
 from spoolrack_store.files.disk import Facts, Found, Space
@@ -27,6 +24,10 @@ from spoolrack_store.model.operations import (
     Send,
     Stored,
 )
+
+from tests.support.engine_story import GONE, Broken, Seen, Story
+from tests.support.linked_disk import LinkedDisk
+from tests.support.memory_disk import MemoryLock, fails
 
 CODES = (
     *(errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EACCES, errno.ENOMEM),

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from filling import fill_bytes
-from loop_disk import MEBIBYTE, LoopDisk, why_not
 from spoolrack_store.files.local_disk import LocalDisk
+
+from tests.support.filling import fill_bytes
+from tests.support.loop_disk import MEBIBYTE, LoopDisk, why_not
 
 BODY = b"x" * 64 * 4_096
 

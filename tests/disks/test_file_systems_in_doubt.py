@@ -7,8 +7,9 @@ import logging
 from pathlib import Path
 
 import pytest
-from loop_disk import LoopDisk, why_not
 from spoolrack_store.store import Store
+
+from tests.support.loop_disk import LoopDisk, why_not
 
 _LOG = "spoolrack_store.files.mounts"
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from loop_disk import LoopDisk, why_not
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import (
     CreateQueue,
@@ -24,6 +23,8 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
+
+from tests.support.loop_disk import LoopDisk, why_not
 
 Answer = TypeVar("Answer")
 KINDS = ("ext4", "xfs", "tmpfs", "overlayfs")

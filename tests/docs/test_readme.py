@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from conversation import conversation, run
 from spoolrack_server.server import Server
+
+from tests.support.conversation import conversation, run
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PAGES = {

@@ -14,10 +14,10 @@ import tempfile
 from pathlib import Path
 from random import Random
 
-from crew import Crew, Served
-from fates import Verdict
-from load import Load
-from tally import Tally, run_campaign
+from tests.support.crew import Crew, Served
+from tests.support.fates import Verdict
+from tests.support.load import Load
+from tests.support.tally import Tally, run_campaign
 
 NAME = "kill -9"
 KILLS = 20
@@ -86,7 +86,7 @@ def count(verdict: Verdict, tally: Tally) -> None:
 
 
 def again(seed: int, folder: Path) -> str:
-    program = f"PYTHONPATH=tests/e2e:tests/torture .venv/bin/python tests/e2e/{Path(__file__).name}"
+    program = ".venv/bin/python -m tests.e2e.campaign"
     return f"{program} --seed {seed} --runs 1; what is left of it is in {folder}"
 
 

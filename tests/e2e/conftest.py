@@ -8,8 +8,9 @@ from pathlib import Path
 from random import Random, randrange
 
 import pytest
-from crew import Crew, Served
-from load import Load
+
+from tests.support.crew import Crew, Served
+from tests.support.load import Load
 
 
 @pytest.fixture

@@ -23,7 +23,10 @@ from random import Random
 from typing import Final
 
 import spoolrack
-from ledger import (
+from spoolrack.errors import OutcomeUnknown, SpoolrackError, StaleReceipt
+
+from tests.e2e.sender import PATIENCE, tell
+from tests.support.ledger import (
     COPY,
     Deleted,
     Deleting,
@@ -35,8 +38,6 @@ from ledger import (
     delivery_of,
     now_ms,
 )
-from sender import PATIENCE, tell
-from spoolrack.errors import OutcomeUnknown, SpoolrackError, StaleReceipt
 
 AT_ONCE: Final = 500
 THREADS: Final = 8

@@ -17,7 +17,6 @@ from random import Random
 from typing import Any, Final, Self
 
 import grpc
-from crew import SILENCE, Served
 from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
@@ -25,6 +24,8 @@ from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import reservation_service_pb2, staging_service_pb2
+
+from tests.support.crew import SILENCE, Served
 
 QUEUE: Final = "exactly"
 HOLD: Final = Duration(seconds=12 * 3600)

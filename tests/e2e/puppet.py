@@ -21,7 +21,10 @@ from pathlib import Path
 from typing import Final
 
 import spoolrack
-from ledger import (
+from spoolrack.errors import SpoolrackError, StaleReceipt
+
+from tests.e2e.sender import PATIENCE, tell
+from tests.support.ledger import (
     COPY,
     Deleted,
     Deleting,
@@ -34,8 +37,6 @@ from ledger import (
     digest_of,
     now_ms,
 )
-from sender import PATIENCE, tell
-from spoolrack.errors import SpoolrackError, StaleReceipt
 
 WAIT: Final = 20.0
 IN_FLIGHT: Final = 5

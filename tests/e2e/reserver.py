@@ -17,7 +17,10 @@ from random import Random
 from typing import TypeVar
 
 import spoolrack
-from ledger import (
+from spoolrack.errors import ReservationLost, ReservationNotFound, SpoolrackError
+
+from tests.e2e.sender import PATIENCE, PAUSE, TRIES, tell
+from tests.support.ledger import (
     COPY,
     Deleted,
     Deleting,
@@ -29,8 +32,6 @@ from ledger import (
     digest_of,
     now_ms,
 )
-from sender import PATIENCE, PAUSE, TRIES, tell
-from spoolrack.errors import ReservationLost, ReservationNotFound, SpoolrackError
 
 HOLD = 2.0
 AT_ONCE = 200

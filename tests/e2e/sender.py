@@ -23,8 +23,9 @@ from pathlib import Path
 from random import Random
 
 import spoolrack
-from ledger import COPY, Ledger, Refused, Sending, Sent, digest_of
 from spoolrack.errors import SpoolrackError
+
+from tests.support.ledger import COPY, Ledger, Refused, Sending, Sent, digest_of
 
 PATIENCE = 120.0
 """Seconds in which a server that was killed is back."""

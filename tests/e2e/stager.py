@@ -17,9 +17,10 @@ from random import Random
 from typing import TypeVar
 
 import spoolrack
-from ledger import COPY, Ledger, Published, Refused, Sending, digest_of
-from sender import PATIENCE, PAUSE, TRIES, bodies, tell, told_to_stop
 from spoolrack.errors import SpoolrackError, StageNotFound
+
+from tests.e2e.sender import PATIENCE, PAUSE, TRIES, bodies, tell, told_to_stop
+from tests.support.ledger import COPY, Ledger, Published, Refused, Sending, digest_of
 
 DROPPED = 0.2
 """So many of the epochs come to nothing."""

@@ -13,8 +13,9 @@ from random import Random
 from typing import Final
 
 import pytest
-from crew import Crew, Served
-from exactly import Pipeline, check
+
+from tests.e2e.exactly import Pipeline, check
+from tests.support.crew import Crew, Served
 
 KILLS: Final = int(os.environ.get("SPOOLRACK_TEST_KILLS", "3"))
 

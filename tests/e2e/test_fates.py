@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fates import FAULTS, Verdict, judge
-from ledger import (
+
+from tests.support.fates import FAULTS, Verdict, judge
+from tests.support.ledger import (
     Deleted,
     Deleting,
     Delivery,

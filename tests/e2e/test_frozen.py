@@ -9,10 +9,11 @@ from typing import Final
 
 import pytest
 import spoolrack
-from crew import Crew, Member, Served
-from fates import Verdict, judge
-from ledger import read_ledgers
-from load import Load, check
+
+from tests.support.crew import Crew, Member, Served
+from tests.support.fates import Verdict, judge
+from tests.support.ledger import read_ledgers
+from tests.support.load import Load, check
 
 VISIBILITY: Final = 1.0
 SLEEP: Final = 1.5 * VISIBILITY
@@ -30,7 +31,7 @@ class Stage:
         self._client.create_queue(QUEUE, visibility_timeout=VISIBILITY)
 
     def puppet(self, name: str) -> Member:
-        member = self._crew.start(name, "puppet.py", *self._where, name)
+        member = self._crew.start(name, "tests.e2e.puppet", *self._where, name)
         self._crew.hear(member, "started")
         return member
 

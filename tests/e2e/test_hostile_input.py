@@ -11,14 +11,15 @@ from typing import Final
 
 import grpc
 import pytest
-import raw_http2 as raw
 import spoolrack
-from crew import Crew, Served
-from outside import SECRET, Outside, litter, tagged, uuid
 from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.errors import SpoolrackError
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
+
+from tests.e2e.outside import SECRET, Outside, litter, tagged, uuid
+from tests.support import raw_http2 as raw
+from tests.support.crew import Crew, Served
 
 MIB: Final = 1024 * 1024
 

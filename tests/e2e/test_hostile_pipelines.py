@@ -10,18 +10,19 @@ from typing import Any, Final
 
 import grpc
 import pytest
-from crew import Crew, Served
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
-from outside import Outside, litter_pipelines
 from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import reservation_service_pb2 as reservation
 from spoolrack.v1 import staging_service_pb2 as staging
 from spoolrack_server import contract
+
+from tests.e2e.outside import Outside, litter_pipelines
+from tests.support.crew import Crew, Served
 
 METHODS: Final = (
     *(

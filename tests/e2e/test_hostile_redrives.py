@@ -11,15 +11,16 @@ from typing import Any, Final
 
 import grpc
 import pytest
-from crew import Served
 from google.protobuf.message_factory import GetMessageClass
-from outside import Outside
 from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import redrive_service_pb2 as rpc
 from spoolrack_server import contract
-from test_hostile_pipelines import MIB, OURS, code_of, made, tree
+
+from tests.e2e.outside import Outside
+from tests.e2e.test_hostile_pipelines import MIB, OURS, code_of, made, tree
+from tests.support.crew import Served
 
 ROUNDS: Final = 50
 METHODS: Final = ("StartRedrive", "GetRedrive", "ListRedrives", "CancelRedrive")

@@ -12,9 +12,10 @@ from random import Random
 from typing import Final
 
 import pytest
-from crew import Crew, Served
-from dead_letters import DEAD, letters_at
 from spoolrack import RedriveState
+
+from tests.e2e.dead_letters import DEAD, letters_at
+from tests.support.crew import Crew, Served
 
 KILLS: Final = int(os.environ.get("SPOOLRACK_TEST_KILLS", "2"))
 RATE: Final = 400

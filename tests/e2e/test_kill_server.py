@@ -12,8 +12,9 @@ from random import Random
 from typing import Final
 
 import pytest
-from crew import Served
-from load import QUEUE, Load, check
+
+from tests.support.crew import Served
+from tests.support.load import QUEUE, Load, check
 
 KILLS: Final = int(os.environ.get("SPOOLRACK_TEST_KILLS", "3"))
 

@@ -17,14 +17,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import grpc
-import memory_cage
 import pytest
 import spoolrack
 import trustme
-from memory_cage import MemoryCage
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.tokens import line_of, new_token
+
+from tests.e2e import memory_cage
+from tests.e2e.memory_cage import MemoryCage
 
 MIB: Final = 1 << 20
 LIMIT: Final = 1024 * MIB

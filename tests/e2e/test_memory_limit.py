@@ -9,11 +9,12 @@ import signal
 from collections.abc import Iterator
 from typing import Final
 
-import memory_cage
 import pytest
-from crew import SILENCE, Crew, Served
-from load import Load, check
-from memory_cage import MemoryCage
+
+from tests.e2e import memory_cage
+from tests.e2e.memory_cage import MemoryCage
+from tests.support.crew import SILENCE, Crew, Served
+from tests.support.load import Load, check
 
 LIMIT: Final = 24 << 20
 """More than a server needs for small messages, and less than the bodies under way."""

@@ -15,10 +15,11 @@ from typing import Final
 
 import pytest
 import spoolrack
-from crew import SILENCE, Crew, Served
-from fates import Verdict, judge
-from ledger import read_ledgers
-from load import LOOK
+
+from tests.support.crew import SILENCE, Crew, Served
+from tests.support.fates import Verdict, judge
+from tests.support.ledger import read_ledgers
+from tests.support.load import LOOK
 
 SERVERS: Final = 4
 KILLS: Final = int(os.environ.get("SPOOLRACK_TEST_PEER_KILLS", "2"))
@@ -37,14 +38,14 @@ class PeerLoad:
         manners = {"single": ("--threads", 4), "many": ("--threads", 1)}
         self.senders = [
             crew.start(
-                *(name, "sender.py", served.address, QUEUE, crew.ledgers, name),
+                *(name, "tests.e2e.sender", served.address, QUEUE, crew.ledgers, name),
                 *("--seed", random.randrange(1 << 32), *threads),
             )
             for (name, threads), served in zip(manners.items(), servers[:2], strict=True)
         ]
         self.consumers = [
             crew.start(
-                *(manner, "consumer.py", served.address, QUEUE, crew.ledgers, manner),
+                *(manner, "tests.e2e.consumer", served.address, QUEUE, crew.ledgers, manner),
                 *("--manner", manner, "--seed", random.randrange(1 << 32), "--mischief", 0.02),
             )
             for manner, served in zip(("batches", "calls"), servers[2:], strict=True)

@@ -14,9 +14,13 @@ from typing import Final
 
 import pytest
 import spoolrack
-from crew import Crew, Served
-from fates import FAULTS
-from ledger import (
+from spoolrack_store.engine.sender import LARGE_BODY
+from spoolrack_store.model.content import decode, encode, line_of
+from spoolrack_store.model.names import Name, index_of, parse
+
+from tests.support.crew import Crew, Served
+from tests.support.fates import FAULTS
+from tests.support.ledger import (
     COPY,
     Deleted,
     Deleting,
@@ -28,10 +32,7 @@ from ledger import (
     digest_of,
     now_ms,
 )
-from load import QUEUE, Load
-from spoolrack_store.engine.sender import LARGE_BODY
-from spoolrack_store.model.content import decode, encode, line_of
-from spoolrack_store.model.names import Name, index_of, parse
+from tests.support.load import QUEUE, Load
 
 PATIENCE: Final = 30.0
 FOLDERS: Final = ("new", "queues", "delay", "remove")

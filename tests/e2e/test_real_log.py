@@ -11,10 +11,11 @@ from random import Random
 from typing import Final
 
 import spoolrack
-from crew import Crew, Member, Served
-from fates import judge
-from ledger import digest_of, read_ledgers
-from sender import lines_of
+
+from tests.e2e.sender import lines_of
+from tests.support.crew import Crew, Member, Served
+from tests.support.fates import judge
+from tests.support.ledger import digest_of, read_ledgers
 
 LINES: Final = 100_000
 VISIBILITY: Final = 2.0
@@ -61,7 +62,7 @@ class Consumers:
     def _start(self, manner: str) -> Member:
         return self._crew.start(
             manner,
-            "consumer.py",
+            "tests.e2e.consumer",
             *(self._served.address, "log", self._crew.ledgers, manner, "--manner", manner),
         )
 
@@ -80,7 +81,14 @@ def test_every_line_of_a_real_log_arrives_though_consumers_and_server_are_killed
     random.shuffle(kills)
 
     crew.start(
-        "sender", "sender.py", served.address, "log", crew.ledgers, "sender", "--file", tmp_path / "log"
+        "sender",
+        "tests.e2e.sender",
+        served.address,
+        "log",
+        crew.ledgers,
+        "sender",
+        "--file",
+        tmp_path / "log",
     )
     consumers = Consumers(crew, served)
     deleted = 0

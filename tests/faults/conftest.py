@@ -8,8 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from loop_disk import LoopDisk, why_not
-from real_server import MakeDisk, RealServer, why_not_traced
+
+from tests.support.loop_disk import LoopDisk, why_not
+from tests.support.real_server import MakeDisk, RealServer, why_not_traced
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from real_server import STUCK, MakeDisk, RealServer
+
+from tests.support.real_server import STUCK, MakeDisk, RealServer
 
 Serve = Callable[..., RealServer]
 ENOUGH = 300

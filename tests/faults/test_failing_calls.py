@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import pytest
 import spoolrack
-from real_server import WELL, RealServer, slowly
 from spoolrack.errors import DiskError, DiskFull, OutcomeUnknown, SpoolrackError, StoreFailed
+
+from tests.support.real_server import WELL, RealServer, slowly
 
 Serve = Callable[..., RealServer]
 SYNCS = "fsync,fdatasync,syncfs"

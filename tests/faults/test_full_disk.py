@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 import spoolrack
-from filling import fill_bytes, fill_files
-from loop_disk import KINDS, MEBIBYTE
-from real_server import WELL, MakeDisk, RealServer
 from spoolrack.errors import DiskFull
+
+from tests.support.filling import fill_bytes, fill_files
+from tests.support.loop_disk import KINDS, MEBIBYTE
+from tests.support.real_server import WELL, MakeDisk, RealServer
 
 Serve = Callable[..., RealServer]
 BODY = bytes(1000)

@@ -12,8 +12,9 @@ from typing import Any
 import grpc
 import pytest
 import spoolrack
-from real_server import STUCK, WELL, RealServer
 from spoolrack.errors import DiskError
+
+from tests.support.real_server import STUCK, WELL, RealServer
 
 Serve = Callable[..., RealServer]
 

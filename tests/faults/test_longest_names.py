@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import spoolrack
-from real_server import STUCK, MakeDisk, RealServer, slowly
+
+from tests.support.real_server import STUCK, MakeDisk, RealServer, slowly
 
 Serve = Callable[..., RealServer]
 QUEUE, DEAD = "Q" * 80, "D" * 80

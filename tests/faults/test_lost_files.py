@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from real_server import STUCK, WELL, RealServer
 from spoolrack_store.files import layout
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import RootUnusable, UnknownFormat
@@ -20,6 +19,8 @@ from spoolrack_store.model.operations import CreateQueue, Delete, Message, Recei
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
+
+from tests.support.real_server import STUCK, WELL, RealServer
 
 HOUR = Millis(3_600_000)
 Serve = Callable[..., RealServer]

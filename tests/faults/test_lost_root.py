@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 import spoolrack
-from loop_disk import KINDS
-from real_server import AS_MORTAL, STUCK, WELL, MakeDisk, RealServer, slowly
 from spoolrack.errors import DiskError, OutcomeUnknown, SpoolrackError, StoreFailed
+
+from tests.support.loop_disk import KINDS
+from tests.support.real_server import AS_MORTAL, STUCK, WELL, MakeDisk, RealServer, slowly
 
 Serve = Callable[..., RealServer]
 

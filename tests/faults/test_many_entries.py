@@ -15,9 +15,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from faulty_disk import Call, FaultyDisk
-from loop_disk import KINDS, MEBIBYTE
-from real_server import STUCK, MakeDisk, RealServer
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import (
     CreateQueue,
@@ -31,6 +28,10 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
+
+from tests.support.faulty_disk import Call, FaultyDisk
+from tests.support.loop_disk import KINDS, MEBIBYTE
+from tests.support.real_server import STUCK, MakeDisk, RealServer
 
 Answer = TypeVar("Answer")
 MANY = 100_000

@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conversation import Typed, conversation, run, section
-from loop_disk import MEBIBYTE
-from real_server import WELL, MakeDisk, RealServer
 from spoolrack.errors import DiskFull, SpoolrackError
+
+from tests.support.conversation import Typed, conversation, run, section
+from tests.support.loop_disk import MEBIBYTE
+from tests.support.real_server import WELL, MakeDisk, RealServer
 
 Serve = Callable[..., RealServer]
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_text()

@@ -9,8 +9,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from real_server import WELL, RealServer
 from spoolrack.errors import DiskError, OutcomeUnknown
+
+from tests.support.real_server import WELL, RealServer
 
 Serve = Callable[..., RealServer]
 FOLDERS = (

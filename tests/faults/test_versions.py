@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from real_server import RealServer
+
+from tests.support.real_server import RealServer
 
 OLDER = "7b45bfcf"
 """The last one without stages, reservations and deduplication ids."""

@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import Final, Self
 
 import grpc
-from real_server import STUCK, WELL, RealServer
 from spoolrack.errors import QueueFull
+
+from tests.support.real_server import STUCK, WELL, RealServer
 
 _QUIET: Final = 100
 """Looks at a server whose calls have ended, until the last of what they used is given back."""

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 import grpc
 import pytest
-from anything import QUEUES, requests, together
-from fuzz_rig import Fuzzed
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
@@ -24,6 +22,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spoolrack_server.contract import METHODS
 from spoolrack_server.status import CODES
+
+from tests.fuzz.anything import QUEUES, requests, together
+from tests.fuzz.fuzz_rig import Fuzzed
 
 KINDS: Final = tuple(METHODS.values())
 TRIES: Final = int(os.environ.get("SPOOLRACK_FUZZ", "25"))

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from anything import ID, QUEUES
-from fuzz_rig import Fuzzed
+
+from tests.fuzz.anything import ID, QUEUES
+from tests.fuzz.fuzz_rig import Fuzzed
 
 TRIES: Final = int(os.environ.get("SPOOLRACK_FUZZ", "20"))
 STUCK: Final = 60 + 2 * TRIES

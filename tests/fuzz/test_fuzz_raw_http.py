@@ -16,9 +16,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import pytest
-from anything import QUEUES
-from fuzz_rig import Fuzzed
-from raw_requests import QUEUE, raw_request
+
+from tests.fuzz.anything import QUEUES
+from tests.fuzz.fuzz_rig import Fuzzed
+from tests.fuzz.raw_requests import QUEUE, raw_request
 
 TRIES: Final = int(os.environ.get("SPOOLRACK_FUZZ", "400"))
 STUCK: Final = 60.0

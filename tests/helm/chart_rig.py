@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from chart_cases import CASES, Values
-from helm_engine import Engine
+
+from tests.helm.chart_cases import CASES, Values
+from tests.helm.helm_engine import Engine
 
 Object = dict[str, Any]
 ORDER = ("startupProbe", "livenessProbe", "readinessProbe")

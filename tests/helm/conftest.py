@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 import pytest
-from chart_rig import CASES, Rendered, rendered
-from helm_engine import Engine
+
+from tests.helm.chart_rig import CASES, Rendered, rendered
+from tests.helm.helm_engine import Engine
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chart_rig import Object, Rendered, container
+from tests.helm.chart_rig import Object, Rendered, container
 
 STUCK = 60.0
 LOOKS = 3_000

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from chart_rig import CASES, Object, Rendered, container, rendered
-from helm_engine import Engine
+
+from tests.helm.chart_rig import CASES, Object, Rendered, container, rendered
+from tests.helm.helm_engine import Engine
 
 Release = Callable[[str], Rendered]
 every_case = pytest.mark.parametrize("case", CASES)

@@ -15,9 +15,10 @@ import jsonschema
 import kubernetes_validate.utils
 import pytest
 import yaml
-from chart_rig import CASES, Object, Rendered
-from custom_schemas import SCHEMAS
-from helm_engine import CHART, Engine
+
+from tests.helm.chart_rig import CASES, Object, Rendered
+from tests.helm.custom_schemas import SCHEMAS
+from tests.helm.helm_engine import CHART, Engine
 
 VERSIONS = ("1.25", "1.29", "1.33", "1.37")
 Release = Callable[[str], Rendered]
@@ -91,7 +92,7 @@ def test_every_object_says_whose_it_is(release: Release, case: str) -> None:
 
 
 def test_two_releases_in_one_namespace_share_no_object(engine: Engine) -> None:
-    from chart_rig import rendered
+    from tests.helm.chart_rig import rendered
 
     names = [
         {(each["kind"], each["metadata"]["name"]) for each in found.objects}
@@ -105,7 +106,7 @@ def test_two_releases_in_one_namespace_share_no_object(engine: Engine) -> None:
 
 
 def test_long_names_still_fit(engine: Engine) -> None:
-    from chart_rig import rendered
+    from tests.helm.chart_rig import rendered
 
     found = rendered(engine, CASES["everything"] | {"nameOverride": "x" * 50}, name="r" * 53)
     for each in found.objects:

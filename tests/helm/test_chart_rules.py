@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 import yaml
-from chart_rig import CASES, ORDER, Rendered, container, rendered
-from dockerfile import CHECKOUT, stages
-from helm_engine import CHART, Engine
-from restricted import violations
+
+from tests.helm.chart_rig import CASES, ORDER, Rendered, container, rendered
+from tests.helm.helm_engine import CHART, Engine
+from tests.helm.restricted import violations
+from tests.support.dockerfile import CHECKOUT, stages
 
 Release = Callable[[str], Rendered]
 MARGIN = 10

@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 import spoolrack
 import trustme
-from chart_rig import Rendered, Values, rendered
-from helm_engine import Engine
-from machine import STUCK, Machine, Pod, free_port, serving
 from spoolrack_server.access.tokens import line_of, new_token
+
+from tests.helm.chart_rig import Rendered, Values, rendered
+from tests.helm.helm_engine import Engine
+from tests.helm.machine import STUCK, Machine, Pod, free_port, serving
 
 DRAIN = {"delaySeconds": 1, "graceSeconds": 20}
 QUEUES: Values = {

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 import yaml
-from chart_rig import Values
-from helm_engine import CHART, Engine, Refused
 from spoolrack import QueueSettings
+
+from tests.helm.chart_rig import Values
+from tests.helm.helm_engine import CHART, Engine, Refused
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
@@ -55,7 +56,7 @@ OK: Values = {"insecure": True}
         (OK | {"persistence": {"dataSource": {"snapshot": "x"}}}, "'snapshot' not allowed"),
         (OK | {"ingress": {"enabled": True}}, "'/ingress/hosts': minItems"),
         # Who may come.
-        (OK | {"access": {"permissions": "a all *"}}, "nobody can say who he is"),
+        (OK | {"access": {"permissions": "a all *"}}, "no caller can show an identity"),
         (
             OK | {"access": {"tokens": "a", "existingSecret": {"name": "b"}}},
             "'/access/tokens': value must be ''",

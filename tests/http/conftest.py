@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from http_rig import Http, http_to
-from server_rig import Client, connected
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
+
+from tests.support.http_rig import Http, http_to
+from tests.support.server_rig import Client, connected
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import spoolrack_server.dashboard
-from http_rig import Answer, Http, http_to
 from spoolrack_server.access.security import Security
 from spoolrack_server.dashboard.request_permissions import OURS
 from spoolrack_server.server import Server
 from spoolrack_store.model.clock import Clock
+
+from tests.support.http_rig import Answer, Http, http_to
 
 STATIC = Path(spoolrack_server.dashboard.__file__).parent / "static"
 CHECKOUT = Path(__file__).resolve().parents[2]

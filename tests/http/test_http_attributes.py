@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from http_rig import Http, raw_to
 from hypothesis import example, given
 from hypothesis import strategies as st
-from server_rig import Client
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.gateway.headers import attributes_of, headers_of
 from spoolrack_server.server import Server
+
+from tests.support.http_rig import Http, raw_to
+from tests.support.server_rig import Client
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 NAMES = st.one_of(TEXT.filter(bool), st.sampled_from(["content-type", "content-encoding", "A", "a"]))

@@ -11,16 +11,6 @@ from base64 import b64decode
 from pathlib import Path
 
 import pytest
-from dashboard_rig import (
-    CHECKOUT,
-    STATIC,
-    api,
-    assets,
-    change,
-    get,
-)
-from http_rig import Http, fragile, raw_to
-from server_rig import Client
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.answers import answer as outcome
@@ -29,6 +19,17 @@ from spoolrack_server.server import Server
 from spoolrack_store.model.reservations import Reserve
 from spoolrack_store.model.staging import Stage
 from spoolrack_store.testing import ManualClock
+
+from tests.http.dashboard_rig import (
+    CHECKOUT,
+    STATIC,
+    api,
+    assets,
+    change,
+    get,
+)
+from tests.support.http_rig import Http, fragile, raw_to
+from tests.support.server_rig import Client
 
 # The files.
 

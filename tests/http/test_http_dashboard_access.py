@@ -7,7 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dashboard_rig import (
+from spoolrack_server.answers import answer as outcome
+from spoolrack_server.dashboard.request_permissions import LARGEST_BODY, OURS
+from spoolrack_server.dashboard.views import MOST_MESSAGES, MOST_QUEUES
+from spoolrack_server.observability.history import EVERY
+from spoolrack_server.server import Server
+from spoolrack_store.model.operations import CreateQueue
+from spoolrack_store.model.reservations import Reserve
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.staging import Stage
+from spoolrack_store.testing import ManualClock
+
+from tests.http.dashboard_rig import (
     ALICE,
     BOB,
     CHANGE,
@@ -19,17 +30,7 @@ from dashboard_rig import (
     get,
     guarded,
 )
-from http_rig import Http
-from spoolrack_server.answers import answer as outcome
-from spoolrack_server.dashboard.request_permissions import LARGEST_BODY, OURS
-from spoolrack_server.dashboard.views import MOST_MESSAGES, MOST_QUEUES
-from spoolrack_server.observability.history import EVERY
-from spoolrack_server.server import Server
-from spoolrack_store.model.operations import CreateQueue
-from spoolrack_store.model.reservations import Reserve
-from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.model.staging import Stage
-from spoolrack_store.testing import ManualClock
+from tests.support.http_rig import Http
 
 # What is refused.
 

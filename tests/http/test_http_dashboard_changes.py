@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dashboard_rig import api, change
-from http_rig import Http
 from spoolrack_server.server import Server
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.testing import ManualClock
+
+from tests.http.dashboard_rig import api, change
+from tests.support.http_rig import Http
 
 
 async def test_a_queue_is_created_with_its_settings_and_the_rest_as_they_are_by_default(

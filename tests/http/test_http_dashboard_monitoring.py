@@ -6,12 +6,13 @@ import os
 from importlib.metadata import version
 from pathlib import Path
 
-from dashboard_rig import api, change
-from http_rig import MANY, Http, http_to
 from spoolrack_server.observability.history import EVERY
 from spoolrack_server.server import Server
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.testing import ManualClock
+
+from tests.http.dashboard_rig import api, change
+from tests.support.http_rig import MANY, Http, http_to
 
 
 async def test_the_history_of_a_queue_is_told_with_its_rates_and_counts(

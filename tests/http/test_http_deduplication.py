@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from http_rig import Http
 from spoolrack_store.testing import ManualClock
+
+from tests.support.http_rig import Http
 
 ID = "X-Message-Deduplication-Id"
 TWICE = "X-Message-Duplicate"

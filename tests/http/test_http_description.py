@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from http_rig import DESCRIPTION, Http, resolved, template
 from spoolrack_server import status
 from spoolrack_server.gateway import http_errors
 from spoolrack_server.gateway.admin_endpoints import AdminEndpoints
@@ -22,6 +21,8 @@ from spoolrack_server.server import Server
 from spoolrack_store.model.clock import SystemClock
 from spoolrack_store.model.names import QUEUE_NAME
 from spoolrack_store.model.settings import GROUP_ORDERS, QueueSettings
+
+from tests.support.http_rig import DESCRIPTION, Http, resolved, template
 
 METHODS = {"get", "head", "put", "post", "delete", "patch", "options", "trace"}
 

@@ -8,10 +8,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conversation import conversation, run
-from http_rig import DESCRIPTION
 from spoolrack_server.gateway import bodies, http_errors
 from spoolrack_server.server import Server
+
+from tests.support.conversation import conversation, run
+from tests.support.http_rig import DESCRIPTION
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 HTTP = (DOCS / "http.md").read_text()

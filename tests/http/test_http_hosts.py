@@ -6,9 +6,10 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from access_rig import Files
 from spoolrack_server.access.security import Security
 from spoolrack_server.server import Server
+
+from tests.support.access_rig import Files
 
 
 async def ask(server: Server, host: str, **headers: str) -> tuple[int, str]:

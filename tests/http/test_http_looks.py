@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from http_rig import Http
+
+from tests.support.http_rig import Http
 
 MIB = 1024 * 1024
 BODY = bytes(range(256)) * (3 * MIB // 256) + b"the end"

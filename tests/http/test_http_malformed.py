@@ -6,8 +6,9 @@ import logging
 import socket
 
 import pytest
-from http_rig import Http, raw_to
 from spoolrack_server.server import Server
+
+from tests.support.http_rig import Http, raw_to
 
 CHUNK = b"1\r\nx\r\n0\r\n\r\n"
 

@@ -9,11 +9,12 @@ from urllib.parse import quote
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from http_rig import STUCK, Http, raw_to
-from server_rig import Client
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
+
+from tests.support.http_rig import STUCK, Http, raw_to
+from tests.support.server_rig import Client
 
 MIB = 1024 * 1024
 GONE = "01890000-0000-7000-8000-000000000000"

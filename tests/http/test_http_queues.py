@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from http_rig import Http
-from server_rig import Client
+
+from tests.support.http_rig import Http
+from tests.support.server_rig import Client
 
 JSON = {"Content-Type": "application/json"}
 

@@ -7,11 +7,12 @@ import errno
 import io
 from pathlib import Path
 
-from http_rig import STUCK, Http, fragile, raw_to
-from server_rig import connected
 from spoolrack_server.health import Health
 from spoolrack_server.logs import make_log
 from spoolrack_server.server import Server
+
+from tests.support.http_rig import STUCK, Http, fragile, raw_to
+from tests.support.server_rig import connected
 
 
 async def test_a_drain_ends_long_polls_with_a_status_that_says_try_again(

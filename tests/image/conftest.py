@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confined import Container
-from dockerfile import Stage
-from image_checks import Confine
+
+from tests.image.confined import Container
+from tests.image.image_checks import Confine
+from tests.support.dockerfile import Stage
 
 ISOLATED = (
     "unshare",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dockerfile import Stage
+from tests.support.dockerfile import Stage
 
 Confine = Callable[..., dict[str, Any]]
 """Runs them over a file system, and returns what was seen."""

@@ -1,6 +1,6 @@
 """Does what the Dockerfile says, where no engine runs: each stage in a folder, each RUN in a chroot.
 
-As root:  python tests/image/image_steps.py FOLDER
+As root:  python -m tests.image.image_steps FOLDER
 
 The base image is a minimal Debian from debootstrap, once, in FOLDER/base. What an engine does besides
 (layers, the manifest, the format of the image) is not done, and so not tested. The last stage is left
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from dockerfile import CHECKOUT, Step, stages
+from tests.support.dockerfile import CHECKOUT, Step, stages
 
 DEBIAN = {"docker.io/library/debian:12-slim": "bookworm"}
 """The suites of the base images that we can stand in for."""

@@ -15,9 +15,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from dockerfile import CHECKOUT, stages
-from image_checks import Confine, assert_served
-from image_steps import build, copy
+
+from tests.image.image_checks import Confine, assert_served
+from tests.image.image_steps import build, copy
+from tests.support.dockerfile import CHECKOUT, stages
 
 IMAGE = stages()[-1]
 BUILD = stages()[0]

@@ -8,10 +8,11 @@ from pathlib import Path
 import grpc
 import pytest
 import spoolrack
-from crew import Crew, Served
-from interop_driver import Driver
-from interop_languages import Language, languages
 from spoolrack._transports.grpc_stubs import Stubs
+
+from tests.interop.interop_driver import Driver
+from tests.interop.interop_languages import Language, languages
+from tests.support.crew import Crew, Served
 
 LONG = 900
 """Seconds that a test may take: the first one of a language builds it."""

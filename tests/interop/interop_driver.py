@@ -20,8 +20,9 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from google.protobuf.message import Message
-from interop_languages import Language
 from spoolrack_server.contract import METHODS
+
+from tests.interop.interop_languages import Language
 
 STUCK: Final = 120.0
 

@@ -9,7 +9,7 @@ import threading
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from interop_languages import Language
+from tests.interop.interop_languages import Language
 
 STUCK: Final = 120.0
 

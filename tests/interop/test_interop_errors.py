@@ -5,19 +5,20 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 
-import provoking
 import pytest
 import spoolrack
-import test_interop_messages as messages
-import test_interop_restarts as restarts
-from crew import Served
-from interop_driver import Driver, outgoing
-from interop_languages import Language
-from provoking import PROVOKE, Scene
-from reasons_server import failing_server, failures
 from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.status import CODES, INTERNAL
+
+from tests.interop import provoking
+from tests.interop import test_interop_messages as messages
+from tests.interop import test_interop_restarts as restarts
+from tests.interop.interop_driver import Driver, outgoing
+from tests.interop.interop_languages import Language
+from tests.interop.provoking import PROVOKE, Scene
+from tests.interop.reasons_server import failing_server, failures
+from tests.support.crew import Served
 
 UNAVAILABLE = 14
 NUMBERS = {reason: code.value[0] for reason, code in CODES.items()}

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import pytest
 import spoolrack
-from interop_driver import Driver, attributes, outgoing, raw, text
+
+from tests.interop.interop_driver import Driver, attributes, outgoing, raw, text
 
 MIB: Final = 1 << 20
 NOT_TEXT: Final = bytes(range(256))

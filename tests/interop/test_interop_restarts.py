@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import spoolrack
-from crew import Served
-from interop_driver import STUCK, Driver, Refused, outgoing, raw
-from interop_languages import Language
-from interop_programs import Programs
-from reasons_server import breaking_server
-from scraping import scrape_at
 from spoolrack import Outgoing
+
+from tests.interop.interop_driver import STUCK, Driver, Refused, outgoing, raw
+from tests.interop.interop_languages import Language
+from tests.interop.interop_programs import Programs
+from tests.interop.reasons_server import breaking_server
+from tests.support.crew import Served
+from tests.support.scraping import scrape_at
 
 UNAVAILABLE = 14
 TRIES = 1_000_000

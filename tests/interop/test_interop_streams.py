@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from typing import Final
 
 import spoolrack
-from interop_driver import STUCK, Driver, Stream, outgoing, raw
 from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_service_pb2 as rpc
+
+from tests.interop.interop_driver import STUCK, Driver, Stream, outgoing, raw
 
 CANCELLED: Final = 1
 DEADLINE_EXCEEDED: Final = 4

@@ -6,7 +6,8 @@ import re
 from fnmatch import fnmatchcase
 
 import pytest
-from interop_languages import ALL_WANTED, CHECKOUT, Language, languages
+
+from tests.interop.interop_languages import ALL_WANTED, CHECKOUT, Language, languages
 
 COMPILED = {"go", "java", "cpp"}
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf.message_factory import GetMessageClass
-from interop_driver import STUCK, Driver, raw
 from spoolrack_server.contract import METHODS
+
+from tests.interop.interop_driver import STUCK, Driver, raw
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors"
 TYPES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mutant import Mutant, edit
+from tests.support.mutant import Mutant, edit
 
 _BUDGET: Final = (
     "tests/budget/test_budget.py::test_each_operation_asks_of_the_system_what_the_budget_says",

@@ -26,8 +26,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
-from mutant import AUDIT, CHECKOUT, Mutant
-from mutants import MUTANTS
+from tests.support.mutant import AUDIT, CHECKOUT, Mutant
+from tests.support.mutants import MUTANTS
 
 ALL: Final = ("tests/store", "tests/unit", "tests/crash", AUDIT, "tests/server")
 """What tests the store. Not the tests of style and of these bugs: they would fail for wrong reasons."""

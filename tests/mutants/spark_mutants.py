@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-import mutant
-from mutant import SPARK, Mutant
+from tests.support import mutant
+from tests.support.mutant import SPARK, Mutant
 
 edit = partial(mutant.edit, package=SPARK)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mutant import AUDIT, Mutant, edit
+from tests.support.mutant import AUDIT, Mutant, edit
 
 _MQ: Final = "softlayer/mq"
 _VSQS: Final = "vsqs"
@@ -342,8 +342,8 @@ STORE_MUTANTS: Final = (
         breaks="a purge takes leased and delayed messages, too",
         edits=edit(
             "engine/remover.py:Remover.purge",
-            "            held = entry.held\n",
-            "            held = 0 if entry.due else entry.held\n",
+            "            held = entry.held & ~self._index.superseded_of(entry)\n",
+            "            held = 0 if entry.due else entry.held & ~self._index.superseded_of(entry)\n",
         ),
         caught_by=(_REQUESTS,),
     ),

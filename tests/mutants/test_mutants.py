@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import plant
 import pytest
-from mutant import CHECKOUT, STORE, DoesNotApply, Mutant, edit
-from mutants import MUTANTS
-from plant import Verdict, table
+
+from tests.mutants import plant
+from tests.mutants.plant import Verdict, table
+from tests.support.mutant import CHECKOUT, STORE, DoesNotApply, Mutant, edit
+from tests.support.mutants import MUTANTS
 
 EVERY = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 LEAST = 24

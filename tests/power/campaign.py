@@ -16,17 +16,18 @@ import traceback
 from pathlib import Path
 from typing import Final
 
-from loop_disk import KINDS, why_not
-from outages import Report, run
-from tally import Tally, run_campaign
-from witness import Survey
+from tests.power.outages import Report, run
+from tests.power.witness import Survey
+from tests.support.loop_disk import KINDS, why_not
+from tests.support.tally import Tally, run_campaign
 
 CUTS: Final = 10
 
 
 def once(kind: str, cuts: int, seed: int, survey: Survey) -> Tally:
     folder = Path(tempfile.mkdtemp(prefix=f"spoolrack-power-{kind}-"))
-    again = f"{Path(__file__).name} --kind {kind} --cuts {cuts} --seed {seed} --runs 1; see {folder}"
+    arguments = f"--kind {kind} --cuts {cuts} --seed {seed} --runs 1"
+    again = f".venv/bin/python -m tests.power.campaign {arguments}; see {folder}"
     try:
         report = run(kind, folder, seed, cuts=cuts)
     except Exception:  # noqa: BLE001  # One run that can't be judged must not end the campaign.

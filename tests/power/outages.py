@@ -19,13 +19,14 @@ from typing import Final
 
 import grpc
 import spoolrack
-from crew import SILENCE, Crew, Member, Served
-from fates import Verdict
-from forgetful_server import BUGS
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from load import QUEUE, VISIBILITY, Load
-from loop_disk import MEBIBYTE, LoopDisk
-from witness import Survey, Witness
+
+from tests.power.forgetful_server import BUGS
+from tests.power.witness import Survey, Witness
+from tests.support.crew import SILENCE, Crew, Member, Served
+from tests.support.fates import Verdict
+from tests.support.load import QUEUE, VISIBILITY, Load
+from tests.support.loop_disk import MEBIBYTE, LoopDisk
 
 SIZE: Final = {"ext4": 128 * MEBIBYTE, "xfs": 300 * MEBIBYTE}
 OPTIONS: Final = {
@@ -109,7 +110,7 @@ class Outages:
         with spoolrack.connect(self._served.address) as client:
             client.create_queue(QUEUE, visibility_timeout=VISIBILITY)
         self._served.stop()
-        self._served.program = (str(Path(__file__).with_name("forgetful_server.py")), bug)
+        self._served.program = ("tests.power.forgetful_server", bug)
         self._served.restart()
 
     def _new_witness(self) -> Witness:

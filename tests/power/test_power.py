@@ -14,10 +14,11 @@ from typing import Final
 
 import pytest
 import spoolrack
-from crew import Crew, Served
-from loop_disk import KINDS, LoopDisk, why_not
-from outages import await_not_serving, run
 from spoolrack import SpoolrackError
+
+from tests.power.outages import await_not_serving, run
+from tests.support.crew import Crew, Served
+from tests.support.loop_disk import KINDS, LoopDisk, why_not
 
 CUTS: Final = int(os.environ.get("SPOOLRACK_TEST_CUTS", "10"))
 """On each file system."""

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from server_rig import Client, connected
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
+
+from tests.support.server_rig import Client, connected
 
 
 @pytest.fixture

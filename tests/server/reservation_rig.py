@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import grpc
-from server_rig import Client
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import reservation_service_pb2 as rpc
+
+from tests.support.server_rig import Client
 
 BIG = 2**63 - 1
 

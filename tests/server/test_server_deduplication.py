@@ -7,10 +7,11 @@ from pathlib import Path
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
-from server_rig import MANY_LOOKS, Client, served
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.testing import ManualClock
+
+from tests.support.server_rig import MANY_LOOKS, Client, served
 
 
 def outgoing(id: str, body: bytes = b"x") -> pb.OutgoingMessage:

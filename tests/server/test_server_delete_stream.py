@@ -8,10 +8,11 @@ from typing import Any
 
 import grpc
 import pytest
-from server_rig import Client, connected, refused
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server import streams
 from spoolrack_server.server import Server
+
+from tests.support.server_rig import Client, connected, refused
 
 
 def request(number: int, *receipts: str, queue: str = "q") -> rpc.StreamDeleteRequest:

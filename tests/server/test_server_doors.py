@@ -10,7 +10,6 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from server_rig import Client, connected, refused
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.contract import METHODS
@@ -19,6 +18,8 @@ from spoolrack_server.logs import make_log
 from spoolrack_server.rpc import Calls, Context
 from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
+
+from tests.support.server_rig import Client, connected, refused
 
 MIB = 1024 * 1024
 UNARY = [method.name for method in METHODS.values() if not method.client_streaming]

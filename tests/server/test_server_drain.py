@@ -8,11 +8,12 @@ from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from server_rig import LONG, Client, connected, next_messages, refusal, refused
 from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.server import Server
+
+from tests.support.server_rig import LONG, Client, connected, next_messages, refusal, refused
 
 
 async def test_a_drain_ends_streams_and_polls_with_a_status_that_says_try_again(

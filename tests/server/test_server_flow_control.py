@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from server_rig import Client, next_messages
 from spoolrack_server.flow_control import FlowControl
+
+from tests.support.server_rig import Client, next_messages
 
 FOR_EVER = 3_600.0
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from faulty_disk import FaultyDisk
 from spoolrack_server.answers import answer
 from spoolrack_server.loop_driver import LoopDriver
 from spoolrack_store.effort import SHORT_MESSAGES, are_short
@@ -31,6 +30,8 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
+
+from tests.support.faulty_disk import FaultyDisk
 
 PATIENCE: Final = 20.0
 """Seconds: only a defect takes longer."""

@@ -13,7 +13,6 @@ from urllib.request import Request, urlopen
 import grpc
 import pytest
 import spoolrack.aio
-from server_rig import Client, connected, next_messages, refused
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.logs import make_log
@@ -22,6 +21,8 @@ from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 from spoolrack_store.model.errors import MemoryLimit
 from spoolrack_store.testing import ManualClock
+
+from tests.support.server_rig import Client, connected, next_messages, refused
 
 MIB = 1024 * 1024
 WATERMARK = 1 << 40

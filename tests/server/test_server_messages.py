@@ -5,10 +5,11 @@ from __future__ import annotations
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from server_rig import LONG, Client, refused
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.testing import ManualClock
+
+from tests.support.server_rig import LONG, Client, refused
 
 MIB = 1024 * 1024
 ID = "0199a000-0000-7000-8000-000000000000"

@@ -11,14 +11,15 @@ import aiohttp
 import grpc
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
-from scraping import Scrape, scrape
-from server_rig import Client
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.observability.metrics import METRICS, Metric
 from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
+
+from tests.support.scraping import Scrape, scrape
+from tests.support.server_rig import Client
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "observability.md"
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from server_rig import connected
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.addresses import AddressUnusable
 from spoolrack_server.health import Health
@@ -17,6 +16,8 @@ from spoolrack_server.observability.probes import LIVE, READY, Probes, probes_of
 from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 from spoolrack_store.model.errors import RootUnusable
+
+from tests.support.server_rig import connected
 
 
 async def ask(url: str, path: str, method: str = "GET") -> tuple[int, str]:

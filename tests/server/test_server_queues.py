@@ -6,10 +6,11 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
-from server_rig import GONE, Client, refused
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.testing import ManualClock
+
+from tests.support.server_rig import GONE, Client, refused
 
 
 async def test_a_queue_tells_its_settings_defaults_included(client: Client) -> None:

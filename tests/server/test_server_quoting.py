@@ -12,10 +12,11 @@ import grpc
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
-from server_rig import connected
 from spoolrack_server.contract import METHODS
 from spoolrack_server.logs import make_log
 from spoolrack_server.server import Server
+
+from tests.support.server_rig import connected
 
 RAW = "\x1b[2J\x9b31m\nlevel=error event=forged \u202e\x7f"
 UNARY = [

@@ -9,7 +9,6 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from server_rig import GONE, LONG, Client, connected, next_messages, refused
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.logs import make_log
 from spoolrack_server.queue_service import QueueService
@@ -18,6 +17,8 @@ from spoolrack_store.model.operations import CreateQueue, Receive, Send, message
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
+
+from tests.support.server_rig import GONE, LONG, Client, connected, next_messages, refused
 
 MIB = 1024 * 1024
 RECEIVE = "/spoolrack.v1.QueueService/Receive"

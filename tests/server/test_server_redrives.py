@@ -9,7 +9,15 @@ from typing import Any
 
 import grpc
 import pytest
-from redrive_rig import (
+from spoolrack.v1 import queue_service_pb2 as queues
+from spoolrack.v1 import redrive_service_pb2 as rpc
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.content import checksum, encode, line_of
+from spoolrack_store.model.names import Name, Stem
+from spoolrack_store.model.transitions import State
+from spoolrack_store.testing import ManualClock
+
+from tests.server.redrive_rig import (
     CANCELLED,
     DONE,
     NOWHERE,
@@ -24,14 +32,7 @@ from redrive_rig import (
     peek,
     start,
 )
-from server_rig import LONG, Client, refused, served
-from spoolrack.v1 import queue_service_pb2 as queues
-from spoolrack.v1 import redrive_service_pb2 as rpc
-from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.content import checksum, encode, line_of
-from spoolrack_store.model.names import Name, Stem
-from spoolrack_store.model.transitions import State
-from spoolrack_store.testing import ManualClock
+from tests.support.server_rig import LONG, Client, refused, served
 
 
 async def test_a_redrive_moves_dead_letters_to_where_they_came_from(

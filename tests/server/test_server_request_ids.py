@@ -14,7 +14,6 @@ from typing import Any
 import aiohttp
 import grpc
 import pytest
-from server_rig import Client, connected
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.logs import make_log
@@ -22,6 +21,8 @@ from spoolrack_server.observability.error_log import BURST, ErrorLog
 from spoolrack_server.observability.request_ids import HEADER, REQUEST_ID, RequestIds
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
+
+from tests.support.server_rig import Client, connected
 
 INSANE = ["", " ", "a b", 'a"b', "a\nb", "é", "-flag", "x" * 129]
 

@@ -6,11 +6,22 @@ from pathlib import Path
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
-from reservation_rig import BIG, asked, bodies, commit, listed, read, reading, release, reserve
-from server_rig import LONG, Client, Refusal, refused, served
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import reservation_service_pb2 as rpc
 from spoolrack_store.testing import ManualClock
+
+from tests.server.reservation_rig import (
+    BIG,
+    asked,
+    bodies,
+    commit,
+    listed,
+    read,
+    reading,
+    release,
+    reserve,
+)
+from tests.support.server_rig import LONG, Client, Refusal, refused, served
 
 
 async def confirm_refused(client: Client, seq: int = 0) -> Refusal:

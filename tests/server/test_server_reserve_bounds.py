@@ -7,9 +7,10 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from reservation_rig import BIG, asked, reading
-from server_rig import Client, refused
 from spoolrack.v1 import reservation_service_pb2 as rpc
+
+from tests.server.reservation_rig import BIG, asked, reading
+from tests.support.server_rig import Client, refused
 
 BEYOND: list[tuple[str, Any]] = [
     *(

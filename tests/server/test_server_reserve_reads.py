@@ -6,10 +6,11 @@ import asyncio
 from pathlib import Path
 
 import grpc
-from reservation_rig import BIG, read, reading, reserve, to_the_end
-from server_rig import Client, refused, served
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack_server.store_access import FRAME_BYTES
+
+from tests.server.reservation_rig import BIG, read, reading, reserve, to_the_end
+from tests.support.server_rig import Client, refused, served
 
 MIB = 1024 * 1024
 

@@ -9,8 +9,6 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from reservation_rig import asked, bodies, commit, listed, reserve
-from server_rig import LONG, Client, refused, served
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack_server.concurrency import ConcurrencyLimit
 from spoolrack_server.frames import FrameWriter
@@ -24,6 +22,9 @@ from spoolrack_store.model.reservations import Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
+
+from tests.server.reservation_rig import asked, bodies, commit, listed, reserve
+from tests.support.server_rig import LONG, Client, refused, served
 
 NOBODY: Any = None
 """The context of a call that never gets so far as to use it."""

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
-from server_rig import Client, refused
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server import streams
+
+from tests.support.server_rig import Client, refused
 
 
 def request(number: int, *bodies: bytes, queue: str = "q") -> rpc.StreamSendRequest:

@@ -9,11 +9,12 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from server_rig import MANY_LOOKS, Client, refused, served
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import staging_service_pb2 as rpc
 from spoolrack_store.testing import ManualClock
+
+from tests.support.server_rig import MANY_LOOKS, Client, refused, served
 
 DAY = 24 * 3600
 

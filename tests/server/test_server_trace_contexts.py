@@ -15,13 +15,14 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
-from server_rig import Client
 from spoolrack.tracing import context_of, link_of
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.observability.trace_context import context_in, is_traceparent, lend
 from spoolrack_server.server import Server
-from trace_rig import PARENT, SPAN, TRACE, exporter, named, provider, rpc_span, server
+
+from tests.server.trace_rig import PARENT, SPAN, TRACE, exporter, named, provider, rpc_span, server
+from tests.support.server_rig import Client
 
 # What travels with a message.
 

@@ -20,12 +20,12 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as otlp
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as otlp_grpc
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
-from server_rig import Client, connected
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.observability.otel import TracingUnavailable, otlp_traces
 from spoolrack_server.observability.request_ids import HEADER
 from spoolrack_server.server import Server
-from trace_rig import (
+
+from tests.server.trace_rig import (
     PARENT,
     SPAN,
     STUCK,
@@ -37,6 +37,7 @@ from trace_rig import (
     rpc_span,
     server,
 )
+from tests.support.server_rig import Client, connected
 
 # What the server makes of it.
 

@@ -17,9 +17,10 @@ from typing import Any
 import aiohttp
 import pytest
 import spoolrack
-from scraping import Scrape, scrape_at
 from spoolrack_server.control_channel import ControlChannel
 from spoolrack_server.worker_processes import FIGURES, WorkerProcess, WorkerProcesses
+
+from tests.support.scraping import Scrape, scrape_at
 
 STUCK = 60
 

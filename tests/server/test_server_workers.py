@@ -11,8 +11,6 @@ from typing import Any
 import aiohttp
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from reservation_rig import asked
-from server_rig import LONG, Client, connected
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack.v1.staging_service_pb2 import StageRequest
@@ -22,6 +20,9 @@ from spoolrack_store.model.operations import Receive, Request, Send
 from spoolrack_store.model.staging import Stage
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
+
+from tests.server.reservation_rig import asked
+from tests.support.server_rig import LONG, Client, connected
 
 
 class Counted(Store):

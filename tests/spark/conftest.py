@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_rig import environment, missing
+
+from tests.spark.spark_rig import environment, missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

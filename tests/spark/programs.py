@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyspark
-from dying import session_of
-from spark_rig import environment
+
+from tests.spark.dying import session_of
+from tests.spark.spark_rig import environment
 
 STUCK: Final = 240
 NO_CONF: Final[Mapping[str, str]] = {}

@@ -62,9 +62,7 @@ def environment(folder: Path) -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_PYTHON": sys.executable,
         # Its workers look up by name what a test gives them to run.
-        "PYTHONPATH": os.pathsep.join(
-            [str(HERE), str(CHECKOUT), *filter(None, [os.getenv("PYTHONPATH")])]
-        ),
+        "PYTHONPATH": os.pathsep.join([str(CHECKOUT), *filter(None, [os.getenv("PYTHONPATH")])]),
         "SPARK_CONF_DIR": str(HERE / "conf"),
         "SPARK_HOME": str(home(folder)),
         "SPARK_LOCAL_DIRS": str(folder / "spark-local"),

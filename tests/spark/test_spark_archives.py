@@ -15,8 +15,9 @@ from zipfile import ZipFile
 
 import pytest
 import spoolrack
-from spark_rig import CHECKOUT, HERE, environment
 from spoolrack.testing import RunningServer, running_server
+
+from tests.spark.spark_rig import CHECKOUT, HERE, environment
 
 LOCAL = "local[2]"
 CLUSTER = "local-cluster[1,2,1024]"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 import spoolrack
 import trustme
-from access_rig import Files, in_a_thread
 from spoolrack_server.access.security import Security
+
+from tests.support.access_rig import Files, in_a_thread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

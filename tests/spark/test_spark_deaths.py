@@ -14,12 +14,12 @@ from pathlib import Path
 
 import grpc
 import pytest
-from dying import Killer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from benchmarks.null_server import NullServer
 from benchmarks.null_state import Fault
+from tests.spark.dying import Killer
 
 BODIES = [str(number).encode() for number in range(6_000)]
 STUCK = 120

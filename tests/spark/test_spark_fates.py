@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from dying import Killer
-from programs import STUCK, Move, end_session, moving
-from spark_rig import environment
 
 from benchmarks.null_server import NullServer
 from benchmarks.null_state import Fault
+from tests.spark.dying import Killer
+from tests.spark.programs import STUCK, Move, end_session, moving
+from tests.spark.spark_rig import environment
 
 BODIES = [str(number).encode() for number in range(20_000)]
 

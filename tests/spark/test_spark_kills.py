@@ -15,14 +15,15 @@ from pathlib import Path
 
 import grpc
 import pytest
-from crew import Crew, Served
-from dying import Killer
-from gate import Gate, Moment
-from programs import Move, moving
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from spoolrack import Client, connect
+
+from tests.spark.dying import Killer
+from tests.spark.gate import Gate, Moment
+from tests.spark.programs import Move, moving
+from tests.support.crew import Crew, Served
 
 ROWS = 6_000
 BODIES = [str(number).encode() for number in range(ROWS)]

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import spoolrack
 from pyspark.sql import SparkSession
-from spark_rig import CHECKOUT
 from spoolrack.spark._options import NAMES
 from spoolrack.testing import running_server
+
+from tests.spark.spark_rig import CHECKOUT
 
 PAGE = (CHECKOUT / "docs" / "spark.md").read_text()
 MANY_LOOKS = 20_000

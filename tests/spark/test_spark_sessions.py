@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import spoolrack
 from pyspark.sql import SparkSession
-from spark_rig import CHECKOUT, environment
 from spoolrack.spark import register
 from spoolrack.testing import RunningServer, running_server
 
 from examples.sessions import LOG, SESSIONS, Pipeline, formats, make_log, records, run, sessions
+from tests.spark.spark_rig import CHECKOUT, environment
 
 LINES = 6_000
 TRACE = re.compile(rb"^([0-9]+\.[0-9]+) (\S+)\(([0-9]+)\)")

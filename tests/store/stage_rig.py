@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from linked_disk import LinkedDisk, Memory, made, reap
-from power_disk import Model
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.content import Attributes
@@ -23,6 +21,9 @@ from spoolrack_store.model.staging import (
     Staged,
 )
 from spoolrack_store.testing import ManualClock
+
+from tests.support.linked_disk import LinkedDisk, Memory, made, reap
+from tests.support.power_disk import Model
 
 START = 1_700_000_000_000
 

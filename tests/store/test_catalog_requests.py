@@ -7,9 +7,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from engine_story import Clock
-from linked_disk import LinkedDisk, Memory, made, reap
-from power_disk import Model
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
@@ -21,6 +18,10 @@ from spoolrack_store.model.errors import (
 )
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive, Send, UpdateQueue
 from spoolrack_store.model.settings import QueueSettings
+
+from tests.support.engine_story import Clock
+from tests.support.linked_disk import LinkedDisk, Memory, made, reap
+from tests.support.power_disk import Model
 
 DEFAULTS = QueueSettings()
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from front_rig import GIVE_UP, FrontRig, bodies_of, opened
 from spoolrack_store.model.chores import ONLY_REAPS, Chores
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import (
@@ -21,6 +20,8 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
+
+from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened
 
 SERVER_ALONE = Chores(unlinks=False, ticks=False)
 MOVER_OF_NEW = Chores(brings_back=False, unlinks=False)

@@ -9,11 +9,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from cuts import Cut, Keep
-from engine_story import Clock
-from linked_disk import LinkedDisk, Memory, made, reap
-from memory_disk import fails
-from power_disk import Model
 from spoolrack_store.engine import deduplication
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import Millis
@@ -29,6 +24,12 @@ from spoolrack_store.model.operations import (
     Stored,
 )
 from spoolrack_store.model.settings import QueueSettings
+
+from tests.support.cuts import Cut, Keep
+from tests.support.engine_story import Clock
+from tests.support.linked_disk import LinkedDisk, Memory, made, reap
+from tests.support.memory_disk import fails
+from tests.support.power_disk import Model
 
 WINDOW = Millis(20_000)
 SETTINGS = QueueSettings(deduplication_window=WINDOW)

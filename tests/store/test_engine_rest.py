@@ -8,7 +8,8 @@ import errno
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import DeleteQueue
 from spoolrack_store.model.staging import Stage
-from trouble_rig import Rig
+
+from tests.store.trouble_rig import Rig
 
 SOON = Millis(4_000)
 

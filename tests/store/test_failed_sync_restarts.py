@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from linked_disk import made
-from power_disk import Model
 from spoolrack_store.model.operations import Send
 from spoolrack_store.model.staging import Publish, Stage
-from trouble_rig import Rig
+
+from tests.store.trouble_rig import Rig
+from tests.support.linked_disk import made
+from tests.support.power_disk import Model
 
 KEYED = Send(queue="q", bodies=[b"a"], deduplication_ids={0: "once"})
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from front_rig import GIVE_UP, FailingDisk, FrontRig, bodies_of, opened, receipts_of
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.credits import Credits
@@ -26,6 +25,8 @@ from spoolrack_store.model.errors import (
 from spoolrack_store.model.operations import ChangeVisibility, Delete, GiveBack, Receive, Send
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
+
+from tests.store.front_rig import GIVE_UP, FailingDisk, FrontRig, bodies_of, opened, receipts_of
 
 
 def test_a_message_that_is_sent_is_received_and_deleted(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from root_rig import NOW, Still, done, lay_out, opened, settle
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.operations import (
@@ -20,6 +19,8 @@ from spoolrack_store.model.operations import (
     messages_of,
 )
 from spoolrack_store.model.settings import QueueSettings
+
+from tests.support.root_rig import NOW, Still, done, lay_out, opened, settle
 
 STRICT = QueueSettings(group_order="strict", visibility_timeout=Millis(HOUR))
 

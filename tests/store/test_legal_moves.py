@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.transitions import State
-from trouble_rig import Rig
+
+from tests.store.trouble_rig import Rig
 
 
 @pytest.mark.parametrize("state", [State.SENT, State.DELAYED])

@@ -7,13 +7,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from front_rig import GIVE_UP, FrontRig, bodies_of, opened
 from spoolrack_store.committer import LISTEN_EVERY, LISTENING_EVERY, NEWS_EVERY
 from spoolrack_store.files import local_disk
 from spoolrack_store.files.changes import LOCK
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.model.operations import Receive
 from spoolrack_store.testing import ManualClock
+
+from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened
 
 
 def touched(rig: FrontRig) -> dict[str, int]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from front_rig import FrontRig, bodies_of, opened
 from spoolrack_store.files.changes import LOCK, PATH
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.looking import has_owners, may_have_owners, open_to_look, owners_changed_ns
@@ -22,6 +21,8 @@ from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
+
+from tests.store.front_rig import FrontRig, bodies_of, opened
 
 TORN = "q:01a205ab-c259-76a3-96ae-f0c1e48b5000,s200,c7ecb6ba6,odead"
 

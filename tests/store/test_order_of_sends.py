@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from root_rig import done, lay_out, opened, settle
 from spoolrack_store.engine.sender import FILE_BYTES, LARGE_BODY
 from spoolrack_store.model.operations import Delivery, Receive, Send
+
+from tests.support.root_rig import done, lay_out, opened, settle
 
 LARGE = bytes(LARGE_BODY + 1)
 FIFTH = bytes(FILE_BYTES // 5)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from front_rig import FrontRig, opened
 from spoolrack_store.model.batch import Entry
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
@@ -23,6 +22,8 @@ from spoolrack_store.model.reservations import Confirm, Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 from spoolrack_store.testing import ManualClock
+
+from tests.store.front_rig import FrontRig, opened
 
 HOLD = Millis(60_000)
 

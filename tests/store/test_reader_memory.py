@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from linked_disk import made
-from power_disk import Model
 from spoolrack_store.model.operations import Delete, Receive, Send
-from trouble_rig import Rig
+
+from tests.store.trouble_rig import Rig
+from tests.support.linked_disk import made
+from tests.support.power_disk import Model
 
 BODIES = [b"a" * 100, b"b" * 300]
 

@@ -6,15 +6,16 @@ import threading
 from pathlib import Path
 
 import pytest
-from cuts import Cut, Keep
-from dead_letter_rig import Rig
-from front_rig import opened
-from linked_disk import LinkedDisk, reap
-from set_rig import SetRig
 from spoolrack_store.engine import reaper
 from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.operations import Delete, Purge, Receive, Send
+
+from tests.store.front_rig import opened
+from tests.support.cuts import Cut, Keep
+from tests.support.dead_letter_rig import Rig
+from tests.support.linked_disk import LinkedDisk, reap
+from tests.support.set_rig import SetRig
 
 BODIES = [b"a", b"b", b"c"]
 

@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from dead_letter_rig import DYING, QUEUES, Rig, is_done
-from linked_disk import reap
 from spoolrack_store.engine.redrives import AT_ONCE, STAND_BY
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
@@ -30,6 +28,9 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.redriving import MAX_RATE, REDRIVE_MEMORY, RedriveState
 from spoolrack_store.model.settings import QueueSettings
+
+from tests.support.dead_letter_rig import DYING, QUEUES, Rig, is_done
+from tests.support.linked_disk import reap
 
 UNKNOWN = "018bcfe5-6800-7000-8000-000000000000"
 

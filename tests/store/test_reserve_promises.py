@@ -8,14 +8,15 @@ import os
 from pathlib import Path
 
 import pytest
-from front_rig import bodies_of, opened
 from spoolrack_store.files.disk import Space
 from spoolrack_store.files.reserve import BIT, RESERVE_BYTES
 from spoolrack_store.files.syncer import SyncFailed
 from spoolrack_store.model.errors import DiskFull
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue
 from spoolrack_store.model.settings import QueueSettings
-from trouble_rig import Rig
+
+from tests.store.front_rig import bodies_of, opened
+from tests.store.trouble_rig import Rig
 
 STEPS = RESERVE_BYTES // BIT
 FULL = Space(bytes=0, files=0, unlimited=False)

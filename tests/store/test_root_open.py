@@ -15,7 +15,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from front_rig import GIVE_UP
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.local_disk import LocalDisk, Place, this_place
 from spoolrack_store.files.root import Root, make_root, open_root
@@ -25,10 +24,12 @@ from spoolrack_store.model.operations import CreateQueue, Receive, Request, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
+from tests.store.front_rig import GIVE_UP
+
 WHILE_HOLDING_LOCK = """
 import os, sys, time
 from random import Random
-from test_root_open import do, opened
+from tests.store.test_root_open import do, opened
 from spoolrack_store.model.operations import Send
 
 root, engine = opened(sys.argv[1])

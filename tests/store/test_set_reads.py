@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from front_rig import GIVE_UP, FrontRig, opened
 from spoolrack_store.engine import questions
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
@@ -29,6 +28,8 @@ from spoolrack_store.model.reservations import (
     Reserve,
 )
 from spoolrack_store.testing import ManualClock
+
+from tests.store.front_rig import GIVE_UP, FrontRig, opened
 
 HOLD = Millis(60_000)
 

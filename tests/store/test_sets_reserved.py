@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from set_rig import HOLD, FullDisk, SetRig
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.errors import (
     DiskFull,
@@ -29,6 +28,8 @@ from spoolrack_store.model.reservations import (
     Reserve,
     Unreserve,
 )
+
+from tests.support.set_rig import HOLD, FullDisk, SetRig
 
 
 @pytest.fixture

@@ -27,7 +27,8 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.settings import MAX_DELAY, QueueSettings
 from spoolrack_store.model.staging import Abort, Publish, Published, Stage, Staged, StageInfo
 from spoolrack_store.model.transitions import State
-from stage_rig import START, Rig, chunk, publication
+
+from tests.store.stage_rig import START, Rig, chunk, publication
 
 
 @pytest.fixture

@@ -6,13 +6,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from linked_disk import Died
 from spoolrack_store.files.disk import Facts, Space
 from spoolrack_store.files.reserve import KEPT_BYTES
 from spoolrack_store.model.clock import DAY, SECOND, Millis
 from spoolrack_store.model.errors import DiskError, DiskFull, StageNotFound
 from spoolrack_store.model.staging import Abort
-from stage_rig import START, Rig, chunk, publication
+
+from tests.store.stage_rig import START, Rig, chunk, publication
+from tests.support.linked_disk import Died
 
 
 @pytest.fixture

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from dead_letter_rig import Rig
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import Name, Stem, parse
 from spoolrack_store.model.operations import Receive, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
+
+from tests.support.dead_letter_rig import Rig
 
 DELAY = Millis(5_000)
 BODIES = [b"a", b"bb", b"ccc"]

@@ -10,7 +10,8 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import StaleReceipt
 from spoolrack_store.model.operations import Delete, DeleteQueue, Purge, Receive, Send
-from trouble_rig import Rig
+
+from tests.store.trouble_rig import Rig
 
 LEASE = 30_000
 

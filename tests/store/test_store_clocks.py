@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from engine_story import Clock
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.operations import Receive, Send
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
-from trouble_rig import Rig
+
+from tests.store.trouble_rig import Rig
+from tests.support.engine_story import Clock
 
 HIDDEN = ("leased", "leased batch", "delayed", "delayed batch")
 

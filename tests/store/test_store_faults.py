@@ -8,7 +8,8 @@ import pytest
 from spoolrack_store.model.errors import DiskFull, StoreError
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Purge, UpdateQueue
 from spoolrack_store.model.settings import QueueSettings
-from trouble_rig import Rig
+
+from tests.store.trouble_rig import Rig
 
 
 @pytest.fixture

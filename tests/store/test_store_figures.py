@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from front_rig import FrontRig, opened
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.clock import Millis
@@ -21,6 +20,8 @@ from spoolrack_store.model.staging import Publish, Stage
 from spoolrack_store.store import Store
 from spoolrack_store.tally import AT_ONCE
 from spoolrack_store.testing import ManualClock
+
+from tests.store.front_rig import FrontRig, opened
 
 HOLD = Millis(60_000)
 

@@ -7,9 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from engine_story import QUEUES, SETTINGS, Story
-from power_disk import Model
-from root_rig import Still, done, make_root, opened, single, stem_of
 from spoolrack_store.files.disk import Found
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.fsck.inspection import KNOWN, inspect
@@ -17,6 +14,10 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import ChangeVisibility, Delete, Delivery, Receive, Send
 from spoolrack_store.model.settings import Record, encode
 from spoolrack_store.model.transitions import State
+
+from tests.support.engine_story import QUEUES, SETTINGS, Story
+from tests.support.power_disk import Model
+from tests.support.root_rig import Still, done, make_root, opened, single, stem_of
 
 SEEDS = max(1, int(os.environ.get("SPOOLRACK_STORIES", "50")) // 5)
 

@@ -12,7 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from root_rig import (
+from spoolrack_store import fsck
+from spoolrack_store.engine.moves import Moves
+from spoolrack_store.fsck.findings import Mended, Problem, Remedy, Report
+from spoolrack_store.model.errors import RootInUse, RootUnusable, UnknownFormat
+from spoolrack_store.model.members import to_text
+from spoolrack_store.model.transitions import State
+
+from tests.support.root_rig import (
     NOW,
     READY,
     Still,
@@ -26,12 +33,6 @@ from root_rig import (
     single,
     stem_of,
 )
-from spoolrack_store import fsck
-from spoolrack_store.engine.moves import Moves
-from spoolrack_store.fsck.findings import Mended, Problem, Remedy, Report
-from spoolrack_store.model.errors import RootInUse, RootUnusable, UnknownFormat
-from spoolrack_store.model.members import to_text
-from spoolrack_store.model.transitions import State
 
 ID = "018bcfe5-6800-7194-90e5-78aa9611a000"
 

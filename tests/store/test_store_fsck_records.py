@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from root_rig import NOW, Still, leased, make_root
 from spoolrack_store import fsck
 from spoolrack_store.fsck.findings import Remedy, Report
 from spoolrack_store.model import manifest, redrive_order
@@ -14,6 +13,8 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.manifest import Manifest
 from spoolrack_store.model.redrive_order import RedriveOrder
 from spoolrack_store.model.sealed import seal
+
+from tests.support.root_rig import NOW, Still, leased, make_root
 
 ID = "018bcfe5-6800-7194-90e5-78aa9611a000"
 SET_TOKEN = "g123456789abc"

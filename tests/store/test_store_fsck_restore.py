@@ -7,7 +7,14 @@ import zlib
 from pathlib import Path
 
 import pytest
-from root_rig import (
+from spoolrack_store import fsck
+from spoolrack_store.fsck import NotRestorable, receipts_of
+from spoolrack_store.fsck.findings import Aside
+from spoolrack_store.model.clock import HOUR, Millis
+from spoolrack_store.model.errors import RootUnusable
+from spoolrack_store.model.operations import ChangeVisibility, Delete, Receive
+
+from tests.support.root_rig import (
     NOW,
     READY,
     Still,
@@ -22,12 +29,6 @@ from root_rig import (
     single,
     stem_of,
 )
-from spoolrack_store import fsck
-from spoolrack_store.fsck import NotRestorable, receipts_of
-from spoolrack_store.fsck.findings import Aside
-from spoolrack_store.model.clock import HOUR, Millis
-from spoolrack_store.model.errors import RootUnusable
-from spoolrack_store.model.operations import ChangeVisibility, Delete, Receive
 
 
 @pytest.fixture

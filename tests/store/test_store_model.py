@@ -12,12 +12,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from engine_story import Clock
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from linked_disk import LinkedDisk, Memory, made, reap
-from power_disk import Model
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.index import COUNTED
 from spoolrack_store.files import changes
@@ -45,7 +42,11 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
-from store_model import StoreModel
+
+from tests.store.store_model import StoreModel
+from tests.support.engine_story import Clock
+from tests.support.linked_disk import LinkedDisk, Memory, made, reap
+from tests.support.power_disk import Model
 
 QUEUES = ("a", "b", "c")
 NEVER_MADE = "00000000-0000-7000-8000-000000000000"

@@ -6,8 +6,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from dead_letter_rig import Rig
-from linked_disk import reap
 from spoolrack_store.engine.engine import Work
 from spoolrack_store.files import changes
 from spoolrack_store.model.clock import Millis
@@ -32,6 +30,9 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.reservations import CommitReservations, Confirm, Release, Reserve
 from spoolrack_store.model.settings import QueueSettings
+
+from tests.support.dead_letter_rig import Rig
+from tests.support.linked_disk import reap
 
 LEASE = 1_000
 

@@ -22,7 +22,8 @@ from spoolrack_store.model.redriving import StartRedrive
 from spoolrack_store.model.reservations import Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.staging import Publish, Stage
-from trouble_rig import Rig
+
+from tests.store.trouble_rig import Rig
 
 LEASE = 30_000
 

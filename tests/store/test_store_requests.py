@@ -35,7 +35,8 @@ from spoolrack_store.model.redriving import StartRedrive
 from spoolrack_store.model.reservations import Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.staging import Stage
-from trouble_rig import Rig
+
+from tests.store.trouble_rig import Rig
 
 LEASE = 30_000
 NO_ID = "018bcfe5-6800-7000-8000-000000000000"

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from front_rig import GIVE_UP, FrontRig, bodies_of, opened, receipts_of
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from spoolrack_store.model.clock import Millis
@@ -29,6 +28,8 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.testing import ManualClock
 from spoolrack_store.waiting import Parked, Parking
+
+from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened, receipts_of
 
 queues = st.sampled_from(["a", "b", "c"])
 SENDERS, CALLS, MOST = 3, 10, 5

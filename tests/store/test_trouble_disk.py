@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 
 import pytest
-from cuts import Cut, Keep
-from memory_disk import File
 from spoolrack_store.files.disk import Space
 from spoolrack_store.files.reserve import BIT, RESERVE_BYTES
 from spoolrack_store.files.syncer import SyncFailed
@@ -23,7 +21,10 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
-from trouble_rig import Rig
+
+from tests.store.trouble_rig import Rig
+from tests.support.cuts import Cut, Keep
+from tests.support.memory_disk import File
 
 MOVES = ("link", "rename_new")
 

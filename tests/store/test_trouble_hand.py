@@ -11,7 +11,6 @@ from random import Random
 from uuid import uuid4
 
 import pytest
-from engine_story import Clock
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.root import FOLDERS
@@ -19,7 +18,9 @@ from spoolrack_store.files.syncer import SyncFailed
 from spoolrack_store.model.chores import Chores
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.settings import QueueSettings
-from trouble_rig import Bytes, Rig
+
+from tests.store.trouble_rig import Bytes, Rig
+from tests.support.engine_story import Clock
 
 ID = "018bcfe5-6800-76c6-91b7-584a2265b000"
 

@@ -8,8 +8,6 @@ from random import Random
 from typing import Any, cast
 
 import pytest
-from linked_disk import made
-from power_disk import Model
 from spoolrack_store.files.disk import Disk
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.root import require_links
@@ -19,7 +17,10 @@ from spoolrack_store.model.members import MOST
 from spoolrack_store.model.names import MAX_BYTES
 from spoolrack_store.model.operations import ChangeVisibility, Delete, Receive, Send
 from spoolrack_store.model.transitions import State
-from trouble_rig import PickyDisk, Rig
+
+from tests.store.trouble_rig import PickyDisk, Rig
+from tests.support.linked_disk import made
+from tests.support.power_disk import Model
 
 LONGEST = "q" * 80
 

@@ -7,9 +7,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, cast
 
-from engine_story import Clock
-from linked_disk import made, reap
-from power_disk import Model
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.changes import SIZE
 from spoolrack_store.files.disk import Disk
@@ -18,6 +15,10 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import CreateQueue, Delete, Delivery, Receive, Send
 from spoolrack_store.model.settings import QueueSettings
+
+from tests.support.engine_story import Clock
+from tests.support.linked_disk import made, reap
+from tests.support.power_disk import Model
 
 
 class PickyDisk:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tally import Tally, run_campaign
-from torture import SHARED_DISK, SIMULATED, Campaign, Summary, run
+
+from tests.support.tally import Tally, run_campaign
+from tests.torture.torture import SHARED_DISK, SIMULATED, Campaign, Summary, run
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def summary() -> Summary:
 def program(folder: Path, text: str) -> Campaign:
     path = folder / "campaign.py"
     path.write_text(text)
-    return Campaign(name="some", program=str(path))
+    return Campaign(name="some", program=[str(path)])
 
 
 def test_what_campaigns_of_one_name_counted_is_added_up(summary: Summary) -> None:
@@ -43,7 +44,7 @@ def test_a_campaign_that_dies_is_no_success(summary: Summary, tmp_path: Path) ->
 
 
 def test_a_campaign_that_can_not_run_here_is_named(summary: Summary) -> None:
-    run(Campaign(name="some", program="none.py", absent="needs root"), 1.0, 1, summary)
+    run(Campaign(name="some", program=["none.py"], absent="needs root"), 1.0, 1, summary)
 
     assert "not run: some: needs root" in summary.table()
 

@@ -21,11 +21,10 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Final
 
-from loop_disk import KINDS, why_not
-from tally import COUNTS, Tally
+from tests.support.loop_disk import KINDS, why_not
+from tests.support.tally import COUNTS, Tally
 
-TESTS: Final = Path(__file__).resolve().parent.parent
-SHARED: Final = ("store", "crash", "e2e", "disks", "torture", "power")
+CHECKOUT: Final = Path(__file__).resolve().parents[2]
 SEEDS_APART: Final = 1 << 32
 """No campaign of this many runs meets another one's seeds."""
 
@@ -33,26 +32,26 @@ SEEDS_APART: Final = 1 << 32
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
     name: str
-    program: str
-    """Under `tests/`."""
+    program: Sequence[str]
+    """What python is given before the arguments: a module or a file."""
     arguments: Sequence[str] = ()
     absent: str | None = None
     """Why it can't run here."""
 
 
-SIMULATED: Final = Campaign(name="simulated crashes", program="crash/campaign.py")
+SIMULATED: Final = Campaign(name="simulated crashes", program=("-m", "tests.crash.campaign"))
 SHARED_DISK: Final = Campaign(
-    name="simulated crashes of several", program="crash/campaign.py", arguments=("--shared",)
+    name="simulated crashes of several", program=("-m", "tests.crash.campaign"), arguments=("--shared",)
 )
 
 
 def real_campaigns() -> list[Campaign]:
     return [
-        Campaign(name="kill -9", program="e2e/campaign.py"),
+        Campaign(name="kill -9", program=("-m", "tests.e2e.campaign")),
         *(
             Campaign(
                 name=f"power cuts, {kind}",
-                program="power/campaign.py",
+                program=("-m", "tests.power.campaign"),
                 arguments=("--kind", kind),
                 absent=why_not(kind),
             )
@@ -103,13 +102,12 @@ def run(campaign: Campaign, seconds: float, seed: int, summary: Summary) -> None
         summary.absent.append(f"{campaign.name}: {campaign.absent}")
         return
     command = [
-        *(sys.executable, str(TESTS / campaign.program), *campaign.arguments),
+        *(sys.executable, *campaign.program, *campaign.arguments),
         *("--seconds", f"{seconds:g}", "--seed", str(seed)),
     ]
-    path = os.pathsep.join(str(TESTS / folder) for folder in SHARED)
     done = subprocess.run(
         command,
-        env={**os.environ, "PYTHONPATH": path},
+        cwd=CHECKOUT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,7 +1,7 @@
 """Makes the golden vectors, or says which of them the implementation disagrees with.
 
-    .venv/bin/python tests/vectors/make.py            writes the files
-    .venv/bin/python tests/vectors/make.py --check    compares, and exits with 1 if they differ
+    .venv/bin/python -m tests.vectors.make            writes the files
+    .venv/bin/python -m tests.vectors.make --check    compares, and exits with 1 if they differ
 
 They are made by this implementation and kept in the repository, so that a change of what is on the wire
 or on disk is seen as what it is, and so that another implementation can prove itself: README.md.
@@ -14,10 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-import message_vectors
-import name_vectors
-import record_vectors
-import status_vectors
+from tests.vectors import message_vectors, name_vectors, record_vectors, status_vectors
 
 HERE: Final = Path(__file__).parent
 

@@ -9,7 +9,6 @@ import base64
 from typing import Any
 from zlib import crc32
 
-import name_lists as lists
 from spoolrack_store.engine.index import Index
 from spoolrack_store.files.changes import SIZE, Change, Changes, Kind
 from spoolrack_store.model import receipts
@@ -17,6 +16,8 @@ from spoolrack_store.model.content import Attributes, Damaged, body, decode, enc
 from spoolrack_store.model.members import indexes, runs
 from spoolrack_store.model.names import Name, NotAName, Stem, parse
 from spoolrack_store.model.transitions import State
+
+from tests.vectors import name_lists as lists
 
 _HEADER = 64
 """Bytes of the header of CHANGES that the vectors show: more is zero."""

@@ -15,13 +15,14 @@ from zlib import crc32
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from name_lists import NAMES, NO_NAMES
-from name_vectors import said_of
 from spoolrack_store.files.changes import _START, RING, Kind
 from spoolrack_store.model import names
 from spoolrack_store.model.members import MOST
 from spoolrack_store.model.names import MAX_BYTES, NotAName, parse
 from spoolrack_store.model.settings import MIB
+
+from tests.vectors.name_lists import NAMES, NO_NAMES
+from tests.vectors.name_vectors import said_of
 
 LATER = ["sent", "ready", "delayed", "leased", "removed", "quarantined"]
 

@@ -44,7 +44,11 @@ def types() -> dict[str, Descriptor]:
 
 def test_the_implementation_makes_the_vectors_that_are_kept() -> None:
     compared = subprocess.run(
-        [sys.executable, HERE / "make.py", "--check"], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "tests.vectors.make", "--check"],
+        cwd=HERE.parents[1],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert compared.returncode == 0, (
         f"{compared.stderr}What is on the wire or on disk has changed. If that is meant, and breaks "

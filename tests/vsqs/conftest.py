@@ -11,7 +11,8 @@ from spoolrack import vsqs
 from spoolrack.vsqs import Queue
 from spoolrack.vsqs import _watching as watching
 from spoolrack_store.files.watcher import Watcher
-from vsqs_rig import Micros, no_inotify
+
+from tests.vsqs.vsqs_rig import Micros, no_inotify
 
 OFTEN = 20
 """Milliseconds between the looks of those whom nobody tells."""

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vsqs_rig import STUCK, Beside, files
+
+from tests.vsqs.vsqs_rig import STUCK, Beside, files
 
 USER = Path(__file__).with_name("user.py")
 EACH = 40

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from spoolrack.vsqs import Queue
-from vsqs_rig import Beside, Micros, files, received
+
+from tests.vsqs.vsqs_rig import Beside, Micros, files, received
 
 # Durability.
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from spoolrack import vsqs
 from spoolrack.vsqs import Queue, State, stored_messages
-from vsqs_rig import STUCK
+
+from tests.vsqs.vsqs_rig import STUCK
 
 DYING = Path(__file__).with_name("dying.py")
 STEPS = [

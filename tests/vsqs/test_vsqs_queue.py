@@ -10,7 +10,8 @@ import pytest
 import spoolrack.vsqs.queue
 from spoolrack import vsqs
 from spoolrack.vsqs import Queue, QueueException, QueueFullException, QueueManager
-from vsqs_rig import STUCK, Beside, Micros, files, received
+
+from tests.vsqs.vsqs_rig import STUCK, Beside, Micros, files, received
 
 Opener = Callable[..., Queue]
 

@@ -21,7 +21,8 @@ from spoolrack.errors import (
     StaleReceipt,
     Unsupported,
 )
-from vsqs_rig import STUCK, Beside, Micros, files
+
+from tests.vsqs.vsqs_rig import STUCK, Beside, Micros, files
 
 
 @pytest.fixture

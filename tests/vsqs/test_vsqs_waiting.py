@@ -14,7 +14,8 @@ from spoolrack.vsqs import Queue
 from spoolrack.vsqs import _watching as watching
 from spoolrack_store.files.watcher import Watcher
 from spoolrack_store.model.clock import Millis
-from vsqs_rig import STUCK, Beside
+
+from tests.vsqs.vsqs_rig import STUCK, Beside
 
 FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 """Python 3.12 and newer advise against what these tests show to work."""

@@ -175,7 +175,7 @@ class Queue:
         run(self._core.delete(message, timeout=timeout))
 
     def delete_by_id(self, id: str, *, timeout: Seconds | None = None) -> None:
-        """Delete a message in any state, whoever holds a lease on it; raises `MessageNotFound`.
+        """Delete a message in any state, leased or not; raise `MessageNotFound`.
 
         One that was deleted a moment ago may also be a success."""
         run(self._core.delete_by_id(id, timeout=timeout))

@@ -1,5 +1,4 @@
-"""What carries the client's operations to the folders: the seam between the surface and the ways to
-a store: gRPC, or a folder itself.
+"""Transports: the ways from the client's surface to a store, by gRPC or in a folder itself.
 
 A transport speaks in `values` and raises `errors`, nothing else; it doesn't retry and doesn't merge.
 Its methods are coroutines. Those of a transport that was opened for `runtime.Threads` block instead

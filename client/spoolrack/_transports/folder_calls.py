@@ -36,7 +36,7 @@ class FolderCalls:
         self._threads = ThreadRunner(runtime)
         self._lock = threading.Lock()
         self._waiting: set[Future[Any]] = set()
-        """Receives and reserves that somebody waits for."""
+        """Receives and reserves that a caller waits for."""
         self._closed = False
 
     async def ask(self, request: Request[Answer], timeout: float, *, make: bool = False) -> Answer:
@@ -71,7 +71,7 @@ class FolderCalls:
         return await self._store(None)
 
     def begin(self, store: Store, request: Request[Answer]) -> Future[Answer]:
-        """What may wait in the store, under way. It can be cancelled, and is at the end."""
+        """Submit a request that may wait in the store; cancel it at the end, if it still waits."""
         self._refuse_if_read_only()
         with self._lock:
             if self._closed:
@@ -83,7 +83,7 @@ class FolderCalls:
     async def leased(
         self, store: Store, future: Future[list[Delivery]], timeout: float | None
     ) -> list[Delivery]:
-        """What a receive has leased; if that is told to nobody, it is not leased any more."""
+        """Return what a receive has leased; release it if no caller gets it."""
         try:
             if not await self._landed(future, timeout):
                 raise Timeout(f"No answer from {self.target} within {timeout:.3g} s.")
@@ -97,7 +97,7 @@ class FolderCalls:
         return self._result(future)
 
     async def reserve(self, request: Reserve, timeout: float) -> Reservation | None:
-        """What was reserved; if that is told to nobody, it is not reserved any more."""
+        """Return what was reserved; undo it if no caller gets it."""
         store = await self._store(timeout)
         future = self.begin(store, request)
         try:
@@ -180,7 +180,7 @@ def _give_back(store: Store, done: Future[list[Delivery]]) -> None:
 
 
 def _unreserve(store: Store, done: Future[Reservation | None]) -> None:
-    """Undo a reservation that nobody was told of. If that fails, it is found by its name."""
+    """Undo a reservation that no caller was told of. If that fails, it is found by its name."""
     if done.cancelled() or done.exception() is not None:
         return
     made = done.result()

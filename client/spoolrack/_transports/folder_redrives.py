@@ -1,4 +1,4 @@
-"""Redrives in a root on this machine. Whoever has the root open drives them: this process, too."""
+"""Redrives in a root on this machine. All processes that have it open drive them, this one too."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Share:
                 store = open_to_look(place.root, clock=self.clock)
             else:
                 store = Store.open(place.root, clock=self.clock, group_access=place.group_access)
-        except Exception as error:  # noqa: BLE001  # whoever waits for the store raises it
+        except Exception as error:  # noqa: BLE001  # a caller that waits for the store raises it
             opening.set_exception(error)
         else:
             opening.set_result(store)
@@ -132,7 +132,7 @@ class Share:
         if opening.done():
             _close(opening)
         else:
-            # Nobody wants it any more, and nobody shall wait for it.
+            # No caller is left, and none may wait for it.
             opening.add_done_callback(_close)
 
     def leave_soon(self) -> None:

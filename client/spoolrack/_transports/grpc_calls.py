@@ -205,7 +205,7 @@ class TaskFrames:
             raise error_from(error, self._target, is_ours=is_ours) from None
         except asyncio.CancelledError:
             if self._cancelled:
-                # gRPC's answer to a cancelled call; nobody has cancelled our task.
+                # gRPC's answer to a cancelled call; our task wasn't cancelled.
                 raise ClientClosed("The stream was closed.") from None
             raise
         return None if frame is grpc.aio.EOF else frame
@@ -257,7 +257,7 @@ def error_from(
 
 
 def _why_unreachable(target: str, text: str) -> str:
-    """What gRPC's text for UNAVAILABLE means; it has no code for what went wrong with TLS."""
+    """Translate gRPC's text for UNAVAILABLE; TLS errors have no code of their own."""
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return (
             f"TLS with {target} failed: the server's certificate has expired, or no CA that this "

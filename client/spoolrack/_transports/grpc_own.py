@@ -41,7 +41,7 @@ Parsed = TypeVar("Parsed", covariant=True)
 IDLE: Final = 16
 """Streams of one kind that are kept for later."""
 WATCH: Final = 10.0
-"""Seconds without a request after which nobody watches the time any more."""
+"""Seconds without a request after which the watch of deadlines ends."""
 SERVICE: Final = queue_service_pb2.DESCRIPTOR.services_by_name["QueueService"].full_name
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 _NEEDS: Final = (
@@ -101,7 +101,7 @@ class _Call:
         """Whether it had ended before it was asked last: then nothing of the request has left."""
         self._is_new = True
         self._due = {"begin", "end"}
-        """What gRPC still has to say. It must not be waited for when there is nothing."""
+        """Return gRPC's next event. Call it only when there is one."""
         begin = (
             cygrpc.SendInitialMetadataOperation(metadata, 0),
             cygrpc.ReceiveInitialMetadataOperation(0),
@@ -201,7 +201,7 @@ class OwnStreams(Generic[Response]):
             if answer is not None:
                 self._keep(call)
                 return self._parse(answer)
-            # How a stream ended while nobody looked says nothing about the server of now.
+            # How an idle stream has ended says nothing about the server of now.
             if not call.ended_before or self._is_closed:
                 raise self._reason(call, timeout)
 
@@ -256,7 +256,7 @@ def _end_all(idle: list[_Call]) -> None:
 
 
 def _forget(idle: list[_Call], runtime: Runtime, process: int) -> None:
-    """End the streams that nobody has any more: gRPC would keep them."""
+    """End the streams of a transport that is gone: gRPC would keep them."""
     if idle and process == os.getpid():
         runtime.soon(partial(_end_all, idle))
 

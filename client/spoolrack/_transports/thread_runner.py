@@ -33,7 +33,7 @@ class ThreadRunner:
         stop: Callable[[], object] = _nothing,
     ) -> T:
         """The result of `work`. If the task is cancelled, `stop` is called at once, to end what waits,
-        and `undo`, beside the event loop, with a result that nobody gets any more."""
+        and `undo`, beside the event loop, with a result that no caller gets any more."""
         if not self._suspends:
             return work()
         loop = asyncio.get_running_loop()

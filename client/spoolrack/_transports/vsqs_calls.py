@@ -62,7 +62,7 @@ RIVALS: Final = 100
 
 @dataclass(eq=False)
 class Stop:
-    """Tells whoever waits that nobody wants the messages any more."""
+    """Tells the waiting thread that its caller is gone."""
 
     told: bool = False
 
@@ -85,7 +85,7 @@ class Leases:
         self._names[receipt] = name
 
     def put_off(self, receipt: str) -> None:
-        """The message is hidden, and nobody works on it."""
+        """The message is hidden, and not leased."""
         self._put_off = {each for each in self._put_off if not _is_over(lease_of(self.name(each)))}
         self._put_off.add(receipt)
 
@@ -198,7 +198,7 @@ class VsqsCalls:
                 bytes=size,
                 oldest_age=age,
             ),
-            created_at=moment_of(0),  # nobody knows
+            created_at=moment_of(0),  # unknown
             version=1,
         )
 
@@ -261,7 +261,7 @@ class VsqsCalls:
         ]
 
     def give_back(self, envelopes: Sequence[Envelope]) -> None:
-        """Release what nobody waits for any more; what can't be released comes back by itself."""
+        """Release messages whose caller is gone; what can't be released comes back by itself."""
         for envelope in envelopes:
             with contextlib.suppress(OSError):
                 self._folder.release(envelope.receipt)
@@ -288,7 +288,7 @@ class VsqsCalls:
 
     def _drop(self, folder: Folder, receipt: str) -> None:
         name = lease_of(self.leases.name(receipt))
-        # Gone is as good as deleted; under another name it may be somebody else's.
+        # Gone is as good as deleted; under another name it may be another consumer's.
         if (_is_over(name) or not folder.drop(name.text)) and folder.named(name.number):
             raise _stale(name)
         self.leases.ended(receipt)

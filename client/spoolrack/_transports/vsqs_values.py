@@ -99,7 +99,7 @@ def number_of(id: str, queue: str) -> int:
 
 
 def state_of(name: Name, now: int) -> MessageState:
-    """Leased, or ready: also if a lease is over and nobody has put the message back yet."""
+    """Leased, or ready: also if a lease is over and the message isn't put back yet."""
     leased = name.expiration is not None and name.expiration > now
     return MessageState.LEASED if leased else MessageState.READY
 

@@ -212,7 +212,7 @@ class Batch:
                 ),
                 self._timeout,
             )
-        except Exception as error:  # noqa: BLE001  # whoever adds or ends raises it
+        except Exception as error:  # noqa: BLE001  # the next add or end raises it
             with self._lock:
                 self._failure = self._failure or error
             return
@@ -254,7 +254,7 @@ class Batch:
             while self._under_way:
                 await self._await_first()
             self._check()
-            # The last one needs nobody beside the caller.
+            # The last one needs no task beside the caller.
             self._chunks += 1
             await self._store(self._chunks - 1, key[0], self._take(key))
         while self._under_way:

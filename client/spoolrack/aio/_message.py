@@ -74,7 +74,7 @@ async def settle_message(
         delay = _delay_after(error, message, backoff, queue._calling.random)
         await release_message(queue, message, delay, LAST_WORDS)
     except StaleReceipt:
-        message._settled = True  # It is ready, or somebody else's, as a release would have it.
+        message._settled = True  # It is ready, or another consumer's, as a release would have it.
     except SpoolrackError as why:
         # The program's own error matters more, and must pass.
         error.add_note(f"Message {message.id} could not be given back, and stays leased: {why}")

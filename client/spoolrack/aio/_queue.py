@@ -224,7 +224,7 @@ class Queue:
         await self._settling.delete(ByReceipt(receipt_of(message)), timeout)
 
     async def delete_by_id(self, id: str, *, timeout: Seconds | None = None) -> None:
-        """Delete a message in any state, whoever holds a lease on it; raises `MessageNotFound`.
+        """Delete a message in any state, leased or not; raise `MessageNotFound`.
 
         One that was deleted a moment ago may also be a success."""
         await self._settling.delete(ById(arguments.text("id", id)), timeout)

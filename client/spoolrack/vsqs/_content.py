@@ -1,4 +1,4 @@
-"""What is in a folder: which message is next, which lease is over, which names a message has.
+"""The index of a folder: the next message, leases that are over, the names of a message.
 
 Believes what it is told, name by name or by a list. No I/O and no clock; every question costs the same
 with one message waiting and with a million. Not thread-safe.

@@ -1,9 +1,9 @@
-"""What can be done in one folder, step by step as vsqs documents it, by any number of threads and
-processes, of which some may be vsqs's own.
+"""The steps of one folder as vsqs documents them, for any number of threads and processes, of which
+some may be vsqs's own.
 
-Every change of state is one rename within the folder, so whoever is killed between two steps leaves a
-message in the state before or in the state after. The steps that create and delete a message are made
-durable by `sync`: call it before you tell anybody. Raises `OSError` as the system does.
+Every change of state is one rename within the folder, so a process that is killed between two steps
+leaves a message in the state before or in the state after. `sync` makes durable what creates and
+deletes a message: call it before the answer. Raises `OSError` as the system does.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Folder:
                 except FileExistsError:
                     continue
                 try:
-                    # Nobody else can take the number from here on: whoever has it, had it before.
+                    # No other process can take the number from here on: one that has it, had it before.
                     self._watched.refresh()
                     if not content.named(number) and self._has_room(content, capacity):
                         self._arriving += 1
@@ -161,7 +161,7 @@ class Folder:
                 found = self._claim(content, visibility, limit, deadline, stopped)
             if not found:
                 return []
-            # Outside the lock: a large body holds nobody up.
+            # Outside the lock: a large body holds up no other call.
             messages = [message for name in found if (message := self._read_leased(name)) is not None]
             if messages:
                 return messages
@@ -203,7 +203,7 @@ class Folder:
         requeued = False
         for name in content.take_expired(now):
             if len(content.named(name.number)) > 1:
-                # A twin, by somebody's mistake: the rename might replace it. It comes back later.
+                # A twin, by a mistake: the rename might replace it. It comes back later.
                 content.postpone(name, now + SECOND)
                 continue
             try:
@@ -215,7 +215,7 @@ class Folder:
         return requeued
 
     def _move(self, content: Content, source: str, target: str) -> bool:
-        """Rename; False if somebody else was faster."""
+        """Rename; return False if another process was faster."""
         try:
             os.rename(os.path.join(self.path, source), os.path.join(self.path, target))
         except FileNotFoundError:
@@ -267,7 +267,7 @@ class Folder:
     # Deleted.
 
     def delete(self, number: int) -> bool:
-        """Delete a message, whatever its state and whoever holds it; False if there is none."""
+        """Delete a message in any state, leased or not; return False if there is none."""
         deleted = False
         looks = 0
         with self._watched as content:
@@ -295,7 +295,7 @@ class Folder:
             os.unlink(os.path.join(self.path, text))
         except FileNotFoundError:
             content.vanish(text)
-            return False  # somebody else has deleted it, or moved it: the next look tells
+            return False  # another process has deleted or moved it: the next look tells
         content.vanish(text)
         return True
 
@@ -337,7 +337,7 @@ class Folder:
         self._watched.wake()
 
     def close(self) -> None:
-        """Let nobody wait any more. The rest goes on to work, more slowly."""
+        """End all waits. The rest goes on to work, more slowly."""
         self._watched.close()
 
 

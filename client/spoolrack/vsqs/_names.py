@@ -18,8 +18,7 @@ from typing import Final
 SECOND: Final = 1_000_000
 """In microseconds, the unit of all times here."""
 _MILLISECONDS: Final = range(10**12, 10**14)
-"""What can't be anything but a time of our days in milliseconds: from 2001 on, or 1970 in
-microseconds."""
+"""The least number that is read as a time in milliseconds: 2001, or 1970 in microseconds."""
 _NAME: Final = re.compile(
     r"(?P<number>0|[1-9][0-9]*)"
     # vsqs writes a fraction where it was given a visibility timeout with one, and then overlooks the
@@ -33,7 +32,7 @@ class State(StrEnum):
     """The state of a message, as its name gives it."""
 
     NEW = "new"
-    """Being written, or left behind by a publisher that died: nobody was told that it is stored."""
+    """Being written, or left behind by a publisher that died: it was never acknowledged."""
     READY = "ready"
     LEASED = "leased"
 

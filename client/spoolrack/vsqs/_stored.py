@@ -1,4 +1,4 @@
-"""What lies in a vsqs folder, for those who move it elsewhere: a look that touches nothing."""
+"""Lists a vsqs folder for an import; changes nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Stored:
 
 
 def stored_messages(folder: str | os.PathLike[str]) -> Iterator[Stored]:
-    """All messages in order, whatever their state: those being written, too, which nobody may count on.
+    """All messages in order, in any state: those being written, too, which aren't acknowledged.
 
     Other files are left out, and so is what vanishes meanwhile. Raises `FileNotFoundError`.
     """

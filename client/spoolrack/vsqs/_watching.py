@@ -118,7 +118,7 @@ class Watched:
 
     def _stop_listening(self, watcher: Watcher) -> None:
         self._has_listener = False
-        # Whoever waits on must listen from now on, if this thread doesn't come back.
+        # Another waiting thread must listen from now on, if this one doesn't come back.
         self._condition.notify_all()
         if self.closed:
             watcher.close()
@@ -129,7 +129,7 @@ class Watched:
             self.announce()
 
     def close(self) -> None:
-        """Listen no more, and let nobody wait. Looking goes on to work, by listing."""
+        """Listen no more, and end all waits. Looking goes on to work, by listing."""
         with self._condition:
             if self.closed:
                 return

@@ -39,7 +39,7 @@ _OURS: Final = micros
 
 
 def now() -> int:
-    """What the clock says, whether it was replaced in this module or in the package."""
+    """Return the time of the clock, which a test may replace in this module or in the package."""
     replaced = getattr(sys.modules.get(__package__ or ""), "micros", _OURS)
     return int((micros if replaced is _OURS else replaced)())
 
@@ -81,7 +81,7 @@ class Queue:
         return None, None
 
     def delete(self, m_id: str | int) -> None:
-        """Delete a message, whoever received it; returns once that survives a loss of power.
+        """Delete a message, leased or not; return once that survives a loss of power.
 
         It is no error if there is none.
         """
@@ -94,7 +94,7 @@ class Queue:
         return self._folder.size()
 
     def close(self) -> None:
-        """Let nobody wait any more: a `receive` that does returns, a `publish` raises."""
+        """End all waits: a `receive` that waits returns, a `publish` raises."""
         self._folder.close()
 
     def __enter__(self) -> Self:

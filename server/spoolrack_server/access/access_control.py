@@ -43,7 +43,7 @@ class AccessControl:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody is asked who he is."""
+        """Whether callers need no credentials."""
         return self._tokens is None and not self.asks_for_certificates
 
     # Who.
@@ -62,7 +62,7 @@ class AccessControl:
                 raise Unauthenticated(why="the name in the certificate can't be an identity's")
             return Identity(certificate)
         if self._tokens is None:
-            raise Unauthenticated(why="the certificate that came names nobody")
+            raise Unauthenticated(why="the client's certificate names no identity")
         raise Unauthenticated(why="send a token, as authorization: Bearer <token>")
 
     def _bearer(self, authorization: str) -> Identity:
@@ -98,7 +98,7 @@ class AccessControl:
             raise _denied(identity, permission, ALL_QUEUES)
 
     def queues_for(self, identity: Identity, permission: Permission) -> Callable[[str], bool] | None:
-        """Tells of a queue whether `identity` may do it there; None: he may everywhere."""
+        """Return a test of queues in which `identity` may do it; None: all."""
         if self.allows(identity, permission, ALL_QUEUES):
             return None
         return lambda queue: self.allows(identity, permission, queue)

@@ -28,7 +28,7 @@ _caller: ContextVar[CallerPermissions | None] = ContextVar("caller", default=Non
 
 
 def queues_for(permission: Permission) -> Callable[[str], bool] | None:
-    """Tells of a queue whether who makes the call under way may do it; None: he may everywhere."""
+    """Return a test of queues in which the current caller may do it; None: all."""
     caller = _caller.get()
     return None if caller is None else caller.queues_for(permission)
 

@@ -26,5 +26,5 @@ def lines_of(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def is_identity(name: str) -> bool:
-    """Whether a token or a rule can be for somebody of this name; a certificate may have any."""
+    """Whether a token or a rule can be for this name; a certificate may have any."""
     return _IDENTITY.fullmatch(name) is not None

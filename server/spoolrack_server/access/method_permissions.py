@@ -3,7 +3,7 @@
 Most name their queues in the request, and are refused before the store hears of them. Others name
 something that belongs to queues which only the store knows (a stage, a reservation, a redrive): these
 ask for the permission anywhere at all, and then see and touch only what belongs to queues to which
-their caller has it. The handler sees to that with `CallerPermissions`; what is not his is not found.
+their caller has it. The handler sees to that with `CallerPermissions`; a queue of others is not found.
 """
 
 from __future__ import annotations
@@ -113,5 +113,5 @@ class CallerPermissions:
         self.guard.require_somewhere(self.identity, METHODS[method].permission)
 
     def queues_for(self, permission: Permission) -> Callable[[str], bool] | None:
-        """Tells of a queue whether the caller may do it there; None: he may everywhere."""
+        """Return a test of queues in which the caller may do it; None: all."""
         return self.guard.queues_for(self.identity, permission)

@@ -35,7 +35,7 @@ class Access(Protocol):
 
 
 class OpenAccess:
-    """Everybody may do everything: a server without tokens and without permissions."""
+    """Every caller may do everything: a server without tokens and without permissions."""
 
     def allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
         return True

@@ -37,7 +37,7 @@ class Rules:
                 if not pattern.strip(ALL_QUEUES):
                     self._everywhere.add(key)
         self.allows = lru_cache(_REMEMBERED)(self._allows)
-        """Whether somebody may do it to a queue; "*" asks for all queues, also those to come."""
+        """Return whether an identity may do it to a queue; "*": to all queues, also those to come."""
 
     @classmethod
     def parsed(cls, text: str) -> Rules:
@@ -64,7 +64,7 @@ class Rules:
         )
 
     def allows_somewhere(self, identity: Identity, permission: Permission) -> bool:
-        """Whether there can be a queue to which somebody may do it."""
+        """Return whether there can be a queue to which an identity may do it."""
         return (identity.name, permission) in self._patterns or (ANYBODY, permission) in self._patterns
 
 

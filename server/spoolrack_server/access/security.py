@@ -59,7 +59,7 @@ class Security:
         if self.permissions is not None and self.tokens is None and not asks:
             raise AccessUnusable(
                 f"the permissions {self.permissions}",
-                "nobody can say who he is: give --tokens or --tls-client-ca, too",
+                "no caller can show an identity: give --tokens or --tls-client-ca, too",
             )
         tls = None if self.tls is None else Tls(self.tls, log)
         tokens = _watched("the tokens", self.tokens, SECRET, Tokens.parsed, log)
@@ -103,7 +103,7 @@ def is_loopback(host: str) -> bool:
     try:
         found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError:
-        return True  # Then nobody can listen there: whoever tries says why.
+        return True  # Then nothing can listen there: the bind says why.
     addresses = (ipaddress.ip_address(str(address[0]).partition("%")[0]) for *_, address in found)
     return all((getattr(address, "ipv4_mapped", None) or address).is_loopback for address in addresses)
 

@@ -1,4 +1,4 @@
-"""Lists, of which everybody is shown what he may see, in pages that are as full as others'."""
+"""Filter list pages by permission without leaving them short."""
 
 from __future__ import annotations
 

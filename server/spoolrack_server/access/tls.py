@@ -31,7 +31,7 @@ class TlsFiles:
     """The server's, with those between it and its CA behind it."""
     key: str
     client_ca: str | None = None
-    """Certificates of CAs; clients must show one that one of these has signed. None: nobody must."""
+    """Certificates of CAs, one of which must have signed a client's. None: clients need none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

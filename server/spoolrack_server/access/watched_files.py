@@ -2,7 +2,7 @@
 
 What they say is exchanged as a whole, between two calls. A new version that can't be read, is damaged,
 or may be touched by people whom it doesn't concern, is logged once, and the old one stays: a slip of an
-editor must not shut everybody out, nor let anybody in. At the start the same is an `AccessUnusable`.
+editor must neither shut all callers out, nor let any in. At the start the same is an `AccessUnusable`.
 """
 
 from __future__ import annotations

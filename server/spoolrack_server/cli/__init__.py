@@ -1,4 +1,4 @@
-"""The command line. Here is only its door, which tells in one line if what it needs isn't installed."""
+"""The command line's entry point: one line tells if what it needs isn't installed."""
 
 from __future__ import annotations
 

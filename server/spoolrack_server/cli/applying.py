@@ -158,7 +158,7 @@ def _apply(client: Client, name: str, declared: QueueSettings) -> str:
     except errors.QueueNotFound:
         try:
             client.create_queue(name, **wanted)
-        except errors.QueueExists:  # Somebody else was faster, and had other settings in mind.
+        except errors.QueueExists:  # Another caller was faster, with other settings.
             found = asdict(client.queue(name).info().settings)
         else:
             return "created"

@@ -1,4 +1,4 @@
-"""`spoolrack health`: asks a server's health listener, for whoever has no HTTP client at hand.
+"""`spoolrack health`: asks a server's health listener, where no HTTP client is at hand.
 
 That is a container's own check: an image needs no shell and no curl for it. It reads the listener's
 address from the variable that `serve --health` reads, and knows nothing of queues, TLS or tokens.
@@ -19,7 +19,7 @@ from .units import Address, Span
 
 _LONGEST: Final = 65_536
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Where to ask somebody who listens at all addresses."""
+"""Where to ask a server that listens at all addresses."""
 
 
 @click.command()

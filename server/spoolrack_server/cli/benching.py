@@ -224,7 +224,7 @@ def _measure(what: str, steps: Sequence[Step], seconds: float) -> Row:
                 waits.append(time.monotonic() - before)
                 if time.monotonic() - began >= seconds:
                     break
-        except Exception as error:  # noqa: BLE001  # raised again below, where somebody waits
+        except Exception as error:  # noqa: BLE001  # raised again below, by the thread that waits
             errors.append(error)
             stop.set()
 

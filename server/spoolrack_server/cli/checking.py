@@ -38,7 +38,9 @@ _SHOWN: Final = (State.READY, State.LEASED, State.DELAYED, State.SENT, State.REM
     show_default=True,
     help="The folder to look at, if ROOT isn't given.",
 )
-@option("--repair", is_flag=True, help="Put aside what is damaged or foreign. Nobody may serve ROOT.")
+@option(
+    "--repair", is_flag=True, help="Put aside what is damaged or foreign. No process may serve ROOT."
+)
 @option(
     "--restore",
     metavar="ID",
@@ -205,7 +207,7 @@ def _as_json(root: str, report: Report, mended: Sequence[Mended], left: Sequence
 
 @contextmanager
 def _bar(hidden: bool) -> Iterator[fsck.Progress | None]:
-    """A progress bar, if somebody can see it."""
+    """Show a progress bar on a terminal."""
     console = Console(stderr=True)
     if hidden or not console.is_terminal:
         yield None

@@ -42,7 +42,7 @@ class Reach:
     credentials: CredentialOptions = field(default_factory=CredentialOptions, repr=False)
 
     def quick(self) -> Client:
-        """For somebody who waits at a terminal: says within moments that no server is there."""
+        """For a user at a terminal: fails within moments if no server is there."""
         return self.patient(_FEW)
 
     def patient(self, retry: RetryPolicy | None = None) -> Client:
@@ -106,7 +106,7 @@ def reaches_queues(command: Callable[..., Any], only_looks: bool = False) -> Cal
         metavar="DIR",
         type=Folder(),
         envvar="SPOOLRACK_ROOT",
-        help="No server: the queues in the folder DIR, beside whoever else uses them.",
+        help="No server: the queues in the folder DIR, beside other processes that use them.",
     )
     @option(
         "--group-access",
@@ -188,7 +188,7 @@ def _rest_of(root: str) -> Callable[[], bool] | None:
 
 
 def _token(path: str | None) -> str | None:
-    """From a file, or the environment: a command line is everybody's to read."""
+    """From a file, or the environment: every user can read a command line."""
     if path is None:
         return os.environ.get(TOKEN) or None
     with open(path, encoding="utf-8", errors="replace") as file:

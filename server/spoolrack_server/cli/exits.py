@@ -93,7 +93,7 @@ class Failed(Exception):
 
 
 def code_of(error: Exception) -> int | None:
-    """The exit code that goes with an error; None if nobody foresaw it."""
+    """Return the exit code that goes with an error; None if it wasn't foreseen."""
     if isinstance(error, Failed):
         return error.code
     if _is_of_a_closed_stream(error):

@@ -44,7 +44,7 @@ Write = Callable[[bytes], None]
 def command(reach: Reach, queues: tuple[str, ...], output: str, quiet: bool) -> int:
     """Copy QUEUEs, their settings and all of their messages, into an archive.
 
-    What is leased is in it as ready, for nobody who reads an archive has the lease; what is delayed
+    What is leased is in it as ready, for a lease can't be exported; what is delayed
     appears when it would have. The messages stay in their queues. What is sent or deleted in the
     meantime may be in the archive or not.
     """

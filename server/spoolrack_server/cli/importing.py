@@ -116,7 +116,7 @@ def command(
         tell(why.rstrip(".") + more)
         return code
     if kind == VSQS and not quiet and (unfinished := unfinished_in(source)):
-        tell(f"left alone: {plural(unfinished, 'file')} in {source} that nobody has finished writing")
+        tell(f"left alone: {plural(unfinished, 'file')} in {source} whose writing was never finished")
     return BAD_CONTENT if importer.refused else OK
 
 

@@ -35,7 +35,7 @@ class Output:
         self._is_terminal = os.isatty(self._file)
 
     def write(self, content: bytes) -> None:
-        """Return once all of it was taken; raises `BrokenPipeError` if nobody reads any more."""
+        """Return once all of it was taken; raise `BrokenPipeError` if the reader is gone."""
         left = memoryview(content)
         while left:
             left = left[os.write(self._file, left) :]

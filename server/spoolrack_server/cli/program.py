@@ -45,6 +45,7 @@ _COMMANDS: Final = {
     "export": "exporting",
     "import": "importing",
     "fsck": "checking",
+    "snapshot": "snapshot",
     "tokens": "tokens",
 }
 """Where each command is. Loaded when it is asked for: a check of folders needs no gRPC."""
@@ -108,12 +109,12 @@ def _run(arguments: Sequence[str]) -> int:
         sys.stderr.write("\n".join(map(printable, shown.getvalue().split("\n"))))
         return error.exit_code
     except BrokenPipeError:
-        raise  # Of standard output or standard error: nobody is told.
+        raise  # Of standard output or standard error: there is no way to tell.
     except (KeyboardInterrupt, click.Abort) as error:
         return _interrupted(error)
     except ModuleNotFoundError:
-        raise  # The door knows what to say.
-    except Exception as error:  # noqa: BLE001  # the last door before the user
+        raise  # The entry point knows what to say.
+    except Exception as error:  # noqa: BLE001  # the last handler before the user
         return _failed(error)
     return code
 
@@ -137,7 +138,7 @@ def _broken_pipe() -> int:
 
 
 def _drop_what_is_buffered(stream: TextIO) -> None:
-    """Flush a stream; what nobody takes is dropped, or the interpreter would fail at its end."""
+    """Flush a stream; drop what can't be written, or the interpreter would fail at its end."""
     try:
         stream.flush()
     except OSError:

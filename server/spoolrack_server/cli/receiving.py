@@ -203,7 +203,7 @@ def _delete(queue: Queue, messages: Sequence[Message]) -> None:
 
 
 def _give_back(queue: Queue, messages: Sequence[Message]) -> None:
-    """Make ready again what nobody has seen. If that fails, the visibility timeout does it."""
+    """Make ready again what was not printed. If that fails, the visibility timeout does it."""
     if messages:
         with suppress(SpoolrackError):
             queue.release_many(messages, timeout=LAST_WORDS)

@@ -1,7 +1,7 @@
 """`spoolrack redrive`: moves dead letters back, and shows how far that is.
 
-The redrive is the store's, and goes on whether or not anybody looks: over a server the command only
-watches it. With a folder and nobody else there, it goes on as long as this process has the folder open.
+The redrive is the store's, and goes on without the command: over a server the command only watches
+it. In a folder that no other process has open, it goes on as long as this one has it open.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def command(
         say(redrive.id)
     if no_wait:
         if reach.root is not None and not quiet:
-            tell("it goes on as long as somebody has the folder open")
+            tell("it goes on as long as a process has the folder open")
         return OK
     if not quiet:
         tell(_outcome(redrive))
@@ -93,7 +93,7 @@ def _watch(reach: Reach, redrive: Redrive, quiet: bool) -> Redrive:
         if reach.root is None:
             tell(f"the redrive goes on; to end it: spoolrack redrives cancel {redrive.id}")
         else:
-            tell("the redrive goes on as soon as, and as long as, somebody has the folder open")
+            tell("the redrive goes on as soon as, and as long as, a process has the folder open")
         raise
 
 

@@ -21,8 +21,8 @@ from .units import plural, quoted
 def command(reach: Reach, queue: str, messages: tuple[str, ...], quiet: bool) -> int:
     """Make leased messages of QUEUE ready again, at their old place, before their leases end.
 
-    They are named by the receipts of a receive; with --root also by their ids, whoever has leased them:
-    the files' names tell the receipts. With "-", both are read from standard input, one a line. Exits
+    They are named by the receipts of a receive; with --root also by their ids, for the files' names
+    tell the receipts. With "-", both are read from standard input, one a line. Exits
     with 1 if one of them isn't leased any more; the others are released all the same.
     """
     wanted = named_in(messages)

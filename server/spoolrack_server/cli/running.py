@@ -91,7 +91,7 @@ class Runner:
 
 
 def _feed(pipe: IO[bytes], body: bytes) -> None:
-    # A command that doesn't read its input, or not to the end, is nobody's mistake.
+    # A command needn't read its input to the end.
     with suppress(BrokenPipeError), pipe:
         pipe.write(body)
 

@@ -110,7 +110,7 @@ class _AddressOrOff(Address):
 @option(
     "--no-mover",
     is_flag=True,
-    help="Leave to `spoolrack mover` what time brings about, as far as nobody waits for it.",
+    help="Leave to `spoolrack mover` what time brings about, where no call waits for it.",
 )
 @option(
     "--no-reaper",
@@ -270,7 +270,7 @@ def _announce(settings: ServeSettings, server: ListenAddresses) -> None:
         say(*lines)
         sys.stdout.flush()
     except BrokenPipeError:
-        return  # Nobody wants to know.
+        return  # Not worth a line.
 
 
 def _way_in(settings: ServeSettings, address: str) -> tuple[str, list[str]]:

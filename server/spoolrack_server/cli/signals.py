@@ -1,6 +1,6 @@
 """Ctrl-C and SIGTERM: raised where a command waits, and put off where it must not stop in the middle.
 
-A second signal is never put off: whoever sends it wants the end now. Signals belong to the process, and
+A second signal is never put off: it asks for the end now. Signals belong to the process, and
 so does the state here; all of it is used by the main thread alone.
 """
 
@@ -29,7 +29,7 @@ def install() -> None:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, _on_signal)
         signal.signal(signal.SIGTERM, _on_signal)
-    # A signal between the making of a coroutine and its first step is no mistake of anybody.
+    # A signal between the making of a coroutine and its first step is no fault.
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
 
 

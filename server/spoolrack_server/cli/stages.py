@@ -17,7 +17,7 @@ from .units import STAGE, WRITER, Span, plural, span_text
 
 @click.group()
 def command() -> None:
-    """List, publish and abort stages: messages that are stored and that nobody sees yet."""
+    """List, publish and abort stages: messages that are stored and not yet visible."""
 
 
 @command.command(name="list")

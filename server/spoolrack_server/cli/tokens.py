@@ -19,7 +19,7 @@ def command() -> None:
 def new(identity: str) -> int:
     """Make a token for IDENTITY, and its line for the server's --tokens file.
 
-    The token goes to standard output, for whoever will use it: nobody can show it again. The line goes
+    The token goes to standard output, for its user: it can't be shown again. The line goes
     to standard error and holds only a hash: add it to the file, and running servers know it within
     moments. With two lines for one identity, its old token and its new one are good side by side.
     """

@@ -2,7 +2,7 @@
 
 Nothing but what lies in `static/` when the server starts can be asked for, whatever a path says. The
 policy lets the page load from where it came and from nowhere else, run no script that stands in the
-page, make no HTML of a text, and be in nobody's frame.
+page, make no HTML of a text, and be in no frame of another site.
 """
 
 from __future__ import annotations

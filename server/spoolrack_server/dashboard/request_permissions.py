@@ -51,7 +51,7 @@ class RequestPermissions:
         self._context.guard.require_everywhere(self.identity(request), permission)
 
     def queues_for(self, request: web.Request, permission: Permission) -> Callable[[str], bool] | None:
-        """Tells of a queue whether he may do it there; None: he may everywhere."""
+        """Return a test of queues in which the caller may do it; None: all."""
         return self._context.guard.queues_for(self.identity(request), permission)
 
     def may_somewhere(self, request: web.Request, permission: Permission) -> bool:

@@ -39,7 +39,7 @@ from . import serializers
 from .request_permissions import RequestPermissions
 
 MOST_QUEUES: Final = 1_000
-"""In one answer; whoever has more of them filters."""
+"""In one answer; the page has a filter for more."""
 QUEUES_AT_ONCE: Final = 100
 """Queues that are looked at in one go: commits wait meanwhile."""
 MOST_MESSAGES: Final = 100

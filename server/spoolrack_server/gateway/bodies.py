@@ -1,4 +1,4 @@
-"""Bodies on their way in and out: nobody can hold the server up, or fill its memory, by being slow.
+"""Bodies on their way in and out: a slow client can't hold the server up, or fill its memory.
 
 A body that comes is read with a deadline that moves on as it comes, and all that come at one time share
 one bound. A body that goes is waited for until the kernel has taken all of it, so that the caller knows
@@ -190,5 +190,5 @@ async def _cut_off_after(request: web.Request, patience: HttpLimits) -> AsyncIte
     except (TimeoutError, OSError) as error:
         if transport is not None:
             transport.abort()
-        # Nobody is left to be answered, and aiohttp wants to hear it like this.
+        # The client is gone, and aiohttp wants to hear it like this.
         raise asyncio.CancelledError from error

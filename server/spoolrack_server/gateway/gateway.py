@@ -1,7 +1,7 @@
 """The gateway as a whole: how it starts, how each request begins and ends, how it stops.
 
 Owns the connections, and what is the same for all endpoints, so that an endpoint only takes a request,
-asks the store and answers or raises. An exception that nobody foresaw is logged with its traceback and
+asks the store and answers or raises. An unforeseen exception is logged with its traceback and
 answered with `INTERNAL_ERROR`, and nothing of it leaks. Starting raises `OSError` if the address is no
 good.
 """
@@ -200,7 +200,7 @@ class Gateway:
         return task
 
     async def _answer(self, request: web.Request, endpoint: Endpoint) -> web.StreamResponse:
-        """The response; `CancelledError` where nobody is left who could get it, as aiohttp wants it."""
+        """Return the response; raise `CancelledError` if the client is gone, as aiohttp wants it."""
         try:
             self._checks.admit(request)
             if self._refusing and request.match_info.handler not in self._pages:
@@ -214,7 +214,7 @@ class Gateway:
                 # An answer is under way already: it can only be cut off.
                 raise asyncio.CancelledError from error
         if self._refusing or not request.content.is_eof():
-            # What is left of a body that nobody wants is not worth waiting for.
+            # The rest of a body that isn't needed is not worth waiting for.
             response.force_close()
         return response
 

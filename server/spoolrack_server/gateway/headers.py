@@ -162,7 +162,7 @@ def message_headers(message: Message) -> dict[str, str]:
     if message.receipt is not None:
         found["X-Message-Receipt"] = message.receipt
     found["Cache-Control"] = "no-store"
-    # Whatever somebody has sent must not become a page that speaks in this server's name.
+    # A message's content must not become a page that speaks in this server's name.
     found["X-Content-Type-Options"] = "nosniff"
     found["Content-Security-Policy"] = "sandbox; default-src 'none'"
     return found

@@ -1,7 +1,7 @@
 """Sockets that take no more than so many connections at a time.
 
-asyncio takes all that come, and a connection that only shakes hands is not yet anybody's protocol; so
-they are counted where they are accepted, until they are closed. One too many is closed at once: whoever
+asyncio takes all that come, and a connection in its handshake has no protocol yet; so they are
+counted where they are accepted, until they are closed. One too many is closed at once: a client that
 waits in a line that never moves learns less.
 """
 

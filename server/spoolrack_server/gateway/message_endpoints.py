@@ -88,7 +88,7 @@ class MessageEndpoints:
             raise
 
     async def _hand_over(self, request: web.Request, messages: list[Message]) -> web.StreamResponse:
-        # Taken out of the caller's hands: of a large body, nobody may be left who holds it.
+        # Taken out of the caller's hands: of a large body no reference may be left.
         message = messages.pop()
         found = headers.message_headers(message)
         if message.size > bodies.BLOCK:

@@ -86,9 +86,9 @@ class RequestChecks:
 
 
 def require_own_name(request: web.Request) -> None:
-    """Where whoever reaches the loopback may do everything, a browser must not be led there.
+    """Refuse DNS rebinding: where the loopback needs no credentials, a browser must not be led there.
 
-    A page of somebody else's may let its own name stand for 127.0.0.1, and is then of one origin with
+    A page of another site may let its own name stand for 127.0.0.1, and is then of one origin with
     this server: its requests carry that name, and never an address.
     """
     host = _host(request)

@@ -33,7 +33,7 @@ class Route:
     is_page: bool = False
     """Served also while the server drains."""
     is_open: bool = False
-    """Also to who doesn't say who he is."""
+    """Also without credentials."""
     parameters: Collection[str] = ()
     """Names that its query may have; of one that is open, any."""
     leases: bool = False

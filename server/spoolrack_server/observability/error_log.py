@@ -19,7 +19,7 @@ BURST: Final = 10
 RATE: Final = 1.0
 """More of them each second."""
 QUIET: Final = frozenset({"DRAINING"})
-"""Everybody is told so while a server stops; the log has said why."""
+"""Every caller gets it while a server stops; the log has said why."""
 
 
 class ErrorLog:

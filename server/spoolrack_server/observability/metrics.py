@@ -27,7 +27,7 @@ class Metric:
     labels: tuple[str, ...] = ()
     bounds: tuple[float, ...] = ()
     is_of_process: bool = False
-    """Whether each process has its own; the others are of the root, whoever tells them."""
+    """Whether each process has its own; the others are of the root, and any process can tell them."""
 
 
 def _process_metric(
@@ -68,7 +68,7 @@ _ALL: Final = (
     Metric(
         "spoolrack_overdue_seconds",
         "gauge",
-        "How long ago the first lease or delay has ended that nobody has brought back.",
+        "How long ago the first lease or delay has ended whose message isn't brought back.",
     ),
     Metric(
         "spoolrack_quarantine_items",

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 import spoolrack
-from client_rig import memory_aio_client, memory_client
-from memory import Memory
 from spoolrack import aio, vsqs
 from spoolrack.testing import manual_clock, open_root, running_server
+
+from tests.client.client_rig import memory_aio_client, memory_client
+from tests.client.memory import Memory
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 
 import pytest
-from client_rig import until_true
-from conftest import World
 from spoolrack import ById, MessageState, Outgoing, QueueSettings, aio
 from spoolrack.errors import ClientClosed, MessageNotFound, QueueNotFound, StaleReceipt
+
+from tests.client.client_rig import until_true
+from tests.client.contract.conftest import World
 
 
 async def take(stream: aio.MessageStream, count: int) -> list[aio.Message]:

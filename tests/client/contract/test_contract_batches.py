@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 import spoolrack
-from client_rig import until
-from conftest import World
 from spoolrack import Batch, MessageState, Outgoing, Queue, aio
 from spoolrack.errors import (
     InvalidMessage,
@@ -17,6 +15,9 @@ from spoolrack.errors import (
     QueueNotFound,
     StageNotFound,
 )
+
+from tests.client.client_rig import until
+from tests.client.contract.conftest import World
 
 pytestmark = pytest.mark.needs("stages")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import spoolrack
-from conftest import World
 from spoolrack import Outgoing, Queue, aio
 from spoolrack.errors import InvalidMessage, InvalidRequest
+
+from tests.client.contract.conftest import World
 
 pytestmark = pytest.mark.needs("deduplication")
 

@@ -6,7 +6,6 @@ import threading
 
 import pytest
 import spoolrack
-from conftest import World
 from spoolrack import ById, MessageState, Outgoing, Queue
 from spoolrack.errors import (
     AttributesTooLarge,
@@ -16,6 +15,8 @@ from spoolrack.errors import (
     QueueFull,
     StaleReceipt,
 )
+
+from tests.client.contract.conftest import World
 
 KIB = 1024
 MIB = 1024 * KIB

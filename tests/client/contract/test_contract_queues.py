@@ -6,10 +6,11 @@ from datetime import timedelta
 
 import pytest
 import spoolrack
-from client_rig import until
-from conftest import World
 from spoolrack import Client, MessageState, Queue, QueueSettings
 from spoolrack.errors import QueueExists, QueueNotFound
+
+from tests.client.client_rig import until
+from tests.client.contract.conftest import World
 
 
 @pytest.mark.needs("settings", "several queues")

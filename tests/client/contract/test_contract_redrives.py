@@ -6,8 +6,6 @@ import threading
 
 import pytest
 import spoolrack
-from client_rig import LOOKS, until
-from conftest import World
 from spoolrack import Client, Redrive, RedriveState, aio
 from spoolrack.errors import (
     InvalidRequest,
@@ -15,6 +13,9 @@ from spoolrack.errors import (
     RedriveNotFound,
     RedriveRunning,
 )
+
+from tests.client.client_rig import LOOKS, until
+from tests.client.contract.conftest import World
 
 pytestmark = pytest.mark.needs("dead letters")
 

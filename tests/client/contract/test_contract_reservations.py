@@ -8,7 +8,6 @@ import threading
 
 import pytest
 import spoolrack
-from conftest import World
 from spoolrack import Queue, Reservation, ReservationState, aio
 from spoolrack.errors import (
     InvalidRequest,
@@ -17,6 +16,8 @@ from spoolrack.errors import (
     ReservationNotFound,
     SpoolrackError,
 )
+
+from tests.client.contract.conftest import World
 
 pytestmark = pytest.mark.needs("reservations")
 

@@ -9,10 +9,11 @@ from datetime import timedelta
 
 import pytest
 import spoolrack
-from client_rig import until
-from conftest import World
 from spoolrack import Backoff, Client, MessageStream, Queue, Retry, Worker
 from spoolrack.errors import ClientClosed, StaleReceipt
+
+from tests.client.client_rig import until
+from tests.client.contract.conftest import World
 
 
 def take(stream: MessageStream, count: int) -> list[spoolrack.Message]:

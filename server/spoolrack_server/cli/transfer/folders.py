@@ -229,7 +229,7 @@ def _refuse_root(folder: str) -> None:
 
 
 def _refuse_queues(folder: str) -> None:
-    """Whoever names the folder of all queues hasn't moved any of them: vsqs nests no queues."""
+    """Refuse the folder of all queues, which is no queue: vsqs nests none."""
     below = sorted(entry.name for entry in _folders(folder))
     if below and next(stored_messages(folder), None) is None:
         raise Failed(

@@ -3,7 +3,7 @@
 A send is not repeated before it is known what became of it: a journal says what was about to be sent,
 and every message carries its origin as an attribute, so that those in doubt can be looked for in their
 queue. What was found isn't sent again. So nothing is lost, whatever happens, and nothing is there twice
-as long as nobody deletes a message in doubt, one of the last call's, before it was looked for.
+as long as no message in doubt, one of the last call's, is deleted before it was looked for.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Importer:
         self._resolve_doubt()
         # A call gives ids to messages of one delay after the other. Those that have one go by
         # themselves, so that each keeps its place.
-        for (queue, _), pairs in groupby(self._pairs(), _company):
+        for (queue, _), pairs in groupby(self._pairs(), _call_of):
             for chunk in chunks_of(pairs, lambda pair: size_of(pair[1])):
                 self._send(queue, chunk)
         self._source.check()
@@ -96,7 +96,7 @@ class Importer:
                 settings = {**settings, "dead_letter_queue": None, "max_receives": None}
             try:
                 info = self._client.create_queue(name, **settings)
-            except QueueExists:  # Somebody else was quicker.
+            except QueueExists:  # Another caller was quicker.
                 info = self._client.queue(name).info()
         else:
             others = [key for key, value in settings.items() if getattr(info.settings, key) != value]
@@ -219,7 +219,7 @@ class Importer:
         return found
 
 
-def _company(pair: Pair) -> tuple[str, bool]:
+def _call_of(pair: Pair) -> tuple[str, bool]:
     """The properties that all messages of one call share."""
     item, outgoing = pair
     return item.queue, bool(outgoing.delay)

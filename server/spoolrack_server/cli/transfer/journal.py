@@ -196,7 +196,7 @@ def _locked(path: str) -> int:
             raise Failed(f"Another import is at work: it has {path} locked.", TRY_AGAIN) from error
         if os.fstat(file).st_nlink:
             return file
-        os.close(file)  # Whoever had it locked has just finished, and removed it.
+        os.close(file)  # The import that had it locked has just finished, and removed it.
     raise Failed(f"{path} is removed again and again", TRY_AGAIN)
 
 

@@ -22,7 +22,7 @@ class Item:
     length: int
     """Bytes that it takes in its source, for the progress."""
     read: Callable[[], bytes]
-    """Its body; raises `FileNotFoundError` if somebody else has taken it."""
+    """Return its body; raise `FileNotFoundError` if another process has taken it."""
     path: str = ""
     """Its file, where it has one."""
     attributes: Attributes = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Source(Protocol):
 
     @property
     def length(self) -> int | None:
-        """Bytes of all its items. None: nobody knows."""
+        """Bytes of all its items. None: unknown."""
 
     @property
     def queues(self) -> Mapping[str, Settings]:

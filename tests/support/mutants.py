@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from cost_mutants import COST_MUTANTS
-from mutant import Mutant
-from spark_mutants import SPARK_MUTANTS
-from store_mutants import STORE_MUTANTS
+from tests.mutants.cost_mutants import COST_MUTANTS
+from tests.mutants.spark_mutants import SPARK_MUTANTS
+from tests.mutants.store_mutants import STORE_MUTANTS
+from tests.support.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (*STORE_MUTANTS, *COST_MUTANTS, *SPARK_MUTANTS)
 

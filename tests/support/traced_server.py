@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from audit import SYSTEM_CALLS
+from tests.audit.audit import SYSTEM_CALLS
 
 LONGEST_STRING: Final = 1 << 20
 """No call of a small load carries more bytes."""

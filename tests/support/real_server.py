@@ -25,7 +25,8 @@ import grpc
 import pytest
 import spoolrack
 from grpc_health.v1 import health_pb2
-from loop_disk import LoopDisk
+
+from tests.support.loop_disk import LoopDisk
 
 STUCK: Final = 120.0
 """Seconds after which something is stuck: only a defect takes so long."""

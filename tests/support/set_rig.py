@@ -7,16 +7,17 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from engine_story import Clock
-from linked_disk import LinkedDisk, Memory, made, reap
-from memory_disk import fails
-from power_disk import Model
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Delivery, Message, Receive, Request, Send
 from spoolrack_store.model.reservations import Reservation, Reserve
 from spoolrack_store.model.settings import QueueSettings
+
+from tests.support.engine_story import Clock
+from tests.support.linked_disk import LinkedDisk, Memory, made, reap
+from tests.support.memory_disk import fails
+from tests.support.power_disk import Model
 
 HOLD = Millis(60_000)
 SETTINGS = {

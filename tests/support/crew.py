@@ -24,7 +24,7 @@ from queue import Empty, SimpleQueue
 from random import randrange
 from typing import IO, Final
 
-HERE: Final = Path(__file__).parent
+CHECKOUT: Final = Path(__file__).resolve().parents[2]
 SILENCE: Final = 120.0
 """Seconds without a word from anybody, after which a run is stuck: only a defect takes so long."""
 STARTS: Final = 10
@@ -69,11 +69,11 @@ class Crew:
         self._members: list[Member] = []
         self._listeners: list[threading.Thread] = []
 
-    def start(self, name: str, program: str, *arguments: object) -> Member:
-        """Start a program of this folder, or `-m` a module."""
-        path = program if program == "-m" else str(HERE / program)
+    def start(self, name: str, module: str, *arguments: object) -> Member:
+        """Start a module of `tests`, or an installed one."""
         process = subprocess.Popen(
-            [sys.executable, path, *map(str, arguments)],
+            [sys.executable, "-m", module, *map(str, arguments)],
+            cwd=CHECKOUT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -178,8 +178,8 @@ class Served:
     def __init__(self, crew: Crew, root: Path, *options: object) -> None:
         """`options` are more of `spoolrack serve`'s."""
         self.root = root
-        self.program: Sequence[str] = ("-m", "spoolrack_server")
-        """What begins the command of the next server: a module or a file, and arguments."""
+        self.program: Sequence[str] = ("spoolrack_server",)
+        """What begins the command of the next server: a module and arguments."""
         self._options = options
         self.member: Member
         self._crew = crew

@@ -14,9 +14,10 @@ from random import Random
 from typing import Final
 
 import spoolrack
-from crew import SILENCE, Crew, Member, Served
-from fates import Verdict, judge
-from ledger import read_ledgers
+
+from tests.support.crew import SILENCE, Crew, Member, Served
+from tests.support.fates import Verdict, judge
+from tests.support.ledger import read_ledgers
 
 VISIBILITY: Final = 2.0
 QUEUE: Final = "load"
@@ -55,21 +56,24 @@ class Load:
         self.client = spoolrack.connect(served.address, timeout=SILENCE)
         self.client.create_queue(QUEUE, visibility_timeout=visibility)
         self.senders = [
-            Role(name, "sender.py", ("--threads", threads))
+            Role(name, "tests.e2e.sender", ("--threads", threads))
             for name, threads in (("many", 1), ("single", 6))
         ]
         self.consumers = [
-            Role(manner, "consumer.py", ("--manner", manner, "--mischief", MISCHIEF))
+            Role(manner, "tests.e2e.consumer", ("--manner", manner, "--mischief", MISCHIEF))
             for manner in ("batches", "contexts", "calls")
         ]
         if in_sets:
-            self.senders += [Role("once", "sender.py", ("--once",)), Role("staged", "stager.py", ())]
-            self.consumers.append(Role("reserved", "reserver.py", ()))
+            self.senders += [
+                Role("once", "tests.e2e.sender", ("--once",)),
+                Role("staged", "tests.e2e.stager", ()),
+            ]
+            self.consumers.append(Role("reserved", "tests.e2e.reserver", ()))
         for role in (*self.senders, *self.consumers):
             self._start(role)
 
     def add_sender(self, name: str, *arguments: object) -> None:
-        role = Role(name, "sender.py", arguments)
+        role = Role(name, "tests.e2e.sender", arguments)
         self.senders.append(role)
         self._start(role)
 

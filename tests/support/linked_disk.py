@@ -6,11 +6,12 @@ import errno
 from collections.abc import Sequence
 from random import Random
 
-from memory_disk import File, MemoryLock, fails
-from power_disk import Model, PowerDisk
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.changes import LOCK, SIZE
 from spoolrack_store.files.root import FOLDERS
+
+from tests.support.memory_disk import File, MemoryLock, fails
+from tests.support.power_disk import Model, PowerDisk
 
 
 class Died(BaseException):

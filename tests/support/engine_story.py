@@ -11,9 +11,6 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, ClassVar, Final
 
-from cuts import Bytes, Cut, Keep
-from linked_disk import Died, LinkedDisk, Memory, made, reap
-from power_disk import Model
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.files.disk import Kind
 from spoolrack_store.model.batch import resolve
@@ -34,6 +31,10 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
+
+from tests.support.cuts import Bytes, Cut, Keep
+from tests.support.linked_disk import Died, LinkedDisk, Memory, made, reap
+from tests.support.power_disk import Model
 
 SETTINGS: Final = {
     "q": QueueSettings(),

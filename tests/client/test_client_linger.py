@@ -8,70 +8,70 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from client_rig import until
-from spoolrack._coalesce import MAX_CALLS, Coalescer
-from spoolrack._company import LONGEST, RAREST, SMALL, Company
+from spoolrack._coalesce import LONGEST, MAX_CALLS, RAREST, SMALL, Coalescer, Linger
 from spoolrack._runtime import Tasks, Threads, run
+
+from tests.client.client_rig import until
 
 FAR = 1e9
 
 
 def test_nobody_is_waited_for_before_two_have_travelled_or_waited() -> None:
-    company = Company()
-    assert not company.is_missing(1, 0.0)
-    company.landed(1, 0, now=1.0, took=1.0)
-    assert not company.is_missing(1, 1.0)
+    linger = Linger()
+    assert not linger.is_missing(1, 0.0)
+    linger.answered(1, 0, now=1.0, took=1.0)
+    assert not linger.is_missing(1, 1.0)
 
 
 def test_all_who_travelled_or_wait_are_waited_for_a_part_of_what_the_call_took() -> None:
-    company = Company()
-    company.landed(2, 2, now=1.0, took=0.004)
-    assert company.is_missing(3, 1.0)
-    assert not company.is_missing(4, 1.0)
-    assert not company.is_missing(3, 1.001)
+    linger = Linger()
+    linger.answered(2, 2, now=1.0, took=0.004)
+    assert linger.is_missing(3, 1.0)
+    assert not linger.is_missing(4, 1.0)
+    assert not linger.is_missing(3, 1.001)
 
 
 def test_nobody_is_waited_for_longer_than_the_longest() -> None:
-    company = Company()
-    company.landed(2, 0, now=1.0, took=60.0)
-    assert company.until == 1.0 + LONGEST
+    linger = Linger()
+    linger.answered(2, 0, now=1.0, took=60.0)
+    assert linger.until == 1.0 + LONGEST
 
 
 def test_a_large_crowd_is_not_waited_for() -> None:
-    company = Company()
-    company.landed(SMALL, 1, now=1.0, took=1.0)
-    assert not company.is_missing(1, 1.0)
+    linger = Linger()
+    linger.answered(SMALL, 1, now=1.0, took=1.0)
+    assert not linger.is_missing(1, 1.0)
 
 
 def test_who_came_back_in_time_keeps_together() -> None:
-    company = Company()
-    company.landed(4, 0, now=1.0, took=1.0)
-    company.sets_off(3)
-    assert company.keeps_together
-    company.landed(3, 1, now=2.0, took=1.0)
-    assert company.is_missing(3, 2.0)
+    linger = Linger()
+    linger.answered(4, 0, now=1.0, took=1.0)
+    linger.begun(3)
+    assert linger.keeps_together
+    linger.answered(3, 1, now=2.0, took=1.0)
+    assert linger.is_missing(3, 2.0)
 
 
 def test_who_does_not_come_back_is_waited_for_ever_less_often() -> None:
-    company, tries = Company(), []
+    linger, tries = Linger(), []
     for call in range(1_000):
-        company.landed(2, 0, now=float(call), took=1.0)
-        if company.is_missing(1, float(call)):
+        linger.answered(2, 0, now=float(call), took=1.0)
+        if linger.is_missing(1, float(call)):
             tries.append(call)
-        company.sets_off(1)
-        assert not company.keeps_together
+        linger.begun(1)
+        assert not linger.keeps_together
     pauses = [after - before for before, after in pairwise(tries)]
     assert pauses[:4] == [2, 3, 5, 9]
     assert max(pauses) == RAREST + 1
 
 
 def test_a_crowd_that_has_grown_large_keeps_together_no_more() -> None:
-    company = Company()
-    company.landed(4, 0, now=1.0, took=1.0)
-    company.sets_off(4)
-    assert company.keeps_together
-    company.landed(4, SMALL, now=2.0, took=1.0)
-    assert not company.keeps_together
+    linger = Linger()
+    linger.answered(4, 0, now=1.0, took=1.0)
+    linger.begun(4)
+    assert linger.keeps_together
+    linger.answered(4, SMALL, now=2.0, took=1.0)
+    assert not linger.keeps_together
 
 
 class SlowClock(Tasks):
@@ -109,7 +109,7 @@ async def test_a_large_crowd_has_two_calls_under_way_also_where_a_few_kept_toget
     runtime, under_way = SlowClock(), [0]
 
     async def call(items: Sequence[int], timeout: float) -> list[int]:
-        under_way.append(merged.under_way)
+        under_way.append(merged.in_flight)
         await asyncio.sleep(0)
         runtime.now += 1.0
         return list(items)
@@ -156,7 +156,7 @@ def test_threads_in_a_loop_are_all_answered_and_leave_nothing(crowd: int) -> Non
         assert not thread.is_alive(), "somebody is waited for, for ever"
     assert not wrong
     assert 1 <= most[0] <= MAX_CALLS
-    until(lambda: merged.under_way == merged.waiting == 0)
+    until(lambda: merged.in_flight == merged.waiting == 0)
 
 
 def test_one_who_stays_away_holds_up_the_others_for_a_moment_only() -> None:
@@ -174,7 +174,7 @@ def test_one_who_stays_away_holds_up_the_others_for_a_moment_only() -> None:
     ]
     for number, thread in enumerate(threads):
         thread.start()
-        until(lambda number=number: merged.under_way + merged.waiting == number + 1)
+        until(lambda number=number: merged.in_flight + merged.waiting == number + 1)
     landing[0].set()  # Three are expected now, and one of them never comes back.
     landing[2].set()
     for thread in (threads[0], threads[2], threads[3]):

@@ -13,7 +13,6 @@ from typing import Any
 
 import grpc
 import trustme
-from server_rig import UNLIMITED, Client
 from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack_server.access.security import Security
 from spoolrack_server.access.tls import TlsFiles
@@ -21,6 +20,8 @@ from spoolrack_server.access.tokens import line_of, new_token
 from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
 from spoolrack_store.testing import ManualClock
+
+from tests.support.server_rig import UNLIMITED, Client
 
 MANY = 10_000
 STUCK = 60.0

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, count, repeat
 
-from cuts import Bytes, Cut, Model
-from memory_disk import File, Folder, MemoryDisk, Node
 from spoolrack_store.files.layout import RESERVE
+
+from tests.support.cuts import Bytes, Cut, Model
+from tests.support.memory_disk import File, Folder, MemoryDisk, Node
 
 __all__ = ["Model", "PowerDisk"]
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from ledger import (
+from tests.support.ledger import (
     Deleted,
     Deleting,
     Delivery,

@@ -15,7 +15,6 @@ from random import Random
 from typing import Any
 
 import aiohttp
-from faulty_disk import FaultyDisk
 from multidict import CIMultiDictProxy
 from spoolrack_server.gateway.admin_endpoints import openapi
 from spoolrack_server.gateway.gateway import Gateway
@@ -25,6 +24,8 @@ from spoolrack_server.server import Server
 from spoolrack_store.store import Store
 from spoolrack_store.testing import ManualClock
 from yarl import URL
+
+from tests.support.faulty_disk import FaultyDisk
 
 DESCRIPTION = json.loads(openapi())
 STUCK = 60

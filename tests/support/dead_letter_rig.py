@@ -6,9 +6,6 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from engine_story import Clock
-from linked_disk import LinkedDisk, Memory, made
-from power_disk import Model
 from spoolrack_store.engine.catalog import QueueRecord
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.letters import deaths_of
@@ -20,6 +17,10 @@ from spoolrack_store.model.operations import Delivery, Receive, Request, Send, S
 from spoolrack_store.model.redriving import CancelRedrive, Redrive, RedriveState, StartRedrive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
+
+from tests.support.engine_story import Clock
+from tests.support.linked_disk import LinkedDisk, Memory, made
+from tests.support.power_disk import Model
 
 LEASE = Millis(1_000)
 MOST_COMMITS = 50

@@ -1,0 +1,98 @@
+"""Makes a folder whose files are hard links to those of another one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from .disk import Kind
+from .local_disk import LocalDisk
+
+_PARTIAL: Final = ".partial"
+
+
+class TargetUnusable(Exception):
+    """The folder can't be made there; the text says why, and what to do."""
+
+
+class Links:
+    """A folder that is being made: `<target>.partial`, and `target` once it is whole."""
+
+    def __init__(self, source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+        """Raise `TargetUnusable`, and `OSError` if `source` can't be read."""
+        self._source = Path(source).resolve(strict=True)
+        self._target = Path(target).absolute()
+        self._partial = self._target.with_name(self._target.name + _PARTIAL)
+        self._mode = stat.S_IMODE(self._source.stat().st_mode)
+        for path in (self._target, self._partial):
+            if path.exists() or path.is_symlink():
+                raise TargetUnusable(f"{path} is there already: choose another name, or remove it")
+        above = self._target.parent.resolve()
+        if above == self._source or self._source in above.parents:
+            raise TargetUnusable("it lies in the root: choose a place beside it")
+        try:
+            if above.stat().st_dev != self._source.stat().st_dev:
+                raise TargetUnusable(
+                    "it is on another file system than the root, where no hard link leads: choose a "
+                    "place on the same one, and copy it from there with rsync -aH"
+                )
+            self._make(self._partial, self._mode)
+        except OSError as error:
+            raise TargetUnusable(f"{error.strerror}: {error.filename}") from error
+
+    def make(self, folder: str) -> None:
+        """Make an empty folder."""
+        self._make(self._partial / folder, stat.S_IMODE((self._source / folder).stat().st_mode))
+
+    def add(self, folder: str) -> int:
+        """Link all that lies in a folder of the source; return how many files."""
+        return self._add(self._source / folder, self._partial / folder)
+
+    def finish(self, name: str, content: bytes) -> None:
+        """Write a last file, make all durable, and give the folder its name. Raise `OSError`."""
+        disk = LocalDisk(self._partial)
+        try:
+            disk.create(name, [content], sync=True)
+            if disk.can_sync_all:
+                disk.sync_all()
+            else:
+                self._sync_each(disk, ".")
+        finally:
+            disk.close()
+        self._partial.rename(self._target)
+        above = LocalDisk(self._target.parent)
+        try:
+            above.sync_folder(".")
+        finally:
+            above.close()
+
+    def _sync_each(self, disk: LocalDisk, folder: str) -> None:
+        for found in disk.scan(folder):
+            path = f"{folder}/{found.name}"
+            if found.kind is Kind.FOLDER:
+                self._sync_each(disk, path)
+            elif found.kind is Kind.FILE:
+                disk.sync_file(path)
+        disk.sync_folder(folder)
+
+    def _add(self, source: Path, target: Path) -> int:
+        self._make(target, stat.S_IMODE(source.stat().st_mode))
+        linked = 0
+        with os.scandir(source) as found:
+            for entry in found:
+                if entry.is_dir(follow_symlinks=False):
+                    linked += self._add(Path(entry.path), target / entry.name)
+                    continue
+                # The reaper unlinks what is deleted without the lock.
+                with contextlib.suppress(FileNotFoundError):
+                    os.link(entry.path, target / entry.name, follow_symlinks=False)
+                    linked += 1
+        return linked
+
+    @staticmethod
+    def _make(path: Path, mode: int) -> None:
+        path.mkdir(mode=0o700)
+        path.chmod(mode)

@@ -1,0 +1,106 @@
+"""Copies a whole root by hard links while it is served: a snapshot is a root of its own.
+
+Files of a root are written once and never changed, so a link is a copy. `LOCK` is held while the links
+are made: commits of all processes wait that long, and the snapshot is the root at one instant. Its
+time grows with the number of names, not with bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+from .files import layout
+from .files.changes import LOCK, PATH, SIZE, Changes, Poisoned
+from .files.disk import Lock
+from .files.holder import look_at
+from .files.links import Links, TargetUnusable
+from .files.local_disk import LocalDisk, this_place
+from .files.root import is_root
+from .files.syncer import SyncFailed
+from .model.clock import Clock, Millis, SystemClock
+from .model.errors import RootInUse, RootUnusable, StoreFailed
+
+TRIES: Final = 1_500
+"""Of a lock that another process holds: half a minute."""
+_TRY_EVERY: Final = 0.02
+"""Seconds."""
+_NEVER: Final = threading.Event()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    files: int
+    """Names that were linked."""
+    held: Millis
+    """How long commits had to wait."""
+
+
+def take_snapshot(
+    root: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    clock: Clock | None = None,
+    tries: int = TRIES,
+) -> Snapshot:
+    """Make `target` a root that has what `root` has now: all that is acknowledged, nothing deleted.
+
+    It is durable at return. What a snapshot that is cut off leaves, `<target>.partial`, has no FORMAT.
+
+    Raise `RootUnusable` for a folder that isn't a root, and for a `target` that exists, lies in the
+    root or on another file system, or that the disk refuses; `RootInUse` if another process goes on
+    holding the lock; `StoreFailed` if a sync failed: only a restart can tell what is durable.
+    """
+    name = os.fspath(root)
+    if not is_root(root):
+        raise RootUnusable(root=name, why="it is none")
+    clock = clock or SystemClock()
+    try:
+        disk = LocalDisk(root)
+        links = Links(root, target)
+    except TargetUnusable as error:
+        raise RootUnusable(root=os.fspath(target), why=str(error)) from error
+    except OSError as error:
+        raise RootUnusable(root=name, why=error.strerror or str(error)) from error
+    try:
+        if disk.read(layout.FORMAT) != layout.FORMAT_CONTENT:
+            raise RootUnusable(root=name, why="it has another format: use the version that wrote it")
+        with contextlib.suppress(FileExistsError):
+            disk.create(LOCK, [], sync=False)
+        lock = _take(disk, name, tries)
+        try:
+            # A copy of a root may lack it, or have holes in it.
+            disk.set_aside(PATH, SIZE)
+            changes = Changes(disk.map(PATH, SIZE), "", this_place().pid)
+            began = clock.monotonic()
+            changes.hold(clock.wall())
+            changes.look()
+            links.make(layout.OWNERS)
+            files = sum(links.add(folder) for folder in layout.FOLDERS if folder != layout.OWNERS)
+            held = Millis(clock.monotonic() - began)
+        finally:
+            lock.release()
+        links.finish(layout.FORMAT, layout.FORMAT_CONTENT)
+    except (Poisoned, SyncFailed) as error:
+        raise StoreFailed(detail="a sync of a process that has the root open failed") from error
+    except TargetUnusable as error:
+        raise RootUnusable(root=os.fspath(target), why=str(error)) from error
+    except OSError as error:
+        raise RootUnusable(root=os.fspath(target), why=str(error)) from error
+    finally:
+        disk.close()
+    return Snapshot(files, held)
+
+
+def _take(disk: LocalDisk, root: str, tries: int) -> Lock:
+    for _ in range(tries):
+        lock = disk.lock(LOCK)
+        if lock is not None:
+            return lock
+        # In true time: it is another process that this waits for.
+        _NEVER.wait(_TRY_EVERY)
+    holder = look_at(*Changes(disk.map(PATH, SIZE), "").holder())
+    raise RootInUse(root=root, holder=f", {holder}, which holds the lock")

@@ -1,0 +1,174 @@
+"""A snapshot is the root at one instant, and a root of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from spoolrack_store import fsck
+from spoolrack_store.model.errors import RootInUse, RootUnusable
+from spoolrack_store.model.operations import CreateQueue, Send
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.transitions import State
+from spoolrack_store.snapshot import take_snapshot
+from spoolrack_store.store import Store
+from spoolrack_store.testing import ManualClock
+
+from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened
+from tests.store.working_rig import Worker
+
+SNAPSHOTS = int(os.environ.get("SPOOLRACK_SNAPSHOTS", "5"))
+
+
+def fill(rig: FrontRig) -> None:
+    """Messages that are deleted, leased, delayed and ready."""
+    rig.send(*(b"%d" % n for n in range(10)))
+    rig.delete(*rig.receive(3))
+    rig.receive(2)
+    rig.ask(Send(queue="q", bodies=[b"late"], delays={0: 60_000}))
+
+
+def states(root: Path, clock: ManualClock) -> dict[State, list[bytes]]:
+    with opened(root, clock) as rig:
+        found: dict[State, list[bytes]] = {}
+        for message in rig.store.messages("q"):
+            found.setdefault(message.state, []).append(message.body)
+        return found
+
+
+def test_a_snapshot_has_what_the_root_had_in_the_same_states(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with opened(tmp_path / "root", clock) as rig:
+        fill(rig)
+        taken = take_snapshot(tmp_path / "root", tmp_path / "copy")
+        rig.send(b"afterwards")
+
+    report = fsck.check(tmp_path / "copy")
+    assert report.problems == []
+    found = states(tmp_path / "copy", clock)
+    assert {state: sorted(each) for state, each in found.items()} == {
+        State.READY: [b"5", b"6", b"7", b"8", b"9"],
+        State.LEASED: [b"3", b"4"],
+        State.DELAYED: [b"late"],
+    }
+    assert taken.files >= 4
+
+
+def test_root_and_snapshot_do_not_touch_each_other(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with opened(tmp_path / "root", clock) as rig:
+        rig.send(b"a", b"b")
+        take_snapshot(tmp_path / "root", tmp_path / "copy")
+        rig.delete(*rig.receive(2))
+
+        with opened(tmp_path / "copy", clock) as copy:
+            assert bodies_of(copy.receive(10)) == [b"a", b"b"]
+            copy.send(b"c")
+        assert rig.receive(10) == []
+
+    with opened(tmp_path / "root", clock) as rig:
+        assert rig.receive(10) == []
+
+
+def test_a_snapshot_of_a_root_at_rest_serves_after_the_root_is_gone(tmp_path: Path) -> None:
+    with opened(tmp_path / "root") as rig:
+        rig.send(b"a")
+    take_snapshot(tmp_path / "root", tmp_path / "copy")
+    shutil.rmtree(tmp_path / "root")
+
+    with opened(tmp_path / "copy") as copy:
+        assert bodies_of(copy.receive()) == [b"a"]
+
+
+def test_snapshots_under_load_lose_nothing_and_bring_nothing_back(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with Store.open(root) as store:
+        store.submit(CreateQueue(name="q", settings=QueueSettings())).result(GIVE_UP)
+    workers = [Worker(root, name) for name in ("one", "two")]
+    taken: list[tuple[Path, int, int]] = []
+    try:
+        for number in range(SNAPSHOTS):
+            for worker in workers:
+                worker.has_told(100)
+            began = time.monotonic_ns()
+            take_snapshot(root, tmp_path / f"copy-{number}")
+            taken.append((tmp_path / f"copy-{number}", began, time.monotonic_ns()))
+        for worker in workers:
+            worker.has_told(20)
+    finally:
+        for worker in workers:
+            worker.kill()
+
+    told = [each for worker in workers for each in worker.told]
+    for copy, began, ended in taken:
+        assert fsck.check(copy).problems == []
+        sent = {body for word, moment, body in told if word == "sent" and moment < began}
+        going = {body for word, moment, body in told if word == "deletes" and moment < ended}
+        gone = {body for word, moment, body in told if word == "deleted" and moment < began}
+        with Store.open(copy) as store:
+            there = set(_bodies(store))
+        assert sent - going <= there, "a message that was sent is missing"
+        assert not gone & there, "a message that was deleted is back"
+
+
+def _bodies(store: Store) -> Iterator[str]:
+    last = ""
+    while page := store.messages("q", after=last):
+        yield from (message.body.decode() for message in page)
+        last = page[-1].id
+
+
+def test_a_process_that_is_stopped_with_the_lock_is_named(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with Store.open(root) as store:
+        store.submit(CreateQueue(name="q", settings=QueueSettings())).result(GIVE_UP)
+        lock = store._root.disk.lock("LOCK")
+        while lock is None:
+            lock = store._root.disk.lock("LOCK")
+        try:
+            with pytest.raises(RootInUse, match=rf"process {os.getpid()} .*holds the lock"):
+                take_snapshot(root, tmp_path / "copy", tries=3)
+        finally:
+            lock.release()
+    assert not (tmp_path / "copy").exists()
+
+
+def test_what_a_snapshot_that_was_cut_off_leaves_is_no_root_and_is_named(tmp_path: Path) -> None:
+    with opened(tmp_path / "root") as rig:
+        rig.send(b"a")
+    (tmp_path / "copy.partial").mkdir()
+
+    with pytest.raises(RootUnusable, match=r"copy\.partial is there already"):
+        take_snapshot(tmp_path / "root", tmp_path / "copy")
+
+
+def test_a_target_that_can_not_be_one_is_refused_and_nothing_is_made(tmp_path: Path) -> None:
+    with opened(tmp_path / "root") as rig:
+        rig.send(b"a")
+    (tmp_path / "there").mkdir()
+    before = sorted(path.name for path in tmp_path.iterdir())
+
+    for target, why in (
+        (tmp_path / "there", "is there already"),
+        (tmp_path / "root" / "copy", "it lies in the root"),
+        (tmp_path / "none" / "copy", "No such file or directory"),
+    ):
+        with pytest.raises(RootUnusable, match=why):
+            take_snapshot(tmp_path / "root", target)
+    with pytest.raises(RootUnusable, match="it is none"):
+        take_snapshot(tmp_path / "there", tmp_path / "copy")
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_another_file_system_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    elsewhere = Path("/dev/shm")
+    if not elsewhere.is_dir() or elsewhere.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("needs a second file system at /dev/shm")
+    with opened(tmp_path / "root") as rig:
+        rig.send(b"a")
+    with pytest.raises(RootUnusable, match=r"another file system .* rsync -aH"):
+        take_snapshot(tmp_path / "root", elsewhere / f"copy-{os.getpid()}")
