@@ -151,7 +151,7 @@ NAMES: Final = frozenset({*_SETTINGS, *_LABELS, *_SHOWN_ONLY, REDRIVE})
 
 @dataclass(slots=True)
 class Changes:
-    """What a request's `Attributes` say."""
+    """The attributes that a request sets, as the store has them."""
 
     settings: dict[str, object] = field(default_factory=dict)
     """By the store's names."""

@@ -58,8 +58,7 @@ from .sqs_errors import SqsError
 MOST_ENTRIES: Final = 10
 MOST_LISTED: Final = 1_000
 FACTS_LIFETIME: Final = Millis(1_000)
-"""What a send or a receive must know of its queue is read again after so long: a change that another
-process makes counts then."""
+"""Facts of a queue are read again after so long: a change by another process counts then."""
 MOST_FACTS: Final = 10_000
 UPDATE_TRIES: Final = 10
 """Of an update of a queue that other updates come in between of."""
@@ -89,7 +88,7 @@ _REDRIVE_STATES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """What a request says beside its parameters."""
+    """The caller of a request, and the facts that its parameters leave out."""
 
     identity: Identity
     region: str
@@ -105,12 +104,12 @@ class Result:
     content: dict[str, Any]
     queue: str = ""
     receipts: Sequence[str] = ()
-    """What is leased for the caller."""
+    """Receipts of the messages that it leased."""
 
 
 @dataclass(frozen=True, slots=True)
 class _QueueFacts:
-    """What a send or a receive must know of its queue."""
+    """The facts of a queue that a send or a receive needs."""
 
     read_at: Millis
     max_message_size: int
@@ -698,7 +697,7 @@ class _Batch:
             if not _ENTRY_ID.fullmatch(id):
                 raise sqs_errors.invalid_batch_id(
                     "A batch entry id can only contain alphanumeric characters, hyphens and "
-                    "underscores. It can be at most 80 letters long."
+                    "underscores. It can be at most 80 characters long."
                 )
             if id in self.entries:
                 raise sqs_errors.ids_not_distinct(f"Id {id} repeated.")
