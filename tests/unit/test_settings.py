@@ -19,6 +19,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "max_receives": (0, 1_000_000_000),
     "retention": (0, 3650 * DAY),
     "deduplication_window": (1_000, 14 * DAY),
+    "archive_retention": (0, 3650 * DAY),
     "max_messages": (0, 1_000_000_000),
     "max_bytes": (0, 2**50),
     "max_message_size": (1, 64 * 1024 * 1024),
@@ -59,6 +60,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "max_message_size": 1024 * 1024,
         "relaxed_leases": False,
         "deduplication_window": 300_000,
+        "archive_retention": 0,
         "messages_per_file": 0,
         "group_order": "fair",
     }

@@ -21,9 +21,10 @@ STAGED: Final = "staged"
 PUBLISHED: Final = "published"
 RESERVED: Final = "reserved"
 REDRIVES: Final = "redrives"
+ARCHIVE: Final = "archive"
 FOLDERS: Final = (
     *(CONFIG, OWNERS, NEW, QUEUES, DELAY, REMOVE, QUARANTINE, KEYS),
-    *(STAGED, PUBLISHED, RESERVED, REDRIVES),
+    *(STAGED, PUBLISHED, RESERVED, REDRIVES, ARCHIVE),
 )
 """Made when the root is."""
 

@@ -93,6 +93,10 @@ class SharedBytes:
                 raise _failure(self._path, "")
             content, offset = content[written:], offset + written
 
+    def close(self) -> None:
+        self._bytes.close()
+        self._close()
+
 
 class _LockFile:
     """`LOCK`, open as long as the disk is: to take and to release it is one system call each."""
@@ -123,11 +127,14 @@ class _LockFile:
             self._flock(self._file, fcntl.LOCK_UN)
         self._is_held = False
 
+    def close(self) -> None:
+        self._file = None
+        self._close()
+
     def leave_to_parent(self) -> None:
         """Close it in a child of fork, which shares the lock with its parent: an unlock would take it
         from the parent, and a descriptor that stays open would hold it after the parent's death."""
-        self._file = None
-        self._close()
+        self.close()
 
 
 class _FileLock:
@@ -393,6 +400,12 @@ class LocalDisk:
             os.close(file)
             raise
         return _FileLock(file)
+
+    def close_lock(self) -> None:
+        """Close the file of `LOCK`; a later `lock` opens it again."""
+        if self._lock_file is not None:
+            self._lock_file.close()
+            self._lock_file = None
 
     def link(self, source: str, target: str) -> None:
         if self._linkat(self._root, source.encode(), self._root, target.encode(), 0):

@@ -56,6 +56,8 @@ class Root:
             # The next process that opens the root unlinks the files of the dead.
             log.warning("%s stays behind: %s", owner_file(self.owner), error)
         self._lock.release()
+        self.disk.close_lock()
+        self.memory.close()
 
 
 def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> None:

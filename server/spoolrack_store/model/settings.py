@@ -31,7 +31,9 @@ _SALT: Final = re.compile(r"[0-9a-z]{0,16}")
 MIN_WINDOW: Final = Millis(SECOND)
 MAX_WINDOW: Final = Millis(14 * DAY)
 GROUP_ORDERS: Final = ("fair", "strict")
-SPANS: Final = frozenset({"visibility_timeout", "delivery_delay", "retention", "deduplication_window"})
+SPANS: Final = frozenset(
+    {"visibility_timeout", "delivery_delay", "retention", "deduplication_window", "archive_retention"}
+)
 """The settings that are spans of time, in milliseconds."""
 
 
@@ -60,6 +62,8 @@ class QueueSettings:
     deduplication_window: Millis = Millis(300 * SECOND)
     """A deduplication id is remembered for so long after the send that first carried it; 1 second to
     14 days."""
+    archive_retention: Millis = Millis(0)
+    """How long the files of messages that have left the queue are kept in `archive/`; 0: not at all."""
     messages_per_file: int = 0
     """The most messages that a send writes as one file, up to 1,000; 0: no limit but that."""
 
@@ -78,6 +82,7 @@ class QueueSettings:
         _within("delivery_delay", self.delivery_delay, 0, MAX_DELAY)
         _within("max_receives", self.max_receives, 0, MAX_COUNT)
         _within("retention", self.retention, 0, MAX_RETENTION)
+        _within("archive_retention", self.archive_retention, 0, MAX_RETENTION)
         _within("max_messages", self.max_messages, 0, MAX_COUNT)
         _within("max_bytes", self.max_bytes, 0, MAX_BYTES)
         _within("max_message_size", self.max_message_size, 1, MAX_MESSAGE_SIZE)
