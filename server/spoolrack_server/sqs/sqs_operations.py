@@ -33,6 +33,7 @@ from spoolrack_store.model.operations import (
     ChangeVisibility,
     Delete,
     DeleteQueue,
+    LastReceive,
     Message,
     Purge,
     Queue,
@@ -458,7 +459,11 @@ class SqsOperations:
         return Result(batch.content())
 
     async def _delete(self, queue: str, handles: Sequence[Handle]) -> list[Refusal | None]:
-        request = Delete(queue=queue, receipts=[handle.receipt for handle in handles])
+        request = Delete(
+            queue=queue,
+            receipts=[handle.receipt for handle in handles],
+            last_receives=_last_receives(queue, handles),
+        )
         results: list[Refusal | None] = []
         for handle, error in zip(handles, await self._context.submit(request), strict=True):
             if not isinstance(error, StaleReceipt):
@@ -502,7 +507,10 @@ class SqsOperations:
         results: list[Refusal | None] = []
         for visibility, handles in together.items():
             change = ChangeVisibility(
-                queue=queue, receipts=[handle.receipt for handle in handles], visibility=visibility
+                queue=queue,
+                receipts=[handle.receipt for handle in handles],
+                visibility=visibility,
+                last_receives=_last_receives(queue, handles),
             )
             for handle, result in zip(handles, await self._context.submit(change), strict=True):
                 if isinstance(result, StaleReceipt):
@@ -513,12 +521,11 @@ class SqsOperations:
 
     async def _not_in_flight(self, queue: str, handle: Handle) -> SqsError:
         """Return the error of a change of a lease that is over: the message is there, or it isn't."""
-        id = handle.receipt.partition(":")[2].partition("~")[0]
         try:
-            await self._context.read(self._store.message, queue, id)
+            await self._context.read(self._store.message, queue, handle.id)
         except StoreError:
             return sqs_errors.invalid_value(
-                f"Value {handle_text(handle)} for parameter ReceiptHandle is invalid. Reason: Message "
+                f"Value {handle} for parameter ReceiptHandle is invalid. Reason: Message "
                 "does not exist or is not available for visibility timeout change."
             )
         return (
@@ -827,13 +834,16 @@ def _hidden(parameters: Parameters) -> Millis:
     return Millis(hidden * 1_000)
 
 
-def handle_text(handle: Handle) -> str:
-    return f"{handle.receipt}*{handle.receives}*{handle.first}"
+def _last_receives(queue: str, handles: Sequence[Handle]) -> dict[int, LastReceive]:
+    """Return by position the receives whose leases may be over; of a FIFO queue no lease may."""
+    if queue.endswith(FIFO):
+        return {}
+    return {position: handle.last for position, handle in enumerate(handles)}
 
 
 def _expired(handle: Handle) -> SqsError:
     return sqs_errors.invalid_value(
-        f"Value {handle_text(handle)} for parameter ReceiptHandle is invalid. Reason: The receipt "
+        f"Value {handle} for parameter ReceiptHandle is invalid. Reason: The receipt "
         "handle has expired."
     )
 

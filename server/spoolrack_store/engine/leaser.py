@@ -23,8 +23,8 @@ from ..model.credits import Credits
 from ..model.errors import InvalidRequest, StaleReceipt, StoreError
 from ..model.ids import sent_at
 from ..model.members import indexes, lowest
-from ..model.names import MAX_RECEIVES, is_set_token, make_token
-from ..model.operations import ChangeVisibility, Delivery, GiveBack, Receive
+from ..model.names import MAX_RECEIVES, Name, is_set_token, make_token
+from ..model.operations import ChangeVisibility, Delivery, GiveBack, LastReceive, Receive
 from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
@@ -398,9 +398,12 @@ class Leaser(Part):
 
     # The end of a lease.
 
-    def find(self, queue: str, text: str) -> tuple[Entry, int] | None:
+    def find(self, queue: str, text: str, last: LastReceive | None = None) -> tuple[Entry, int] | None:
         """Return the lease that a receipt is of; None if the message is gone. Raise `StaleReceipt`,
-        `InvalidReceipt`."""
+        `InvalidReceipt`.
+
+        With `last`, return a message whose lease is over, too, if that was its last receive.
+        """
         receipt = receipts.parse(queue, text)
         found = self._index.holder(receipt.id)
         if found is None or found[0].name.state in (State.REMOVED, State.QUARANTINED):
@@ -411,7 +414,7 @@ class Leaser(Part):
             name.state is not State.LEASED
             or name.queue != queue
             or not receipts.fits(receipt, name.token, index)
-        ):
+        ) and not _is_last(name, queue, last):
             raise StaleReceipt(id=receipt.id)
         return entry, index
 
@@ -433,9 +436,11 @@ class Leaser(Part):
         _require_visibility(visibility, 0)
         results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
         together: dict[Entry, list[tuple[int, int]]] = {}
+        is_strict = record.settings.group_order == "strict"
         for position, text in enumerate(request.receipts):
+            last = None if is_strict else request.last_receives.get(position)
             try:
-                found = self.find(record.name, text)
+                found = self.find(record.name, text, last)
                 if found is None:
                     raise StaleReceipt(id=receipts.parse(record.name, text).id)
                 together.setdefault(found[0], []).append((found[1], position))
@@ -451,11 +456,12 @@ class Leaser(Part):
                 results[position] = result
             try:
                 if visibility:
-                    token = entry.name.token
+                    # A message whose lease is over is leased again, with a token of its own.
+                    token = entry.name.token or make_token(self._random)
                     extended = self._moves.move(entry, members, State.LEASED, until=until, token=token)
                     if request.is_put_off:
                         _free_credits(extended)
-                else:
+                elif entry.name.state is State.LEASED:
                     self.bring_back(entry, members)
             except NameVanished:
                 for index, position in places:
@@ -537,6 +543,17 @@ class Leaser(Part):
                 refused = error
         if refused is not None:
             raise refused
+
+
+def _is_last(name: Name, queue: str, last: LastReceive | None) -> bool:
+    """Return whether a message was received last by `last`, and no reservation holds it."""
+    return (
+        last is not None
+        and name.queue == queue
+        and name.state in (State.LEASED, State.READY)
+        and (name.receives, name.first) == last
+        and not (name.token and is_set_token(name.token))
+    )
 
 
 def _groups_of(groups: Groups | None, where: Sequence[tuple[int, str]]) -> dict[int, str]:

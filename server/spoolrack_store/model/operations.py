@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from .clock import Millis
 from .content import Attributes
@@ -161,6 +161,17 @@ class Receive(Request[list[Delivery]]):
     """Take no more than these allow, and charge them until the lease ends."""
 
 
+class LastReceive(NamedTuple):
+    """Identify a receive of a message by what the message's name keeps when the lease is over.
+
+    The next receive changes it, and so does a redrive.
+    """
+
+    receives: int
+    first: Millis
+    """Unix time of the first receive."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Delete(Request[list[StoreError | None]]):
     """Delete messages by their receipts, and then by their ids in any state.
@@ -171,6 +182,9 @@ class Delete(Request[list[StoreError | None]]):
     queue: str
     receipts: Sequence[str] = ()
     ids: Sequence[str] = ()
+    last_receives: Mapping[int, LastReceive] = field(default_factory=dict)
+    """By position of a receipt: delete the message also if its lease is over, as long as this is its
+    last receive. The receipt's tag is not checked then: a name keeps it no longer than the lease."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -185,6 +199,10 @@ class ChangeVisibility(Request[list[Millis | StoreError]]):
     visibility: Millis
     is_put_off: bool = False
     """Whether the leases give their credits back at once, though the messages stay hidden."""
+    last_receives: Mapping[int, LastReceive] = field(default_factory=dict)
+    """By position: hide the message again also if its lease is over, as long as this is its last
+    receive. The new lease isn't counted as a receive, and only `last_receives` ends or extends it. A
+    queue whose groups are strict refuses: another message of the group may be leased."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
