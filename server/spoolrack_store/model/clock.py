@@ -62,7 +62,7 @@ def stopwatch() -> float:
 
 
 class Clock(Protocol):
-    """What tells the time and waits for it. Thread-safe."""
+    """Tells the time and waits for it. Thread-safe."""
 
     def wall(self) -> Millis:
         """Unix time, which an operator or NTP may step in either direction."""
