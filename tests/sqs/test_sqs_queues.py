@@ -12,6 +12,7 @@ import pytest
 from spoolrack_server.server import Server
 from spoolrack_server.sqs.sqs_operations import OPERATIONS
 from spoolrack_store.model.operations import Send, UpdateQueue
+from spoolrack_store.testing import ManualClock
 
 from tests.support.sqs_rig import REGION, Sqs, ended, raw, refused
 
@@ -267,3 +268,44 @@ async def test_a_message_that_was_sent_over_grpc_is_received_over_sqs(sqs: Sqs, 
         "a": {"DataType": "String", "StringValue": "1"},
         "b": {"DataType": "Binary", "BinaryValue": b"2"},
     }
+
+
+async def test_a_message_becomes_a_dead_letter_at_the_receive_after_the_last(
+    sqs: Sqs, clock: ManualClock
+) -> None:
+    dead = await sqs.create("dead", VisibilityTimeout="5")
+    arn = (await sqs.attributes(dead))["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 2})
+    url = await sqs.create("q", RedrivePolicy=policy, VisibilityTimeout="5")
+    sent = await sqs.send(url, "x")
+    for _ in range(2):
+        (message,) = await sqs.receive(url)
+        clock.advance(5_000)
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessages"] == "1"
+    assert (await sqs.attributes(dead))["ApproximateNumberOfMessages"] == "0"
+    assert await sqs.receive(url) == []
+    (letter,) = await sqs.receive(dead, WaitTimeSeconds=20)
+    assert letter["MessageId"] == sent["MessageId"]
+    told, last = letter["Attributes"], message["Attributes"]
+    assert told["DeadLetterQueueSourceArn"] == (await sqs.attributes(url))["QueueArn"]
+    assert told["ApproximateReceiveCount"] == "3"
+    first = "ApproximateFirstReceiveTimestamp"
+    assert told[first] == last[first]
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessages"] == "0"
+    await sqs.delete(dead, letter)
+    assert (await sqs.attributes(dead))["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+async def test_a_message_is_deleted_after_its_last_lease_before_it_becomes_a_dead_letter(
+    sqs: Sqs, clock: ManualClock
+) -> None:
+    dead = await sqs.create("dead")
+    arn = (await sqs.attributes(dead))["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    url = await sqs.create("q", RedrivePolicy=policy, VisibilityTimeout="5")
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url)
+    clock.advance(5_000)
+    await sqs.delete(url, message)
+    assert await sqs.receive(url) == []
+    assert await sqs.receive(dead) == []

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from spoolrack_store.model import redriving
 from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.deaths import Death
 from spoolrack_store.model.errors import (
     QueueExists,
     QueueNotFound,
@@ -794,12 +795,17 @@ def _received(message: Message, system: set[str], wanted: Sequence[str], region:
 
 def _system_attributes(message: Message, region: str) -> dict[str, str]:
     held = message.attributes
+    deaths = _deaths_since_redrive(message)
+    receives = message.receives + sum(death.receives for death in deaths)
+    first = deaths[0].first_receive if deaths else message.first_receive
     found = {
         "SenderId": str(held.get(message_attributes.SENDER, queue_attributes.ACCOUNT)),
         "SentTimestamp": str(message.sent_at),
-        "ApproximateReceiveCount": str(message.receives),
-        "ApproximateFirstReceiveTimestamp": str(message.first_receive or 0),
+        "ApproximateReceiveCount": str(receives),
+        "ApproximateFirstReceiveTimestamp": str(first or 0),
     }
+    if deaths:
+        found["DeadLetterQueueSourceArn"] = queue_attributes.arn_of(deaths[-1].source_queue, region)
     if message.group:
         found["MessageGroupId"] = message.group
     if message.queue.endswith(FIFO):
@@ -812,6 +818,12 @@ def _system_attributes(message: Message, region: str) -> dict[str, str]:
         if isinstance(value, str):
             found[name] = value
     return found
+
+
+def _deaths_since_redrive(message: Message) -> Sequence[Death]:
+    """Return how a dead letter came to be one, as long as its count of receives goes on."""
+    redriven = [place for place, death in enumerate(message.deaths) if death.redriven_at is not None]
+    return message.deaths[redriven[-1] + 1 :] if redriven else message.deaths
 
 
 def _token(parameters: Parameters, name: str) -> str:

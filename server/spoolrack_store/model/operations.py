@@ -54,7 +54,7 @@ class Message:
     """Unix time at which the lease or the delay ends."""
     receipt: str | None
     deaths: Sequence[Death] = ()
-    """How it came to be a dead letter; only where it is looked at."""
+    """How it came to be a dead letter."""
     group: str = ""
     """Empty: none."""
 
@@ -107,6 +107,8 @@ class Delivery:
     """By position, of the messages that have any."""
     groups: dict[int, str] = field(default_factory=dict)
     """By position, of the messages that have one."""
+    deaths: Sequence[Death] = ()
+    """Of a dead letter, which is alone in its file: how it came to be one."""
 
     def messages(self) -> Iterator[Message]:
         """Yield them row by row."""
@@ -125,6 +127,7 @@ class Delivery:
                 first_receive=self.first,
                 due=self.due,
                 receipt=receipt,
+                deaths=self.deaths,
             )
 
 

@@ -31,6 +31,7 @@ _SALT: Final = re.compile(r"[0-9a-z]{0,16}")
 MIN_WINDOW: Final = Millis(SECOND)
 MAX_WINDOW: Final = Millis(14 * DAY)
 GROUP_ORDERS: Final = ("fair", "strict")
+DEAD_LETTER_MOMENTS: Final = ("lease_end", "receive")
 SPANS: Final = frozenset(
     {"visibility_timeout", "delivery_delay", "retention", "deduplication_window", "archive_retention"}
 )
@@ -70,6 +71,9 @@ class QueueSettings:
     group_order: str = "fair"
     """"fair": groups of messages take turns, and each is received in the order of its sends. "strict":
     besides, a group has only one receive's messages leased at a time."""
+    dead_letter_at: str = "lease_end"
+    """"lease_end": a message goes to the dead-letter queue when its last lease ends. "receive": it
+    stays in the queue until the next receive would lease it, as with Amazon SQS."""
 
     def __post_init__(self) -> None:
         if self.group_order not in GROUP_ORDERS:
@@ -77,6 +81,12 @@ class QueueSettings:
                 name="group_order",
                 value=self.group_order,
                 rule=f"must be one of {', '.join(GROUP_ORDERS)}",
+            )
+        if self.dead_letter_at not in DEAD_LETTER_MOMENTS:
+            raise InvalidSetting(
+                name="dead_letter_at",
+                value=self.dead_letter_at,
+                rule=f"must be one of {', '.join(DEAD_LETTER_MOMENTS)}",
             )
         _within("visibility_timeout", self.visibility_timeout, 1, MAX_VISIBILITY)
         _within("delivery_delay", self.delivery_delay, 0, MAX_DELAY)
