@@ -251,16 +251,20 @@ class Queue:
     version: int
     """Rises with each update."""
     counts: Counts
+    labels: Mapping[str, str] = field(default_factory=dict)
     blocking: Blocking | None = None
     traffic: Traffic = field(default_factory=Traffic, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateQueue(Request[Queue]):
-    """Create a queue, or find it there with equal settings; `QueueExists` if they differ."""
+    """Create a queue, or find it there with equal settings and these labels; `QueueExists` if they
+    differ."""
 
     name: str
     settings: QueueSettings
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Up to 64 texts by name, which the store keeps and doesn't read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +272,8 @@ class UpdateQueue(Request[Queue]):
     name: str
     changes: Mapping[str, object]
     """Settings by name, as in `QueueSettings`."""
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    """Labels by name; None removes one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
