@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import Millis
@@ -16,12 +17,17 @@ from spoolrack_store.model.operations import (
     Request,
 )
 
-from tests.support.engine_story import GONE, HOLD, Broken, Seen, Story
+from tests.support.engine_story import GONE, HOLD, SETTINGS, Broken, Seen, Story
 from tests.support.power_disk import Model
 
 
 class LastReceiveStory(Story):
-    """A story in which consumers keep their receipts when their leases are over."""
+    """A story in which consumers keep their receipts when their leases are over, and in which messages
+    become dead letters at the receive after the last."""
+
+    settings: ClassVar = {
+        queue: replace(each, dead_letter_at="receive") for queue, each in SETTINGS.items()
+    }
 
     def __init__(self, seed: int, model: Model, **rest: Any) -> None:
         self.kept: dict[str, list[tuple[str, str, LastReceive]]] = {}
@@ -95,7 +101,19 @@ class LastReceiveStory(Story):
             return  # Held against its last receive before.
         super()._changed(receipt, visibility, result)
 
+    def _back(self, id: str, state: Seen) -> Seen:
+        return "ready", state[1]
+
     def _received(self, engine: Engine, request: Receive, deliveries: list[Delivery]) -> None:
+        limit = SETTINGS[request.queue].max_receives
+        for id, queue in self.queue_of.items():
+            # The receive passes it over, and has begun to make it a dead letter.
+            if limit and queue == request.queue and self.now(id)[0] == "ready":
+                holder = engine.index.holder(id)
+                if holder is not None and int(str(self.now(id)[1])) >= limit:
+                    entry, index = holder
+                    if engine._letters.not_to_be_leased().get(entry, 0) >> index & 1:
+                        self._become(id, ("dying", self.now(id)[1]))
         super()._received(engine, request, deliveries)
         for delivery in deliveries:
             assert delivery.first is not None

@@ -29,7 +29,7 @@ from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .index import Index
-from .letters import Letters
+from .letters import Letters, deaths_of
 from .moves import RETRY, Moves, NameVanished
 from .part import Part
 from .reader import Reader
@@ -384,6 +384,7 @@ class Leaser(Part):
                 bodies=bodies,
                 attributes=attributes,
                 groups=_groups_of(groups, where),
+                deaths=deaths_of(name, self._reader.line(entry)) if stem.deaths else (),
             )
         )
         return members
@@ -489,8 +490,9 @@ class Leaser(Part):
             self._moves.move(entry, members, State.READY, receives=max(0, entry.name.receives - 1))
 
     def bring_back(self, entry: Entry, members: int) -> None:
-        """End the lease or the delay of `members`; what was received too often dies."""
-        if entry.name.state is State.LEASED and self._letters.is_dead(entry):
+        """End the lease or the delay of `members`; what was received too often dies, here or as the
+        next receive reaches it."""
+        if entry.name.state is State.LEASED and self._letters.dies_with_lease(entry):
             self._letters.bury(entry, members)
         else:
             self._moves.move(entry, members, State.READY)

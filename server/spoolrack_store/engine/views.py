@@ -36,6 +36,7 @@ class Views:
             settings=record.settings,
             created_at=record.created_at,
             version=record.version,
+            labels=record.labels,
             counts=Counts(
                 ready=index.counts[State.READY],
                 leased=index.counts[State.LEASED],

@@ -54,7 +54,7 @@ class Message:
     """Unix time at which the lease or the delay ends."""
     receipt: str | None
     deaths: Sequence[Death] = ()
-    """How it came to be a dead letter; only where it is looked at."""
+    """How it came to be a dead letter."""
     group: str = ""
     """Empty: none."""
 
@@ -107,6 +107,8 @@ class Delivery:
     """By position, of the messages that have any."""
     groups: dict[int, str] = field(default_factory=dict)
     """By position, of the messages that have one."""
+    deaths: Sequence[Death] = ()
+    """Of a dead letter, which is alone in its file: how it came to be one."""
 
     def messages(self) -> Iterator[Message]:
         """Yield them row by row."""
@@ -125,6 +127,7 @@ class Delivery:
                 first_receive=self.first,
                 due=self.due,
                 receipt=receipt,
+                deaths=self.deaths,
             )
 
 
@@ -248,16 +251,20 @@ class Queue:
     version: int
     """Rises with each update."""
     counts: Counts
+    labels: Mapping[str, str] = field(default_factory=dict)
     blocking: Blocking | None = None
     traffic: Traffic = field(default_factory=Traffic, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateQueue(Request[Queue]):
-    """Create a queue, or find it there with equal settings; `QueueExists` if they differ."""
+    """Create a queue, or find it there with equal settings and these labels; `QueueExists` if they
+    differ."""
 
     name: str
     settings: QueueSettings
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Up to 64 texts by name, which the store keeps and doesn't read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +272,8 @@ class UpdateQueue(Request[Queue]):
     name: str
     changes: Mapping[str, object]
     """Settings by name, as in `QueueSettings`."""
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    """Labels by name; None removes one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
