@@ -75,6 +75,7 @@ class Queue:
         attributes: Attributes | None = None,
         delay: Seconds | None = None,
         deduplication_id: str = "",
+        group: str = "",
         timeout: Seconds | None = None,
     ) -> str:
         """Send a message; returns its id once it is on stable media: see `spoolrack.Queue.send`."""
@@ -84,6 +85,7 @@ class Queue:
                 attributes={} if attributes is None else attributes,
                 delay=delay,
                 deduplication_id=deduplication_id,
+                group=group,
             )
         )
 
