@@ -257,7 +257,7 @@ class Catalog(Part):
                     self._use_defaults(name, version)
         for each in self._scan("queues"):
             if each.name not in self.records and each.name not in self._doomed:
-                with suppress(OSError):  # It has something in it, which nobody knows.
+                with suppress(OSError):  # It has something foreign in it.
                     self._moves.disk.remove_folder(f"queues/{each.name}")
 
     def heard(self, path: str) -> None:
@@ -277,7 +277,7 @@ class Catalog(Part):
 
     def _read(self, name: str, version: int) -> bool:
         """Take in one version; return whether it is there and whole. One that isn't whole goes to
-        quarantine: nobody else can be writing it."""
+        quarantine: no other process can be writing it."""
         path = _path(name, version)
         try:
             said = decode(self._moves.disk.read(path, afresh=True), path)

@@ -69,7 +69,7 @@ class _Lease:
 
 @dataclass(slots=True, eq=False)
 class _Share:
-    """What one receive gets of a lease."""
+    """The part of a lease that one receive gets."""
 
     answer: list[Delivery]
     lease: _Lease
@@ -101,7 +101,7 @@ class Leaser(Part):
         self._random = random
         self._written: Mapping[str, Sequence[Entry]] = {}
         self.assigned: list[Entry] = []
-        """What the commit has leased of what it has written."""
+        """Entries that the commit has written and leased."""
 
     # Receives.
 
@@ -208,7 +208,7 @@ class Leaser(Part):
         return picked
 
     def _just_written(self, queue: str, chosen: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
-        """Yield what this commit has written for a queue, the oldest first, and nobody has chosen yet.
+        """Yield what this commit has written for a queue, the oldest first, and no receive has taken.
 
         It is younger than all that is ready: nothing is overtaken. What has groups waits for the next
         commit, where its groups have their turns.

@@ -34,7 +34,7 @@ class Remover:
         self._leaser = leaser
         self._sender = sender
         self._sent: list[Name] | None = None
-        """What is in `new/`, if this commit has looked."""
+        """Names in `new/`, if this commit has looked."""
 
     def delete(self, requests: Sequence[Delete]) -> list[Results | StoreError]:
         """Delete what all requests name: of each name's messages all with one link or rename."""

@@ -1,4 +1,4 @@
-"""What there is to see of queues, without changing anything."""
+"""Views of queues: settings and counts, without a change."""
 
 from __future__ import annotations
 

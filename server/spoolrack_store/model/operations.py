@@ -61,7 +61,7 @@ class Message:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Stored:
-    """What became of the messages of a send."""
+    """The results of a send, for each message."""
 
     results: list[str | StoreError]
     """The id of each, or why it wasn't stored."""

@@ -44,7 +44,7 @@ SPANS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """What can be set on a queue. Zero means "no limit" wherever a limit is meant."""
+    """The settings of a queue. Zero means "no limit" wherever a limit is meant."""
 
     visibility_timeout: Millis = Millis(30 * SECOND)
     """How long a lease lasts, if the receive doesn't say; 1 ms to 12 hours."""
@@ -149,7 +149,7 @@ def _within(name: str, value: object, least: int, most: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What a settings file says: the settings, or that the queue is deleted."""
+    """A settings file: the settings, or that the queue is deleted."""
 
     settings: QueueSettings | None
     created_at: Millis
@@ -200,7 +200,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(content: bytes, name: str) -> Record:
-    """What the settings file `name` says; raises `DamagedSettings` if it isn't one.
+    """Return the record in the settings file `name`; raise `DamagedSettings` if it isn't one.
 
     A setting of a later version is passed over; one that is missing has its default.
     """
