@@ -25,6 +25,7 @@ class ListenAddresses:
     grpc_address: str
     http_url: str | None
     health_url: str | None = None
+    sqs_url: str | None = None
 
 
 async def serve(
@@ -63,6 +64,7 @@ async def serve(
             grpc_address=server.grpc_address,
             http_url=server.http_url,
             health_url=server.health_url,
+            sqs_url=server.sqs_url,
         )
     )
     await stopping.wait()

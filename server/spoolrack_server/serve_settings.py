@@ -24,6 +24,10 @@ class ServeSettings:
     grpc: tuple[str, int] = (LOOPBACK, 0)
     http: tuple[str, int] | None = (LOOPBACK, 0)
     """None: no HTTP."""
+    sqs: tuple[str, int] | None = None
+    """None: SQS's protocol is not served."""
+    sqs_url: str | None = None
+    """Where clients of SQS reach this server; None: where each request says."""
     health: tuple[str, int] | None = None
     """A plaintext listener for probes alone; None: probes are answered over HTTP only."""
     grace: float = 10.0

@@ -24,6 +24,7 @@ from spoolrack_store.store import Store
 from .access.authorization import CallAuthorizer
 from .access.reflection import reflect
 from .access.security import LoadedSecurity, Security
+from .access.watched_files import AccessUnusable
 from .addresses import AddressUnusable, address_text, reserve
 from .concurrency import ConcurrencyLimit
 from .contract import SERVICES
@@ -41,6 +42,9 @@ from .observability.probes import probes_of
 from .queue_service import WRITES_ITSELF, QueueService
 from .rpc import Calls
 from .serve_settings import ServeSettings
+from .sqs.signatures import Authenticator
+from .sqs.sqs_endpoint import SqsEndpoint
+from .sqs.sqs_endpoint import endpoint as sqs_endpoint
 
 
 class Server:
@@ -79,6 +83,10 @@ class Server:
         self.http_port: int | None = None
         if settings.http is not None:
             self.http_host, self.http_port = settings.http
+        self.sqs_host: str = self.host
+        self.sqs_port: int | None = None
+        if settings.sqs is not None:
+            self.sqs_host, self.sqs_port = settings.sqs
         self._clock = clock or SystemClock()
         self._random = random
         self._log = log or make_log()
@@ -103,6 +111,7 @@ class Server:
         self._service: QueueService | None = None
         self._grpc: grpc.aio.Server | None = None
         self._gateway: Gateway | None = None
+        self._sqs: SqsEndpoint | None = None
 
     @property
     def grpc_address(self) -> str:
@@ -112,8 +121,15 @@ class Server:
     def http_url(self) -> str | None:
         if self.http_port is None:
             return None
+        return self._url(self.http_host, self.http_port)
+
+    @property
+    def sqs_url(self) -> str | None:
+        return None if self.sqs_port is None else self._url(self.sqs_host, self.sqs_port)
+
+    def _url(self, host: str, port: int) -> str:
         scheme = "http" if self._security.tls is None else "https"
-        return f"{scheme}://{address_text(self.http_host, self.http_port)}"
+        return f"{scheme}://{address_text(host, port)}"
 
     @property
     def health_url(self) -> str | None:
@@ -141,12 +157,12 @@ class Server:
     async def start(self) -> None:
         """Return once calls are served; what can't start leaves nothing behind."""
         self._security.check((self.host, self.grpc_port))
-        if self.http_port is not None:
-            self._security.check((self.http_host, self.http_port))
+        for address in self._http_addresses():
+            self._security.check(address)
         self._access_files = access_files = self._security.load(self._log)
         reserve(self.host, self.grpc_port, shares=self._settings.shares_ports).close()
-        if self.http_port is not None:
-            reserve(self.http_host, self.http_port, shares=self._settings.shares_ports).close()
+        for host, port in self._http_addresses():
+            reserve(host, port, shares=self._settings.shares_ports).close()
         if self._probes is not None:
             await self._probes.start()
         # A clock that a test turns doesn't ring in our loop.
@@ -161,11 +177,23 @@ class Server:
             self.observer.begin(store.tally, reaps=self._chores.unlinks)
             await self._start_grpc(store, access_files)
             await self._start_http(store, access_files)
+            await self._start_sqs(store, access_files)
         except BaseException:
             await self.stop(grace=0)
             raise
         self._health.is_starting = False
-        self._log.info("serving", root=self.root, grpc=self.grpc_address, http=self.http_url or "none")
+        self._log.info(
+            "serving",
+            root=self.root,
+            grpc=self.grpc_address,
+            http=self.http_url or "none",
+            sqs=self.sqs_url or "none",
+        )
+
+    def _http_addresses(self) -> list[tuple[str, int]]:
+        """Return where HTTP and SQS are to be served."""
+        found = [] if self.http_port is None else [(self.http_host, self.http_port)]
+        return found if self.sqs_port is None else [*found, (self.sqs_host, self.sqs_port)]
 
     def _open(self, driver: LoopDriver | None) -> Store:
         return Store.open(
@@ -195,6 +223,8 @@ class Server:
         self._calls.refuse()
         if self._gateway is not None:
             self._gateway.refuse()
+        if self._sqs is not None:
+            self._sqs.refuse()
         await asyncio.to_thread(store.drain)
         if self._service is not None:
             self._service.drain()
@@ -206,10 +236,12 @@ class Server:
             await self._service.close()
         if self._gateway is not None:
             await self._gateway.stop(max(0.0, end - loop.time()))
+        if self._sqs is not None:
+            await self._sqs.stop(max(0.0, end - loop.time()))
         await self.observer.end()
         await asyncio.to_thread(store.close)
         await self._close_last()
-        self._service = self._grpc = self._gateway = None
+        self._service = self._grpc = self._gateway = self._sqs = None
         self._log.info("stopped", root=self.root)
 
     async def _close_last(self) -> None:
@@ -251,6 +283,8 @@ class Server:
         self._calls.recheck_permissions()
         if self._gateway is not None:
             self._gateway.recheck_permissions()
+        if self._sqs is not None:
+            self._sqs.recheck_permissions()
 
     async def _start_http(self, store: Store, access_files: LoadedSecurity) -> None:
         if self.http_port is None:
@@ -279,6 +313,35 @@ class Server:
             raise AddressUnusable(
                 address_text(self.http_host, self.http_port), error.strerror or str(error)
             ) from error
+
+    async def _start_sqs(self, store: Store, access_files: LoadedSecurity) -> None:
+        if self.sqs_port is None:
+            return
+        if not access_files.guard.is_open:
+            raise AccessUnusable("the address --sqs", "its callers can't be identified")
+        self._sqs = sqs_endpoint(
+            store,
+            self._clock,
+            self._log,
+            self._patience,
+            self._workers,
+            self._watch,
+            access_files.guard,
+            self._memory,
+            Authenticator(),
+            self._settings.sqs_url,
+        )
+        try:
+            self.sqs_port = await self._sqs.start(
+                self.sqs_host,
+                self.sqs_port,
+                shares_port=self._settings.shares_ports,
+                tls=None if access_files.tls is None else access_files.tls.for_asyncio(),
+                connections=self._limits.connections,
+            )
+        except OSError as error:
+            address = address_text(self.sqs_host, self.sqs_port)
+            raise AddressUnusable(address, error.strerror or str(error)) from error
 
     def _listen_to(self, store: Store) -> None:
         loop = asyncio.get_running_loop()

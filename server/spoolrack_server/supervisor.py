@@ -162,12 +162,13 @@ async def supervise(
     with contextlib.ExitStack() as reserved:
         try:
             security = settings.security
-            security.check(settings.grpc, *(() if settings.http is None else (settings.http,)))
+            security.check(*filter(None, (settings.grpc, settings.http, settings.sqs)))
             grpc = _reserve(reserved, *settings.grpc)
             http = None if settings.http is None else _reserve(reserved, *settings.http)
+            sqs = None if settings.sqs is None else _reserve(reserved, *settings.sqs)
         except (AccessUnusable, AddressUnusable, Insecure) as error:
             return print_startup_error(error)
-        settings = replace(settings, grpc=grpc, http=http)
+        settings = replace(settings, grpc=grpc, http=http, sqs=sqs)
         scheme = "http" if security.tls is None else "https"
         supervisor = Supervisor(settings, count, log)
         try:
@@ -183,6 +184,7 @@ async def supervise(
                     grpc_address=address_text(*grpc),
                     http_url=None if http is None else f"{scheme}://{address_text(*http)}",
                     health_url=None if probes is None else f"http://{probes.address}",
+                    sqs_url=None if sqs is None else f"{scheme}://{address_text(*sqs)}",
                 )
             )
         )

@@ -265,7 +265,10 @@ class Store:
         self._committer.drain()
 
     def close(self) -> None:
-        """Finish what was submitted, and leave the root to others. May be called again."""
+        """Finish what was submitted, and leave the root to others. May be called again.
+
+        Questions are answered from what was known then; an exact one raises `StoreFailed`.
+        """
         with self._closing:
             if self._closed:
                 return
@@ -280,7 +283,9 @@ class Store:
                 except (Poisoned, SyncFailed, StoreError) as error:
                     # The next process that opens the root finds this one dead.
                     log.warning("the root is left as by a process that dies: %s", error)
-            self._root.close()
+            with self._changing:
+                self._engine.sharing.is_over = True
+                self._root.close()
 
     def __enter__(self) -> Store:
         return self

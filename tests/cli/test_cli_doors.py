@@ -39,6 +39,7 @@ def test_the_commands_are_all_there() -> None:
         *(
             "serve",
             "snapshot",
+            "replay",
             "mover",
             "reaper",
             "send",

@@ -78,8 +78,10 @@ SETTINGS: dict[str, Any] = {
     "max_message_size": 500,
     "lease_durability": "relaxed",
     "deduplication_window": 60.5,
+    "archive_retention": 86400.5,
     "messages_per_file": 1,
     "group_order": "fair",
+    "dead_letter_at": "receive",
 }
 
 

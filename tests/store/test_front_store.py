@@ -388,3 +388,20 @@ def test_a_commit_that_waits_for_the_lock_waits_in_true_time(tmp_path: Path) -> 
         assert not future.done()
         lock.release()
         assert future.result(GIVE_UP).results
+
+
+def test_a_closed_store_keeps_neither_lock_nor_changes_open_and_still_answers(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        (id,) = rig.send(b"a")
+    held = [
+        os.readlink(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd") if _is_link(each)
+    ]
+
+    assert [path for path in held if path.startswith(f"{tmp_path}/")] == []
+    assert rig.store.message("q", id).body == b"a"
+    assert [message.id for message in rig.store.messages("q")] == [id]
+
+
+def _is_link(descriptor: str) -> bool:
+    # The one that lists them is closed by now.
+    return Path("/proc/self/fd", descriptor).exists()

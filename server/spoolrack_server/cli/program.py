@@ -46,6 +46,7 @@ _COMMANDS: Final = {
     "import": "importing",
     "fsck": "checking",
     "snapshot": "snapshot",
+    "replay": "replay",
     "tokens": "tokens",
 }
 """Where each command is. Loaded when it is asked for: a check of folders needs no gRPC."""

@@ -71,6 +71,22 @@ class _AddressOrOff(Address):
     help='Where to listen for HTTP; "off": nowhere.',
 )
 @option(
+    "--sqs",
+    type=_AddressOrOff(),
+    envvar="SPOOLRACK_SQS",
+    default=OFF,
+    show_default=True,
+    help="Where to listen for clients of Amazon SQS, such as 127.0.0.1:9324.",
+)
+@option(
+    "--sqs-url",
+    metavar="URL",
+    envvar="SPOOLRACK_SQS_URL",
+    default=None,
+    show_default="what the request was sent to",
+    help="Begin each QueueUrl with this.",
+)
+@option(
     "--processes",
     type=click.IntRange(min=1, max=256),
     default=1,
@@ -240,6 +256,8 @@ def _announce(settings: ServeSettings, server: ListenAddresses) -> None:
     if server.http_url is not None:
         lines.append(f"  HTTP  {server.http_url}/-/health")
     program = _program()
+    if server.sqs_url is not None:
+        lines.append(f"  SQS   {server.sqs_url}")
     if server.health_url is not None:
         lines.append(f"  Probes  {server.health_url}/-/health/ready")
     at, hints = _way_in(settings, address)

@@ -79,6 +79,32 @@ class Span(_ParamType):
         return seconds
 
 
+class Moment(_ParamType):
+    """A moment, in Unix seconds."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> float:
+        if isinstance(value, int | float):
+            return _as_float(value)
+        text = value.strip()
+        if text == "now":
+            return datetime.now(UTC).timestamp()
+        span = _SPAN.fullmatch(text)
+        if span is not None and span["unit"]:
+            ago = float(span["number"]) * _SECONDS[span["unit"]]
+            return datetime.now(UTC).timestamp() - min(ago, LONGEST)
+        try:
+            return datetime.fromisoformat(text).astimezone(UTC).timestamp()
+        except (ValueError, OverflowError):
+            self.fail(
+                f"{quoted(value)} is not a time: write 2026-11-23T10:00Z, or 2h for two hours ago",
+                parameter,
+            )
+
+
 class Size(_ParamType):
     """A size in bytes; k, M and G are powers of 1024, as in ls -h."""
 

@@ -91,7 +91,7 @@ class Gateway:
                 )
             ),
             access_log=None,
-            logger=_library_log(),
+            logger=library_log(),
             # A receive whose client has gone must lease nothing.
             handler_cancellation=True,
             # What comes back must be what was sent, and a few bytes must not become a gigabyte.
@@ -262,7 +262,7 @@ class _OurMistakes(logging.Filter):
         return not isinstance(error, HttpProcessingError | ConnectionError)
 
 
-def _library_log() -> logging.Logger:
+def library_log() -> logging.Logger:
     log = logging.getLogger("spoolrack_server.gateway")
     log.addFilter(_OUR_MISTAKES)
     return log

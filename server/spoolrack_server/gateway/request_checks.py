@@ -44,10 +44,10 @@ class RequestChecks:
         request[IDENTITY] = NOBODY
         route = self._routes.get((request.method, request.match_info.handler))
         if route is not None and route.changes:
-            _require_own_origin(request)
+            require_own_origin(request)
         if self.guard.is_open:
             if route is not None and not route.is_open:
-                _require_own_name(request)
+                require_own_name(request)
         else:
             self._admit_known(request)
         if route is not None and not route.is_open:
@@ -85,7 +85,7 @@ class RequestChecks:
             self.guard.require(identity, route.permission, queue)
 
 
-def _require_own_name(request: web.Request) -> None:
+def require_own_name(request: web.Request) -> None:
     """Refuse DNS rebinding: where the loopback needs no credentials, a browser must not be led there.
 
     A page of another site may let its own name stand for 127.0.0.1, and is then of one origin with
@@ -107,7 +107,7 @@ def _host(request: web.Request) -> str:
     return request.host if "Host" in request.headers else ""
 
 
-def _require_own_origin(request: web.Request) -> None:
+def require_own_origin(request: web.Request) -> None:
     """Raises `CrossOrigin` for what a browser sends on behalf of a page that isn't this server's.
 
     No page can change Sec-Fetch-Site. Browsers leave it out over HTTP to other machines: then Origin

@@ -43,6 +43,7 @@ from ..model.reservations import Reserve
 from ..model.staging import Abort, Publish, Stage
 from ..model.transitions import State
 from .adoption import Adoption
+from .archive import Archive
 from .catalog import Catalog
 from .deduplication import Deduplication
 from .foreign import Foreign
@@ -74,9 +75,9 @@ class Work:
     outcomes: list[Outcome]
     number: int
     commit: Commit | None
-    """What to sync; None: no answer waits for a sync."""
+    """Changes to sync; None: no answer waits for a sync."""
     assigned: list[Entry]
-    """What was leased as it was sent."""
+    """Entries that were leased as they were sent."""
     changed: bool = False
     """Whether something was done."""
 
@@ -112,7 +113,10 @@ class Engine:
         self._leaser = Leaser(
             self.moves, self.catalog, self.reader, self._letters, clock, random, chores
         )
-        self.reaper = Reaper(self.moves, self.reader, self.deduplication, unlinks=chores.unlinks)
+        self._archive = Archive(self.moves, self.catalog, chores)
+        self.reaper = Reaper(
+            self.moves, self.reader, self.deduplication, self._archive, unlinks=chores.unlinks
+        )
         self._remover = Remover(self.moves, self.catalog, self._leaser, self._sender)
         self.reservations = Reservations(
             self.moves, self.catalog, self.reader, self._letters, self._leaser, clock, random
@@ -133,6 +137,7 @@ class Engine:
             self.redrives,
             self._foreign,
             Adoption(self.moves, self.catalog, self._ids, chores),
+            self._archive,
         )
         """In the order in which they go on at the beginning of a commit."""
         self._turns = (
@@ -290,7 +295,7 @@ class Engine:
     def has_exact_index(self) -> bool:
         """Whether the index has all that other processes did, and all that was answered here."""
         sharing = self.sharing
-        return not (
+        return sharing.is_over or not (
             sharing.has_news or sharing.has_orphans or any(part.has_durable for part in self._parts)
         )
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from ..model.batch import Entry
 from ..model.errors import StoreError
+from .archive import Archive
 from .deduplication import Deduplication
 from .moves import Moves
 from .reader import Reader
@@ -28,12 +29,19 @@ class Reaper:
     """Decides what may be unlinked. Not thread-safe."""
 
     def __init__(
-        self, moves: Moves, reader: Reader, deduplication: Deduplication, *, unlinks: bool = True
+        self,
+        moves: Moves,
+        reader: Reader,
+        deduplication: Deduplication,
+        archive: Archive,
+        *,
+        unlinks: bool = True,
     ) -> None:
         """Without `unlinks` it is left to other processes."""
         self._moves = moves
         self._reader = reader
         self._deduplication = deduplication
+        self._archive = archive
         self._unlinks = unlinks
 
     @property
@@ -55,13 +63,15 @@ class Reaper:
             if batch.is_over and (entries or batch.changed > synced):
                 index.over[batch] = None  # It is looked at again, after the others.
         reapable = self._without_sent_by_others(reapable)
-        paths: list[str] = []
+        paths: list[tuple[str, str]] = []
         forgotten = self._deduplication.may_unlink(reapable) if self._unlinks else reapable
         for entry in forgotten:
             if self._unlinks:
                 self._moves.unlinked += entry.held.bit_count()
             index.disappear(entry, self._moves.commit)
-            paths.append(entry.name.path)
+            # One name is enough: all messages of the file are deleted.
+            kept = "" if entry.batch.entries else self._archive.path_of(entry)
+            paths.append((entry.name.path, kept))
             if not entry.batch.entries:
                 self._reader.forget(entry.batch)
         if paths and self._unlinks:

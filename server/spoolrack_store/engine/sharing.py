@@ -47,11 +47,13 @@ class Sharing:
         self._parts = parts
         self._lock: Lock | None = None
         self._orphans: list[tuple[int, frozenset[str], list[Entry]]] = []
-        """What the dead left in `new/`: the commit that makes it durable, whose it was, and what."""
+        """Files of dead processes in `new/`: the commit that makes them durable, owners, files."""
         self.rests_on_others = False
         """Whether this commit has taken in what others did since the last sync."""
         self._unheard: dict[tuple[Part, str], None] = {}
         """Files of parts that others have touched, and the disk refused to show."""
+        self.is_over = False
+        """Whether this process has left the root: its index stays as it was."""
         self.replayed = 0
         """Moves of others that were taken in."""
 
@@ -91,6 +93,8 @@ class Sharing:
     def enter(self) -> bool:
         """Take the lock and replay what others did; False if another process holds it. Raise
         `Poisoned`, `SyncFailed`."""
+        if self.is_over:
+            raise SyncFailed("the store is closed")
         if not self._take_lock():
             return False
         try:
@@ -201,7 +205,7 @@ class Sharing:
     @property
     def holder(self) -> tuple[int, int]:
         """The process that took the lock last, and when, in Unix time."""
-        return self._changes.holder()
+        return (0, 0) if self.is_over else self._changes.holder()
 
     @property
     def is_shared(self) -> bool:
@@ -217,7 +221,7 @@ class Sharing:
     @property
     def has_news(self) -> bool:
         """Whether others have changed something since the last commit."""
-        return self._changes.has_news
+        return not self.is_over and self._changes.has_news
 
     def poison(self) -> None:
         """Stop all processes that have the root open. On a dead disk each finds that out by itself."""
@@ -275,7 +279,7 @@ class Sharing:
             self._unheard[part, path] = None
 
     def _built_on_others(self) -> None:
-        """What this process answers now must wait for its own sync of all that others did."""
+        """Let the next answers wait for this process's own sync of all that others did."""
         self.replayed += 1
         self.rests_on_others = True
         self._moves.syncer.file_written()

@@ -73,6 +73,9 @@ class Memory(Protocol):
     def write(self, offset: int, content: bytes) -> None:
         """Raise `OSError` as the system does, of a disk that is dead or read-only."""
 
+    def close(self) -> None:
+        """Use it no more."""
+
 
 class Overtaken(Exception):
     """Others appended more than the ring holds since the last look: list the root."""

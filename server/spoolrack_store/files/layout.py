@@ -1,4 +1,4 @@
-"""What lies in a root: its files and folders. `model.names` has the grammar of what lies in them."""
+"""The files and folders of a root. `model.names` has the grammar of the names in them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ STAGED: Final = "staged"
 PUBLISHED: Final = "published"
 RESERVED: Final = "reserved"
 REDRIVES: Final = "redrives"
+ARCHIVE: Final = "archive"
 FOLDERS: Final = (
     *(CONFIG, OWNERS, NEW, QUEUES, DELAY, REMOVE, QUARANTINE, KEYS),
-    *(STAGED, PUBLISHED, RESERVED, REDRIVES),
+    *(STAGED, PUBLISHED, RESERVED, REDRIVES, ARCHIVE),
 )
 """Made when the root is."""
 

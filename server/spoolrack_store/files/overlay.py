@@ -44,6 +44,9 @@ class _Bytes:
     def write(self, offset: int, content: bytes) -> None:
         self._bytes[offset : offset + len(content)] = content
 
+    def close(self) -> None:
+        """Keep the bytes: they take up no descriptor."""
+
 
 class OverlayDisk(LocalDisk):
     """Not thread-safe beyond what its store does. Folders are made and removed, never renamed."""
@@ -149,6 +152,9 @@ class OverlayDisk(LocalDisk):
     def lock(self, path: str) -> Lock | None:
         """Return a lock that keeps no other process out."""
         return _Held()
+
+    def close_lock(self) -> None:
+        """There is no file of a lock that keeps no process out."""
 
     def touch(self, path: str) -> None:
         """No other process hears of what is in memory."""

@@ -1,4 +1,4 @@
-"""Deleted files: names in `remove/` that may be unlinked at any time.
+"""Deleted files: names in `remove/` that may be unlinked at any time, or moved to `archive/`.
 
 An unlink needs no lock on the root: nothing else ever happens to such a name, and other processes may
 unlink it, too. A thread unlinks them; on a full disk the commit that needs the room does. What isn't
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import Final
 
@@ -30,7 +31,8 @@ class Removed:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._paths: deque[str] = deque()
+        self._paths: deque[tuple[str, str]] = deque()
+        """Names, and where each is to be kept; "": it is unlinked."""
         self._unlinking = Lock()
         self.waits = Event()
         """Whether there is something to unlink."""
@@ -39,7 +41,8 @@ class Removed:
         self._told = 0
         """How many of them `make_room` has counted."""
 
-    def add(self, paths: Sequence[str]) -> None:
+    def add(self, paths: Sequence[tuple[str, str]]) -> None:
+        """Take names, and the path of each in `archive/`; "": unlink it."""
         self._paths.extend(paths)
         if not self.waits.is_set():
             self.waits.set()
@@ -50,10 +53,10 @@ class Removed:
         while most is None or done < most:
             with self._unlinking:
                 try:
-                    path = self._paths.popleft()
+                    path, kept = self._paths.popleft()
                 except IndexError:
                     break
-                self.unlinked += self._unlink(path)
+                self.unlinked += self._keep(path, kept) or self._unlink(path)
             done += 1
         return done
 
@@ -63,6 +66,35 @@ class Removed:
         with self._unlinking:  # The thread may be about to unlink the last one.
             before, self._told = self._told, self.unlinked
         return self._told > before
+
+    def _keep(self, path: str, kept: str) -> bool:
+        """Move a name to `archive/`; return False if it is to be unlinked."""
+        if not kept:
+            return False
+        try:
+            while True:
+                try:
+                    self._disk.rename_new(path, kept)
+                except FileNotFoundError:
+                    if not self._make_folders(kept):
+                        return False
+                else:
+                    return True
+        except FileExistsError:
+            return False  # Another name of the file is there already.
+        except OSError as error:
+            log.warning("%s isn't kept in the archive: %s", path, error)
+            return False
+
+    def _make_folders(self, kept: str) -> bool:
+        """Make the folders above a path; return False if all are there."""
+        made = False
+        for at, letter in enumerate(kept):
+            if letter == "/":
+                with suppress(FileExistsError):
+                    self._disk.make_folder(kept[:at])
+                    made = True
+        return made
 
     def _unlink(self, path: str) -> bool:
         """Unlink a name; return False if another process was faster, or it has to stay."""

@@ -1,0 +1,44 @@
+"""AWS JSON 1.0: a request's operation and parameters, and the form of responses and errors. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from . import sqs_errors
+from .parameters import Parameters
+from .sqs_errors import SqsError
+
+CONTENT_TYPE: Final = "application/x-amz-json-1.0"
+TARGET: Final = "X-Amz-Target"
+ERROR_HEADER: Final = "x-amzn-query-error"
+_SERVICE: Final = "AmazonSQS."
+
+
+def operation_in(target: str) -> str:
+    """Return the operation that the header names."""
+    if not target.startswith(_SERVICE):
+        raise sqs_errors.unknown_operation(f"The header {TARGET} must be {_SERVICE}<operation>.")
+    return target.removeprefix(_SERVICE)
+
+
+def parameters_in(body: bytes) -> Parameters:
+    try:
+        found = json.loads(body) if body else {}
+    except (ValueError, RecursionError) as error:
+        raise sqs_errors.unreadable(f"The body is not JSON: {str(error)[:200]}.") from error
+    if not isinstance(found, dict):
+        raise sqs_errors.unreadable("The body must be an object of JSON.")
+    return Parameters(found)
+
+
+def response(operation: str, content: Mapping[str, Any], request_id: str) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def error_response(error: SqsError, request_id: str) -> tuple[bytes, dict[str, str]]:
+    """Return the body and the headers of an error."""
+    content = {"__type": f"com.amazonaws.sqs#{error.shape}", "message": str(error)}
+    # Kept within a header's line: the code has none of a client's text.
+    return json.dumps(content).encode(), {ERROR_HEADER: f"{error.code};{error.side}"}

@@ -1,0 +1,229 @@
+"""Messages between SQS and the store: bodies, attributes with their data types, MD5, what is shown.
+
+A message attribute is stored under its own name; its data type, unless that is String or Binary, in
+the attribute `AWS.DataTypes`. System attributes are stored as `AWS.SenderId` and so on: names that
+begin with "AWS." are reserved by SQS, so that none of a client's can be one. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from spoolrack_store.model.content import Attributes
+from spoolrack_store.model.operations import Message
+
+from . import sqs_errors
+from .parameters import Parameters
+
+MOST: Final = 10
+"""Attributes of a message."""
+LONGEST: Final = 1024 * 1024
+"""Bytes of a message's body and attributes, and of those of a batch together."""
+RESERVED: Final = "AWS."
+TYPES: Final = "AWS.DataTypes"
+SENDER: Final = "AWS.SenderId"
+TRACE: Final = "AWS.TraceHeader"
+DEDUPLICATION: Final = "AWS.MessageDeduplicationId"
+ENCODING: Final = "body-encoding"
+"""The attribute, with the value "base64", of a received body that isn't text that SQS can carry."""
+_NAME: Final = re.compile(r"(?!.*\.\.)[A-Za-z0-9_-][A-Za-z0-9_.-]{0,255}(?<!\.)")
+_TYPE: Final = re.compile(r"(String|Number|Binary)(\.[^\ud800-\udfff]{1,249})?")
+_NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+Shown = tuple[str, str | bytes]
+"""The data type and the value of an attribute."""
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """A message of a send."""
+
+    body: bytes
+    attributes: dict[str, str | bytes] = field(default_factory=dict)
+    answer: dict[str, Any] = field(default_factory=dict)
+    """The MD5s of it, for the response."""
+    size: int = 0
+    """Bytes, as SQS counts them: of the body, and of names, types and values of attributes."""
+
+
+def outgoing(parameters: Parameters, sender: str) -> Outgoing:
+    """Read the body and the attributes of a message that is sent."""
+    text = parameters.text("MessageBody")
+    if text is None:
+        raise sqs_errors.missing_parameter("The request must contain the parameter MessageBody.")
+    if not text:
+        raise sqs_errors.invalid_value("Message body must not be empty: one character is the least.")
+    wrong = _NOT_XML.search(text)
+    if wrong:
+        raise sqs_errors.invalid_contents(
+            f"Invalid binary character '#x{ord(wrong[0]):X}' was found in the message body, the set of "
+            "allowed characters is #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to "
+            "#x10FFFF"
+        )
+    body = text.encode()
+    made = Outgoing(body, answer={"MD5OfMessageBody": md5(body)}, size=len(body))
+    given = parameters.structures("MessageAttributes")
+    if len(given) > MOST:
+        raise sqs_errors.invalid_value(
+            f"Number of message attributes [{len(given)}] exceeds the allowed maximum [{MOST}]."
+        )
+    shown = {name: _given(name, each) for name, each in given.items()}
+    types: dict[str, str] = {}
+    for name, (kind, value) in shown.items():
+        made.attributes[name] = value
+        if kind != _plain_type(value):
+            types[name] = kind
+        size = value if isinstance(value, bytes) else value.encode()
+        made.size += len(name.encode()) + len(kind) + len(size)
+    if types:
+        made.attributes[TYPES] = json.dumps(types, separators=(",", ":"))
+    if shown:
+        made.answer["MD5OfMessageAttributes"] = md5_of_attributes(shown)
+    if made.size > LONGEST:
+        raise sqs_errors.invalid_value(
+            "One or more parameters cannot be validated. Reason: Message must be shorter than "
+            f"{LONGEST} bytes."
+        )
+    system = {
+        name: _given(name, each)
+        for name, each in parameters.structures("MessageSystemAttributes").items()
+    }
+    for name, (kind, value) in system.items():
+        if name != "AWSTraceHeader" or kind != "String":
+            raise sqs_errors.invalid_value(
+                f"Message system attribute name '{name[:100]}' is invalid: AWSTraceHeader, a String, "
+                "is the only one."
+            )
+        made.attributes[TRACE] = value
+    if system:
+        made.answer["MD5OfMessageSystemAttributes"] = md5_of_attributes(system)
+    if sender:
+        made.attributes[SENDER] = sender
+    return made
+
+
+def _given(name: str, given: Parameters) -> tuple[str, str | bytes]:
+    """Return the data type and the value of an attribute."""
+    if not _NAME.fullmatch(name) or name.lower().startswith(("aws.", "amazon.")):
+        raise sqs_errors.invalid_value(
+            f"Message (user) attribute name '{name[:100]}' is invalid. It may have up to 256 "
+            "characters: a-z, A-Z, digits, '_', '-' and '.', no '.' at an end or beside another, and "
+            "must not begin with AWS. or Amazon."
+        )
+    kind = given.text("DataType") or ""
+    if not _TYPE.fullmatch(kind):
+        raise sqs_errors.invalid_value(
+            f"The message attribute '{name}' has an invalid message attribute type, the set of "
+            "supported type prefixes is Binary, Number, and String."
+        )
+    if kind.startswith("Binary"):
+        coded = given.text("BinaryValue")
+        if not coded:
+            raise _no_value(name, kind)
+        try:
+            return kind, base64.b64decode(coded, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise sqs_errors.unreadable(f"The BinaryValue of '{name}' is not base64.") from error
+    value = given.text("StringValue")
+    if not value:
+        raise _no_value(name, kind)
+    wrong = _NOT_XML.search(value)
+    if wrong:
+        raise sqs_errors.invalid_value(
+            f"Invalid binary character '#x{ord(wrong[0]):X}' was found in the message attribute "
+            f"'{name}'."
+        )
+    if kind.startswith("Number") and not _NUMBER.fullmatch(value.strip()):
+        raise sqs_errors.invalid_value(
+            f"Can't cast the value of message (user) attribute '{name}' to a number."
+        )
+    return kind, value
+
+
+def _no_value(name: str, kind: str) -> sqs_errors.SqsError:
+    return sqs_errors.invalid_value(
+        f"The message attribute '{name}' must contain a non-empty message attribute value for message "
+        f"attribute type '{kind}'."
+    )
+
+
+def _plain_type(value: str | bytes) -> str:
+    return "String" if isinstance(value, str) else "Binary"
+
+
+def body_of(message: Message) -> tuple[str, bool]:
+    """Return a body as text, and whether that is base64, because it isn't text that SQS can carry."""
+    try:
+        text = message.body.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(message.body).decode(), True
+    if _NOT_XML.search(text):
+        return base64.b64encode(message.body).decode(), True
+    return text, False
+
+
+def shown_attributes(attributes: Attributes, wanted: Collection[str]) -> dict[str, Shown]:
+    """Return the data type and the value of each attribute that a receive asks for, by name."""
+    types = _types_of(attributes)
+    return {
+        name: (types.get(name, _plain_type(value)), value)
+        for name, value in attributes.items()
+        if not name.startswith(RESERVED) and _is_wanted(name, wanted)
+    }
+
+
+def _types_of(attributes: Attributes) -> Mapping[str, str]:
+    stored = attributes.get(TYPES)
+    if not isinstance(stored, str):
+        return {}
+    try:
+        types = json.loads(stored)
+    except ValueError:
+        return {}  # Not sent over SQS: no client of SQS can give this name.
+    if not isinstance(types, dict):
+        return {}
+    return {name: kind for name, kind in types.items() if isinstance(kind, str)}
+
+
+def _is_wanted(name: str, wanted: Collection[str]) -> bool:
+    for pattern in wanted:
+        if pattern in ("All", ".*", name):
+            return True
+        if pattern.endswith(".*") and name.startswith(pattern[:-2]):
+            return True
+    return False
+
+
+def as_json(shown: Mapping[str, Shown]) -> dict[str, dict[str, str]]:
+    return {
+        name: {"StringValue": value, "DataType": kind}
+        if isinstance(value, str)
+        else {"BinaryValue": base64.b64encode(value).decode(), "DataType": kind}
+        for name, (kind, value) in shown.items()
+    }
+
+
+def md5(raw: bytes) -> str:
+    return hashlib.md5(raw, usedforsecurity=False).hexdigest()
+
+
+def md5_of_attributes(shown: Mapping[str, Shown]) -> str:
+    """Return the MD5 of attributes as SQS computes it: by name, each with lengths of 4 bytes."""
+    digest = hashlib.md5(usedforsecurity=False)
+    for name in sorted(shown):
+        kind, value = shown[name]
+        raw = value if isinstance(value, bytes) else value.encode()
+        for part in (name.encode(), kind.encode()):
+            digest.update(len(part).to_bytes(4, "big") + part)
+        digest.update(b"\x02" if isinstance(value, bytes) else b"\x01")
+        digest.update(len(raw).to_bytes(4, "big") + raw)
+    return digest.hexdigest()

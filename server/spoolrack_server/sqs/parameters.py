@@ -1,0 +1,82 @@
+"""The parameters of an SQS request: typed access, and errors of what is missing or malformed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import sqs_errors
+
+
+class Parameters:
+    """Of one request, or of one entry of a batch."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def text(self, name: str) -> str | None:
+        """Return a text; None if it isn't given."""
+        value = self._values.get(name)
+        if value is None or isinstance(value, str):
+            return value
+        raise _wrong_type(name, "a string")
+
+    def required(self, name: str) -> str:
+        value = self.text(name)
+        if not value:
+            raise sqs_errors.missing_parameter(f"The request must contain the parameter {name}.")
+        return value
+
+    def integer(self, name: str, least: int, most: int) -> int | None:
+        """Return a number from `least` to `most`; None if it isn't given."""
+        value = self._values.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise _wrong_type(name, "an integer")
+        if not least <= value <= most:
+            raise sqs_errors.invalid_value(
+                f"Value {value} for parameter {name} is invalid. Reason: Must be between {least} and "
+                f"{most}, if provided."
+            )
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        """Return a list of texts; empty if it isn't given."""
+        value = self._values.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise _wrong_type(name, "a list of strings")
+        return value
+
+    def mapping(self, name: str) -> dict[str, str] | None:
+        """Return a map of texts; None if it isn't given."""
+        value = self._values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+            raise _wrong_type(name, "a map of strings")
+        return value
+
+    def structures(self, name: str) -> dict[str, Parameters]:
+        """Return a map of structures; empty if it isn't given."""
+        value = self._values.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
+            raise _wrong_type(name, "a map of structures")
+        return {key: Parameters(each) for key, each in value.items()}
+
+    def entries(self, name: str = "Entries") -> Sequence[Parameters]:
+        """Return a list of structures; empty if it isn't given."""
+        value = self._values.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+            raise _wrong_type(name, "a list of structures")
+        return [Parameters(each) for each in value]
+
+
+def _wrong_type(name: str, wanted: str) -> sqs_errors.SqsError:
+    return sqs_errors.unreadable(f"The parameter {name} must be {wanted}.")

@@ -1,0 +1,50 @@
+"""Receipt handles: a receipt of the store, and which receive of its message it came with.
+
+    handle = receipt "*" receives "*" first receive, in Unix milliseconds
+
+Both numbers stay in the message's name when its lease ends: a message that is ready with the same ones
+was not received since. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.operations import LastReceive, Message
+
+from . import sqs_errors
+
+_HANDLE: Final = re.compile(
+    r"(?P<receipt>[^*]{1,200})\*(?P<receives>\d{1,10})\*(?P<first>\d{1,15})", re.ASCII
+)
+
+
+class Handle(NamedTuple):
+    receipt: str
+    last: LastReceive
+
+    def __str__(self) -> str:
+        return f"{self.receipt}*{self.last.receives}*{self.last.first}"
+
+    @property
+    def id(self) -> str:
+        """The message's."""
+        return self.receipt.partition(":")[2].partition("~")[0]
+
+
+def handle_of(message: Message) -> str:
+    """Return the handle of a message that was received."""
+    assert message.receipt is not None
+    first = message.first_receive or Millis(0)
+    return str(Handle(message.receipt, LastReceive(message.receives, first)))
+
+
+def parse(text: str) -> Handle:
+    found = _HANDLE.fullmatch(text)
+    if found is None:
+        raise sqs_errors.invalid_receipt(
+            f'The input receipt handle "{text[:300]}" is not a valid receipt handle.'
+        )
+    return Handle(found["receipt"], LastReceive(int(found["receives"]), Millis(int(found["first"]))))

@@ -1,0 +1,345 @@
+"""The listener of SQS: how each request begins and ends, how it starts and stops.
+
+Every path is served alike: the header `X-Amz-Target`, or the parameter `Action`, says the operation. A
+receive ends with its client's connection, and what it leased goes back unless the kernel took the whole
+response; every other operation goes on without its client. Starting raises `OSError` if the address is
+no good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+from aiohttp import web
+from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.errors import Draining, MessageTooLarge, StoreError
+
+from ..access.access_control import AccessControl
+from ..access.permissions import Permission
+from ..concurrency import ConcurrencyLimit
+from ..gateway import bodies
+from ..gateway.bodies import HttpLimits
+from ..gateway.context import GatewayContext
+from ..gateway.gateway import CLEANUP, library_log
+from ..gateway.http_errors import GatewayError
+from ..gateway.listen_sockets import listen
+from ..gateway.request_checks import require_own_name, require_own_origin, require_sane_head
+from ..limits import LINE, Limits
+from ..logs import Log
+from ..memory import MemoryLimiter
+from ..observability.instrumentation import Instrumentation
+from ..observability.request_ids import HEADER
+from ..observability.trace_context import context_in
+from ..status import LONGEST_MESSAGE
+from . import json_protocol, sqs_errors
+from .parameters import Parameters
+from .queue_attributes import queue_of_url
+from .signatures import Authenticator
+from .sqs_errors import SqsError
+from .sqs_operations import OPERATIONS, Caller, Result, SqsOperations
+
+LARGEST: Final = 8 * 1024 * 1024
+"""Bytes of a request: what JSON escapes, or a form encodes, of 1 MiB may be six times as long."""
+RECEIVE: Final = "ReceiveMessage"
+
+_Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class SqsEndpoint:
+    """Lives in one event loop, and is started once."""
+
+    def __init__(
+        self,
+        context: GatewayContext,
+        clock: Clock,
+        log: Log,
+        watch: Instrumentation,
+        authenticator: Authenticator,
+        url: str | None = None,
+    ) -> None:
+        """`url` is where clients reach this server, without a path; None: where each request says."""
+        self._context = context
+        self._log = log
+        self._watch = watch
+        self._authenticator = authenticator
+        self._url = url
+        self._operations = SqsOperations(context, clock)
+        self._running: set[asyncio.Task[Any]] = set()
+        self._receiving: dict[asyncio.Task[Any], Callable[[], None]] = {}
+        """How the permission of each receive is checked again."""
+        self._refusing = False
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self._serve, expect_handler=_expect_nothing)
+        self._runner = web.AppRunner(
+            application,
+            access_log=None,
+            logger=library_log(),
+            handler_cancellation=True,
+            auto_decompress=False,
+            max_line_size=LINE,
+            max_field_size=LINE,
+            keepalive_timeout=context.patience.idle,
+            shutdown_timeout=CLEANUP,
+        )
+
+    # Start and stop.
+
+    async def start(
+        self,
+        host: str,
+        port: int,
+        *,
+        shares_port: bool = False,
+        tls: ssl.SSLContext | None = None,
+        connections: int = Limits().connections,
+    ) -> int:
+        """Return the port that is listened at, once requests are served."""
+        await self._runner.setup()
+        server = self._runner.server
+        assert server is not None
+        server.request_handler = partial(self._begin, server.request_handler)
+        for listening in listen(host, port, connections, shares_port=shares_port):
+            await web.SockSite(self._runner, listening, ssl_context=tls).start()
+        listened: int = self._runner.addresses[0][1]
+        return listened
+
+    def recheck_permissions(self) -> None:
+        """Apply changed permissions: end the long polls whose callers have lost theirs."""
+        for task, check in list(self._receiving.items()):
+            try:
+                check()
+            except (StoreError, SqsError):
+                task.cancel()
+
+    def refuse(self) -> None:
+        """Let no new request do anything: it is told to try again."""
+        self._refusing = True
+
+    async def stop(self, grace: float) -> None:
+        """Return once all is closed; requests that haven't ended after `grace` seconds are cut off."""
+        self.refuse()
+        if self._running and grace > 0:
+            await asyncio.wait(set(self._running), timeout=grace)
+        for task in self._running:
+            task.cancel()
+        await self._runner.cleanup()
+        while self._running:
+            await asyncio.wait(set(self._running))
+        await self._context.close()
+
+    # Each request.
+
+    async def _begin(self, route: _Handler, request: web.BaseRequest) -> web.StreamResponse:
+        """Refuse a head that isn't sane before aiohttp acts on it."""
+        try:
+            require_sane_head(request)
+        except (StoreError, GatewayError) as error:
+            id = self._watch.name(request.headers.get(HEADER))
+            response = self._refusal(request, "", error, id)
+            response.force_close()
+            return response
+        return await route(request)
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        task = asyncio.current_task()
+        assert task is not None
+        self._keep(task)
+        id = self._watch.name(request.headers.get(HEADER))
+        response: web.StreamResponse
+        try:
+            with self._context.room.share() as share:
+                self._check_origin(request)
+                body = await self._read(request, share)
+                operation, parameters = _parsed(request, body)
+                self._operations.find(operation)
+        except ConnectionError as error:
+            raise asyncio.CancelledError from error
+        except Exception as error:  # noqa: BLE001 - each is answered
+            response = await self._watch.http(
+                "SQS",
+                "",
+                request.path,
+                request.headers.items(),
+                partial(self._refused, request, error, id),
+            )
+            if not request.content.is_eof():
+                response.force_close()
+            return response
+        response = await self._watch.http(
+            "SQS",
+            operation,
+            request.path,
+            request.headers.items(),
+            partial(self._answer_on, request, operation, parameters, body, id),
+        )
+        return response
+
+    async def _refused(self, request: web.Request, error: Exception, id: str) -> web.Response:
+        return self._refusal(request, "", error, id)
+
+    async def _answer_on(
+        self, request: web.Request, operation: str, parameters: Parameters, body: bytes, id: str
+    ) -> web.StreamResponse:
+        """The response to a request, which outlives its connection unless it receives."""
+        answer = self._answer(request, operation, parameters, body, id)
+        if operation == RECEIVE:
+            return await answer
+        return await asyncio.shield(self._keep(asyncio.create_task(answer)))
+
+    def _keep(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    async def _answer(
+        self, request: web.Request, operation: str, parameters: Parameters, body: bytes, id: str
+    ) -> web.StreamResponse:
+        try:
+            if self._refusing:
+                raise Draining
+            caller = self._caller(request, body)
+            if operation == RECEIVE:
+                self._recheck(request, parameters, body)
+            result = await self._operations.find(operation)(caller, parameters)
+        except Exception as error:  # noqa: BLE001 - each is answered
+            response = self._refusal(request, operation, error, id)
+        else:
+            response = _response(request, operation, result, id)
+            if result.receipts:
+                await self._hand_over(request, response, result)
+        if self._refusing:
+            response.force_close()
+        return response
+
+    async def _hand_over(self, request: web.Request, response: web.Response, result: Result) -> None:
+        """Write what is leased; give it back if the client doesn't get it."""
+        try:
+            await bodies.write(request, response, self._context.patience)
+        except BaseException:
+            self._context.leases.give_back(result.queue, result.receipts)
+            raise
+
+    def _recheck(self, request: web.Request, parameters: Parameters, body: bytes) -> None:
+        """Let the permission of a receive be checked again when permissions change."""
+        task = asyncio.current_task()
+        queue = parameters.text("QueueUrl")
+        if task is None or not queue or self._authenticator.is_open:
+            return
+
+        def check() -> None:
+            identity = self._authenticator.still_known(request)
+            self._context.guard.require(identity, Permission.RECEIVE, queue_of_url(queue))
+
+        self._receiving[task] = check
+        task.add_done_callback(lambda task: self._receiving.pop(task, None))
+
+    def _caller(self, request: web.Request, body: bytes) -> Caller:
+        identity, region = self._authenticator.identify(request, body)
+        return Caller(
+            identity=identity,
+            region=region,
+            url=self._url or f"{request.scheme}://{request.host}",
+            trace=context_in(request.headers.items()),
+        )
+
+    def _check_origin(self, request: web.Request) -> None:
+        require_own_origin(request)
+        if self._authenticator.is_open:
+            require_own_name(request)
+
+    async def _read(self, request: web.Request, share: bodies.UploadShare) -> bytes:
+        try:
+            return await bodies.read(
+                request, queue="", limit=LARGEST, patience=self._context.patience, share=share
+            )
+        except MessageTooLarge as error:
+            raise sqs_errors.invalid_value(f"The request has over {LARGEST} bytes.") from error
+
+    def _refusal(
+        self, request: web.BaseRequest, operation: str, error: Exception, id: str
+    ) -> web.Response:
+        found = _error_of(operation, error)
+        if found is None:
+            self._log.error(
+                "a request failed by a internal_error of the server", method=operation, exc_info=error
+            )
+            found = sqs_errors.internal(sqs_errors.FAULT)
+        else:
+            self._watch.refusals.tell(
+                f"SQS {operation or 'unknown'}",
+                found.code,
+                str(found)[:LONGEST_MESSAGE],
+                is_fault=found.is_fault,
+            )
+        body, headers = json_protocol.error_response(found, id)
+        return web.Response(
+            status=found.status,
+            body=body,
+            headers={**headers, **_ids(id)},
+            content_type=json_protocol.CONTENT_TYPE,
+        )
+
+
+def endpoint(
+    store: Any,
+    clock: Clock,
+    log: Log,
+    patience: HttpLimits | None,
+    workers: ConcurrencyLimit,
+    watch: Instrumentation,
+    guard: AccessControl,
+    memory: MemoryLimiter,
+    authenticator: Authenticator,
+    url: str | None,
+) -> SqsEndpoint:
+    """Return an endpoint that shares only the store, the bounds and the metrics with the rest."""
+    context = GatewayContext(store, log, patience or HttpLimits(), workers, guard, memory)
+    return SqsEndpoint(context, clock, log, watch, authenticator, url)
+
+
+def _parsed(request: web.Request, body: bytes) -> tuple[str, Parameters]:
+    """Return the operation and the parameters of a request."""
+    target = request.headers.get(json_protocol.TARGET)
+    if request.method != "POST" or target is None:
+        raise sqs_errors.unknown_operation(
+            f"Send AWS JSON 1.0: POST with the header {json_protocol.TARGET}: AmazonSQS.<operation>."
+        )
+    return json_protocol.operation_in(target), json_protocol.parameters_in(body)
+
+
+def _response(request: web.Request, operation: str, result: Result, id: str) -> web.Response:
+    return web.Response(
+        body=json_protocol.response(operation, result.content, id),
+        headers=_ids(id),
+        content_type=json_protocol.CONTENT_TYPE,
+    )
+
+
+def _ids(id: str) -> dict[str, str]:
+    return {HEADER: id, "x-amzn-RequestId": id}
+
+
+def _error_of(operation: str, error: Exception) -> SqsError | None:
+    match error:
+        case SqsError():
+            return error
+        case GatewayError() if error.http_code == 503:
+            return sqs_errors.unavailable(str(error))
+        case GatewayError():
+            return SqsError("InvalidRequest", "InvalidRequest", str(error), status=error.http_code)
+        case StoreError() if error.reason == "QUEUE_BEING_DELETED" and operation != "CreateQueue":
+            return sqs_errors.queue_not_found(str(error.facts["queue"]))
+        case StoreError():
+            return sqs_errors.of_store(error)
+    return None
+
+
+async def _expect_nothing(request: web.Request) -> None:
+    """Send nothing yet: the reader of the body sends "100 Continue"."""
+
+
+assert RECEIVE in OPERATIONS

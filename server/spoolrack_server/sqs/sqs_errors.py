@@ -1,0 +1,119 @@
+"""SQS's errors: the shape of JSON, the code of Query, the status, and who is at fault.
+
+The store's errors come by one table. A store error that isn't in it is a defect: the endpoint logs it
+and answers `InternalFailure`. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.texts import printable
+
+PREFIX: Final = "AWS.SimpleQueueService."
+
+
+class SqsError(Exception):
+    """An answer of SQS that isn't a success."""
+
+    def __init__(self, shape: str, code: str, message: str, *, status: int = 400) -> None:
+        super().__init__(printable(message))
+        self.shape = shape
+        """Of JSON: what follows `com.amazonaws.sqs#` in `__type`."""
+        self.code = code
+        """Of Query, and of the header `x-amzn-query-error`."""
+        self.status = status
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the server, and not the caller, is at fault."""
+        return self.status >= 500
+
+    @property
+    def side(self) -> str:
+        return "Receiver" if self.is_fault else "Sender"
+
+
+def _prefixed(shape: str, *, status: int = 400) -> Callable[[str], SqsError]:
+    return lambda message: SqsError(shape, PREFIX + shape, message, status=status)
+
+
+def _same(shape: str, *, status: int = 400, code: str = "") -> Callable[[str], SqsError]:
+    return lambda message: SqsError(shape, code or shape, message, status=status)
+
+
+message_not_inflight = _prefixed("MessageNotInflight")
+purge_in_progress = _prefixed("PurgeQueueInProgress", status=403)
+too_many_entries = _prefixed("TooManyEntriesInBatchRequest")
+empty_batch = _prefixed("EmptyBatchRequest")
+ids_not_distinct = _prefixed("BatchEntryIdsNotDistinct")
+batch_too_long = _prefixed("BatchRequestTooLong")
+invalid_batch_id = _prefixed("InvalidBatchEntryId")
+unsupported = _prefixed("UnsupportedOperation")
+queue_deleted_recently = _prefixed("QueueDeletedRecently")
+queue_exists = _same("QueueNameExists", code="QueueAlreadyExists")
+invalid_receipt = _same("ReceiptHandleIsInvalid", status=404)
+invalid_attribute_name = _same("InvalidAttributeName")
+invalid_attribute_value = _same("InvalidAttributeValue")
+invalid_contents = _same("InvalidMessageContents")
+invalid_value = _same("InvalidParameterValueException", code="InvalidParameterValue")
+missing_parameter = _same("MissingRequiredParameterException", code="MissingParameter")
+resource_not_found = _same("ResourceNotFoundException", status=404)
+over_limit = _same("OverLimit", status=403)
+throttled = _same("RequestThrottled", status=403)
+access_denied = _same("AccessDeniedException", code="AccessDenied", status=403)
+missing_token = _same("MissingAuthenticationToken", status=403)
+unrecognized_client = _same("InvalidClientTokenId", status=403)
+incomplete_signature = _same("IncompleteSignature")
+signature_differs = _same("SignatureDoesNotMatch", status=403)
+unknown_operation = _same("UnknownOperationException", code="InvalidAction")
+unreadable = _same("SerializationException")
+unavailable = _same("ServiceUnavailable", status=503)
+internal = _same("InternalFailure", status=500)
+
+
+def queue_not_found(queue: str) -> SqsError:
+    return SqsError(
+        "QueueDoesNotExist", PREFIX + "NonExistentQueue", f"The specified queue does not exist: {queue}"
+    )
+
+
+FAULT: Final = "The server made a mistake, and its log says more: please report it."
+
+_FROM_STORE: Final[Mapping[str, Callable[[str], SqsError]]] = {
+    "INVALID_QUEUE_NAME": invalid_value,
+    "INVALID_SETTING": invalid_attribute_value,
+    "INVALID_REQUEST": invalid_value,
+    "INVALID_MESSAGE": invalid_value,
+    "INVALID_RECEIPT": invalid_receipt,
+    "MESSAGE_TOO_LARGE": invalid_value,
+    "ATTRIBUTES_TOO_LARGE": invalid_value,
+    "UNAUTHENTICATED": missing_token,
+    "PERMISSION_DENIED": access_denied,
+    "MESSAGE_NOT_FOUND": invalid_value,
+    "REDRIVE_NOT_FOUND": resource_not_found,
+    "QUEUE_EXISTS": queue_exists,
+    "STALE_RECEIPT": message_not_inflight,
+    "REDRIVE_RUNNING": unsupported,
+    # SDKs repeat what is unavailable or throttled, with a backoff.
+    "QUEUE_FULL": throttled,
+    "TOO_MANY_DEDUPLICATION_IDS": throttled,
+    "MEMORY_LIMIT": unavailable,
+    "QUEUE_BEING_DELETED": queue_deleted_recently,
+    "DISK_FULL": unavailable,
+    "DISK_ERROR": unavailable,
+    "DRAINING": unavailable,
+    "STORE_FAILED": unavailable,
+    "OUTCOME_UNKNOWN": internal,
+    "MESSAGE_DAMAGED": internal,
+}
+
+
+def of_store(error: StoreError) -> SqsError | None:
+    """Return SQS's form of a store's error; None if it is one that no client should meet."""
+    if error.reason == "QUEUE_NOT_FOUND":
+        return queue_not_found(str(error.facts["queue"]))
+    make = _FROM_STORE.get(error.reason)
+    return None if make is None else make(str(error))

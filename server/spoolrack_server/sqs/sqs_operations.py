@@ -1,0 +1,906 @@
+"""The operations of SQS, by the store's: parameters in, a response of JSON out.
+
+Knows nothing of HTTP and of either protocol's form. An operation raises `SqsError`, or the `StoreError`
+that `sqs_errors` translates. What a receive leases is its caller's to give back until the response is
+written.
+"""
+
+# ruff: noqa: N802 - SQS names the methods
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from spoolrack_store.model import redriving
+from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.deaths import Death
+from spoolrack_store.model.errors import (
+    QueueExists,
+    QueueNotFound,
+    RedriveNotFound,
+    StaleReceipt,
+    StoreError,
+)
+from spoolrack_store.model.ids import is_id
+from spoolrack_store.model.names import is_queue_name
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    CreateQueue,
+    Delete,
+    DeleteQueue,
+    LastReceive,
+    Message,
+    Purge,
+    Queue,
+    Receive,
+    Send,
+    UpdateQueue,
+    messages_of,
+)
+from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
+
+from ..access.permissions import Identity, Permission
+from ..access.showing import shown
+from ..gateway.context import GatewayContext
+from ..lease_requests import receipts_of
+from ..observability.trace_context import lend
+from . import message_attributes, queue_attributes, sqs_errors
+from .message_attributes import Outgoing
+from .parameters import Parameters
+from .queue_attributes import FIFO, LABEL, queue_of_url
+from .receipt_handles import Handle, handle_of, parse
+from .sqs_errors import SqsError
+
+MOST_ENTRIES: Final = 10
+MOST_LISTED: Final = 1_000
+FACTS_LIFETIME: Final = Millis(1_000)
+"""Facts of a queue are read again after so long: a change by another process counts then."""
+MOST_FACTS: Final = 10_000
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
+_ENTRY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_SYSTEM_NAMES: Final = frozenset(
+    {
+        "All",
+        "SenderId",
+        "SentTimestamp",
+        "ApproximateReceiveCount",
+        "ApproximateFirstReceiveTimestamp",
+        "SequenceNumber",
+        "MessageDeduplicationId",
+        "MessageGroupId",
+        "AWSTraceHeader",
+        "DeadLetterQueueSourceArn",
+    }
+)
+Refusal = StoreError | SqsError
+_REDRIVE_STATES: Final = {
+    redriving.RedriveState.RUNNING: "RUNNING",
+    redriving.RedriveState.DONE: "COMPLETED",
+    redriving.RedriveState.CANCELLED: "CANCELLED",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """The caller of a request, and the facts that its parameters leave out."""
+
+    identity: Identity
+    region: str
+    url: str
+    """Where this server is for the caller, without a path."""
+    trace: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Result:
+    """The response of an operation."""
+
+    content: dict[str, Any]
+    queue: str = ""
+    receipts: Sequence[str] = ()
+    """Receipts of the messages that it leased."""
+
+
+@dataclass(frozen=True, slots=True)
+class _QueueFacts:
+    """The facts of a queue that a send or a receive needs."""
+
+    read_at: Millis
+    max_message_size: int
+    wait: Millis
+    is_content_deduplicated: bool
+    is_deduplicated_by_group: bool
+
+
+class SqsOperations:
+    """Lives in one event loop."""
+
+    def __init__(self, context: GatewayContext, clock: Clock) -> None:
+        self._context = context
+        self._store = context.store
+        self._clock = clock
+        self._facts: dict[str, _QueueFacts] = {}
+
+    def find(self, name: str) -> Callable[[Caller, Parameters], Awaitable[Result]]:
+        """Return an operation; raise the error of one that isn't there."""
+        if name not in OPERATIONS:
+            raise sqs_errors.unknown_operation(
+                f"The action {name[:100]} is not valid for this endpoint."
+            )
+        found: Callable[[Caller, Parameters], Awaitable[Result]] = getattr(self, name)
+        return found
+
+    def _queue(self, caller: Caller, parameters: Parameters, permission: Permission) -> str:
+        """Return the queue of a request, which the caller has the permission for."""
+        queue = queue_of_url(parameters.required("QueueUrl"))
+        self._require(caller, permission, queue)
+        return queue
+
+    def _require(self, caller: Caller, permission: Permission, queue: str) -> None:
+        self._context.guard.require(caller.identity, permission, queue)
+
+    async def _look(self, queue: str) -> Queue:
+        return await self._context.read(self._store.queue, queue)
+
+    async def _facts_of(self, queue: str) -> _QueueFacts:
+        known, now = self._facts.get(queue), self._clock.monotonic()
+        if known is not None and now - known.read_at < FACTS_LIFETIME:
+            return known
+        found = await self._look(queue)
+        labels = found.labels
+        known = _QueueFacts(
+            now,
+            found.settings.max_message_size,
+            Millis(int(labels.get(LABEL + queue_attributes.WAIT, "0")) * 1_000),
+            labels.get(LABEL + "ContentBasedDeduplication") == "true",
+            labels.get(LABEL + "DeduplicationScope") == "messageGroup",
+        )
+        if len(self._facts) >= MOST_FACTS:
+            self._facts.clear()
+        self._facts[queue] = known
+        return known
+
+    # Queues.
+
+    async def CreateQueue(self, caller: Caller, parameters: Parameters) -> Result:
+        name = parameters.required("QueueName")
+        if not is_queue_name(name):
+            raise sqs_errors.invalid_value(
+                "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length. "
+                "Here a letter or a digit must be the first."
+            )
+        self._require(caller, Permission.MANAGE, name)
+        attributes = parameters.mapping("Attributes") or {}
+        if name.endswith(FIFO) and attributes.get("FifoQueue") != "true":
+            raise sqs_errors.invalid_value(
+                "The name of a queue can end in .fifo only with the attribute FifoQueue of true: Can "
+                "only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length."
+            )
+        changes = queue_attributes.changes_in(name, attributes)
+        await self._check_target(caller, changes.dead_letter_queue)
+        tags = parameters.mapping("tags") or {}
+        queue_attributes.check_tags(tags)
+        labels = {**tags, **{label: value for label, value in changes.labels.items() if value}}
+        settings = queue_attributes.initial_settings(name, changes)
+        try:
+            await self._context.submit(CreateQueue(name=name, settings=settings, labels=labels))
+        except QueueExists:
+            there = await self._look(name)
+            differing = queue_attributes.differing(there, there.labels, changes, caller.region)
+            if differing is not None:
+                raise sqs_errors.queue_exists(
+                    "A queue already exists with the same name and a different value for attribute "
+                    f"{differing}"
+                ) from None
+        self._facts.pop(name, None)
+        return Result({"QueueUrl": _url(caller, name)})
+
+    async def _check_target(self, caller: Caller, queue: str) -> None:
+        """Raise the error of a dead-letter queue that isn't there, or that the caller can't send to."""
+        if not queue:
+            return
+        self._require(caller, Permission.SEND, queue)
+        try:
+            await self._look(queue)
+        except QueueNotFound:
+            raise sqs_errors.invalid_value(
+                f"Value {queue} for parameter RedrivePolicy is invalid. Reason: Dead letter target "
+                "does not exist."
+            ) from None
+
+    async def GetQueueUrl(self, caller: Caller, parameters: Parameters) -> Result:
+        name = parameters.required("QueueName")
+        if not is_queue_name(name):
+            raise sqs_errors.queue_not_found(name[:100])
+        guard = self._context.guard
+        if not any(guard.allows(caller.identity, permission, name) for permission in Permission):
+            self._require(caller, Permission.MONITOR, name)
+        await self._look(name)
+        return Result({"QueueUrl": _url(caller, name)})
+
+    async def ListQueues(self, caller: Caller, parameters: Parameters) -> Result:
+        prefix = parameters.text("QueueNamePrefix") or ""
+        names, token = await self._page(
+            caller, parameters, partial(self._store.queues, prefix=prefix), lambda queue: True
+        )
+        content: dict[str, Any] = {}
+        if names:
+            content["QueueUrls"] = [_url(caller, name) for name in names]
+        if token:
+            content["NextToken"] = token
+        return Result(content)
+
+    async def _page(
+        self,
+        caller: Caller,
+        parameters: Parameters,
+        listing: Callable[..., Sequence[Queue]],
+        is_wanted: Callable[[Queue], bool],
+    ) -> tuple[list[str], str]:
+        """Return the names of a page of queues, and the token of the next."""
+        self._context.guard.require_somewhere(caller.identity, Permission.MONITOR)
+        size = parameters.integer("MaxResults", 1, MOST_LISTED)
+        token = parameters.text("NextToken")
+        after = "" if not token else _name_in(token)
+        may_see = self._context.guard.queues_for(caller.identity, Permission.MONITOR)
+        limit = size or MOST_LISTED
+
+        def look() -> list[str]:
+            found: list[str] = []
+            last = after
+            while len(found) <= limit:
+                page = shown(
+                    listing, _name, lambda queue: (queue.name,), may_see, after=last, limit=limit + 1
+                )
+                found += [queue.name for queue in page if is_wanted(queue)]
+                if len(page) <= limit:
+                    break
+                last = page[-1].name
+            return found
+
+        names = await self._context.read(look)
+        more = size is not None and len(names) > limit
+        names = names[:limit]
+        return names, base64.urlsafe_b64encode(names[-1].encode()).decode() if more else ""
+
+    async def GetQueueAttributes(self, caller: Caller, parameters: Parameters) -> Result:
+        queue = self._queue(caller, parameters, Permission.MONITOR)
+        names = parameters.texts("AttributeNames")
+        found = await self._look(queue)
+        all_attributes = queue_attributes.shown(found, found.labels, caller.region)
+        attributes = queue_attributes.selected(all_attributes, names)
+        return Result({"Attributes": attributes} if attributes else {})
+
+    async def SetQueueAttributes(self, caller: Caller, parameters: Parameters) -> Result:
+        queue = self._queue(caller, parameters, Permission.MANAGE)
+        attributes = parameters.mapping("Attributes")
+        if attributes is None:
+            raise sqs_errors.missing_parameter("The request must contain the parameter Attributes.")
+        if "FifoQueue" in attributes and attributes["FifoQueue"] != str(queue.endswith(FIFO)).lower():
+            raise sqs_errors.invalid_attribute_name("Unknown Attribute FifoQueue.")
+        changes = queue_attributes.changes_in(queue, attributes)
+        await self._check_target(caller, changes.dead_letter_queue)
+        changes.labels[LABEL + queue_attributes.MODIFIED] = str(self._clock.wall() // 1_000)
+        labels = {name: value or None for name, value in changes.labels.items()}
+        await self._update(queue, changes.settings, labels)
+        return Result({})
+
+    async def _update(
+        self,
+        queue: str,
+        settings: Mapping[str, object],
+        labels: Mapping[str, str | None],
+    ) -> None:
+        """Change settings and labels; None removes a label."""
+        await self._context.submit(UpdateQueue(name=queue, changes=settings, labels=labels))
+        self._facts.pop(queue, None)
+
+    async def DeleteQueue(self, caller: Caller, parameters: Parameters) -> Result:
+        queue = self._queue(caller, parameters, Permission.MANAGE)
+        await self._context.submit(DeleteQueue(name=queue))
+        self._facts.pop(queue, None)
+        return Result({})
+
+    async def PurgeQueue(self, caller: Caller, parameters: Parameters) -> Result:
+        queue = self._queue(caller, parameters, Permission.MANAGE)
+        await self._context.submit(Purge(queue=queue))
+        return Result({})
+
+    async def ListDeadLetterSourceQueues(self, caller: Caller, parameters: Parameters) -> Result:
+        queue = self._queue(caller, parameters, Permission.MONITOR)
+        await self._look(queue)
+        names, token = await self._page(
+            caller,
+            parameters,
+            self._store.queues,
+            lambda other: other.settings.dead_letter_queue == queue,
+        )
+        content: dict[str, Any] = {"queueUrls": [_url(caller, name) for name in names]}
+        if token:
+            content["NextToken"] = token
+        return Result(content)
+
+    # Tags and permissions.
+
+    async def TagQueue(self, caller: Caller, parameters: Parameters) -> Result:
+        queue = self._queue(caller, parameters, Permission.MANAGE)
+        tags = parameters.mapping("Tags")
+        if not tags:
+            raise sqs_errors.missing_parameter("The request must contain the parameter Tags.")
+        queue_attributes.check_tags(tags)
+        there = await self._look(queue)
+        queue_attributes.check_tags(queue_attributes.tags_of(there.labels) | tags)
+        await self._update(queue, {}, tags)
+        return Result({})
+
+    async def UntagQueue(self, caller: Caller, parameters: Parameters) -> Result:
+        queue = self._queue(caller, parameters, Permission.MANAGE)
+        keys = {key for key in parameters.texts("TagKeys") if not key.startswith(LABEL)}
+        if not keys:
+            raise sqs_errors.missing_parameter("The request must contain the parameter TagKeys.")
+        await self._update(queue, {}, dict.fromkeys(keys))
+        return Result({})
+
+    async def ListQueueTags(self, caller: Caller, parameters: Parameters) -> Result:
+        queue = self._queue(caller, parameters, Permission.MONITOR)
+        tags = queue_attributes.tags_of((await self._look(queue)).labels)
+        return Result({"Tags": tags} if tags else {})
+
+    async def AddPermission(self, caller: Caller, parameters: Parameters) -> Result:
+        await self._look(self._queue(caller, parameters, Permission.MANAGE))
+        raise sqs_errors.unsupported(
+            "Permissions are not kept in the queue: the server reads them from its permissions file "
+            "(spoolrack serve --permissions)."
+        )
+
+    async def RemovePermission(self, caller: Caller, parameters: Parameters) -> Result:
+        return await self.AddPermission(caller, parameters)
+
+    # Sends.
+
+    async def SendMessage(self, caller: Caller, parameters: Parameters) -> Result:
+        queue = self._queue(caller, parameters, Permission.SEND)
+        send = _SendBatch(queue, await self._facts_of(queue), caller)
+        send.add(parameters)
+        (result,) = await self._send(send)
+        if isinstance(result, StoreError):
+            raise result
+        return Result(send.answer(0, result))
+
+    async def SendMessageBatch(self, caller: Caller, parameters: Parameters) -> Result:
+        queue = self._queue(caller, parameters, Permission.SEND)
+        batch = _Batch(parameters, "SendMessageBatchRequestEntry")
+        send = _SendBatch(queue, await self._facts_of(queue), caller)
+        places: dict[str, int] = {}
+        for id, entry in batch.entries.items():
+            with batch.failing(id):
+                places[id] = send.add(entry)
+        if send.size > message_attributes.LONGEST:
+            raise sqs_errors.batch_too_long(
+                f"Batch requests cannot be longer than {message_attributes.LONGEST} bytes. You have "
+                f"sent {send.size} bytes."
+            )
+        results = await self._send(send) if places else []
+        for id, place in places.items():
+            result = results[place]
+            if isinstance(result, StoreError):
+                batch.fail(id, result)
+            else:
+                batch.succeed(id, send.answer(place, result))
+        return Result(batch.content())
+
+    async def _send(self, send: _SendBatch) -> list[str | StoreError]:
+        self._context.memory.require()
+        async with self._context.workers.saving():
+            stored = await self._context.submit(send.request)
+        return stored.results
+
+    # Receives.
+
+    async def ReceiveMessage(self, caller: Caller, parameters: Parameters) -> Result:
+        queue = self._queue(caller, parameters, Permission.RECEIVE)
+        most = parameters.integer("MaxNumberOfMessages", 1, 10)
+        hidden = parameters.integer("VisibilityTimeout", 0, 43_200)
+        wait = parameters.integer("WaitTimeSeconds", 0, 20)
+        system = {*parameters.texts("AttributeNames"), *parameters.texts("MessageSystemAttributeNames")}
+        if unknown := system - _SYSTEM_NAMES:
+            raise sqs_errors.invalid_attribute_name(f"Unknown Attribute {min(unknown)[:100]}.")
+        waits = (await self._facts_of(queue)).wait if wait is None else Millis(wait * 1_000)
+        request = Receive(
+            queue=queue,
+            max_messages=most or 1,
+            # The store's least is a millisecond.
+            visibility=None if hidden is None else Millis(hidden * 1_000 or 1),
+            wait=waits,
+        )
+        deliveries = await self._context.leases.lease(request)
+        receipts = receipts_of(deliveries)
+        wanted = parameters.texts("MessageAttributeNames")
+        try:
+            messages = [
+                _received(message, system, wanted, caller.region) for message in messages_of(deliveries)
+            ]
+        except BaseException:
+            self._context.leases.give_back(queue, receipts)
+            raise
+        return Result({"Messages": messages} if messages else {}, queue, receipts)
+
+    # The end of a lease.
+
+    async def DeleteMessage(self, caller: Caller, parameters: Parameters) -> Result:
+        queue = self._queue(caller, parameters, Permission.RECEIVE)
+        handle = parse(parameters.required("ReceiptHandle"))
+        (error,) = await self._delete(queue, [handle])
+        if error is not None:
+            raise error
+        return Result({})
+
+    async def DeleteMessageBatch(self, caller: Caller, parameters: Parameters) -> Result:
+        queue = self._queue(caller, parameters, Permission.RECEIVE)
+        batch = _Batch(parameters, "DeleteMessageBatchRequestEntry")
+        handles: dict[str, Handle] = {}
+        for id, entry in batch.entries.items():
+            with batch.failing(id):
+                handles[id] = parse(entry.required("ReceiptHandle"))
+        errors = await self._delete(queue, list(handles.values()))
+        for id, error in zip(handles, errors, strict=True):
+            if error is None:
+                batch.succeed(id, {})
+            else:
+                batch.fail(id, error)
+        return Result(batch.content())
+
+    async def _delete(self, queue: str, handles: Sequence[Handle]) -> list[Refusal | None]:
+        request = Delete(
+            queue=queue,
+            receipts=[handle.receipt for handle in handles],
+            last_receives=_last_receives(queue, handles),
+        )
+        results: list[Refusal | None] = []
+        for handle, error in zip(handles, await self._context.submit(request), strict=True):
+            if not isinstance(error, StaleReceipt):
+                results.append(error)
+            elif queue.endswith(FIFO):
+                results.append(_expired(handle))
+            else:
+                # A delete by the receipt of an earlier receive succeeds, and deletes nothing.
+                results.append(None)
+        return results
+
+    async def ChangeMessageVisibility(self, caller: Caller, parameters: Parameters) -> Result:
+        queue = self._queue(caller, parameters, Permission.RECEIVE)
+        handle = parse(parameters.required("ReceiptHandle"))
+        (error,) = await self._change(queue, {_hidden(parameters): [handle]})
+        if error is not None:
+            raise error
+        return Result({})
+
+    async def ChangeMessageVisibilityBatch(self, caller: Caller, parameters: Parameters) -> Result:
+        queue = self._queue(caller, parameters, Permission.RECEIVE)
+        batch = _Batch(parameters, "ChangeMessageVisibilityBatchRequestEntry")
+        together: dict[Millis, list[Handle]] = {}
+        ids: dict[Millis, list[str]] = {}
+        for id, entry in batch.entries.items():
+            with batch.failing(id):
+                handle, hidden = parse(entry.required("ReceiptHandle")), _hidden(entry)
+                together.setdefault(hidden, []).append(handle)
+                ids.setdefault(hidden, []).append(id)
+        errors = await self._change(queue, together)
+        for id, error in zip((id for each in ids.values() for id in each), errors, strict=True):
+            if error is None:
+                batch.succeed(id, {})
+            else:
+                batch.fail(id, error)
+        return Result(batch.content())
+
+    async def _change(
+        self, queue: str, together: Mapping[Millis, Sequence[Handle]]
+    ) -> list[Refusal | None]:
+        results: list[Refusal | None] = []
+        for visibility, handles in together.items():
+            change = ChangeVisibility(
+                queue=queue,
+                receipts=[handle.receipt for handle in handles],
+                visibility=visibility,
+                last_receives=_last_receives(queue, handles),
+            )
+            for handle, result in zip(handles, await self._context.submit(change), strict=True):
+                if isinstance(result, StaleReceipt):
+                    results.append(await self._not_in_flight(queue, handle))
+                else:
+                    results.append(result if isinstance(result, StoreError) else None)
+        return results
+
+    async def _not_in_flight(self, queue: str, handle: Handle) -> SqsError:
+        """Return the error of a change of a lease that is over: the message is there, or it isn't."""
+        try:
+            await self._context.read(self._store.message, queue, handle.id)
+        except StoreError:
+            return sqs_errors.invalid_value(
+                f"Value {handle} for parameter ReceiptHandle is invalid. Reason: Message "
+                "does not exist or is not available for visibility timeout change."
+            )
+        return (
+            _expired(handle)
+            if queue.endswith(FIFO)
+            else sqs_errors.message_not_inflight(
+                "The specified message isn't in flight with this receipt: it was received again since."
+            )
+        )
+
+    # Redrives.
+
+    async def StartMessageMoveTask(self, caller: Caller, parameters: Parameters) -> Result:
+        queue = _arn(parameters, "SourceArn", parameters.required("SourceArn"))
+        self._require(caller, Permission.MANAGE, queue)
+        destination = parameters.text("DestinationArn")
+        target = "" if not destination else _arn(parameters, "DestinationArn", destination)
+        if target:
+            self._require(caller, Permission.SEND, target)
+        rate = parameters.integer("MaxNumberOfMessagesPerSecond", 1, 500)
+        try:
+            await self._look(queue)
+            if target:
+                await self._look(target)
+        except QueueNotFound as error:
+            raise sqs_errors.resource_not_found(
+                "The resource that you specified for the SourceArn or the DestinationArn parameter "
+                f"doesn't exist: {error.facts['queue']}"
+            ) from None
+        started = await self._context.submit(
+            redriving.StartRedrive(queue=queue, destination=target, rate=rate or 0)
+        )
+        return Result({"TaskHandle": started.id})
+
+    async def ListMessageMoveTasks(self, caller: Caller, parameters: Parameters) -> Result:
+        queue = _arn(parameters, "SourceArn", parameters.required("SourceArn"))
+        self._require(caller, Permission.MONITOR, queue)
+        most = parameters.integer("MaxResults", 1, 10) or 1
+        try:
+            await self._look(queue)
+        except QueueNotFound:
+            raise sqs_errors.resource_not_found(
+                f"The resource that you specified for the SourceArn parameter doesn't exist: {queue}"
+            ) from None
+        found = await self._context.read(self._redrives, queue)
+        return Result({"Results": [_task(each, caller.region) for each in reversed(found[-most:])]})
+
+    def _redrives(self, queue: str) -> list[redriving.Redrive]:
+        found: list[redriving.Redrive] = []
+        after = ""
+        while True:
+            page = self._store.redrives(queue=queue, after=after, limit=MOST_LISTED)
+            found += page
+            if len(page) < MOST_LISTED:
+                return found
+            after = page[-1].id
+
+    async def CancelMessageMoveTask(self, caller: Caller, parameters: Parameters) -> Result:
+        id = parameters.required("TaskHandle")
+        if not is_id(id):
+            raise sqs_errors.invalid_value("Value for parameter TaskHandle is invalid.")
+        found = await self._context.read(self._store.redrive, id)
+        if not self._context.guard.allows(caller.identity, Permission.MANAGE, found.queue):
+            raise RedriveNotFound(redrive=id)
+        if found.state is not redriving.RedriveState.RUNNING:
+            raise sqs_errors.resource_not_found("The task is not running: it has ended.")
+        ended = await self._context.submit(redriving.CancelRedrive(id=id))
+        return Result({"ApproximateNumberOfMessagesMoved": ended.moved})
+
+
+OPERATIONS: Final = frozenset(
+    name for name, value in vars(SqsOperations).items() if name[0].isupper() and callable(value)
+)
+
+
+class _SendBatch:
+    """The messages of a request on their way to the store."""
+
+    def __init__(self, queue: str, facts: _QueueFacts, caller: Caller) -> None:
+        self._facts = facts
+        self._caller = caller
+        self._is_fifo = queue.endswith(FIFO)
+        self._bodies: list[bytes] = []
+        self._answers: list[dict[str, Any]] = []
+        self._attributes: dict[int, dict[str, str | bytes]] = {}
+        self._deduplication_ids: dict[int, str] = {}
+        self._delays: dict[int, Millis] = {}
+        self._groups: dict[int, str] = {}
+        self.size = 0
+        self.request = Send(
+            queue=queue,
+            bodies=self._bodies,
+            attributes=self._attributes,
+            deduplication_ids=self._deduplication_ids,
+            delays=self._delays,
+            groups=self._groups,
+        )
+
+    def add(self, parameters: Parameters) -> int:
+        """Add a message; return its position. Raise the error of one that can't be sent."""
+        delay = parameters.integer("DelaySeconds", 0, 900)
+        message = message_attributes.outgoing(parameters, self._caller.identity.name)
+        if message.size > self._facts.max_message_size:
+            raise sqs_errors.invalid_value(
+                "One or more parameters cannot be validated. Reason: Message must be shorter than "
+                f"{self._facts.max_message_size} bytes."
+            )
+        group = _token(parameters, "MessageGroupId")
+        deduplicated = self._deduplication(parameters, message, group)
+        if self._is_fifo and delay:
+            raise sqs_errors.invalid_value(
+                f"Value {delay} for parameter DelaySeconds is invalid. Reason: The request include "
+                "parameter that is not valid for this queue type."
+            )
+        lend(self._caller.trace, message.attributes, MAX_ATTRIBUTES_SIZE)
+        place = len(self._bodies)
+        self._bodies.append(message.body)
+        self._answers.append(message.answer)
+        if message.attributes:
+            self._attributes[place] = message.attributes
+        if deduplicated:
+            self._deduplication_ids[place] = deduplicated
+        if delay is not None and not self._is_fifo:
+            self._delays[place] = Millis(delay * 1_000)
+        if group:
+            self._groups[place] = group
+        self.size += message.size
+        return place
+
+    def _deduplication(self, parameters: Parameters, message: Outgoing, group: str) -> str:
+        """Return the deduplication id of a message for the store; empty: it has none."""
+        given = _token(parameters, "MessageDeduplicationId")
+        if not self._is_fifo:
+            if given:
+                raise sqs_errors.invalid_value(
+                    f"Value {given} for parameter MessageDeduplicationId is invalid. Reason: The "
+                    "request includes a parameter that is not valid for this queue type."
+                )
+            return ""
+        if not group:
+            raise sqs_errors.missing_parameter("The request must contain the parameter MessageGroupId.")
+        if not given:
+            if not self._facts.is_content_deduplicated:
+                raise sqs_errors.invalid_value(
+                    "The queue should either have ContentBasedDeduplication enabled or "
+                    "MessageDeduplicationId provided explicitly"
+                )
+            given = hashlib.sha256(message.body).hexdigest()
+        message.attributes[message_attributes.DEDUPLICATION] = given
+        if self._facts.is_deduplicated_by_group:
+            return hashlib.sha256(f"{group}\0{given}".encode()).hexdigest()
+        return given
+
+    def answer(self, place: int, id: str) -> dict[str, Any]:
+        answer = {**self._answers[place], "MessageId": id}
+        if self._is_fifo:
+            answer["SequenceNumber"] = sequence_number(id)
+        return answer
+
+
+class _Batch:
+    """The entries of a batch, and what became of each."""
+
+    def __init__(self, parameters: Parameters, entry: str) -> None:
+        entries = parameters.entries()
+        if not entries:
+            raise sqs_errors.empty_batch(f"There should be at least one {entry} in the request.")
+        if len(entries) > MOST_ENTRIES:
+            raise sqs_errors.too_many_entries(
+                f"Maximum number of entries per request are {MOST_ENTRIES}. You have sent "
+                f"{len(entries)}."
+            )
+        self.entries: dict[str, Parameters] = {}
+        for each in entries:
+            id = each.required("Id")
+            if not _ENTRY_ID.fullmatch(id):
+                raise sqs_errors.invalid_batch_id(
+                    "A batch entry id can only contain alphanumeric characters, hyphens and "
+                    "underscores. It can be at most 80 characters long."
+                )
+            if id in self.entries:
+                raise sqs_errors.ids_not_distinct(f"Id {id} repeated.")
+            self.entries[id] = each
+        self._succeeded: dict[str, dict[str, Any]] = {}
+        self._failed: dict[str, SqsError] = {}
+
+    def succeed(self, id: str, answer: dict[str, Any]) -> None:
+        self._succeeded[id] = answer
+
+    def fail(self, id: str, error: StoreError | SqsError) -> None:
+        """Let an entry fail alone; raise an error of the store that no client should meet."""
+        found = error if isinstance(error, SqsError) else sqs_errors.of_store(error)
+        if found is None:
+            raise error
+        self._failed[id] = found
+
+    def failing(self, id: str) -> _Failing:
+        """Let what is raised in here be the failure of one entry."""
+        return _Failing(self, id)
+
+    def content(self) -> dict[str, Any]:
+        """Return the response, each list in the order of the request."""
+        content: dict[str, Any] = {
+            "Successful": [
+                {"Id": id, **self._succeeded[id]} for id in self.entries if id in self._succeeded
+            ]
+        }
+        failed = [
+            {
+                "Id": id,
+                "SenderFault": not self._failed[id].is_fault,
+                "Code": self._failed[id].code,
+                "Message": str(self._failed[id]),
+            }
+            for id in self.entries
+            if id in self._failed
+        ]
+        if failed:
+            content["Failed"] = failed
+        return content
+
+
+class _Failing:
+    def __init__(self, batch: _Batch, id: str) -> None:
+        self._batch = batch
+        self._id = id
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if not isinstance(error, SqsError):
+            return False
+        self._batch.fail(self._id, error)
+        return True
+
+
+def sequence_number(id: str) -> str:
+    """Return a number of 128 bits that rises with the order of the sends: the id's own."""
+    return f"{int(id.replace('-', ''), 16):039d}"
+
+
+def _received(message: Message, system: set[str], wanted: Sequence[str], region: str) -> dict[str, Any]:
+    """Return a message as a receive shows it."""
+    text, is_coded = message_attributes.body_of(message)
+    found: dict[str, Any] = {
+        "MessageId": message.id,
+        "ReceiptHandle": handle_of(message),
+        "Body": text,
+        "MD5OfBody": message_attributes.md5(text.encode()),
+    }
+    shown_attributes = message_attributes.shown_attributes(message.attributes, wanted)
+    if is_coded:
+        shown_attributes[message_attributes.ENCODING] = "String", "base64"
+    if shown_attributes:
+        found["MessageAttributes"] = message_attributes.as_json(shown_attributes)
+        found["MD5OfMessageAttributes"] = message_attributes.md5_of_attributes(shown_attributes)
+    if system:
+        attributes = _system_attributes(message, region)
+        if "All" not in system:
+            attributes = {name: value for name, value in attributes.items() if name in system}
+        if attributes:
+            found["Attributes"] = attributes
+    return found
+
+
+def _system_attributes(message: Message, region: str) -> dict[str, str]:
+    held = message.attributes
+    deaths = _deaths_since_redrive(message)
+    receives = message.receives + sum(death.receives for death in deaths)
+    first = deaths[0].first_receive if deaths else message.first_receive
+    found = {
+        "SenderId": str(held.get(message_attributes.SENDER, queue_attributes.ACCOUNT)),
+        "SentTimestamp": str(message.sent_at),
+        "ApproximateReceiveCount": str(receives),
+        "ApproximateFirstReceiveTimestamp": str(first or 0),
+    }
+    if deaths:
+        found["DeadLetterQueueSourceArn"] = queue_attributes.arn_of(deaths[-1].source_queue, region)
+    if message.group:
+        found["MessageGroupId"] = message.group
+    if message.queue.endswith(FIFO):
+        found["SequenceNumber"] = sequence_number(message.id)
+    for name, stored in (
+        ("MessageDeduplicationId", message_attributes.DEDUPLICATION),
+        ("AWSTraceHeader", message_attributes.TRACE),
+    ):
+        value = held.get(stored)
+        if isinstance(value, str):
+            found[name] = value
+    return found
+
+
+def _deaths_since_redrive(message: Message) -> Sequence[Death]:
+    """Return how a dead letter came to be one, as long as its count of receives goes on."""
+    redriven = [place for place, death in enumerate(message.deaths) if death.redriven_at is not None]
+    return message.deaths[redriven[-1] + 1 :] if redriven else message.deaths
+
+
+def _token(parameters: Parameters, name: str) -> str:
+    """Return the id of a group or of a deduplication; empty: there is none."""
+    value = parameters.text(name)
+    if value is None:
+        return ""
+    if not _TOKEN.fullmatch(value):
+        raise sqs_errors.invalid_value(
+            f"Value {value[:200]} for parameter {name} is invalid. Reason: {name} can only include "
+            "alphanumeric and punctuation characters. 1 to 128 in length."
+        )
+    return value
+
+
+def _hidden(parameters: Parameters) -> Millis:
+    hidden = parameters.integer("VisibilityTimeout", 0, 43_200)
+    if hidden is None:
+        raise sqs_errors.missing_parameter("The request must contain the parameter VisibilityTimeout.")
+    return Millis(hidden * 1_000)
+
+
+def _last_receives(queue: str, handles: Sequence[Handle]) -> dict[int, LastReceive]:
+    """Return by position the receives whose leases may be over; of a FIFO queue no lease may."""
+    if queue.endswith(FIFO):
+        return {}
+    return {position: handle.last for position, handle in enumerate(handles)}
+
+
+def _expired(handle: Handle) -> SqsError:
+    return sqs_errors.invalid_value(
+        f"Value {handle} for parameter ReceiptHandle is invalid. Reason: The receipt "
+        "handle has expired."
+    )
+
+
+def _arn(parameters: Parameters, name: str, arn: str) -> str:
+    queue = queue_attributes.queue_of_arn(arn)
+    if queue is None:
+        raise sqs_errors.invalid_value(
+            f"You must use this format to specify the {name}: "
+            "arn:<partition>:<service>:<region>:<account-id>:<resource-id>"
+        )
+    return queue
+
+
+def _task(redrive: redriving.Redrive, region: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "Status": _REDRIVE_STATES[redrive.state],
+        "SourceArn": queue_attributes.arn_of(redrive.queue, region),
+        "ApproximateNumberOfMessagesMoved": redrive.moved,
+        "ApproximateNumberOfMessagesToMove": redrive.moved + redrive.failed + redrive.remaining,
+        "StartedTimestamp": redrive.started_at,
+    }
+    if redrive.state is redriving.RedriveState.RUNNING:
+        found["TaskHandle"] = redrive.id
+    if redrive.destination:
+        found["DestinationArn"] = queue_attributes.arn_of(redrive.destination, region)
+    if redrive.rate:
+        found["MaxNumberOfMessagesPerSecond"] = redrive.rate
+    if redrive.last_failure:
+        found["FailureReason"] = redrive.last_failure
+    return found
+
+
+def _name_in(token: str) -> str:
+    """Return the name that a page's token holds."""
+    try:
+        name = base64.urlsafe_b64decode(token).decode()
+    except (binascii.Error, ValueError):
+        name = ""
+    if not is_queue_name(name):
+        raise sqs_errors.invalid_value("Invalid or expired next token.")
+    return name
+
+
+def _name(queue: Queue) -> str:
+    return queue.name
+
+
+def _url(caller: Caller, queue: str) -> str:
+    return f"{caller.url}/{queue_attributes.ACCOUNT}/{queue}"

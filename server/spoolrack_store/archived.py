@@ -1,0 +1,86 @@
+"""Reads the messages of an archive: what has left a queue, in the order in which it was sent.
+
+It needs no root and no lock: files of an archive are never changed, and one that is removed
+meanwhile is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from .files.disk import Kind
+from .files.local_disk import LocalDisk
+from .model.batch import Groups
+from .model.clock import Millis
+from .model.content import Attributes, Damaged, body, decode
+from .model.ids import sent_at
+from .model.names import NotAName, Stem, parse
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedMessage:
+    id: str
+    sent_at: Millis
+    body: bytes
+    attributes: Attributes
+    group: str
+    """Empty: none."""
+
+
+def read_archive(
+    folder: str | os.PathLike[str],
+    since: Millis,
+    until: Millis,
+    problem: Callable[[str, str], None],
+) -> Iterator[ArchivedMessage]:
+    """Yield the messages of `archive/<queue>` that were sent from `since` on and before `until`.
+
+    Both are Unix times. The messages come in the order of their ids.
+
+    Call `problem` with the path and the reason for each file or message that can't be read. Raise
+    `OSError` if the folder can't be listed.
+    """
+    disk = LocalDisk(folder)
+    try:
+        found: list[tuple[str, str]] = []
+        for day in disk.scan("."):
+            if day.kind is not Kind.FOLDER:
+                continue
+            for file in disk.scan(day.name):
+                found.append((file.name, f"{day.name}/{file.name}"))
+        for name, path in sorted(found):
+            try:
+                stem = parse(f"queues/q/{name}").stem
+            except NotAName:
+                problem(path, "this is not the name of a message file")
+                continue
+            if since <= sent_at(stem.id) < until:
+                yield from _read(disk, path, stem, problem)
+    finally:
+        disk.close()
+
+
+def _read(
+    disk: LocalDisk, path: str, stem: Stem, problem: Callable[[str, str], None]
+) -> Iterator[ArchivedMessage]:
+    try:
+        content = disk.read(path)
+        line = decode(stem, content, len(content))
+    except FileNotFoundError:
+        return  # Its time was over.
+    except (OSError, Damaged) as error:
+        problem(path, str(error))
+        return
+    groups = Groups(line.groups, stem.full)
+    for index in range(stem.count or 1):
+        try:
+            found = body(line, content, index)
+        except Damaged as error:
+            problem(path, f"message {stem.message_id(index)}: {error}")
+            continue
+        attributes = line.attributes.get(index, {})
+        yield ArchivedMessage(
+            stem.message_id(index), sent_at(stem.id), found, attributes, groups.of(index)
+        )

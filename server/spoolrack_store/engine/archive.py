@@ -1,0 +1,88 @@
+"""The archive: files of messages that have left their queue, kept for the queue's `archive_retention`.
+
+    archive/<queue>/<day>/<stem>
+
+The reaper moves a file there in place of its last unlink, once all messages of the file are deleted;
+the day is that of the move, in UTC. A day is unlinked when it has been over for the retention.
+Nothing in `archive/` is a message of a queue: a start doesn't look there, and anything may be removed
+from it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from ..files.disk import Kind
+from ..files.layout import ARCHIVE
+from ..files.syncer import explained
+from ..model.batch import Entry
+from ..model.chores import Chores
+from ..model.clock import HOUR, Millis, day_of, end_of_day
+from .catalog import Catalog
+from .moves import Moves
+from .part import Part
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY: Final = Millis(HOUR)
+SLICE: Final = 1_000
+"""Files that one tick unlinks: requests wait for it."""
+
+
+class Archive(Part):
+    """Not thread-safe."""
+
+    def __init__(self, moves: Moves, catalog: Catalog, chores: Chores) -> None:
+        self._moves = moves
+        self._catalog = catalog
+        self._chores = chores
+        self._next_look = moves.clock.monotonic()
+
+    def path_of(self, entry: Entry) -> str:
+        """Return where to keep the file of a name that may be unlinked; "": nowhere."""
+        record = self._catalog.records.get(entry.name.queue)
+        if record is None or not record.settings.archive_retention:
+            return ""
+        day = day_of(self._moves.clock.wall())
+        return f"{ARCHIVE}/{entry.name.queue}/{day}/{entry.batch.stem.text}"
+
+    def tick(self) -> None:
+        now = self._moves.clock.monotonic()
+        if not self._chores.unlinks or now < self._next_look:
+            return
+        try:
+            over = list(self._days_over())
+        except OSError as error:
+            raise explained(error) from error
+        for folder in over:
+            try:
+                if not self._unlink(folder):
+                    return  # The next tick goes on.
+            except OSError as error:
+                log.warning("%s stays in the archive for now: %s", folder, error)
+        self._next_look = Millis(now + LOOK_EVERY)
+
+    def _days_over(self) -> Iterator[str]:
+        """Yield the folders of days that are kept no longer."""
+        disk, wall = self._moves.disk, self._moves.clock.wall()
+        for queue in disk.scan(ARCHIVE):
+            if queue.kind is not Kind.FOLDER:
+                continue
+            record = self._catalog.records.get(queue.name)
+            retention = record.settings.archive_retention if record else 0
+            for day in disk.scan(f"{ARCHIVE}/{queue.name}"):
+                end = end_of_day(day.name)
+                if day.kind is Kind.FOLDER and end is not None and end + retention <= wall:
+                    yield f"{ARCHIVE}/{queue.name}/{day.name}"
+
+    def _unlink(self, folder: str) -> bool:
+        """Unlink the files of a day, and its folder; return False if there are too many for now."""
+        found = self._moves.disk.scan(folder)
+        for each in found[:SLICE]:
+            self._moves.disk.unlink(f"{folder}/{each.name}")
+        if len(found) > SLICE:
+            return False
+        self._moves.disk.remove_folder(folder)
+        return True

@@ -1,0 +1,84 @@
+"""`spoolrack replay`: archived messages are sent again, into their queue or another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from spoolrack_store.model.clock import DAY, Millis
+from spoolrack_store.model.operations import CreateQueue, Delete, Receive, Send
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
+
+from tests.cli.cli_rig import Spoolrack
+
+GIVE_UP = 60.0
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A root whose queue has had three messages, and another queue."""
+    root = tmp_path / "root"
+    with Store.open(root) as store:
+        settings = QueueSettings(archive_retention=Millis(DAY))
+        store.submit(CreateQueue(name="jobs", settings=settings)).result(GIVE_UP)
+        store.submit(CreateQueue(name="other", settings=QueueSettings())).result(GIVE_UP)
+        bodies = [b"a", b"b", b"c"]
+        store.submit(Send(queue="jobs", bodies=bodies, attributes={1: {"k": "v"}})).result(GIVE_UP)
+        for delivery in store.submit(Receive(queue="jobs", max_messages=3)).result(GIVE_UP):
+            store.submit(Delete(queue="jobs", receipts=delivery.receipts)).result(GIVE_UP)
+    with Store.open(root):
+        pass  # Closing has unlinked what the first one had no time for.
+    return root
+
+
+def received(offline: Spoolrack, root: Path, queue: str) -> list[str]:
+    return offline("receive", queue, "--root", str(root), "--max", "10", "--delete").out.split()
+
+
+def test_what_was_deleted_comes_again_in_order(offline: Spoolrack, root: Path) -> None:
+    replayed = offline("replay", "jobs", "--root", str(root))
+    assert (replayed.code, replayed.out, replayed.err) == (0, "3 messages sent to jobs.\n", "")
+    assert received(offline, root, "jobs") == ["a", "b", "c"]
+
+
+def test_another_queue_gets_them_if_it_is_named(offline: Spoolrack, root: Path) -> None:
+    replayed = offline("replay", "jobs", "--into", "other", "--root", str(root))
+    assert replayed.out == "3 messages sent to other.\n"
+    assert received(offline, root, "jobs") == []
+    assert received(offline, root, "other") == ["a", "b", "c"]
+
+
+def test_a_dry_run_only_counts(offline: Spoolrack, root: Path) -> None:
+    counted = offline("replay", "jobs", "--dry-run", "--root", str(root))
+    assert (counted.code, counted.out) == (0, "3 messages would be sent to jobs.\n")
+    assert received(offline, root, "jobs") == []
+
+
+def test_a_range_without_messages_sends_none_and_exits_with_1(offline: Spoolrack, root: Path) -> None:
+    for arguments in (("--until", "1h"), ("--since", "2100-01-01T00:00Z")):
+        replayed = offline("replay", "jobs", *arguments, "--root", str(root))
+        assert (replayed.code, replayed.out) == (1, "0 messages sent to jobs.\n")
+
+
+def test_a_damaged_file_is_named_and_the_others_are_sent(offline: Spoolrack, root: Path) -> None:
+    (kept,) = (root / "archive" / "jobs").glob("*/*")
+    kept.with_name("foreign").write_bytes(b"")
+    replayed = offline("replay", "jobs", "--root", str(root))
+    assert replayed.code == 65
+    assert replayed.out == "3 messages sent to jobs.\n"
+    assert "foreign: this is not the name of a message file" in replayed.err
+
+
+def test_a_queue_without_an_archive_is_named(offline: Spoolrack, root: Path) -> None:
+    refused = offline("replay", "other", "--root", str(root))
+    assert refused.code == 2
+    assert "there is no archive of this queue" in refused.err
+    assert offline("replay", "jobs", "--url", "127.0.0.1:1").code == 2
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "3", ""])
+def test_what_is_no_time_is_refused(offline: Spoolrack, root: Path, text: str) -> None:
+    refused = offline("replay", "jobs", "--since", text, "--root", str(root))
+    assert refused.code == 2
+    assert "is not a time: write 2026-11-23T10:00Z" in refused.err

@@ -1,0 +1,369 @@
+"""Messages over SQS, by boto3: what was sent comes back, leases end as SQS says, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from typing import Any
+
+import aiohttp
+import pytest
+from spoolrack_server.server import Server
+from spoolrack_store.model.operations import Receive, Send, messages_of
+from spoolrack_store.testing import ManualClock
+
+from tests.support.sqs_rig import Sqs, raw, refused, until_ended, until_waiting
+
+
+async def test_a_message_comes_back_with_its_attributes_and_their_md5(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    attributes = {
+        "text": {"DataType": "String", "StringValue": "ä"},
+        "number": {"DataType": "Number.int", "StringValue": "7"},
+        "bytes": {"DataType": "Binary", "BinaryValue": b"\0\xff"},
+    }
+    sent = await sqs.send(url, "hällo", MessageAttributes=attributes)
+    (message,) = await sqs.receive(url)
+    assert message["Body"] == "hällo"
+    assert message["MessageAttributes"] == attributes
+    assert message["MessageId"] == sent["MessageId"]
+    assert message["MD5OfBody"] == sent["MD5OfMessageBody"] == hashlib.md5("hällo".encode()).hexdigest()
+    assert message["MD5OfMessageAttributes"] == sent["MD5OfMessageAttributes"]
+
+
+async def test_the_md5_of_attributes_is_the_one_that_sqs_computes(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    attributes = {"timestamp": {"DataType": "Number", "StringValue": "1493147359900"}}
+    sent = await sqs.send(url, "x", MessageAttributes=attributes)
+    # Recorded of the real service.
+    assert sent["MD5OfMessageAttributes"] == "235c5c510d26fb653d073faed50ae77c"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [([], []), (["a.x"], ["a.x"]), (["a.*"], ["a.x", "a.y"]), (["All"], ["a.x", "a.y", "b"])],
+)
+async def test_a_receive_gets_the_attributes_that_it_names(
+    sqs: Sqs, wanted: list[str], names: list[str]
+) -> None:
+    url = await sqs.create("q")
+    attributes = {name: {"DataType": "String", "StringValue": "v"} for name in ("a.x", "a.y", "b")}
+    await sqs.send(url, "x", MessageAttributes=attributes)
+    (message,) = await sqs.receive(url, MessageAttributeNames=wanted)
+    assert sorted(message.get("MessageAttributes", {})) == names
+    assert ("MD5OfMessageAttributes" in message) == bool(names)
+
+
+async def test_a_receive_tells_when_it_was_sent_and_how_often_it_was_received(
+    sqs: Sqs, clock: ManualClock
+) -> None:
+    url = await sqs.create("q", VisibilityTimeout="5")
+    await sqs.send(
+        url,
+        "x",
+        MessageSystemAttributes={"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=1"}},
+    )
+    sent_at = clock.wall()
+    await sqs.receive(url)
+    first = clock.wall()
+    clock.advance(5_000)
+    (message,) = await sqs.receive(url, WaitTimeSeconds=1)
+    assert message["Attributes"] == {
+        "SenderId": "000000000000",
+        "SentTimestamp": str(sent_at),
+        "ApproximateReceiveCount": "2",
+        "ApproximateFirstReceiveTimestamp": str(first),
+        "AWSTraceHeader": "Root=1",
+    }
+
+
+async def test_a_batch_of_ten_is_stored_whole_and_in_order(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    entries = [{"Id": f"e{n}", "MessageBody": f"m{n}"} for n in range(10)]
+    sent = await sqs.send_message_batch(QueueUrl=url, Entries=entries)
+    assert [each["Id"] for each in sent["Successful"]] == [f"e{n}" for n in range(10)]
+    assert "Failed" not in sent
+    messages = await sqs.receive(url)
+    assert [message["Body"] for message in messages] == [f"m{n}" for n in range(10)]
+    deleted = await sqs.delete_message_batch(
+        QueueUrl=url,
+        Entries=[
+            {"Id": f"e{n}", "ReceiptHandle": message["ReceiptHandle"]}
+            for n, message in enumerate(messages)
+        ],
+    )
+    assert len(deleted["Successful"]) == 10
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+async def test_an_entry_of_a_batch_that_is_wrong_fails_alone(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    entries = [
+        {"Id": "bad", "MessageBody": "\0"},
+        {"Id": "good", "MessageBody": "fine"},
+        {"Id": "late", "MessageBody": "x", "DelaySeconds": 901},
+    ]
+    sent = await sqs.send_message_batch(QueueUrl=url, Entries=entries)
+    assert [each["Id"] for each in sent["Successful"]] == ["good"]
+    failed = {each["Id"]: (each["Code"], each["SenderFault"]) for each in sent["Failed"]}
+    assert failed == {"bad": ("InvalidMessageContents", True), "late": ("InvalidParameterValue", True)}
+    assert [message["Body"] for message in await sqs.receive(url)] == ["fine"]
+
+
+@pytest.mark.parametrize(
+    ("entries", "shape"),
+    [
+        ([], "EmptyBatchRequest"),
+        ([{"Id": f"{n}", "MessageBody": "x"} for n in range(11)], "TooManyEntriesInBatchRequest"),
+        ([{"Id": "a", "MessageBody": "x"}] * 2, "BatchEntryIdsNotDistinct"),
+        ([{"Id": "a b", "MessageBody": "x"}], "InvalidBatchEntryId"),
+        (
+            [{"Id": f"{n}", "MessageBody": "x" * 600_000} for n in range(2)],
+            "BatchRequestTooLong",
+        ),
+    ],
+)
+async def test_a_batch_that_is_wrong_as_a_whole_is_refused(
+    sqs: Sqs, entries: list[dict[str, str]], shape: str
+) -> None:
+    url = await sqs.create("q")
+    refusal = await refused(sqs.send_message_batch(QueueUrl=url, Entries=entries))
+    assert refusal.shape == shape
+    assert refusal.code == f"AWS.SimpleQueueService.{shape}"
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessages"] == "0"
+
+
+async def test_a_delayed_message_is_hidden_until_its_time(sqs: Sqs, clock: ManualClock) -> None:
+    url = await sqs.create("q", DelaySeconds="60")
+    await sqs.send(url, "late")
+    await sqs.send(url, "now", DelaySeconds=0)
+    now = await sqs.receive(url, VisibilityTimeout=3_600)
+    assert [message["Body"] for message in now] == ["now"]
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessagesDelayed"] == "1"
+    clock.advance(60_000)
+    assert [message["Body"] for message in await sqs.receive(url, WaitTimeSeconds=1)] == ["late"]
+
+
+async def test_a_visibility_of_zero_makes_a_message_ready_again(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    await sqs.send(url, "x")
+    (first,) = await sqs.receive(url)
+    assert await sqs.receive(url) == []
+    await sqs.change_message_visibility(
+        QueueUrl=url, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=0
+    )
+    (second,) = await sqs.receive(url)
+    assert second["MessageId"] == first["MessageId"]
+    assert second["ReceiptHandle"] != first["ReceiptHandle"]
+
+
+async def test_an_extended_lease_outlasts_the_queues_timeout(sqs: Sqs, clock: ManualClock) -> None:
+    url = await sqs.create("q", VisibilityTimeout="5")
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url)
+    changed = await sqs.change_message_visibility_batch(
+        QueueUrl=url,
+        Entries=[{"Id": "a", "ReceiptHandle": message["ReceiptHandle"], "VisibilityTimeout": 100}],
+    )
+    assert [each["Id"] for each in changed["Successful"]] == ["a"]
+    clock.advance(6_000)
+    assert await sqs.receive(url) == []
+    await sqs.delete(url, message)
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+async def test_a_second_delete_succeeds(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url)
+    await sqs.delete(url, message)
+    await sqs.delete(url, message)
+
+
+async def test_the_receipt_of_an_earlier_receive_deletes_nothing(sqs: Sqs, clock: ManualClock) -> None:
+    url = await sqs.create("q", VisibilityTimeout="5")
+    await sqs.send(url, "x")
+    (first,) = await sqs.receive(url)
+    clock.advance(5_000)
+    (second,) = await sqs.receive(url, WaitTimeSeconds=1)
+    await sqs.delete(url, first)
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessagesNotVisible"] == "1"
+    await sqs.delete(url, second)
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+async def test_a_handle_that_was_never_given_out_is_refused(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    for handle in ("garbage", "q:00000000-0000-7000-8000-000000000000~*1*1"):
+        refusal = await refused(sqs.delete_message(QueueUrl=url, ReceiptHandle=handle))
+        assert (refusal.shape, refusal.status) == ("ReceiptHandleIsInvalid", 404)
+
+
+async def test_a_change_of_a_deleted_message_is_refused(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url)
+    await sqs.delete(url, message)
+    refusal = await refused(
+        sqs.change_message_visibility(
+            QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=9
+        )
+    )
+    assert refusal.code == "InvalidParameterValue"
+
+
+async def test_a_long_poll_gets_a_message_that_is_sent_meanwhile(sqs: Sqs, server: Server) -> None:
+    url = await sqs.create("q", ReceiveMessageWaitTimeSeconds="20")
+    receiving = asyncio.create_task(sqs.receive(url, WaitTimeSeconds=20))
+    await until_waiting(server, 1)
+    await sqs.send(url, "x")
+    assert [message["Body"] for message in await receiving] == ["x"]
+
+
+async def test_a_long_poll_whose_client_has_gone_leases_nothing(sqs: Sqs, server: Server) -> None:
+    url = await sqs.create("q")
+    body = json.dumps({"QueueUrl": url, "WaitTimeSeconds": 20}).encode()
+    headers = {"X-Amz-Target": "AmazonSQS.ReceiveMessage"}
+    async with aiohttp.ClientSession() as session:
+        waiting = asyncio.create_task(session.post(f"{server.sqs_url}/", data=body, headers=headers))
+        await until_waiting(server, 1)
+        waiting.cancel()
+    await until_ended(server, "ReceiveMessage", "cancelled")
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url)
+    assert message["Attributes"]["ApproximateReceiveCount"] == "1"
+
+
+async def test_a_body_that_isnt_text_comes_as_base64_and_says_so(sqs: Sqs, server: Server) -> None:
+    url = await sqs.create("q")
+    await asyncio.wrap_future(server.store.submit(Send(queue="q", bodies=[b"\xff\0"])))
+    (message,) = await sqs.receive(url, MessageAttributeNames=[])
+    assert message["Body"] == "/wA="
+    assert message["MessageAttributes"]["body-encoding"]["StringValue"] == "base64"
+
+
+async def test_a_message_that_is_sent_over_sqs_is_the_same_over_grpc(sqs: Sqs, server: Server) -> None:
+    url = await sqs.create("q")
+    attributes = {"color": {"DataType": "String", "StringValue": "red"}}
+    sent = await sqs.send(url, "x", MessageAttributes=attributes)
+    leased = await asyncio.wrap_future(server.store.submit(Receive(queue="q")))
+    (message,) = messages_of(leased)
+    assert (message.id, message.body) == (sent["MessageId"], b"x")
+    assert message.attributes == {"color": "red"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "code"),
+    [
+        ({"MessageBody": ""}, "InvalidParameterValue"),
+        ({"MessageBody": "a\ufffe"}, "InvalidMessageContents"),
+        ({"MessageBody": "x" * (1024 * 1024 + 1)}, "InvalidParameterValue"),
+        ({"MessageBody": "x", "DelaySeconds": -1}, "InvalidParameterValue"),
+        ({"MessageBody": "x", "MessageDeduplicationId": "a"}, "InvalidParameterValue"),
+        (
+            {
+                "MessageBody": "x",
+                "MessageAttributes": {"AWS.x": {"DataType": "String", "StringValue": "x"}},
+            },
+            "InvalidParameterValue",
+        ),
+        (
+            {"MessageBody": "x", "MessageAttributes": {"x": {"DataType": "Float", "StringValue": "1"}}},
+            "InvalidParameterValue",
+        ),
+        (
+            {
+                "MessageBody": "x",
+                "MessageAttributes": {"x": {"DataType": "Number", "StringValue": "a"}},
+            },
+            "InvalidParameterValue",
+        ),
+        (
+            {
+                "MessageBody": "x",
+                "MessageAttributes": {
+                    f"x{n}": {"DataType": "String", "StringValue": "1"} for n in range(11)
+                },
+            },
+            "InvalidParameterValue",
+        ),
+    ],
+)
+async def test_a_message_that_sqs_would_refuse_is_refused_the_same(
+    sqs: Sqs, parameters: dict[str, Any], code: str
+) -> None:
+    url = await sqs.create("q")
+    refusal = await refused(sqs.send_message(QueueUrl=url, **parameters))
+    assert (refusal.code, refusal.status) == (code, 400)
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessages"] == "0"
+
+
+async def test_surrogates_and_wrong_types_are_the_clients_fault(server: Server, sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    for body, code in (
+        (b'{"QueueUrl": "%s", "MessageBody": "\\ud800"}' % url.encode(), "InvalidMessageContents"),
+        (b'{"QueueUrl": "%s", "MessageBody": 1}' % url.encode(), "SerializationException"),
+        (b'{"QueueUrl": "%s", "MessageBody": "x", "DelaySeconds": "1"}' % url.encode(), "Serial"),
+        (b"[]", "SerializationException"),
+        (b"{", "SerializationException"),
+        (b"[" * 100_000, "SerializationException"),
+        (b"{}", "MissingParameter"),
+    ):
+        answer = await raw(server, "SendMessage", body)
+        assert answer.status == 400
+        assert answer.headers["x-amzn-query-error"].startswith(code), answer.body
+        assert answer.json["__type"].startswith("com.amazonaws.sqs#")
+
+
+async def test_a_lease_that_is_over_is_deleted_by_its_receipt_if_no_receive_came_since(
+    sqs: Sqs, clock: ManualClock
+) -> None:
+    url = await sqs.create("q", VisibilityTimeout="5")
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url)
+    clock.advance(5_000)
+    await sqs.delete(url, message)
+    shown = await sqs.attributes(url)
+    assert shown["ApproximateNumberOfMessages"] == shown["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+async def test_a_released_message_is_deleted_by_the_receipt_that_released_it(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url)
+    handle = message["ReceiptHandle"]
+    await sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
+    await sqs.delete_message(QueueUrl=url, ReceiptHandle=handle)
+    assert await sqs.receive(url) == []
+
+
+async def test_a_lease_that_is_over_is_extended_and_deleted_by_its_receipt(
+    sqs: Sqs, clock: ManualClock
+) -> None:
+    url = await sqs.create("q", VisibilityTimeout="5")
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url)
+    clock.advance(5_000)
+    handle = message["ReceiptHandle"]
+    await sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=100)
+    assert await sqs.receive(url) == []
+    await sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=200)
+    clock.advance(150_000)
+    assert await sqs.receive(url) == []
+    await sqs.delete(url, message)
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+async def test_the_receipt_of_an_earlier_receive_extends_nothing(sqs: Sqs, clock: ManualClock) -> None:
+    url = await sqs.create("q", VisibilityTimeout="5")
+    await sqs.send(url, "x")
+    (first,) = await sqs.receive(url)
+    clock.advance(5_000)
+    await sqs.receive(url)
+    refusal = await refused(
+        sqs.change_message_visibility(
+            QueueUrl=url, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=9
+        )
+    )
+    assert refusal.shape == "MessageNotInflight"

@@ -1,0 +1,362 @@
+"""Queues over SQS, by boto3: made, changed, listed and deleted as SQS says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from spoolrack_server.server import Server
+from spoolrack_server.sqs.sqs_operations import OPERATIONS
+from spoolrack_store.model.operations import Send, UpdateQueue
+from spoolrack_store.testing import ManualClock
+
+from tests.support.sqs_rig import REGION, Sqs, ended, raw, refused, serving_sqs
+
+
+def test_every_operation_of_sqs_is_there(sqs: Sqs) -> None:
+    assert frozenset(sqs.client.meta.service_model.operation_names) == OPERATIONS
+
+
+async def test_a_queues_url_begins_with_what_its_client_calls_the_server(
+    sqs: Sqs, server: Server
+) -> None:
+    url = await sqs.create("q")
+    assert url == f"{server.sqs_url}/000000000000/q"
+    assert (await sqs.get_queue_url(QueueName="q"))["QueueUrl"] == url
+    answer = await raw(server, "GetQueueUrl", {"QueueName": "q"}, Host="localhost:1")
+    assert answer.json == {"QueueUrl": "http://localhost:1/000000000000/q"}
+
+
+async def test_a_queue_shows_the_attributes_that_it_was_made_with(sqs: Sqs) -> None:
+    wanted = {
+        "VisibilityTimeout": "0",
+        "DelaySeconds": "900",
+        "MaximumMessageSize": "1024",
+        "MessageRetentionPeriod": "60",
+    }
+    url = await sqs.create("q", **wanted)
+    shown = await sqs.attributes(url)
+    assert {name: shown[name] for name in wanted} == wanted
+    assert shown["QueueArn"] == f"arn:aws:sqs:{REGION}:000000000000:q"
+    assert await sqs.attributes(url, "DelaySeconds") == {"DelaySeconds": "900"}
+
+
+async def test_a_queue_has_the_defaults_of_sqs(sqs: Sqs) -> None:
+    shown = await sqs.attributes(await sqs.create("q"))
+    assert shown["VisibilityTimeout"] == "30"
+    assert shown["MessageRetentionPeriod"] == "345600"
+    assert shown["MaximumMessageSize"] == "1048576"
+    assert shown["ReceiveMessageWaitTimeSeconds"] == "0"
+
+
+async def test_a_queue_that_keeps_messages_for_ever_shows_the_longest_that_sqs_knows(
+    sqs: Sqs, server: Server
+) -> None:
+    url = await sqs.create("q")
+    change = UpdateQueue(name="q", changes={"retention": 0})
+    await asyncio.wrap_future(server.store.submit(change))
+    assert (await sqs.attributes(url))["MessageRetentionPeriod"] == "1209600"
+
+
+async def test_creating_again_compares_only_what_is_named(sqs: Sqs) -> None:
+    url = await sqs.create("q", VisibilityTimeout="7")
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes={"DelaySeconds": "3"})
+    assert await sqs.create("q") == url
+    assert await sqs.create("q", VisibilityTimeout="7", DelaySeconds="3") == url
+    refusal = await refused(sqs.create("q", VisibilityTimeout="8"))
+    assert (refusal.code, refusal.shape) == ("QueueAlreadyExists", "QueueNameExists")
+    assert "VisibilityTimeout" in refusal.message
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 81, "_x", "a/b", "a.fifo"])
+async def test_a_name_that_cant_be_a_queues_is_refused(server: Server, name: str) -> None:
+    answer = await raw(server, "CreateQueue", {"QueueName": name})
+    assert answer.status == 400
+    assert answer.headers["x-amzn-query-error"] in (
+        "InvalidParameterValue;Sender",
+        "MissingParameter;Sender",
+    )
+
+
+@pytest.mark.parametrize(
+    ("attributes", "code"),
+    [
+        ({"VisibilityTimeout": "43201"}, "InvalidAttributeValue"),
+        ({"VisibilityTimeout": "x"}, "InvalidAttributeValue"),
+        ({"MessageRetentionPeriod": "59"}, "InvalidAttributeValue"),
+        ({"QueueArn": "x"}, "InvalidAttributeName"),
+        ({"Nonsense": "1"}, "InvalidAttributeName"),
+        ({"ContentBasedDeduplication": "true"}, "InvalidAttributeName"),
+        ({"FifoQueue": "true"}, "InvalidParameterValue"),
+        ({"RedrivePolicy": "{"}, "InvalidParameterValue"),
+        ({"RedrivePolicy": "{}"}, "InvalidParameterValue"),
+    ],
+)
+async def test_an_attribute_that_cant_be_is_refused(
+    sqs: Sqs, attributes: dict[str, str], code: str
+) -> None:
+    assert (await refused(sqs.create("q", **attributes))).code == code
+    url = await sqs.create("other")
+    if "FifoQueue" not in attributes:
+        refusal = await refused(sqs.set_queue_attributes(QueueUrl=url, Attributes=attributes))
+        assert refusal.code == code
+
+
+async def test_a_queue_that_isnt_there_is_told_as_sqs_does(sqs: Sqs, server: Server) -> None:
+    url = f"{server.sqs_url}/000000000000/none"
+    for call in (
+        sqs.get_queue_url(QueueName="none"),
+        sqs.send(url, "x"),
+        sqs.receive(url),
+        sqs.delete_queue(QueueUrl=url),
+        sqs.purge_queue(QueueUrl=url),
+        sqs.list_queue_tags(QueueUrl=url),
+        sqs.set_queue_attributes(QueueUrl=url, Attributes={"DelaySeconds": "1"}),
+        sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"]),
+        sqs.list_dead_letter_source_queues(QueueUrl=url),
+    ):
+        refusal = await refused(call)
+        assert refusal.code == "AWS.SimpleQueueService.NonExistentQueue"
+        assert (refusal.shape, refusal.status) == ("QueueDoesNotExist", 400)
+    with pytest.raises(sqs.client.exceptions.QueueDoesNotExist):
+        await sqs.get_queue_url(QueueName="none")
+
+
+async def test_lists_of_queues_have_pages(sqs: Sqs) -> None:
+    for name in ("a1", "a2", "a3", "b1"):
+        await sqs.create(name)
+
+    def names(found: Any) -> list[str]:
+        return [url.rpartition("/")[2] for url in found.get("QueueUrls", [])]
+
+    everything = await sqs.list_queues()
+    assert names(everything) == ["a1", "a2", "a3", "b1"]
+    assert "NextToken" not in everything
+    first = await sqs.list_queues(QueueNamePrefix="a", MaxResults=2)
+    assert names(first) == ["a1", "a2"]
+    rest = await sqs.list_queues(QueueNamePrefix="a", MaxResults=2, NextToken=first["NextToken"])
+    assert names(rest) == ["a3"]
+    assert "NextToken" not in rest
+    assert names(await sqs.list_queues(QueueNamePrefix="c")) == []
+    assert (await refused(sqs.list_queues(NextToken="?"))).code == "InvalidParameterValue"
+
+
+async def test_a_purge_deletes_what_is_in_flight_too(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    await sqs.send(url, "a")
+    await sqs.receive(url)
+    await sqs.send(url, "b")
+    await sqs.purge_queue(QueueUrl=url)
+    shown = await sqs.attributes(url)
+    assert shown["ApproximateNumberOfMessages"] == shown["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+async def test_a_deleted_queue_is_gone(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    await sqs.send(url, "a")
+    await sqs.delete_queue(QueueUrl=url)
+    assert (await refused(sqs.send(url, "b"))).shape == "QueueDoesNotExist"
+    assert "QueueUrls" not in await sqs.list_queues()
+
+
+async def test_a_redrive_policy_sends_dead_letters_there(sqs: Sqs) -> None:
+    dead = await sqs.create("dead")
+    arn = (await sqs.attributes(dead))["QueueArn"]
+    policy = {"deadLetterTargetArn": arn, "maxReceiveCount": "3"}
+    url = await sqs.create("q", RedrivePolicy=json.dumps(policy))
+    shown = json.loads((await sqs.attributes(url))["RedrivePolicy"])
+    assert shown == {"deadLetterTargetArn": arn, "maxReceiveCount": 3}
+    sources = await sqs.list_dead_letter_source_queues(QueueUrl=dead)
+    assert sources["queueUrls"] == [url]
+    assert await sqs.create("q", RedrivePolicy=json.dumps(policy)) == url
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": ""})
+    assert "RedrivePolicy" not in await sqs.attributes(url)
+    assert (await sqs.list_dead_letter_source_queues(QueueUrl=dead))["queueUrls"] == []
+
+
+async def test_a_redrive_policy_needs_its_dead_letter_queue(sqs: Sqs) -> None:
+    policy = {"deadLetterTargetArn": "arn:aws:sqs:eu-west-1:1:none", "maxReceiveCount": 3}
+    refusal = await refused(sqs.create("q", RedrivePolicy=json.dumps(policy)))
+    assert refusal.code == "InvalidParameterValue"
+    assert "does not exist" in refusal.message
+
+
+async def test_dead_letters_move_back_by_a_task(sqs: Sqs, server: Server) -> None:
+    dead = await sqs.create("dead")
+    arn = (await sqs.attributes(dead))["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    url = await sqs.create("q", RedrivePolicy=policy)
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url)
+    await sqs.change_message_visibility(
+        QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
+    )
+    assert await sqs.receive(url) == []
+    while (await sqs.attributes(dead))["ApproximateNumberOfMessages"] == "0":
+        await asyncio.sleep(0)
+    started = await sqs.start_message_move_task(SourceArn=arn)
+    while True:
+        (task,) = (await sqs.list_message_move_tasks(SourceArn=arn))["Results"]
+        if task["Status"] == "COMPLETED":
+            break
+        assert task["TaskHandle"] == started["TaskHandle"]
+    assert task["ApproximateNumberOfMessagesMoved"] == 1
+    (back,) = await sqs.receive(url)
+    assert back["MessageId"] == message["MessageId"]
+    ended = sqs.cancel_message_move_task(TaskHandle=started["TaskHandle"])
+    assert (await refused(ended)).status == 404
+
+
+async def test_a_task_of_a_queue_that_isnt_there_is_not_found(sqs: Sqs) -> None:
+    arn = "arn:aws:sqs:eu-west-1:000000000000:none"
+    for call in (
+        sqs.start_message_move_task(SourceArn=arn),
+        sqs.list_message_move_tasks(SourceArn=arn),
+    ):
+        refusal = await refused(call)
+        assert (refusal.code, refusal.status) == ("ResourceNotFoundException", 404)
+
+
+async def test_permissions_in_a_queue_are_not_supported_and_the_answer_says_what_is(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    refusal = await refused(
+        sqs.add_permission(QueueUrl=url, Label="l", AWSAccountIds=["1"], Actions=["SendMessage"])
+    )
+    assert refusal.code == "AWS.SimpleQueueService.UnsupportedOperation"
+    assert "permissions file" in refusal.message
+    assert (await refused(sqs.remove_permission(QueueUrl=url, Label="l"))).status == 400
+
+
+async def test_an_unknown_operation_is_refused(server: Server) -> None:
+    answer = await raw(server, "Dance", b"{}")
+    assert (answer.status, answer.headers["x-amzn-query-error"]) == (400, "InvalidAction;Sender")
+    answer = await raw(server, "__init__", b"{}")
+    assert answer.status == 400
+
+
+async def test_a_page_of_another_site_can_do_nothing(server: Server, sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    for headers in ({"Origin": "https://example.com"}, {"Host": "example.com"}):
+        answer = await raw(server, "DeleteQueue", {"QueueUrl": url}, **headers)
+        assert answer.status in (403, 421)
+    assert (await sqs.list_queues())["QueueUrls"] == [url]
+
+
+async def test_a_request_that_is_too_large_is_refused(server: Server) -> None:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{server.sqs_url}/", data=BytesIO(bytes(8 * 1024 * 1024 + 1))) as response,
+    ):
+        assert response.status == 400
+
+
+async def test_requests_are_counted_by_their_operation(sqs: Sqs, server: Server) -> None:
+    await sqs.create("q")
+    assert await ended(server, "CreateQueue", "200") == 1
+
+
+async def test_a_message_that_was_sent_over_grpc_is_received_over_sqs(sqs: Sqs, server: Server) -> None:
+    url = await sqs.create("q")
+    send = Send(queue="q", bodies=[b"x"], attributes={0: {"a": "1", "b": b"2"}})
+    await asyncio.wrap_future(server.store.submit(send))
+    (message,) = await sqs.receive(url)
+    assert message["MessageAttributes"] == {
+        "a": {"DataType": "String", "StringValue": "1"},
+        "b": {"DataType": "Binary", "BinaryValue": b"2"},
+    }
+
+
+async def test_a_message_becomes_a_dead_letter_at_the_receive_after_the_last(sqs: Sqs) -> None:
+    dead = await sqs.create("dead", VisibilityTimeout="5")
+    arn = (await sqs.attributes(dead))["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 2})
+    url = await sqs.create("q", RedrivePolicy=policy, VisibilityTimeout="5")
+    sent = await sqs.send(url, "x")
+    for _ in range(2):
+        (message,) = await sqs.receive(url)
+        await sqs.change_message_visibility(
+            QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
+        )
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessages"] == "1"
+    assert (await sqs.attributes(dead))["ApproximateNumberOfMessages"] == "0"
+    assert await sqs.receive(url) == []
+    (letter,) = await sqs.receive(dead, WaitTimeSeconds=20)
+    assert letter["MessageId"] == sent["MessageId"]
+    told, last = letter["Attributes"], message["Attributes"]
+    assert told["DeadLetterQueueSourceArn"] == (await sqs.attributes(url))["QueueArn"]
+    assert told["ApproximateReceiveCount"] == "3"
+    first = "ApproximateFirstReceiveTimestamp"
+    assert told[first] == last[first]
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessages"] == "0"
+    await sqs.delete(dead, letter)
+    assert (await sqs.attributes(dead))["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+async def test_a_message_is_deleted_after_its_last_lease_before_it_becomes_a_dead_letter(
+    sqs: Sqs, clock: ManualClock
+) -> None:
+    dead = await sqs.create("dead")
+    arn = (await sqs.attributes(dead))["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    url = await sqs.create("q", RedrivePolicy=policy, VisibilityTimeout="5")
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url)
+    clock.advance(5_000)
+    await sqs.delete(url, message)
+    assert await sqs.receive(url) == []
+    assert await sqs.receive(dead) == []
+
+
+async def test_tags_are_set_changed_and_removed(sqs: Sqs) -> None:
+    url = (await sqs.create_queue(QueueName="q", tags={"a": "1", "b": "2"}))["QueueUrl"]
+    assert (await sqs.list_queue_tags(QueueUrl=url))["Tags"] == {"a": "1", "b": "2"}
+    await sqs.tag_queue(QueueUrl=url, Tags={"b": "", "c": "3"})
+    await sqs.untag_queue(QueueUrl=url, TagKeys=["a", "none", "aws:sqs:LastModifiedTimestamp"])
+    assert (await sqs.list_queue_tags(QueueUrl=url))["Tags"] == {"b": "", "c": "3"}
+    for tags in ({"aws:x": "1"}, {"x" * 129: "1"}, {"x": "y" * 257}, {f"t{n}": "" for n in range(49)}):
+        refusal = await refused(sqs.tag_queue(QueueUrl=url, Tags=tags))
+        assert refusal.code == "InvalidParameterValue"
+    await sqs.untag_queue(QueueUrl=url, TagKeys=["b", "c"])
+    assert "Tags" not in await sqs.list_queue_tags(QueueUrl=url)
+
+
+async def test_attributes_that_are_only_shown_survive_a_restart_and_an_empty_one_is_removed(
+    sqs: Sqs, clock: ManualClock
+) -> None:
+    wanted = {
+        "ReceiveMessageWaitTimeSeconds": "20",
+        "Policy": '{"Version": "2012-10-17"}',
+        "RedriveAllowPolicy": '{"redrivePermission": "allowAll"}',
+        "KmsMasterKeyId": "alias/x",
+        "KmsDataKeyReusePeriodSeconds": "300",
+        "SqsManagedSseEnabled": "true",
+    }
+    url = await sqs.create("q", **wanted)
+    shown = await sqs.attributes(url)
+    assert {name: shown[name] for name in wanted} == wanted
+    assert await sqs.create("q", **wanted) == url
+    clock.advance(60_000)
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": "", "KmsMasterKeyId": "y"})
+    after = await sqs.attributes(url)
+    assert "Policy" not in after
+    assert after["KmsMasterKeyId"] == "y"
+    assert int(after["LastModifiedTimestamp"]) == int(after["CreatedTimestamp"]) + 60
+
+
+async def test_a_restarted_server_has_the_attributes_and_tags(tmp_path: Path) -> None:
+    for is_first in (True, False):
+        async with serving_sqs(tmp_path / "root") as server:
+            assert server.sqs_url is not None
+            sqs = Sqs(server.sqs_url)
+            if is_first:
+                await sqs.create_queue(
+                    QueueName="q", Attributes={"KmsMasterKeyId": "x"}, tags={"a": "1"}
+                )
+            url = (await sqs.get_queue_url(QueueName="q"))["QueueUrl"]
+            assert await sqs.attributes(url, "KmsMasterKeyId") == {"KmsMasterKeyId": "x"}
+            assert (await sqs.list_queue_tags(QueueUrl=url))["Tags"] == {"a": "1"}
