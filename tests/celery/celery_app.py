@@ -31,13 +31,16 @@ def total(numbers: list[int]) -> int:
     return sum(numbers)
 
 
-@app.task(bind=True, max_retries=3)
-def third_time(self: Any) -> int:
-    """Fail twice; return the number of retries."""
-    retries: int = self.request.retries
-    if retries < 2:
+@app.task(bind=True, max_retries=3, ignore_result=True)
+def third_time(self: Any, log: str) -> None:
+    """Fail twice; write the number of retries before to `log` each time.
+
+    The state of a retry may be stored after the result of the next run, so that it has no result.
+    """
+    with Path(log).open("a") as file:
+        file.write(f"{self.request.retries}\n")
+    if self.request.retries < 2:
         raise self.retry(countdown=0.1)
-    return retries
 
 
 @app.task
