@@ -209,6 +209,7 @@ class Queue:
         visibility_timeout: Seconds | None,
         timeout: Seconds | None = None,
         until_settled: bool = False,
+        on_arrival: Callable[[], None] | None = None,
     ) -> EnvelopeStream:
         return EnvelopeStream(
             self._calling,
@@ -219,6 +220,7 @@ class Queue:
             ),
             patience=self._calling.patience(timeout),
             until_settled=until_settled,
+            on_arrival=on_arrival,
         )
 
     async def delete(self, message: MessageFacts | str, *, timeout: Seconds | None = None) -> None:
