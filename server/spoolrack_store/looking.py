@@ -36,7 +36,7 @@ _TRIES: Final = 250
 _TRY_EVERY: Final = 0.02
 """Seconds. A process that holds the lock for more than five is stopped, or moves very much."""
 _MOST_COMMITS: Final = 100_000
-"""What a start may have to finish, in memory."""
+"""Commits of work that a start may have to finish, in memory."""
 _NEVER: Final = threading.Event()
 
 
@@ -79,7 +79,7 @@ def owners_changed_ns(root: str | os.PathLike[str]) -> int:
 
 
 class _Finished(ThreadDriver):
-    """What a start has to finish is finished when the store is open."""
+    """Finishes the work of a start before the store is open."""
 
     def start(self, committer: Committer) -> None:
         for _ in range(_MOST_COMMITS):

@@ -1,4 +1,4 @@
-"""What a dashboard shows of a store: ages, dead-letter queues, and the owners of the root.
+"""The overview of a store for a dashboard: ages, dead-letter queues, and the owners of the root.
 
 Nothing here lists a folder of messages or reads one.
 """

@@ -1,4 +1,4 @@
-"""What a store knows of itself at one moment: numbers for metrics.
+"""The figures of a store at one moment, for metrics.
 
 Where it isn't said otherwise no folder is listed and no file is read, so that it costs the same with
 one message and with a million. Many queues are told in parts, between which commits go on: the numbers
@@ -42,7 +42,7 @@ class Tally:
 
     @property
     def statistics(self) -> Statistics:
-        """What was done since the start; it goes on counting."""
+        """Counts of all work since the start; they go on."""
         return self._engine.moves.statistics
 
     def space(self) -> Space | None:

@@ -55,7 +55,7 @@ class ManualClock(Clock):
                 self._waiters.remove(condition)
 
     def advance(self, millis: int) -> None:
-        """Let time go by: move both clocks forward, and wake everyone who waits.
+        """Let time go by: move both clocks forward, and wake all waiting threads.
 
         Returns before the waiters have done anything. Raises `ValueError` for a negative span.
         """
@@ -69,7 +69,7 @@ class ManualClock(Clock):
             _wake(condition)
 
     def step_wall(self, millis: int) -> None:
-        """Do what an operator or NTP does: move the wall clock alone, either way. Wakes nobody."""
+        """Do what an operator or NTP does: move the wall clock alone, either way. Wakes no thread."""
         with self._lock:
             self._wall = Millis(self._wall + millis)
 
@@ -78,7 +78,7 @@ def _wake(condition: threading.Condition) -> None:
     if condition.acquire(blocking=False):
         _notify_and_release(condition)
         return
-    # Somebody holds it: for a moment, or until our own thread goes on, or it is our own thread.
+    # It is held: for a moment, or until our own thread goes on, or by our own thread.
     threading.Thread(target=_wake_later, args=(condition,), name="manual-clock", daemon=True).start()
 
 

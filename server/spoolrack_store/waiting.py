@@ -35,7 +35,7 @@ class Parked:
 
     @property
     def nothing(self) -> list[Delivery] | None:
-        """What it is answered with when its time is over."""
+        """The answer when its time is over."""
         return [] if isinstance(self.request, Receive) else None
 
 
@@ -121,10 +121,10 @@ class Parking:
 
     def take_all(self) -> list[Parked]:
         """Let all leave."""
-        everyone = [parked for waiting in self._queues.values() for parked in waiting.values()]
+        parked_all = [parked for waiting in self._queues.values() for parked in waiting.values()]
         self._queues.clear()
         self._deadlines.clear()
-        return everyone
+        return parked_all
 
 
 def undo_of(

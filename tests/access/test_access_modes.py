@@ -79,7 +79,7 @@ def test_a_root_that_anybody_may_write_into_is_refused(tmp_path: Path, mode: int
     root = tmp_path / "root"
     root.mkdir()
     root.chmod(mode)
-    with pytest.raises(RootUnusable, match="anybody on this machine may write into it: chmod o-w"):
+    with pytest.raises(RootUnusable, match="every user of this machine may write into it: chmod o-w"):
         Store.open(root)
     assert not list(root.iterdir())
     root.chmod(mode & ~0o002)

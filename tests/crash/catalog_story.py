@@ -6,6 +6,7 @@ is known for what it is in a queue of the same name.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -31,8 +32,8 @@ from tests.support.linked_disk import Died, LinkedDisk, Memory, made, reap
 from tests.support.power_disk import Model
 
 NAMES = ("a", "b")
-Known = tuple[QueueSettings, str] | None
-"""A queue's settings and its salt; None: there is none."""
+Known = tuple[QueueSettings, str, Mapping[str, str]] | None
+"""A queue's settings, its salt and its labels; None: there is none."""
 
 
 class CatalogStory:
@@ -103,10 +104,13 @@ class CatalogStory:
         settings = QueueSettings(max_messages=self.random.choice((0, 50)))
         match self.random.choice("cudsssr"):
             case "c":
-                return CreateQueue(name=name, settings=settings)
+                return CreateQueue(name=name, settings=settings, labels={"made": "here"})
             case "u":
                 return UpdateQueue(
-                    name=name, changes={"retention": Millis(self.random.choice((0, 10**9)))}
+                    name=name,
+                    changes={"retention": Millis(self.random.choice((0, 10**9)))},
+                    # No two alike, and now and then none.
+                    labels={"changed": f"at {self.at}" if self.at % 4 else None},
                 )
             case "d":
                 return DeleteQueue(name=name)
@@ -150,7 +154,7 @@ class CatalogStory:
 
     def _known(self, engine: Engine, name: str) -> Known:
         record = engine.catalog.records.get(name)
-        return None if record is None else (record.settings, record.salt)
+        return None if record is None else (record.settings, record.salt, record.labels)
 
     def _check(self, engine: Engine) -> None:
         """All processes know the same queues."""

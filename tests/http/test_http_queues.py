@@ -81,6 +81,7 @@ SETTINGS: dict[str, Any] = {
     "archive_retention": 86400.5,
     "messages_per_file": 1,
     "group_order": "fair",
+    "dead_letter_at": "receive",
 }
 
 

@@ -314,3 +314,56 @@ async def test_surrogates_and_wrong_types_are_the_clients_fault(server: Server, 
         assert answer.status == 400
         assert answer.headers["x-amzn-query-error"].startswith(code), answer.body
         assert answer.json["__type"].startswith("com.amazonaws.sqs#")
+
+
+async def test_a_lease_that_is_over_is_deleted_by_its_receipt_if_no_receive_came_since(
+    sqs: Sqs, clock: ManualClock
+) -> None:
+    url = await sqs.create("q", VisibilityTimeout="5")
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url)
+    clock.advance(5_000)
+    await sqs.delete(url, message)
+    shown = await sqs.attributes(url)
+    assert shown["ApproximateNumberOfMessages"] == shown["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+async def test_a_released_message_is_deleted_by_the_receipt_that_released_it(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url)
+    handle = message["ReceiptHandle"]
+    await sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
+    await sqs.delete_message(QueueUrl=url, ReceiptHandle=handle)
+    assert await sqs.receive(url) == []
+
+
+async def test_a_lease_that_is_over_is_extended_and_deleted_by_its_receipt(
+    sqs: Sqs, clock: ManualClock
+) -> None:
+    url = await sqs.create("q", VisibilityTimeout="5")
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url)
+    clock.advance(5_000)
+    handle = message["ReceiptHandle"]
+    await sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=100)
+    assert await sqs.receive(url) == []
+    await sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=200)
+    clock.advance(150_000)
+    assert await sqs.receive(url) == []
+    await sqs.delete(url, message)
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+async def test_the_receipt_of_an_earlier_receive_extends_nothing(sqs: Sqs, clock: ManualClock) -> None:
+    url = await sqs.create("q", VisibilityTimeout="5")
+    await sqs.send(url, "x")
+    (first,) = await sqs.receive(url)
+    clock.advance(5_000)
+    await sqs.receive(url)
+    refusal = await refused(
+        sqs.change_message_visibility(
+            QueueUrl=url, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=9
+        )
+    )
+    assert refusal.shape == "MessageNotInflight"

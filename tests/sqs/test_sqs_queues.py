@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -12,8 +13,9 @@ import pytest
 from spoolrack_server.server import Server
 from spoolrack_server.sqs.sqs_operations import OPERATIONS
 from spoolrack_store.model.operations import Send, UpdateQueue
+from spoolrack_store.testing import ManualClock
 
-from tests.support.sqs_rig import REGION, Sqs, ended, raw, refused
+from tests.support.sqs_rig import REGION, Sqs, ended, raw, refused, serving_sqs
 
 
 def test_every_operation_of_sqs_is_there(sqs: Sqs) -> None:
@@ -267,3 +269,94 @@ async def test_a_message_that_was_sent_over_grpc_is_received_over_sqs(sqs: Sqs, 
         "a": {"DataType": "String", "StringValue": "1"},
         "b": {"DataType": "Binary", "BinaryValue": b"2"},
     }
+
+
+async def test_a_message_becomes_a_dead_letter_at_the_receive_after_the_last(sqs: Sqs) -> None:
+    dead = await sqs.create("dead", VisibilityTimeout="5")
+    arn = (await sqs.attributes(dead))["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 2})
+    url = await sqs.create("q", RedrivePolicy=policy, VisibilityTimeout="5")
+    sent = await sqs.send(url, "x")
+    for _ in range(2):
+        (message,) = await sqs.receive(url)
+        await sqs.change_message_visibility(
+            QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
+        )
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessages"] == "1"
+    assert (await sqs.attributes(dead))["ApproximateNumberOfMessages"] == "0"
+    assert await sqs.receive(url) == []
+    (letter,) = await sqs.receive(dead, WaitTimeSeconds=20)
+    assert letter["MessageId"] == sent["MessageId"]
+    told, last = letter["Attributes"], message["Attributes"]
+    assert told["DeadLetterQueueSourceArn"] == (await sqs.attributes(url))["QueueArn"]
+    assert told["ApproximateReceiveCount"] == "3"
+    first = "ApproximateFirstReceiveTimestamp"
+    assert told[first] == last[first]
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessages"] == "0"
+    await sqs.delete(dead, letter)
+    assert (await sqs.attributes(dead))["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+async def test_a_message_is_deleted_after_its_last_lease_before_it_becomes_a_dead_letter(
+    sqs: Sqs, clock: ManualClock
+) -> None:
+    dead = await sqs.create("dead")
+    arn = (await sqs.attributes(dead))["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    url = await sqs.create("q", RedrivePolicy=policy, VisibilityTimeout="5")
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url)
+    clock.advance(5_000)
+    await sqs.delete(url, message)
+    assert await sqs.receive(url) == []
+    assert await sqs.receive(dead) == []
+
+
+async def test_tags_are_set_changed_and_removed(sqs: Sqs) -> None:
+    url = (await sqs.create_queue(QueueName="q", tags={"a": "1", "b": "2"}))["QueueUrl"]
+    assert (await sqs.list_queue_tags(QueueUrl=url))["Tags"] == {"a": "1", "b": "2"}
+    await sqs.tag_queue(QueueUrl=url, Tags={"b": "", "c": "3"})
+    await sqs.untag_queue(QueueUrl=url, TagKeys=["a", "none", "aws:sqs:LastModifiedTimestamp"])
+    assert (await sqs.list_queue_tags(QueueUrl=url))["Tags"] == {"b": "", "c": "3"}
+    for tags in ({"aws:x": "1"}, {"x" * 129: "1"}, {"x": "y" * 257}, {f"t{n}": "" for n in range(49)}):
+        refusal = await refused(sqs.tag_queue(QueueUrl=url, Tags=tags))
+        assert refusal.code == "InvalidParameterValue"
+    await sqs.untag_queue(QueueUrl=url, TagKeys=["b", "c"])
+    assert "Tags" not in await sqs.list_queue_tags(QueueUrl=url)
+
+
+async def test_attributes_that_are_only_shown_survive_a_restart_and_an_empty_one_is_removed(
+    sqs: Sqs, clock: ManualClock
+) -> None:
+    wanted = {
+        "ReceiveMessageWaitTimeSeconds": "20",
+        "Policy": '{"Version": "2012-10-17"}',
+        "RedriveAllowPolicy": '{"redrivePermission": "allowAll"}',
+        "KmsMasterKeyId": "alias/x",
+        "KmsDataKeyReusePeriodSeconds": "300",
+        "SqsManagedSseEnabled": "true",
+    }
+    url = await sqs.create("q", **wanted)
+    shown = await sqs.attributes(url)
+    assert {name: shown[name] for name in wanted} == wanted
+    assert await sqs.create("q", **wanted) == url
+    clock.advance(60_000)
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": "", "KmsMasterKeyId": "y"})
+    after = await sqs.attributes(url)
+    assert "Policy" not in after
+    assert after["KmsMasterKeyId"] == "y"
+    assert int(after["LastModifiedTimestamp"]) == int(after["CreatedTimestamp"]) + 60
+
+
+async def test_a_restarted_server_has_the_attributes_and_tags(tmp_path: Path) -> None:
+    for is_first in (True, False):
+        async with serving_sqs(tmp_path / "root") as server:
+            assert server.sqs_url is not None
+            sqs = Sqs(server.sqs_url)
+            if is_first:
+                await sqs.create_queue(
+                    QueueName="q", Attributes={"KmsMasterKeyId": "x"}, tags={"a": "1"}
+                )
+            url = (await sqs.get_queue_url(QueueName="q"))["QueueUrl"]
+            assert await sqs.attributes(url, "KmsMasterKeyId") == {"KmsMasterKeyId": "x"}
+            assert (await sqs.list_queue_tags(QueueUrl=url))["Tags"] == {"a": "1"}

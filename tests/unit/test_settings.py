@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from spoolrack_store.model import settings as module
 from spoolrack_store.model.clock import DAY, HOUR, Millis, span_text
 from spoolrack_store.model.errors import DamagedSettings, InvalidSetting
-from spoolrack_store.model.settings import SPANS, QueueSettings, Record, decode, encode
+from spoolrack_store.model.settings import (
+    SPANS,
+    QueueSettings,
+    Record,
+    check_labels,
+    decode,
+    encode,
+)
 
 BOUNDS: dict[str, tuple[int, int]] = {
     "visibility_timeout": (1, 12 * HOUR),
@@ -63,6 +70,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "archive_retention": 0,
         "messages_per_file": 0,
         "group_order": "fair",
+        "dead_letter_at": "lease_end",
     }
 
 
@@ -220,3 +228,21 @@ def test_the_bounds_are_what_the_contract_says() -> None:
     assert module.MAX_VISIBILITY == 12 * HOUR
     assert module.MAX_MESSAGE_SIZE == 64 * 1024 * 1024
     assert module.MAX_ATTRIBUTES_SIZE == 64 * 1024
+
+
+@pytest.mark.parametrize(
+    "labels", [{"": "x"}, {"x" * 129: "x"}, {"x": "y" * 1_025}, {"x": "\ud800"}, {"x": 1}]
+)
+def test_labels_that_no_queue_can_have_are_refused(labels: dict[str, object]) -> None:
+    with pytest.raises(InvalidSetting):
+        check_labels(labels)
+    with pytest.raises(DamagedSettings):
+        decode(b'{"created_at": 1, "labels": %s}' % json.dumps(labels).encode(), "q.1.json")
+    with pytest.raises(InvalidSetting):
+        check_labels({str(number): "" for number in range(65)})
+
+
+def test_labels_are_read_as_they_were_written() -> None:
+    labels = {"team": "ä", "x" * 128: "y" * 1_024}
+    record = Record(settings=QueueSettings(), created_at=Millis(1), salt="s", labels=labels)
+    assert decode(encode(record), "q.1.json") == record

@@ -141,8 +141,10 @@ class MessageEndpoints:
     async def delete(self, request: web.Request) -> web.StreamResponse:
         queue, id = name_of(request), id_of(request)
         receipt = headers.receipt(request.headers, id)
-        by = {"ids": [id]} if receipt is None else {"receipts": [receipt]}
-        delete = Delete(queue=queue, **by)
+        if receipt is None:
+            delete = Delete(queue=queue, ids=[id])
+        else:
+            delete = Delete(queue=queue, receipts=[receipt])
         (error,) = await self._context.submit(delete)
         # One that isn't there is what the caller wants; softlayer/mq says the same.
         if error is not None and not isinstance(error, MessageNotFound):

@@ -116,8 +116,8 @@ def _given(name: str, given: Parameters) -> tuple[str, str | bytes]:
     if not _NAME.fullmatch(name) or name.lower().startswith(("aws.", "amazon.")):
         raise sqs_errors.invalid_value(
             f"Message (user) attribute name '{name[:100]}' is invalid. It may have up to 256 "
-            "characters: a-z, A-Z, digits, '_', '-' and '.', no '.' at an end or beside another, and must "
-            "not begin with AWS. or Amazon."
+            "characters: a-z, A-Z, digits, '_', '-' and '.', no '.' at an end or beside another, and "
+            "must not begin with AWS. or Amazon."
         )
     kind = given.text("DataType") or ""
     if not _TYPE.fullmatch(kind):

@@ -241,7 +241,7 @@ def _read_redrive(value: str, changes: Changes, *, is_fifo: bool) -> None:
 
 def initial_settings(queue: str, changes: Changes) -> QueueSettings:
     """Return the settings of a queue that is created over SQS."""
-    first: dict[str, object] = {"retention": DEFAULT_RETENTION}
+    first: dict[str, object] = {"retention": DEFAULT_RETENTION, "dead_letter_at": "receive"}
     if queue.endswith(FIFO):
         first["group_order"] = "strict"
     return QueueSettings().changed(first | changes.settings)

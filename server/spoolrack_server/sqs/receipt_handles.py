@@ -12,7 +12,7 @@ import re
 from typing import Final, NamedTuple
 
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.operations import Message
+from spoolrack_store.model.operations import LastReceive, Message
 
 from . import sqs_errors
 
@@ -23,13 +23,22 @@ _HANDLE: Final = re.compile(
 
 class Handle(NamedTuple):
     receipt: str
-    receives: int
-    first: Millis
+    last: LastReceive
+
+    def __str__(self) -> str:
+        return f"{self.receipt}*{self.last.receives}*{self.last.first}"
+
+    @property
+    def id(self) -> str:
+        """The message's."""
+        return self.receipt.partition(":")[2].partition("~")[0]
 
 
 def handle_of(message: Message) -> str:
     """Return the handle of a message that was received."""
-    return f"{message.receipt}*{message.receives}*{message.first_receive or 0}"
+    assert message.receipt is not None
+    first = message.first_receive or Millis(0)
+    return str(Handle(message.receipt, LastReceive(message.receives, first)))
 
 
 def parse(text: str) -> Handle:
@@ -38,4 +47,4 @@ def parse(text: str) -> Handle:
         raise sqs_errors.invalid_receipt(
             f'The input receipt handle "{text[:300]}" is not a valid receipt handle.'
         )
-    return Handle(found["receipt"], int(found["receives"]), Millis(int(found["first"])))
+    return Handle(found["receipt"], LastReceive(int(found["receives"]), Millis(int(found["first"]))))

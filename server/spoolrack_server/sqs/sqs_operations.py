@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from spoolrack_store.model import redriving
 from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.deaths import Death
 from spoolrack_store.model.errors import (
     QueueExists,
     QueueNotFound,
@@ -31,13 +32,16 @@ from spoolrack_store.model.ids import is_id
 from spoolrack_store.model.names import is_queue_name
 from spoolrack_store.model.operations import (
     ChangeVisibility,
+    CreateQueue,
     Delete,
     DeleteQueue,
+    LastReceive,
     Message,
     Purge,
     Queue,
     Receive,
     Send,
+    UpdateQueue,
     messages_of,
 )
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
@@ -51,7 +55,6 @@ from . import message_attributes, queue_attributes, sqs_errors
 from .message_attributes import Outgoing
 from .parameters import Parameters
 from .queue_attributes import FIFO, LABEL, queue_of_url
-from .queue_labels import creation, labels_of, update
 from .receipt_handles import Handle, handle_of, parse
 from .sqs_errors import SqsError
 
@@ -60,8 +63,6 @@ MOST_LISTED: Final = 1_000
 FACTS_LIFETIME: Final = Millis(1_000)
 """Facts of a queue are read again after so long: a change by another process counts then."""
 MOST_FACTS: Final = 10_000
-UPDATE_TRIES: Final = 10
-"""Of an update of a queue that other updates come in between of."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 _ENTRY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _SYSTEM_NAMES: Final = frozenset(
@@ -153,7 +154,7 @@ class SqsOperations:
         if known is not None and now - known.read_at < FACTS_LIFETIME:
             return known
         found = await self._look(queue)
-        labels = labels_of(found)
+        labels = found.labels
         known = _QueueFacts(
             now,
             found.settings.max_message_size,
@@ -189,10 +190,10 @@ class SqsOperations:
         labels = {**tags, **{label: value for label, value in changes.labels.items() if value}}
         settings = queue_attributes.initial_settings(name, changes)
         try:
-            await self._context.submit(creation(name, settings, labels))
+            await self._context.submit(CreateQueue(name=name, settings=settings, labels=labels))
         except QueueExists:
             there = await self._look(name)
-            differing = queue_attributes.differing(there, labels_of(there), changes, caller.region)
+            differing = queue_attributes.differing(there, there.labels, changes, caller.region)
             if differing is not None:
                 raise sqs_errors.queue_exists(
                     "A queue already exists with the same name and a different value for attribute "
@@ -273,7 +274,7 @@ class SqsOperations:
         queue = self._queue(caller, parameters, Permission.MONITOR)
         names = parameters.texts("AttributeNames")
         found = await self._look(queue)
-        all_attributes = queue_attributes.shown(found, labels_of(found), caller.region)
+        all_attributes = queue_attributes.shown(found, found.labels, caller.region)
         attributes = queue_attributes.selected(all_attributes, names)
         return Result({"Attributes": attributes} if attributes else {})
 
@@ -287,17 +288,18 @@ class SqsOperations:
         changes = queue_attributes.changes_in(queue, attributes)
         await self._check_target(caller, changes.dead_letter_queue)
         changes.labels[LABEL + queue_attributes.MODIFIED] = str(self._clock.wall() // 1_000)
-        await self._update(queue, changes.settings, changes.labels)
+        labels = {name: value or None for name, value in changes.labels.items()}
+        await self._update(queue, changes.settings, labels)
         return Result({})
 
     async def _update(
-        self, queue: str, settings: Mapping[str, object], labels: Mapping[str, str]
+        self,
+        queue: str,
+        settings: Mapping[str, object],
+        labels: Mapping[str, str | None],
     ) -> None:
-        """Change settings and labels; a label with an empty value of SQS's own is removed."""
-        there = await self._look(queue)
-        merged = {**labels_of(there), **labels}
-        kept = {name: value for name, value in merged.items() if value or not name.startswith(LABEL)}
-        await self._context.submit(update(there, settings, kept))
+        """Change settings and labels; None removes a label."""
+        await self._context.submit(UpdateQueue(name=queue, changes=settings, labels=labels))
         self._facts.pop(queue, None)
 
     async def DeleteQueue(self, caller: Caller, parameters: Parameters) -> Result:
@@ -334,7 +336,7 @@ class SqsOperations:
             raise sqs_errors.missing_parameter("The request must contain the parameter Tags.")
         queue_attributes.check_tags(tags)
         there = await self._look(queue)
-        queue_attributes.check_tags(queue_attributes.tags_of(labels_of(there)) | tags)
+        queue_attributes.check_tags(queue_attributes.tags_of(there.labels) | tags)
         await self._update(queue, {}, tags)
         return Result({})
 
@@ -343,14 +345,12 @@ class SqsOperations:
         keys = {key for key in parameters.texts("TagKeys") if not key.startswith(LABEL)}
         if not keys:
             raise sqs_errors.missing_parameter("The request must contain the parameter TagKeys.")
-        there = await self._look(queue)
-        kept = {name: value for name, value in labels_of(there).items() if name not in keys}
-        await self._context.submit(update(there, {}, kept))
+        await self._update(queue, {}, dict.fromkeys(keys))
         return Result({})
 
     async def ListQueueTags(self, caller: Caller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Permission.MONITOR)
-        tags = queue_attributes.tags_of(labels_of(await self._look(queue)))
+        tags = queue_attributes.tags_of((await self._look(queue)).labels)
         return Result({"Tags": tags} if tags else {})
 
     async def AddPermission(self, caller: Caller, parameters: Parameters) -> Result:
@@ -458,7 +458,11 @@ class SqsOperations:
         return Result(batch.content())
 
     async def _delete(self, queue: str, handles: Sequence[Handle]) -> list[Refusal | None]:
-        request = Delete(queue=queue, receipts=[handle.receipt for handle in handles])
+        request = Delete(
+            queue=queue,
+            receipts=[handle.receipt for handle in handles],
+            last_receives=_last_receives(queue, handles),
+        )
         results: list[Refusal | None] = []
         for handle, error in zip(handles, await self._context.submit(request), strict=True):
             if not isinstance(error, StaleReceipt):
@@ -502,7 +506,10 @@ class SqsOperations:
         results: list[Refusal | None] = []
         for visibility, handles in together.items():
             change = ChangeVisibility(
-                queue=queue, receipts=[handle.receipt for handle in handles], visibility=visibility
+                queue=queue,
+                receipts=[handle.receipt for handle in handles],
+                visibility=visibility,
+                last_receives=_last_receives(queue, handles),
             )
             for handle, result in zip(handles, await self._context.submit(change), strict=True):
                 if isinstance(result, StaleReceipt):
@@ -513,12 +520,11 @@ class SqsOperations:
 
     async def _not_in_flight(self, queue: str, handle: Handle) -> SqsError:
         """Return the error of a change of a lease that is over: the message is there, or it isn't."""
-        id = handle.receipt.partition(":")[2].partition("~")[0]
         try:
-            await self._context.read(self._store.message, queue, id)
+            await self._context.read(self._store.message, queue, handle.id)
         except StoreError:
             return sqs_errors.invalid_value(
-                f"Value {handle_text(handle)} for parameter ReceiptHandle is invalid. Reason: Message "
+                f"Value {handle} for parameter ReceiptHandle is invalid. Reason: Message "
                 "does not exist or is not available for visibility timeout change."
             )
         return (
@@ -787,12 +793,17 @@ def _received(message: Message, system: set[str], wanted: Sequence[str], region:
 
 def _system_attributes(message: Message, region: str) -> dict[str, str]:
     held = message.attributes
+    deaths = _deaths_since_redrive(message)
+    receives = message.receives + sum(death.receives for death in deaths)
+    first = deaths[0].first_receive if deaths else message.first_receive
     found = {
         "SenderId": str(held.get(message_attributes.SENDER, queue_attributes.ACCOUNT)),
         "SentTimestamp": str(message.sent_at),
-        "ApproximateReceiveCount": str(message.receives),
-        "ApproximateFirstReceiveTimestamp": str(message.first_receive or 0),
+        "ApproximateReceiveCount": str(receives),
+        "ApproximateFirstReceiveTimestamp": str(first or 0),
     }
+    if deaths:
+        found["DeadLetterQueueSourceArn"] = queue_attributes.arn_of(deaths[-1].source_queue, region)
     if message.group:
         found["MessageGroupId"] = message.group
     if message.queue.endswith(FIFO):
@@ -805,6 +816,12 @@ def _system_attributes(message: Message, region: str) -> dict[str, str]:
         if isinstance(value, str):
             found[name] = value
     return found
+
+
+def _deaths_since_redrive(message: Message) -> Sequence[Death]:
+    """Return how a dead letter came to be one, as long as its count of receives goes on."""
+    redriven = [place for place, death in enumerate(message.deaths) if death.redriven_at is not None]
+    return message.deaths[redriven[-1] + 1 :] if redriven else message.deaths
 
 
 def _token(parameters: Parameters, name: str) -> str:
@@ -827,13 +844,16 @@ def _hidden(parameters: Parameters) -> Millis:
     return Millis(hidden * 1_000)
 
 
-def handle_text(handle: Handle) -> str:
-    return f"{handle.receipt}*{handle.receives}*{handle.first}"
+def _last_receives(queue: str, handles: Sequence[Handle]) -> dict[int, LastReceive]:
+    """Return by position the receives whose leases may be over; of a FIFO queue no lease may."""
+    if queue.endswith(FIFO):
+        return {}
+    return {position: handle.last for position, handle in enumerate(handles)}
 
 
 def _expired(handle: Handle) -> SqsError:
     return sqs_errors.invalid_value(
-        f"Value {handle_text(handle)} for parameter ReceiptHandle is invalid. Reason: The receipt "
+        f"Value {handle} for parameter ReceiptHandle is invalid. Reason: The receipt "
         "handle has expired."
     )
 

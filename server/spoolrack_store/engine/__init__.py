@@ -1,1 +1,1 @@
-"""What the operations do to folders and index, each noun in its module. No threads."""
+"""The engine: the operations on folders and index, each noun in its module. No threads."""

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 UNCHANGED_FOR: Final = Millis(2_000)
 LOOK_EVERY: Final = Millis(2_000)
 _FAILED_SYNC: Final = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
-"""What fsync(2) itself says, and open(2) of a file that is there doesn't."""
+"""Errors that fsync(2) itself reports, and open(2) of a file that is there doesn't."""
 
 
 def adoptable(name: str) -> str | None:
@@ -48,7 +48,7 @@ class Adoption(Part):
         self._adopts = chores.adopts
         self._unchanged_for = max(UNCHANGED_FOR, chores.wait)
         self._seen: dict[str, tuple[Facts, Millis]] = {}
-        """What was found in `new/`, and since when it is as it is, monotonic."""
+        """Files found in `new/`, and the monotonic time since which each is as it is."""
         self._next_look = moves.clock.monotonic()
 
     def next_due(self) -> Millis | None:

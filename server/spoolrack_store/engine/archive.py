@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
 from typing import Final
 
 from ..files.disk import Kind
@@ -20,7 +19,7 @@ from ..files.layout import ARCHIVE
 from ..files.syncer import explained
 from ..model.batch import Entry
 from ..model.chores import Chores
-from ..model.clock import DAY, HOUR, Millis
+from ..model.clock import HOUR, Millis, day_of, end_of_day
 from .catalog import Catalog
 from .moves import Moves
 from .part import Part
@@ -46,7 +45,7 @@ class Archive(Part):
         record = self._catalog.records.get(entry.name.queue)
         if record is None or not record.settings.archive_retention:
             return ""
-        day = datetime.fromtimestamp(self._moves.clock.wall() / 1_000, UTC).date()
+        day = day_of(self._moves.clock.wall())
         return f"{ARCHIVE}/{entry.name.queue}/{day}/{entry.batch.stem.text}"
 
     def tick(self) -> None:
@@ -74,7 +73,7 @@ class Archive(Part):
             record = self._catalog.records.get(queue.name)
             retention = record.settings.archive_retention if record else 0
             for day in disk.scan(f"{ARCHIVE}/{queue.name}"):
-                end = _end_of(day.name)
+                end = end_of_day(day.name)
                 if day.kind is Kind.FOLDER and end is not None and end + retention <= wall:
                     yield f"{ARCHIVE}/{queue.name}/{day.name}"
 
@@ -87,15 +86,3 @@ class Archive(Part):
             return False
         self._moves.disk.remove_folder(folder)
         return True
-
-
-def _end_of(text: str) -> Millis | None:
-    """Return the Unix time at which the day of a folder's name is over."""
-    try:
-        day = date.fromisoformat(text)
-    except ValueError:
-        return None
-    if str(day) != text:
-        return None
-    midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    return Millis(int(midnight.timestamp()) * 1_000 + DAY)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from random import Random
 from typing import Final
@@ -34,7 +34,7 @@ from ..model.errors import (
 )
 from ..model.names import QUEUE_NAME, NotAName, is_queue_name, make_token, parse
 from ..model.operations import CreateQueue, DeleteQueue, UpdateQueue
-from ..model.settings import QueueSettings, Record, decode, encode
+from ..model.settings import QueueSettings, Record, check_labels, decode, encode
 from ..model.transitions import State
 from .moves import Moves
 from .part import Part
@@ -57,6 +57,7 @@ class QueueRecord:
     version: int = 1
     salt: str = ""
     """Another queue that is made under this name has another."""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -130,17 +131,24 @@ class Catalog(Part):
         if there is not None:
             if there.settings != settings:
                 raise QueueExists(queue=name, differing=there.settings.differing(settings))
+            for label, value in request.labels.items():
+                if there.labels.get(label) != value:
+                    raise QueueExists(queue=name, differing=f"label {label}")
             return there
+        check_labels(request.labels)
         self._check_target(name, settings)
-        return self._make(name, settings)
+        return self._make(name, settings, labels=request.labels)
 
     def update(self, request: UpdateQueue) -> QueueRecord:
         there = self.require(request.name)
         settings = there.settings.changed(request.changes)
-        if settings == there.settings:
+        changed: dict[str, str | None] = {**there.labels, **request.labels}
+        labels = {name: value for name, value in changed.items() if value is not None}
+        if settings == there.settings and labels == there.labels:
             return there
+        check_labels(labels)
         self._check_target(there.name, settings)
-        record = replace(there, settings=settings, version=there.version + 1)
+        record = replace(there, settings=settings, labels=labels, version=there.version + 1)
         self._write(record, settings)
         self.records[there.name] = record
         self._old[_path(there.name, there.version)] = self._moves.commit
@@ -152,9 +160,16 @@ class Catalog(Part):
         self._write(record, None)
         self._doom(there.name, record.version, (there.created_at, there.salt))
 
-    def _make(self, name: str, settings: QueueSettings, version: int = 1) -> QueueRecord:
+    def _make(
+        self,
+        name: str,
+        settings: QueueSettings,
+        version: int = 1,
+        labels: Mapping[str, str] | None = None,
+    ) -> QueueRecord:
+        salt = make_token(self._random)
         record = QueueRecord(
-            name, settings, self._moves.clock.wall(), version, make_token(self._random)
+            name, settings, self._moves.clock.wall(), version, salt, dict(labels or {})
         )
         # The folder first: one without settings is nothing.
         self._make_folder(name)
@@ -165,7 +180,14 @@ class Catalog(Part):
         return record
 
     def _write(self, record: QueueRecord, settings: QueueSettings | None) -> None:
-        content = encode(Record(settings=settings, created_at=record.created_at, salt=record.salt))
+        content = encode(
+            Record(
+                settings=settings,
+                created_at=record.created_at,
+                salt=record.salt,
+                labels=record.labels,
+            )
+        )
         self._moves.create_file(_path(record.name, record.version), content, urgent=settings is None)
 
     def _make_folder(self, name: str) -> None:
@@ -235,7 +257,7 @@ class Catalog(Part):
                     self._use_defaults(name, version)
         for each in self._scan("queues"):
             if each.name not in self.records and each.name not in self._doomed:
-                with suppress(OSError):  # It has something in it, which nobody knows.
+                with suppress(OSError):  # It has something foreign in it.
                     self._moves.disk.remove_folder(f"queues/{each.name}")
 
     def heard(self, path: str) -> None:
@@ -255,7 +277,7 @@ class Catalog(Part):
 
     def _read(self, name: str, version: int) -> bool:
         """Take in one version; return whether it is there and whole. One that isn't whole goes to
-        quarantine: nobody else can be writing it."""
+        quarantine: no other process can be writing it."""
         path = _path(name, version)
         try:
             said = decode(self._moves.disk.read(path, afresh=True), path)
@@ -277,7 +299,7 @@ class Catalog(Part):
         if said.settings is None:
             self._doom(name, version, made)
             return True
-        record = QueueRecord(name, said.settings, said.created_at, version, said.salt)
+        record = QueueRecord(name, said.settings, said.created_at, version, said.salt, said.labels)
         if there is not None and is_same and there.version < version:
             self._old[_path(name, there.version)] = self._moves.commit
         self._doomed.pop(name, None)

@@ -75,9 +75,9 @@ class Work:
     outcomes: list[Outcome]
     number: int
     commit: Commit | None
-    """What to sync; None: no answer waits for a sync."""
+    """Changes to sync; None: no answer waits for a sync."""
     assigned: list[Entry]
-    """What was leased as it was sent."""
+    """Entries that were leased as they were sent."""
     changed: bool = False
     """Whether something was done."""
 

@@ -1,4 +1,4 @@
-"""What is where, in memory: the names of all batches, and for each queue what waits, in order.
+"""The index in memory: the names of all batches, and the waiting messages of each queue, in order.
 
 The index changes in two ways only: a name appears, or a name disappears. A start takes in a listing so,
 a commit its own moves, and a process that shares its root the moves of others. It never touches the

@@ -23,13 +23,13 @@ from ..model.credits import Credits
 from ..model.errors import InvalidRequest, StaleReceipt, StoreError
 from ..model.ids import sent_at
 from ..model.members import indexes, lowest
-from ..model.names import MAX_RECEIVES, is_set_token, make_token
-from ..model.operations import ChangeVisibility, Delivery, GiveBack, Receive
+from ..model.names import MAX_RECEIVES, Name, is_set_token, make_token
+from ..model.operations import ChangeVisibility, Delivery, GiveBack, LastReceive, Receive
 from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .index import Index
-from .letters import Letters
+from .letters import Letters, deaths_of
 from .moves import RETRY, Moves, NameVanished
 from .part import Part
 from .reader import Reader
@@ -69,7 +69,7 @@ class _Lease:
 
 @dataclass(slots=True, eq=False)
 class _Share:
-    """What one receive gets of a lease."""
+    """The part of a lease that one receive gets."""
 
     answer: list[Delivery]
     lease: _Lease
@@ -101,7 +101,7 @@ class Leaser(Part):
         self._random = random
         self._written: Mapping[str, Sequence[Entry]] = {}
         self.assigned: list[Entry] = []
-        """What the commit has leased of what it has written."""
+        """Entries that the commit has written and leased."""
 
     # Receives.
 
@@ -208,7 +208,7 @@ class Leaser(Part):
         return picked
 
     def _just_written(self, queue: str, chosen: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
-        """Yield what this commit has written for a queue, the oldest first, and nobody has chosen yet.
+        """Yield what this commit has written for a queue, the oldest first, and no receive has taken.
 
         It is younger than all that is ready: nothing is overtaken. What has groups waits for the next
         commit, where its groups have their turns.
@@ -384,6 +384,7 @@ class Leaser(Part):
                 bodies=bodies,
                 attributes=attributes,
                 groups=_groups_of(groups, where),
+                deaths=deaths_of(name, self._reader.line(entry)) if stem.deaths else (),
             )
         )
         return members
@@ -398,9 +399,12 @@ class Leaser(Part):
 
     # The end of a lease.
 
-    def find(self, queue: str, text: str) -> tuple[Entry, int] | None:
+    def find(self, queue: str, text: str, last: LastReceive | None = None) -> tuple[Entry, int] | None:
         """Return the lease that a receipt is of; None if the message is gone. Raise `StaleReceipt`,
-        `InvalidReceipt`."""
+        `InvalidReceipt`.
+
+        With `last`, return a message whose lease is over, too, if that was its last receive.
+        """
         receipt = receipts.parse(queue, text)
         found = self._index.holder(receipt.id)
         if found is None or found[0].name.state in (State.REMOVED, State.QUARANTINED):
@@ -411,7 +415,7 @@ class Leaser(Part):
             name.state is not State.LEASED
             or name.queue != queue
             or not receipts.fits(receipt, name.token, index)
-        ):
+        ) and not _is_last(name, queue, last):
             raise StaleReceipt(id=receipt.id)
         return entry, index
 
@@ -433,9 +437,11 @@ class Leaser(Part):
         _require_visibility(visibility, 0)
         results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
         together: dict[Entry, list[tuple[int, int]]] = {}
+        is_strict = record.settings.group_order == "strict"
         for position, text in enumerate(request.receipts):
+            last = None if is_strict else request.last_receives.get(position)
             try:
-                found = self.find(record.name, text)
+                found = self.find(record.name, text, last)
                 if found is None:
                     raise StaleReceipt(id=receipts.parse(record.name, text).id)
                 together.setdefault(found[0], []).append((found[1], position))
@@ -451,11 +457,12 @@ class Leaser(Part):
                 results[position] = result
             try:
                 if visibility:
-                    token = entry.name.token
+                    # A message whose lease is over is leased again, with a token of its own.
+                    token = entry.name.token or make_token(self._random)
                     extended = self._moves.move(entry, members, State.LEASED, until=until, token=token)
                     if request.is_put_off:
                         _free_credits(extended)
-                else:
+                elif entry.name.state is State.LEASED:
                     self.bring_back(entry, members)
             except NameVanished:
                 for index, position in places:
@@ -483,8 +490,9 @@ class Leaser(Part):
             self._moves.move(entry, members, State.READY, receives=max(0, entry.name.receives - 1))
 
     def bring_back(self, entry: Entry, members: int) -> None:
-        """End the lease or the delay of `members`; what was received too often dies."""
-        if entry.name.state is State.LEASED and self._letters.is_dead(entry):
+        """End the lease or the delay of `members`; what was received too often dies, here or as the
+        next receive reaches it."""
+        if entry.name.state is State.LEASED and self._letters.dies_with_lease(entry):
             self._letters.bury(entry, members)
         else:
             self._moves.move(entry, members, State.READY)
@@ -537,6 +545,17 @@ class Leaser(Part):
                 refused = error
         if refused is not None:
             raise refused
+
+
+def _is_last(name: Name, queue: str, last: LastReceive | None) -> bool:
+    """Return whether a message was received last by `last`, and no reservation holds it."""
+    return (
+        last is not None
+        and name.queue == queue
+        and name.state in (State.LEASED, State.READY)
+        and (name.receives, name.first) == last
+        and not (name.token and is_set_token(name.token))
+    )
 
 
 def _groups_of(groups: Groups | None, where: Sequence[tuple[int, str]]) -> dict[int, str]:

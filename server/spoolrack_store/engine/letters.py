@@ -100,6 +100,13 @@ class Letters(Part):
             )
         return False
 
+    def dies_with_lease(self, entry: Entry) -> bool:
+        """Return whether an entry's messages go to a dead-letter queue as their lease ends."""
+        record = self._catalog.records.get(entry.name.queue)
+        if record is not None and record.settings.dead_letter_at == "receive":
+            return False
+        return self.is_dead(entry)
+
     def bury(self, entry: Entry, members: int) -> None:
         """Write a copy of each of `members`; raise `DiskFull` or `DiskError`.
 

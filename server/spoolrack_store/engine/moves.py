@@ -65,7 +65,7 @@ class Moves:
         self.reserve = Reserve(disk)
         """Room on a full disk, for moves: deletes make room, and a delete needs a receive."""
         self.removed = Removed(disk)
-        """What the reaper may unlink: room on a full disk, too."""
+        """Names that the reaper may unlink: room on a full disk, too."""
         self.foreign: dict[str, str] = {}
         """Paths of what was found in the folders and is none of ours, and why."""
         self.quarantined = 0
@@ -79,7 +79,7 @@ class Moves:
 
     @property
     def statistics(self) -> Statistics:
-        """What was done since the start."""
+        """Counts of all work since the start."""
         return self.syncer.statistics
 
     # Commits.

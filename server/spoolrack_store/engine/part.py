@@ -1,4 +1,4 @@
-"""What the parts of the engine have in common: when each of them is called.
+"""The interface of the engine's parts: when each of them is called.
 
 A part has requests of its own, and work that waits for a sync, for a time, or for other processes. All
 calls are made under the lock, in one thread.

@@ -1,4 +1,4 @@
-"""What there is to see of queues and messages, without changing anything. No sync is waited for.
+"""Answers questions about queues and messages, without a change and without waiting for a sync.
 
 Where messages are is looked up while no commit changes the index. Their files are read afterwards, so
 that a commit waits for no body. A message that has moved meanwhile is looked up again.
@@ -71,7 +71,7 @@ class _Sight:
     due: Millis | None
     line: Line | None
     content: bytes | None
-    """What is in memory of its file."""
+    """The part of its file that is in memory."""
 
 
 class Questions:

@@ -1,4 +1,4 @@
-"""What a start does: take in all names, and finish or undo what a crash left.
+"""Recovery at a start: take in all names, and finish or undo what a crash left.
 
 A file of which all names are in `new/` may be torn: the power failed before its sync. It was sent if it
 is whole. What has a name elsewhere was synced before it got that name, and isn't read.

@@ -53,7 +53,7 @@ FOLDER: Final = "redrives"
 AT_ONCE: Final = 100
 """Messages that one commit looks at, of all redrives together."""
 PORTION: Final = Millis(100)
-"""What a rate allows in so much time is moved together."""
+"""Messages that a rate allows in so much time are moved together."""
 MOST_WAITING: Final = 1_000
 """A pass ends when so many messages wait for room."""
 STAND_BY: Final = Millis(2 * SECOND)
@@ -128,7 +128,7 @@ class _Drive:
 
 
 class _Room:
-    """What room the queues have, less what one commit takes of it."""
+    """Room of the queues, less the messages that one commit has moved there."""
 
     def __init__(self, moves: Moves, sender: Sender) -> None:
         self._moves = moves

@@ -3,7 +3,8 @@ names later."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from ..model.batch import Entry
 from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StoreError
@@ -18,8 +19,9 @@ from .recovery import appear
 from .sender import Sender
 
 Results = list[StoreError | None]
-_Place = tuple[Entry, int, Results, int, str, str]
-"""A message to be deleted: its entry and index, where its result belongs, how it was named."""
+_Find = Callable[[], tuple[Entry, int] | None]
+_Place = tuple[Entry, int, Results, int, _Find]
+"""A message to be deleted: its entry and index, where its result belongs, how it is found."""
 
 
 class Remover:
@@ -32,7 +34,7 @@ class Remover:
         self._leaser = leaser
         self._sender = sender
         self._sent: list[Name] | None = None
-        """What is in `new/`, if this commit has looked."""
+        """Names in `new/`, if this commit has looked."""
 
     def delete(self, requests: Sequence[Delete]) -> list[Results | StoreError]:
         """Delete what all requests name: of each name's messages all with one link or rename."""
@@ -49,27 +51,29 @@ class Remover:
             results: Results = [None] * (len(request.receipts) + len(request.ids))
             outcomes.append(results)
             for position, named in enumerate((*request.receipts, *request.ids)):
-                try:
-                    by_receipt = position < len(request.receipts)
-                    found = (
-                        self._leaser.find(request.queue, named)
-                        if by_receipt
-                        else self._find(request.queue, named)
+                find: _Find = (
+                    partial(
+                        self._leaser.find, request.queue, named, request.last_receives.get(position)
                     )
+                    if position < len(request.receipts)
+                    else partial(self._find, request.queue, named)
+                )
+                try:
+                    found = find()
                 except StoreError as error:
                     results[position] = error
                     continue
                 if found is not None:
                     entry, index = found
                     together[entry] = together.get(entry, 0) | 1 << index
-                    places.append((entry, index, results, position, request.queue, named))
+                    places.append((entry, index, results, position, find))
         for entry, members in together.items():
             try:
                 self._moves.delete(entry, members)
             except NameVanished:
                 self._find_again([place for place in places if place[0] is entry])
             except StoreError as error:
-                for place, index, results, position, _, _ in places:
+                for place, index, results, position, _ in places:
                     # Of a list that is divided over several names a part may be deleted.
                     if place is entry and entry.held >> index & 1:
                         results[position] = error
@@ -77,9 +81,9 @@ class Remover:
 
     def _find_again(self, places: Sequence[_Place]) -> None:
         """Delete messages whose name was removed by hand, if another name of the batch has them."""
-        for _, _, results, position, queue, named in places:
+        for _, _, results, position, find in places:
             try:
-                found = self._find(queue, named) if is_id(named) else self._leaser.find(queue, named)
+                found = find()
                 if found is not None:
                     self._moves.delete(found[0], 1 << found[1])
             except StoreError as error:

@@ -127,8 +127,8 @@ class Page:
     following: int
     """The place at which the next page begins."""
     damaged: list[PutAside] = field(default_factory=list)
-    """What can't be read: to be requested before the page is shown, so that a commit of the set doesn't
-    delete it."""
+    """Messages that can't be read: taken out before the page is shown, so that a commit of the set
+    doesn't delete them."""
 
 
 class Reservations(Part):

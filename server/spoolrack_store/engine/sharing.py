@@ -47,7 +47,7 @@ class Sharing:
         self._parts = parts
         self._lock: Lock | None = None
         self._orphans: list[tuple[int, frozenset[str], list[Entry]]] = []
-        """What the dead left in `new/`: the commit that makes it durable, whose it was, and what."""
+        """Files of dead processes in `new/`: the commit that makes them durable, owners, files."""
         self.rests_on_others = False
         """Whether this commit has taken in what others did since the last sync."""
         self._unheard: dict[tuple[Part, str], None] = {}
@@ -279,7 +279,7 @@ class Sharing:
             self._unheard[part, path] = None
 
     def _built_on_others(self) -> None:
-        """What this process answers now must wait for its own sync of all that others did."""
+        """Let the next answers wait for this process's own sync of all that others did."""
         self.replayed += 1
         self.rests_on_others = True
         self._moves.syncer.file_written()

@@ -111,7 +111,7 @@ class _End:
     path: str
     lives: Sequence[str]
     commit: int
-    """What makes it durable."""
+    """The commit that makes it durable."""
     by: Publication | None = None
     manifest: Manifest | None = None
     """None: the stage is dropped."""

@@ -1,4 +1,4 @@
-"""What there is to see of queues, without changing anything."""
+"""Views of queues: settings and counts, without a change."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class Views:
             settings=record.settings,
             created_at=record.created_at,
             version=record.version,
+            labels=record.labels,
             counts=Counts(
                 ready=index.counts[State.READY],
                 leased=index.counts[State.LEASED],

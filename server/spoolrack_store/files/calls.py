@@ -52,7 +52,7 @@ class Calls(Protocol):
         """Of an open file, as stat(2) calls them."""
 
     def lock(self, file: int) -> bool:
-        """Lock it for this descriptor alone (flock(2)); False if somebody else has."""
+        """Lock it for this descriptor alone (flock(2)); return False if another descriptor has it."""
 
     def close(self, file: int) -> None: ...
 

@@ -1,8 +1,8 @@
-"""What the store asks of a file system: `local_disk` has it of the system, tests of memory.
+"""The file system as the store uses it: `local_disk` has the system's, tests have one in memory.
 
 Paths are relative to the root and
 resolved from it at every call, never through an open folder inside it: such a folder may by then have
-been renamed into somebody else's lease. Symbolic links are never followed.
+been renamed into another lease. Symbolic links are never followed.
 
 `Disk` is a protocol, so that the whole store can run on a disk that crashes, fills up and lies.
 Everything raises `OSError` as the system does.
@@ -17,12 +17,12 @@ from enum import Enum
 from typing import BinaryIO, Final, Protocol
 
 OUT_OF_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""What opening a file is refused with when the system, and not the disk, has no more to give."""
+"""Errors of an open when the system, and not the disk, has no more to give."""
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 NOT_A_FILE: Final = frozenset({errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENXIO})
-"""What reading anything but a regular file is refused with."""
+"""Errors of reading anything but a regular file."""
 FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM})
-"""What opening a file is refused with when its permissions are not what we gave it."""
+"""Errors of an open when a file's permissions are not what we gave it."""
 
 
 class Kind(Enum):
@@ -56,7 +56,7 @@ class Space:
     """How many files more can be made; file systems without a limit say 0 of 0: see `unlimited`."""
     unlimited: bool
     all_bytes: int = 0
-    """How large it is; 0 where nobody knows."""
+    """How large it is; 0 where the system doesn't tell."""
     all_files: int = 0
 
 

@@ -34,7 +34,7 @@ class LockHolder:
 
     pid: int
     state: str
-    """What the system says of it; "unknown" where it says nothing, as of another container's."""
+    """Its state as the system tells it; "unknown" of another container's process."""
     since: Millis
     """Unix time at which it took the lock."""
 

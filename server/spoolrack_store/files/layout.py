@@ -1,4 +1,4 @@
-"""What lies in a root: its files and folders. `model.names` has the grammar of what lies in them."""
+"""The files and folders of a root. `model.names` has the grammar of the names in them."""
 
 from __future__ import annotations
 

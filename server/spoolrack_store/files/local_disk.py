@@ -223,15 +223,15 @@ class LocalDisk:
     """The file system under a folder of this machine.
 
     What it makes is its user's alone, unless the mode of the root's own folder says that the group may
-    use it: there every process learns it, whoever started first.
+    use it: there every process learns it.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         """`root` must exist. It may be renamed while we work, and removed only to our harm."""
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        # Not when a store closes: somebody may still be reading.
+        # Not when a store closes: a thread may still be reading.
         self._close = weakref.finalize(self, os.close, self._root)
-        # Nor at the interpreter's end, before whoever has us open has ended: the system does it then.
+        # Nor at the interpreter's end, where a thread may still use it: the system does it then.
         self._close.atexit = False
         self._for_group = is_for_group(os.fstat(self._root).st_mode)
         self._calls = calls_for(is_local=not is_written_by_other_hosts(root))
@@ -249,7 +249,7 @@ class LocalDisk:
         self._lock_file: _LockFile | None = None
 
     def close(self) -> None:
-        """Use it no more. Happens by itself when nobody refers to it."""
+        """Use it no more. Happens by itself with the last reference."""
         self._close()
 
     def make_folder(self, path: str) -> None:
@@ -293,12 +293,12 @@ class LocalDisk:
             self._calls.close(file)
 
     def open(self, path: str) -> BinaryIO:
-        # Unbuffered: whoever hands the file to the kernel moves its offset behind our back.
+        # Unbuffered: sendfile(2) moves the file's offset behind our back.
         return cast(BinaryIO, FileIO(self._open_file(path)[0]))
 
     def _open_file(self, path: str) -> tuple[int, int]:
         """A regular file's descriptor and size."""
-        # A pipe that somebody put here must not hold us up: hence O_NONBLOCK.
+        # A foreign pipe must not hold us up: hence O_NONBLOCK.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = self._calls.open(self._root, path, flags)
         try:
@@ -354,7 +354,7 @@ class LocalDisk:
         if self._syncfs is None:
             raise OSError(errno.ENOSYS, "this system's syncfs doesn't report errors")
         # The root's own descriptor: if the root was removed, a new one couldn't be opened, and what
-        # lies under it is no longer anybody's queue.
+        # lies under it is no longer a queue.
         self.facts("FORMAT")
         if self._syncfs(self._root) != 0:
             code = ctypes.get_errno()

@@ -1,4 +1,4 @@
-"""Room that is kept back for the moves of messages, when somebody has filled the disk to its last byte.
+"""Room that is kept back for the moves of messages on a disk that is full to its last byte.
 
 A rename may need a block more for the folder that it leads into. On a full file system it would be
 refused, and with it every receive and every delete: the very thing that makes room. So a file without
@@ -38,7 +38,7 @@ class Reserve:
         self._disk = disk
         self._is_whole = False
         self._complaint = ""
-        """What was said last, so that it isn't said with every look."""
+        """The last warning, so that it isn't repeated with every look."""
 
     def fill(self) -> None:
         """Take up what is missing, if there is room. Without it, all works but on a full disk."""
@@ -88,7 +88,7 @@ class Reserve:
 
 
 class DiskRoom:
-    """What the disk has left for new files, as far as one commit has looked."""
+    """The room that the disk has left for new files, as far as one commit has looked."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

@@ -64,7 +64,7 @@ def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> No
     """Make the folder itself, if it isn't there; raises `RootUnusable`.
 
     With `group_access` its mode says that processes of its group may use it. That can be said only
-    before anything is in it: what others have made there is theirs alone. A folder that anybody may
+    before anything is in it: what others have made there is theirs alone. A folder that every user may
     write into is refused; what an ACL says to single users counts as its group.
     """
     path = Path(root)
@@ -74,7 +74,7 @@ def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> No
             if any(found.name not in _ALSO_ALLOWED for found in path.iterdir()):
                 raise RootUnusable(
                     root=os.fspath(root),
-                    why="it is its owner's alone: with nobody using it, give it to the group "
+                    why="it is its owner's alone: with no process using it, give it to the group "
                     f"(chmod -R g+rwX, then chmod g+s on all folders: find {path} -type d)",
                 )
             path.chmod(GROUP_FOLDER_MODE)
@@ -82,7 +82,7 @@ def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> No
             # The sticky bit doesn't help: who can make a file in it can send, and put aside what comes.
             raise RootUnusable(
                 root=os.fspath(root),
-                why=f"anybody on this machine may write into it: chmod o-w {path}",
+                why=f"every user of this machine may write into it: chmod o-w {path}",
             )
         if is_for_group(path.stat().st_mode):
             ignore_umask_in(os.fspath(root))
@@ -105,7 +105,7 @@ def owners_of(disk: Disk) -> list[str]:
 def is_living(disk: Disk, owner: str) -> bool:
     """Whether the process that writes as `owner` lives.
 
-    Only behind the gate can the answer "no" be relied on: a process that starts makes its file first,
+    The answer "no" can be relied on only with `LOCK`: a process that starts makes its file first,
     and locks it then.
     """
     try:
@@ -138,8 +138,8 @@ def open_root(disk: LocalDisk, root: str, random: Random, place: Place) -> Root:
                 disk.make_folder(folder)
         with suppress(FileExistsError):
             _also_when_full(disk, lambda: disk.create(LOCK, [], sync=False))
-        gate = disk.lock(LOCK)
-        if gate is None:
+        held = disk.lock(LOCK)
+        if held is None:
             raise RootInUse(root=root, holder=holder(disk))
         try:
             _write_format(disk, root)
@@ -147,7 +147,7 @@ def open_root(disk: LocalDisk, root: str, random: Random, place: Place) -> Root:
             _also_when_full(disk, lambda: disk.set_aside(PATH, SIZE))
             return Root(disk, disk.map(PATH, SIZE), owner, lock)
         finally:
-            gate.release()
+            held.release()
     except OSError as error:
         raise RootUnusable(root=root, why=str(error)) from error
 

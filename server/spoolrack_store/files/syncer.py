@@ -4,7 +4,7 @@ A rename is on stable media only when both its folders are, and a new file only 
 its folder are. A commit therefore syncs every folder that was dirtied since the last one, whoever
 dirtied it. One commit serves all operations that wait for it.
 
-After a sync has failed, nothing is durable any more as far as anybody can tell: the kernel marks the
+After a sync has failed, no process can tell any more what is durable: the kernel marks the
 pages clean, and a repetition that succeeds proves nothing. So a failure is final until a restart.
 """
 
@@ -52,7 +52,7 @@ class Syncer:
         self._files_unsynced = False
         self._files: dict[str, None] = {}
         self.is_in_doubt = False
-        """The next commit must sync, whether or not anybody waits for it."""
+        """Let the next commit sync, whether or not an answer waits for it."""
 
     def folder_changed(self, folder: str) -> None:
         self._dirty[folder] = None
@@ -122,7 +122,7 @@ class Syncer:
         try:
             sync(path)
         except FileNotFoundError:
-            # Somebody took it away, with what lay in it. Make that durable, so that it can't come back
+            # It was taken away, with what lay in it. Make that durable, so that it can't come back
             # with what had left it before.
             if self._disk.can_sync_all:
                 self._disk.sync_all()
@@ -140,7 +140,7 @@ class Syncer:
             self._disk.sync_folder(folder)
             found = self._disk.scan(folder)
         except FileNotFoundError:
-            return  # It goes on moving: whoever moves it syncs it.
+            return  # It goes on moving: its next move syncs it.
         for each in found:
             if each.kind is Kind.FOLDER:
                 self._sync_all_below(each.name if folder == _ROOT else f"{folder}/{each.name}")

@@ -1,9 +1,9 @@
-"""What others do to folders, heard from the kernel (inotify(7)) where it tells, else found by looking.
+"""Changes of folders by other processes, from inotify(7) where it tells, else by listing.
 
 Owns the watches and nothing else: what a name means, and what to do about it, is the caller's business.
 A watch only makes it sooner and cheaper to see a change. What can fail are the kernel's limits; then
 `changes` says every so often "look again", which a caller must be able to do anyway, because the kernel
-forgets what nobody fetches in time. On a file system that other hosts write to, both are done.
+drops events that aren't fetched in time. On a file system that other hosts write to, both are done.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ log = logging.getLogger(__name__)
 
 NO_TIME: Final = Millis(0)
 LOOK_AGAIN: Final = SECOND
-"""How long a change may stay unseen where nobody tells of it."""
+"""How long a change may stay unseen where no event tells of it."""
 
 
 class Change(NamedTuple):
-    """A name has appeared in a folder, or has left it, whoever did it."""
+    """A name has appeared in a folder, or has left it, by whichever process."""
 
     folder: str
     name: str
@@ -66,7 +66,7 @@ class Watcher:
         self._sleeping, self._waking = os.pipe()
         self._lock = threading.Lock()
         self._close_pipe = weakref.finalize(self, _close_all, self._sleeping, self._waking)
-        self._close_pipe.atexit = False  # whoever waits may end later: the system closes it then
+        self._close_pipe.atexit = False  # a waiting thread may end later: the system closes it then
         for end in (self._sleeping, self._waking):
             os.set_blocking(end, False)
         try:
@@ -78,7 +78,7 @@ class Watcher:
 
     @property
     def hears_all(self) -> bool:
-        """Whether all that happens in the watched folders, by whomever, will be told as a change.
+        """Whether every change in the watched folders, by any process, will be told.
 
         If so, what was done before a call of `changes` began is in its answer, or in an earlier one.
         """
@@ -103,7 +103,7 @@ class Watcher:
         """All that has happened since the last call, in order; None if that can't be told: list again.
 
         Waits for something to tell as long as `timeout` says, None for ever. Empty: nothing in time, or
-        somebody called `wake`. What we do ourselves is told, too.
+        `wake` is called. Changes of this process are told, too.
         """
         if timeout is None or timeout > 0:
             self.wait(timeout)
@@ -150,7 +150,7 @@ class Watcher:
                 os.write(self._waking, b"\0")
 
     def close(self) -> None:
-        """Give the kernel back what it lent. Nobody may be in another call but `wake`."""
+        """Close the watches. No thread may be in another call but `wake`."""
         if self._kernel is not None:
             self._kernel.close()
         with self._lock:

@@ -1,4 +1,4 @@
-"""What an inspection of a root finds: values, and the notes that inspectors take."""
+"""Findings of an inspection: values, and the notes that inspectors take."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NotRestorable(Exception):
 
 
 class Remedy(Enum):
-    """What a repair does about a problem."""
+    """The action of a repair on a problem."""
 
     QUARANTINE = "quarantine"
     """Moves messages, or a foreign file, to quarantine."""
@@ -102,9 +102,9 @@ class Report:
     leftovers: list[Leftover] = field(default_factory=list)
     """By path."""
     aside: list[Aside] = field(default_factory=list)
-    """What is in quarantine already."""
+    """The content of the quarantine."""
     owners: list[str] = field(default_factory=list)
-    """What the owners' files say; their processes may be dead."""
+    """The texts of the owners' files; their processes may be dead."""
     staged: int = 0
     """Stages that wait for their publication."""
     published: int = 0
@@ -128,7 +128,7 @@ class Mended:
 
 
 class Notes:
-    """What the inspectors of one root have noted so far, and how they list folders.
+    """The notes of all inspectors of one root so far, and how they list folders.
 
     A server may be at work: what is gone when it is noted was finished, and is passed over.
     """

@@ -32,7 +32,7 @@ _SLACK: Final = Millis(60 * SECOND)
 
 @dataclass(slots=True)
 class _Verdict:
-    """What one look at a batch has shown."""
+    """A batch as one look has shown it."""
 
     batch: Batch
     problems: list[Problem]

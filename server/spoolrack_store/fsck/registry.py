@@ -1,5 +1,4 @@
-"""What `config/` says, for an inspection: which queues there are, and what is wrong with their
-settings. Reads only."""
+"""The queues of `config/`, for an inspection, and the faults of their settings. Reads only."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Entry:
         self.held = name.members
         """The mask of the messages whose state it decides."""
         self.counted = 0
-        """What of it the queue's figures include."""
+        """The part of it that the queue's figures include."""
         self.taken = 0
         """The last commit that took messages from it."""
         self.charged: list[tuple[int, Credits]] = []
@@ -98,7 +98,7 @@ class Batch:
         self.changed = 0
         """The last commit that made or unlinked a name."""
         self.line: Line | None = None
-        """What the file says of its messages, if it was read."""
+        """The file's line about its messages, if it was read."""
         self.groups: Groups | None = None
         """Its groups, once they are known, if its messages have any."""
 

@@ -1,4 +1,4 @@
-"""What a process does without being asked. Several may share it: each piece of work is done once."""
+"""The background work of a process. Several may share it: each piece of work is done once."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .clock import Millis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chores:
-    """By default all of them. What one leaves, others do, or nobody."""
+    """By default all of them. Work that one process leaves, others do, or it isn't done."""
 
     adopts: bool = True
     """Takes in what was put into `new/` by hand."""
     brings_back: bool = True
     """Makes ready again what is due in `delay/`."""
     wait: Millis = Millis(0)
-    """What was found in either folder is moved no sooner than so long after it was found."""
+    """A file found in either folder is moved no sooner than so long after it was found."""
     unlinks: bool = True
     """Unlinks what lies in `remove/`."""
     ticks: bool = True

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from calendar import timegm
 from typing import NewType, Protocol
 
 Millis = NewType("Millis", int)
@@ -41,13 +42,27 @@ def span_text(span: int) -> str:
     return f"{span} ms"
 
 
+def day_of(moment: Millis) -> str:
+    """Return the day of a Unix time in UTC: "2026-11-23"."""
+    return time.strftime("%Y-%m-%d", time.gmtime(moment // SECOND))
+
+
+def end_of_day(text: str) -> Millis | None:
+    """Return the Unix time at which a day of `day_of` is over; None for another text."""
+    try:
+        begin = Millis(timegm(time.strptime(text, "%Y-%m-%d")) * SECOND)
+    except ValueError:
+        return None
+    return Millis(begin + DAY) if day_of(begin) == text else None
+
+
 def stopwatch() -> float:
     """Seconds since an unknown moment, to measure how long something took: nothing is decided by it."""
     return time.perf_counter()
 
 
 class Clock(Protocol):
-    """What tells the time and waits for it. Thread-safe."""
+    """Tells the time and waits for it. Thread-safe."""
 
     def wall(self) -> Millis:
         """Unix time, which an operator or NTP may step in either direction."""

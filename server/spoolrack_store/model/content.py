@@ -1,4 +1,4 @@
-"""What is in a file: the bodies back to back, and behind them one line of JSON about the messages.
+"""The content of a file: the bodies back to back, and behind them one line of JSON about the messages.
 
     content = *body [ LF json LF ]
 
@@ -44,7 +44,7 @@ class Damaged(ValueError):
 
 @dataclass(slots=True)
 class Line:
-    """What a file says of its messages, by index."""
+    """A file's line about its messages, by index."""
 
     sizes: Sequence[int]
     crcs: Sequence[int]

@@ -1,7 +1,7 @@
-"""What a history says: how a message came to be a dead letter, once or again. Pure.
+"""The history of a dead letter: how the message came to be one, once or again. Pure.
 
 A history is a list in JSON, a chapter for each death, the oldest first. It is for people: what isn't
-one is said by `NotAHistory`, and costs nobody the message.
+one is said by `NotAHistory`, and doesn't cost the message.
 """
 
 from __future__ import annotations

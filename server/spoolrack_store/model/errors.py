@@ -1,4 +1,4 @@
-"""What can go wrong, each with its own class, stable reason and facts.
+"""Errors of the store, each with its own class, stable reason and facts.
 
 The docstring of a class is its message, with the facts filled in. The edges (gRPC, HTTP, the command
 line) translate by `reason` in one table each. A lost race is not among these: it is a result.
@@ -150,7 +150,7 @@ class ReservationLost(StoreError):
 
 class ReservationCommitted(StoreError):
     """The stream {stream} is committed up to {committed}, so reservation {seq} is done with and its
-    messages are deleted. Whoever asks for it again has gone back in time, as with an old checkpoint."""
+    messages are deleted. A request for it is older than that, as from an old checkpoint."""
 
     reason = "RESERVATION_COMMITTED"
 
@@ -180,13 +180,13 @@ class RedriveNotFound(StoreError):
 
 
 class Unauthenticated(StoreError):
-    """Nobody knows who asks: {why}."""
+    """The caller isn't known: {why}."""
 
     reason = "UNAUTHENTICATED"
 
 
 class PermissionDenied(StoreError):
-    """{identity} may not {permission} at the queue {queue}: ask whoever runs the server."""
+    """{identity} may not {permission} at the queue {queue}: ask the server's operator."""
 
     reason = "PERMISSION_DENIED"
 

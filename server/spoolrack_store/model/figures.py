@@ -1,6 +1,6 @@
-"""What the store counts and measures of itself, and what it says when it is asked: plain numbers.
+"""Counts and measures of the store: plain numbers.
 
-Knows no format and nobody who reads it. Each number has one writer, and readers in other threads see it
+Knows no format and no reader. Each number has one writer, and readers in other threads see it
 a moment late at most. What is counted for each message is one addition for all messages of a request.
 """
 
@@ -55,7 +55,7 @@ class Histogram:
 
 
 class Statistics:
-    """What one store has done since it was opened."""
+    """The work of one store since it was opened."""
 
     def __init__(self, watch: Callable[[], float] = stopwatch) -> None:
         """`watch` tells seconds; nothing is decided by it."""
@@ -119,7 +119,7 @@ class QueueFigures:
     leased: int
     delayed: int
     bytes: int
-    """Of bodies and attributes; without those of batches into which nobody has looked yet."""
+    """Of bodies and attributes; without those of batches that weren't listed yet."""
     oldest_ready: Millis | None
     """Unix time at which the oldest message that is ready was sent; None: none is."""
     oldest_ready_receives: int
@@ -132,7 +132,7 @@ class QueueFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootFigures:
-    """What there is beside the messages."""
+    """Figures of all but messages."""
 
     queues: int
     quarantined: int
@@ -140,7 +140,7 @@ class RootFigures:
     unlinked: int
     """Messages unlinked since the start."""
     to_be_unlinked: int
-    """What is durably deleted, and waits here for the reaper."""
+    """Messages that are durably deleted, and wait here for the reaper."""
     overdue: Millis
     """How long ago the first one should have been brought back of what is hidden; 0: nothing should."""
     deduplication_keys: int
@@ -151,7 +151,7 @@ class RootFigures:
     dead_letter_queues: frozenset[str]
     """Those that others name as theirs."""
     stages: int | None
-    """None: others may make some, and nobody has looked."""
+    """None: other processes may make some, and the store hasn't looked."""
     waiting: int
     """Receives that wait for a message."""
     failed: bool

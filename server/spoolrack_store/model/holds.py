@@ -30,7 +30,7 @@ _NAME: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldName:
-    """What a name in `reserved/` says."""
+    """A name in `reserved/`, as values."""
 
     stream: str
     seq: int
@@ -52,7 +52,7 @@ class HoldName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
-    """What a commit did. A process that finds sets of it still there finishes it."""
+    """The record of a commit. A process that finds sets of it still there finishes it."""
 
     sets: tuple[int, ...]
     """The numbers of those that were held: their messages are deleted."""

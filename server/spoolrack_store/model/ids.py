@@ -15,7 +15,7 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 """Any UUID in the canonical form. Names compare as text exactly as their ids compare as numbers."""
 
 PLAUSIBLE_LEAD = DAY
-"""An id further than this ahead of the clock is somebody's mistake: the maker doesn't follow it."""
+"""An id further than this ahead of the clock is a mistake: the maker doesn't follow it."""
 
 _VERSION = 7
 _VARIANT = 0b10

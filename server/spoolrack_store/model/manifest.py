@@ -29,7 +29,7 @@ class Manifest:
 
     @property
     def forget_at(self) -> Millis:
-        """Unix time from which on nobody needs to remember the epoch."""
+        """Unix time from which on the epoch needn't be remembered."""
         return Millis(self.published_at + self.memory)
 
 

@@ -38,7 +38,7 @@ INDEX_DIGITS: Final = 3
 
 _ID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 QUEUE_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}"
-"""What a queue may be called: never a leading dot, a slash, or a separator of ours."""
+"""Names of queues: never a leading dot, a slash, or a separator of ours."""
 _QUEUE_NAME: Final = re.compile(QUEUE_NAME)
 _OWNER: Final = re.compile(r"[a-z0-9]{1,16}")
 _TOKEN_DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
@@ -67,7 +67,7 @@ class NotAName(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stem:
-    """What all names of one file share."""
+    """The part that all names of one file share."""
 
     id: str
     count: int = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from .clock import Millis
 from .content import Attributes
@@ -54,14 +54,14 @@ class Message:
     """Unix time at which the lease or the delay ends."""
     receipt: str | None
     deaths: Sequence[Death] = ()
-    """How it came to be a dead letter; only where it is looked at."""
+    """How it came to be a dead letter."""
     group: str = ""
     """Empty: none."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Stored:
-    """What became of the messages of a send."""
+    """The results of a send, for each message."""
 
     results: list[str | StoreError]
     """The id of each, or why it wasn't stored."""
@@ -107,6 +107,8 @@ class Delivery:
     """By position, of the messages that have any."""
     groups: dict[int, str] = field(default_factory=dict)
     """By position, of the messages that have one."""
+    deaths: Sequence[Death] = ()
+    """Of a dead letter, which is alone in its file: how it came to be one."""
 
     def messages(self) -> Iterator[Message]:
         """Yield them row by row."""
@@ -125,6 +127,7 @@ class Delivery:
                 first_receive=self.first,
                 due=self.due,
                 receipt=receipt,
+                deaths=self.deaths,
             )
 
 
@@ -161,6 +164,17 @@ class Receive(Request[list[Delivery]]):
     """Take no more than these allow, and charge them until the lease ends."""
 
 
+class LastReceive(NamedTuple):
+    """Identify a receive of a message by what the message's name keeps when the lease is over.
+
+    The next receive changes it, and so does a redrive.
+    """
+
+    receives: int
+    first: Millis
+    """Unix time of the first receive."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Delete(Request[list[StoreError | None]]):
     """Delete messages by their receipts, and then by their ids in any state.
@@ -171,6 +185,9 @@ class Delete(Request[list[StoreError | None]]):
     queue: str
     receipts: Sequence[str] = ()
     ids: Sequence[str] = ()
+    last_receives: Mapping[int, LastReceive] = field(default_factory=dict)
+    """By position of a receipt: delete the message also if its lease is over, as long as this is its
+    last receive. The receipt's tag is not checked then: a name keeps it no longer than the lease."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -185,6 +202,10 @@ class ChangeVisibility(Request[list[Millis | StoreError]]):
     visibility: Millis
     is_put_off: bool = False
     """Whether the leases give their credits back at once, though the messages stay hidden."""
+    last_receives: Mapping[int, LastReceive] = field(default_factory=dict)
+    """By position: hide the message again also if its lease is over, as long as this is its last
+    receive. The new lease isn't counted as a receive, and only `last_receives` ends or extends it. A
+    queue whose groups are strict refuses: another message of the group may be leased."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -230,16 +251,20 @@ class Queue:
     version: int
     """Rises with each update."""
     counts: Counts
+    labels: Mapping[str, str] = field(default_factory=dict)
     blocking: Blocking | None = None
     traffic: Traffic = field(default_factory=Traffic, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateQueue(Request[Queue]):
-    """Create a queue, or find it there with equal settings; `QueueExists` if they differ."""
+    """Create a queue, or find it there with equal settings and these labels; `QueueExists` if they
+    differ."""
 
     name: str
     settings: QueueSettings
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Up to 64 texts by name, which the store keeps and doesn't read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +272,8 @@ class UpdateQueue(Request[Queue]):
     name: str
     changes: Mapping[str, object]
     """Settings by name, as in `QueueSettings`."""
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    """Labels by name; None removes one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

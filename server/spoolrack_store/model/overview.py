@@ -1,4 +1,4 @@
-"""What is told of queues and owners to whoever watches them. Values, no behaviour."""
+"""Values of the overview of queues and owners, for dashboards and metrics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """What this process has done to a queue since it began; what others do isn't counted."""
+    """Counts of this process's work on a queue since it began; other processes have their own."""
 
     entered: int = 0
     """Messages that it brought into the queue: sent, published, buried or moved there."""
@@ -31,5 +31,5 @@ class Owner:
 
     name: str
     about: str
-    """What it says of itself: its process id and its host."""
+    """Its process id and its host, in its own words."""
     is_me: bool

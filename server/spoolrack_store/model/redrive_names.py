@@ -58,7 +58,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveName:
-    """What of a redrive changes."""
+    """The part of a redrive that changes."""
 
     id: str
     moved: int = 0

@@ -1,4 +1,4 @@
-"""What a redrive is to do: the content of its file, which never changes. Pure."""
+"""The order of a redrive: the content of its file, which never changes. Pure."""
 
 from __future__ import annotations
 

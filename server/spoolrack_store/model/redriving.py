@@ -18,7 +18,7 @@ MAX_RATE = 100_000
 MAX_SELECTED = 1_000
 """Ids in one selection."""
 REDRIVE_MEMORY = Millis(30 * 24 * 60 * 60 * 1_000)
-"""What has ended is remembered for so long."""
+"""A redrive that has ended is remembered for so long."""
 
 
 class RedriveState(Enum):

@@ -18,7 +18,7 @@ DEFAULT_RESERVED_BYTES = 64 * 1024 * 1024
 MIN_HOLD = Millis(1_000)
 MAX_SEQ = 2**63 - 1
 MEMORY = Millis(30 * 24 * 60 * 60 * 1_000)
-"""What was lost, and how far a stream is committed, is remembered for so long."""
+"""Lost sets, and how far a stream is committed, are remembered for so long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Reservation:
     expires_at: Millis
     """Unix time."""
     is_lost: bool
-    """Whether the hold is over: the messages are anybody's again."""
+    """Whether the hold is over: the messages can be leased again."""
     reads: int
     """How often it was read from its beginning, as far as this process knows."""
     is_new: bool = field(default=False, compare=False)
@@ -108,9 +108,9 @@ class Release(Request[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreserve(Request[None]):
-    """Undo a new reservation that nobody was told of: its messages are ready again, not counted.
+    """Undo a new reservation that no caller was told of: its messages are ready again, not counted.
 
-    If somebody was told of it since, it stays.
+    If a caller was told of it since, it stays.
     """
 
     stream: str

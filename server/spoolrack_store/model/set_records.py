@@ -1,4 +1,4 @@
-"""What the record of a reserved set says: which messages it has, by files and members. Pure.
+"""The record of a reserved set: which messages it has, by files and members. Pure.
 
 A record is sealed, as `model.sealed` says: one that a power cut has torn counts as missing.
 """
@@ -16,7 +16,7 @@ from .sealed import NotWhole, seal, unseal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetRecord:
-    """What a set was made of. It never changes."""
+    """The messages of a set. They never change."""
 
     queue: str
     token: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Final
 
 from .clock import DAY, HOUR, LAST_MOMENT, SECOND, Millis, span_text
@@ -27,10 +27,15 @@ MAX_ATTRIBUTES_SIZE: Final = 64 * 1024
 """Bytes of all attribute names and values of a message together, as sent."""
 MAX_COUNT: Final = 1_000_000_000
 MAX_BYTES: Final = 1 << 50
+MAX_LABELS: Final = 64
+MAX_LABEL_NAME: Final = 128
+MAX_LABEL_VALUE: Final = 1_024
+"""Characters."""
 _SALT: Final = re.compile(r"[0-9a-z]{0,16}")
 MIN_WINDOW: Final = Millis(SECOND)
 MAX_WINDOW: Final = Millis(14 * DAY)
 GROUP_ORDERS: Final = ("fair", "strict")
+DEAD_LETTER_MOMENTS: Final = ("lease_end", "receive")
 SPANS: Final = frozenset(
     {"visibility_timeout", "delivery_delay", "retention", "deduplication_window", "archive_retention"}
 )
@@ -39,7 +44,7 @@ SPANS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """What can be set on a queue. Zero means "no limit" wherever a limit is meant."""
+    """The settings of a queue. Zero means "no limit" wherever a limit is meant."""
 
     visibility_timeout: Millis = Millis(30 * SECOND)
     """How long a lease lasts, if the receive doesn't say; 1 ms to 12 hours."""
@@ -70,6 +75,9 @@ class QueueSettings:
     group_order: str = "fair"
     """"fair": groups of messages take turns, and each is received in the order of its sends. "strict":
     besides, a group has only one receive's messages leased at a time."""
+    dead_letter_at: str = "lease_end"
+    """"lease_end": a message goes to the dead-letter queue when its last lease ends. "receive": it
+    stays in the queue until the next receive would lease it, as with Amazon SQS."""
 
     def __post_init__(self) -> None:
         if self.group_order not in GROUP_ORDERS:
@@ -77,6 +85,12 @@ class QueueSettings:
                 name="group_order",
                 value=self.group_order,
                 rule=f"must be one of {', '.join(GROUP_ORDERS)}",
+            )
+        if self.dead_letter_at not in DEAD_LETTER_MOMENTS:
+            raise InvalidSetting(
+                name="dead_letter_at",
+                value=self.dead_letter_at,
+                rule=f"must be one of {', '.join(DEAD_LETTER_MOMENTS)}",
             )
         _within("visibility_timeout", self.visibility_timeout, 1, MAX_VISIBILITY)
         _within("delivery_delay", self.delivery_delay, 0, MAX_DELAY)
@@ -135,13 +149,34 @@ def _within(name: str, value: object, least: int, most: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What a settings file says: the settings, or that the queue is deleted."""
+    """A settings file: the settings, or that the queue is deleted."""
 
     settings: QueueSettings | None
     created_at: Millis
     salt: str = ""
     """Tells the queue from another one that was made under the same name: its deduplication ids don't
     count for the other."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def check_labels(labels: Mapping[str, object]) -> None:
+    """Raise `InvalidSetting` for labels that no queue can have."""
+    if len(labels) > MAX_LABELS:
+        raise InvalidSetting(name="labels", value=len(labels), rule=f"can be {MAX_LABELS} at most")
+    for name, value in labels.items():
+        _of_type("labels", value, str, "must be text")
+        assert isinstance(value, str)
+        try:
+            f"{name}{value}".encode()
+        except UnicodeEncodeError as error:
+            raise InvalidSetting(name="labels", value=name, rule="must be Unicode text") from error
+        if not 1 <= len(name) <= MAX_LABEL_NAME or len(value) > MAX_LABEL_VALUE:
+            raise InvalidSetting(
+                name="labels",
+                value=name,
+                rule=f"must have names of 1 to {MAX_LABEL_NAME} characters, and values of up to "
+                f"{MAX_LABEL_VALUE}",
+            )
 
 
 def _of_type(name: str, value: object, kind: type, rule: str) -> None:
@@ -158,12 +193,14 @@ def encode(record: Record) -> bytes:
     if record.settings is None:
         content["deleted"] = True
     else:
+        if record.labels:
+            content["labels"] = dict(record.labels)
         content.update(asdict(record.settings))
     return json.dumps(content, indent=2, sort_keys=True).encode() + b"\n"
 
 
 def decode(content: bytes, name: str) -> Record:
-    """What the settings file `name` says; raises `DamagedSettings` if it isn't one.
+    """Return the record in the settings file `name`; raise `DamagedSettings` if it isn't one.
 
     A setting of a later version is passed over; one that is missing has its default.
     """
@@ -183,8 +220,11 @@ def decode(content: bytes, name: str) -> Record:
     if values.get("deleted") is True:
         return Record(settings=None, created_at=created_at, salt=salt)
     known = {field.name for field in fields(QueueSettings)}
+    labels = values.get("labels", {})
     try:
+        _of_type("labels", labels, dict, "must be an object")
+        check_labels(labels)
         settings = QueueSettings(**{key: value for key, value in values.items() if key in known})
     except InvalidSetting as error:
         raise DamagedSettings(file=name, why=str(error)) from error
-    return Record(settings=settings, created_at=created_at, salt=salt)
+    return Record(settings=settings, created_at=created_at, salt=salt, labels=labels)

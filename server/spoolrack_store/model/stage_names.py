@@ -35,7 +35,7 @@ class StageFolder:
     due: Millis
     """Unix time at which it expires."""
     is_dropped: bool = False
-    """Nobody can publish it any more."""
+    """It can't be published any more."""
 
     def __str__(self) -> str:
         return f"{self.stage}@{self.due:013d}{_DROPPED if self.is_dropped else ''}"
@@ -52,7 +52,7 @@ class Chunk:
     """None: the queue's own, as it is when the stage is published."""
     stem: Stem
     commit: int = field(compare=False, default=0)
-    """What makes it durable."""
+    """The commit that makes it durable."""
 
     @property
     def path(self) -> str:
@@ -66,7 +66,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """What one writer publishes under one number."""
+    """The publication of one writer under one number."""
 
     writer: str
     epoch: int

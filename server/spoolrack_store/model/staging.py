@@ -1,6 +1,6 @@
 """The requests about stages, and what each is answered with. Values, no behaviour.
 
-A stage holds messages that are stored and that nobody sees. Publishing makes all of it appear at one
+A stage holds messages that are stored and invisible. Publishing makes all of it appear at one
 commit point, in one queue or several.
 """
 

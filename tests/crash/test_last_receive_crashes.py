@@ -1,0 +1,50 @@
+"""A lease that is over is deleted or extended by its last receive, and by no earlier one, through power
+cuts and deaths, with one process and several; and each condition of that is needed."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from spoolrack_store.engine import leaser
+from spoolrack_store.model.names import Name
+from spoolrack_store.model.operations import LastReceive
+from spoolrack_store.model.transitions import State
+
+from tests.crash.last_receive_story import tell
+from tests.support.engine_story import Broken
+from tests.support.power_disk import Model
+
+SEEDS = int(os.environ.get("SPOOLRACK_STORIES", "15"))
+FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_the_last_receive_deletes_and_extends_through_crashes(
+    model: Model, can_sync_all: bool, processes: int
+) -> None:
+    seeds = range(FIRST, FIRST + SEEDS)
+    late, crashes = tell(seeds, model, can_sync_all=can_sync_all, processes=processes)
+    assert min(late, crashes) > SEEDS
+
+
+def _any_receive(name: Name, queue: str, last: LastReceive | None) -> bool:
+    return last is not None and name.queue == queue and name.state in (State.LEASED, State.READY)
+
+
+def _leases_alone(name: Name, queue: str, last: LastReceive | None) -> bool:
+    return name.state is State.LEASED and last == (name.receives, name.first)
+
+
+PLANTED = {"any receive is the last": _any_receive, "only a lease has a last receive": _leases_alone}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_each_condition_of_a_last_receive_is_needed(
+    planted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaser, "_is_last", PLANTED[planted])
+    with pytest.raises(Broken, match=r"was refused|was taken"):
+        tell(range(100), Model.ANY_SUBSET)

@@ -1,0 +1,212 @@
+"""FIFO queues over SQS, by boto3: the order of each group, deduplication, and what is closed when."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from spoolrack_store.testing import ManualClock
+
+from tests.support.sqs_rig import Sqs, refused
+
+
+async def fifo(sqs: Sqs, name: str = "q.fifo", **attributes: str) -> str:
+    return await sqs.create(name, FifoQueue="true", **attributes)
+
+
+async def put(sqs: Sqs, url: str, body: str, group: str, id: str | None = None) -> Any:
+    more = {} if id is None else {"MessageDeduplicationId": id}
+    return await sqs.send(url, body, MessageGroupId=group, **more)
+
+
+def bodies(messages: list[Any]) -> list[str]:
+    return [message["Body"] for message in messages]
+
+
+async def test_a_fifo_queue_shows_its_attributes(sqs: Sqs) -> None:
+    shown = await sqs.attributes(await fifo(sqs))
+    assert shown["FifoQueue"] == "true"
+    assert shown["ContentBasedDeduplication"] == "false"
+    assert shown["DeduplicationScope"] == "queue"
+    assert shown["FifoThroughputLimit"] == "perQueue"
+
+
+async def test_a_group_comes_in_order_and_is_closed_while_a_message_is_in_flight(sqs: Sqs) -> None:
+    url = await fifo(sqs, ContentBasedDeduplication="true")
+    for body in ("a1", "b1", "a2", "b2"):
+        await put(sqs, url, body, body[0])
+    (first,) = await sqs.receive(url, MaxNumberOfMessages=1)
+    assert first["Body"] == "a1"
+    others = await sqs.receive(url)
+    assert bodies(others) == ["b1", "b2"]
+    assert await sqs.receive(url) == []
+    await sqs.delete(url, first)
+    assert bodies(await sqs.receive(url)) == ["a2"]
+
+
+async def test_a_released_message_comes_again_before_its_followers(sqs: Sqs) -> None:
+    url = await fifo(sqs, ContentBasedDeduplication="true")
+    for body in ("1", "2"):
+        await put(sqs, url, body, "g")
+    (first,) = await sqs.receive(url, MaxNumberOfMessages=1)
+    await sqs.change_message_visibility(
+        QueueUrl=url, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=0
+    )
+    assert bodies(await sqs.receive(url)) == ["1", "2"]
+
+
+async def test_sequence_numbers_rise_and_are_those_of_the_receive(sqs: Sqs) -> None:
+    url = await fifo(sqs)
+    sent = [await put(sqs, url, str(n), "g", str(n)) for n in range(3)]
+    entries = [
+        {"Id": str(n), "MessageBody": str(n), "MessageGroupId": "g", "MessageDeduplicationId": str(n)}
+        for n in range(3, 6)
+    ]
+    batch = await sqs.send_message_batch(QueueUrl=url, Entries=entries)
+    numbers = [each["SequenceNumber"] for each in [*sent, *batch["Successful"]]]
+    assert numbers == sorted(set(numbers))
+    received = [message["Attributes"] for message in await sqs.receive(url)]
+    assert [each["SequenceNumber"] for each in received] == numbers
+    assert {each["MessageGroupId"] for each in received} == {"g"}
+    assert [each["MessageDeduplicationId"] for each in received] == [str(n) for n in range(6)]
+
+
+async def test_a_repeated_send_within_five_minutes_is_the_first_one(
+    sqs: Sqs, clock: ManualClock
+) -> None:
+    url = await fifo(sqs)
+    first = await put(sqs, url, "x", "g", "id")
+    clock.advance(299_000)
+    second = await put(sqs, url, "other", "h", "id")
+    assert second["MessageId"] == first["MessageId"]
+    assert second["SequenceNumber"] == first["SequenceNumber"]
+    assert bodies(await sqs.receive(url)) == ["x"]
+    clock.advance(2_000)
+    third = await put(sqs, url, "x", "g", "id")
+    assert third["MessageId"] != first["MessageId"]
+
+
+async def test_a_deleted_message_is_not_sent_again_within_five_minutes(sqs: Sqs) -> None:
+    url = await fifo(sqs)
+    await put(sqs, url, "x", "g", "id")
+    (message,) = await sqs.receive(url)
+    await sqs.delete(url, message)
+    await put(sqs, url, "x", "g", "id")
+    assert await sqs.receive(url) == []
+
+
+async def test_the_content_is_the_deduplication_id_where_the_queue_says_so(sqs: Sqs) -> None:
+    url = await fifo(sqs, ContentBasedDeduplication="true")
+    first = await put(sqs, url, "x", "g")
+    assert (await put(sqs, url, "x", "h"))["MessageId"] == first["MessageId"]
+    assert (await put(sqs, url, "y", "g"))["MessageId"] != first["MessageId"]
+    assert (await put(sqs, url, "x", "g", "own"))["MessageId"] != first["MessageId"]
+
+
+async def test_content_based_deduplication_counts_as_soon_as_it_is_set(sqs: Sqs) -> None:
+    url = await fifo(sqs)
+    refusal = await refused(put(sqs, url, "x", "g"))
+    assert refusal.code == "InvalidParameterValue"
+    assert "ContentBasedDeduplication" in refusal.message
+    attributes = {"ContentBasedDeduplication": "true"}
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes=attributes)
+    await put(sqs, url, "x", "g")
+
+
+async def test_a_deduplication_scope_of_groups_takes_the_same_id_in_each_group(sqs: Sqs) -> None:
+    url = await fifo(sqs, DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
+    first = await put(sqs, url, "x", "g", "id")
+    assert (await put(sqs, url, "x", "h", "id"))["MessageId"] != first["MessageId"]
+    assert (await put(sqs, url, "x", "g", "id"))["MessageId"] == first["MessageId"]
+
+
+async def test_a_fifo_message_needs_a_group_and_takes_no_delay_of_its_own(sqs: Sqs) -> None:
+    url = await fifo(sqs, ContentBasedDeduplication="true")
+    assert (await refused(sqs.send(url, "x"))).code == "MissingParameter"
+    refusal = await refused(sqs.send(url, "x", MessageGroupId="g", DelaySeconds=5))
+    assert refusal.code == "InvalidParameterValue"
+    for wrong in ("", "a b", "x" * 129, "ä"):
+        refusal = await refused(sqs.send(url, "x", MessageGroupId=wrong))
+        assert refusal.code in ("InvalidParameterValue", "MissingParameter")
+
+
+@pytest.mark.parametrize("end", ["delete", "change"])
+async def test_a_receipt_whose_lease_is_over_is_refused(sqs: Sqs, clock: ManualClock, end: str) -> None:
+    url = await fifo(sqs, ContentBasedDeduplication="true", VisibilityTimeout="5")
+    await put(sqs, url, "x", "g")
+    (message,) = await sqs.receive(url)
+    clock.advance(5_000)
+    handle = message["ReceiptHandle"]
+    call = (
+        sqs.delete_message(QueueUrl=url, ReceiptHandle=handle)
+        if end == "delete"
+        else sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=9)
+    )
+    refusal = await refused(call)
+    assert refusal.code == "InvalidParameterValue"
+    assert "expired" in refusal.message
+
+
+async def test_dead_letters_and_their_redrive_keep_the_order_of_their_group(sqs: Sqs) -> None:
+    dead = await fifo(sqs, "dead.fifo")
+    arn = (await sqs.attributes(dead))["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    url = await fifo(sqs, RedrivePolicy=policy, ContentBasedDeduplication="true")
+    for body in ("1", "2", "3", "4"):
+        await put(sqs, url, body, "g")
+    for message in await sqs.receive(url, MaxNumberOfMessages=2):
+        await sqs.change_message_visibility(
+            QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
+        )
+    rest = await sqs.receive(url, WaitTimeSeconds=20)
+    assert bodies(rest) == ["3", "4"]
+    for message in rest:
+        await sqs.delete(url, message)
+    while (await sqs.attributes(dead))["ApproximateNumberOfMessages"] != "2":
+        await asyncio.sleep(0)
+    (first,) = await sqs.receive(dead, MaxNumberOfMessages=1)
+    assert first["Body"] == "1"
+    assert first["Attributes"]["MessageGroupId"] == "g"
+    assert await sqs.receive(dead) == []
+    await sqs.change_message_visibility(
+        QueueUrl=dead, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=0
+    )
+    await sqs.start_message_move_task(SourceArn=arn)
+    while (await sqs.list_message_move_tasks(SourceArn=arn))["Results"][0]["Status"] != "COMPLETED":
+        await asyncio.sleep(0)
+    assert bodies(await sqs.receive(url)) == ["1", "2"]
+
+
+async def test_a_dead_letter_queue_is_of_its_sources_kind(sqs: Sqs) -> None:
+    arn = (await sqs.attributes(await sqs.create("dead")))["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    refusal = await refused(fifo(sqs, RedrivePolicy=policy))
+    assert refusal.code == "InvalidParameterValue"
+
+
+async def test_a_repeated_receive_attempt_gets_the_same_messages_and_receipts(
+    sqs: Sqs, clock: ManualClock
+) -> None:
+    url = await fifo(sqs, ContentBasedDeduplication="true")
+    for body in ("a", "b"):
+        await put(sqs, url, body, body)
+    attempt = {"ReceiveRequestAttemptId": "try", "MaxNumberOfMessages": 1, "VisibilityTimeout": 100}
+    first = await sqs.receive(url, **attempt)
+    clock.advance(1_000)
+    assert await sqs.receive(url, **attempt) == first
+    assert bodies(await sqs.receive(url)) == ["b"]
+    await sqs.delete(url, first[0])
+    other = await sqs.receive(url, **{**attempt, "ReceiveRequestAttemptId": "other"})
+    assert other == []
+
+
+async def test_groups_of_a_standard_queue_take_turns(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    for body in ("a1", "a2", "a3", "b1"):
+        await sqs.send(url, body, MessageGroupId=body[0])
+    received = await sqs.receive(url, MaxNumberOfMessages=2)
+    assert sorted(bodies(received)) == ["a1", "b1"]
+    assert {message["Attributes"]["MessageGroupId"] for message in received} == {"a", "b"}
+    assert bodies(await sqs.receive(url)) == ["a2", "a3"]
