@@ -37,7 +37,7 @@ WORDS: Final = {
         "he": "he|him|his",
         "bell": "bells?",
         "heir": "heirs?",
-        "letters": "(?<!dead )letters",
+        "letters": "(?<!dead[ -])letters",
         "company": "company",
         "passenger": "passengers?",
         "gate": "gates?",
