@@ -1,4 +1,5 @@
-"""Planted bugs that break no promise about messages: the store only asks too much of the disk."""
+"""Planted bugs that break no promise about messages: the store only asks too much of the disk, or works
+through what it need not."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from tests.support.mutant import Mutant, edit
 _BUDGET: Final = (
     "tests/budget/test_budget.py::test_each_operation_asks_of_the_system_what_the_budget_says",
 )
+_GROUPS: Final = ("tests/store/test_group_costs.py",)
 
 COST_MUTANTS: Final = (
     Mutant(
@@ -52,5 +54,38 @@ COST_MUTANTS: Final = (
             "        self.facts(path)\n        file = self._calls.open(",
         ),
         caught_by=_BUDGET,
+    ),
+    Mutant(
+        name="a-change-offers-every-group",
+        breaks="a receive costs no more with more groups",
+        edits=edit(
+            "engine/queue_order.py:GroupOrder.change",
+            "        groups = entry.batch.groups\n",
+            "        for group in self._groups.values():\n"
+            "            self._offer(group)\n"
+            "        groups = entry.batch.groups\n",
+        ),
+        caught_by=_GROUPS,
+    ),
+    Mutant(
+        name="a-blocked-group-has-turns",
+        breaks="a receive costs no more with more blocked messages",
+        edits=edit(
+            "engine/queue_order.py:GroupOrder._offer",
+            "        if not offered:\n",
+            "        if not group.waiting:\n",
+        ),
+        caught_by=_GROUPS,
+    ),
+    Mutant(
+        name="a-group-keeps-its-turn",
+        breaks="small groups wait no longer beside a large one",
+        edits=edit(
+            "engine/queue_order.py:GroupOrder.runs",
+            "                        taken += got\n"
+            "                        self._turns.move_to_end(group)\n",
+            "                        taken += got\n",
+        ),
+        caught_by=_GROUPS,
     ),
 )
