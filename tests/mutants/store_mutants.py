@@ -566,4 +566,18 @@ STORE_MUTANTS: Final = (
         ),
         caught_by=(_REDRIVES,),
     ),
+    # Groups.
+    Mutant(
+        name="a-leased-message-does-not-block-its-group",
+        breaks="a strict group has one receive's messages leased at a time",
+        edits=edit(
+            "engine/queue_order.py:_Group.is_blocked",
+            "        return self.leased > 0 or (",
+            "        return self.leased < 0 or (",
+        ),
+        caught_by=(
+            "tests/store/test_group_promises.py",
+            "tests/store/test_killed_group_consumers.py",
+        ),
+    ),
 )
