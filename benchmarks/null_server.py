@@ -149,7 +149,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
                 for hold in self.holds.values()
                 if hold.queue == request.name and not hold.is_lost
             )
-            counts = pb.QueueCounts(ready=len(ready), leased=leased)
+            counts = pb.QueueCounts(ready_count=len(ready), leased_count=leased)
             return rpc.GetQueueResponse(queue=pb.Queue(name=request.name, counts=counts))
 
     def CreateQueue(self, request: rpc.CreateQueueRequest, context: grpc.ServicerContext) -> Any:

@@ -65,7 +65,7 @@ def message_of(held: Held) -> pb.Message:
         id=held.id,
         body=held.body.body,
         attributes=held.body.attributes,
-        size=len(held.body.body),
+        body_size=len(held.body.body),
         send_time=Timestamp(seconds=whole, nanos=int((held.sent_at - whole) * 1e3) * 1_000_000),
         receive_count=held.receives,
         state=pb.MESSAGE_STATE_READY,

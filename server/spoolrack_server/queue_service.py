@@ -154,7 +154,7 @@ class QueueService:
         self, request: rpc.PurgeQueueRequest, context: Context
     ) -> rpc.PurgeQueueResponse:
         purged = await self._access.submit(Purge(queue=convert.queue_name(request.name)))
-        return rpc.PurgeQueueResponse(purged=purged)
+        return rpc.PurgeQueueResponse(purged_count=purged)
 
     # Sends.
 
@@ -266,7 +266,7 @@ class QueueService:
                 visibility = convert.millis(
                     change.visibility_timeout, "visibility_timeout", most=MAX_VISIBILITY
                 )
-                alike.setdefault((visibility, change.put_off), []).append(position)
+                alike.setdefault((visibility, change.release_credit), []).append(position)
             except StoreError as error:
                 results[position] = error
         asked = [
@@ -292,9 +292,9 @@ class QueueService:
             if isinstance(result, StoreError):
                 response.results.add(error=error_of(result))
             elif result:
-                response.results.add(due_time=convert.timestamp(result))
+                response.results.add(lease_expire_time=convert.timestamp(result))
             else:
-                response.results.add()
+                response.results.add().released.SetInParent()
         return response
 
     # Looks at messages.
