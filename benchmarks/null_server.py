@@ -61,6 +61,8 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
         """How many messages of each queue were deleted."""
         self.keys: dict[tuple[str, str], str] = {}
         self.calls: Counter[str] = Counter()
+        self.waits: list[float] = []
+        """How long each `Reserve` may wait for a message, in seconds."""
         self.faults: list[Fault] = []
         self._now = now
         self._changed = threading.Condition()
@@ -211,6 +213,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
                 return reserved.ReserveResponse(
                     reservation=reservation_of(name, self._hold(name, context))
                 )
+            self.waits.append(seconds(request.wait))
             deadline = time.monotonic() + seconds(request.wait)
             while not ready:
                 left = deadline - time.monotonic()

@@ -1,5 +1,11 @@
 """Where Spark finds the data source by itself: it looks into each package whose name begins so."""
 
-from spoolrack.spark._datasource import SpoolrackDataSource as DefaultSource
+import logging
 
 __all__ = ["DefaultSource"]
+
+try:
+    from spoolrack.spark import SpoolrackDataSource as DefaultSource
+except ImportError as error:
+    # Spark imports all such packages at its first use of any format: an error here would fail them all.
+    logging.getLogger("spoolrack.spark").warning("format('spoolrack') is not there: %s", error)

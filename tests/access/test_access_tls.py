@@ -20,6 +20,9 @@ import spoolrack
 import spoolrack.aio
 import trustme
 from spoolrack.errors import InvalidCredentials, PermissionDenied, Unauthenticated, Unreachable
+from spoolrack.spark._channel import Caller, Patience
+from spoolrack.spark._options import place_of
+from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Insecure, Security
 from spoolrack_server.serve_settings import ServeSettings
 from spoolrack_server.server import Server
@@ -369,6 +372,10 @@ async def test_a_port_that_nobody_else_may_reach_without_tls_is_not_opened(tmp_p
     assert not (tmp_path / "root").exists()
 
 
+def no_sleep(seconds: float) -> None:
+    raise AssertionError(f"a refused certificate is not waited for, but {seconds} s were")
+
+
 async def test_a_client_is_told_what_is_wrong_with_tls_as_far_as_grpc_tells(
     tmp_path: Path, files: Files, ca: trustme.CA, other_ca: trustme.CA
 ) -> None:
@@ -389,6 +396,10 @@ async def test_a_client_is_told_what_is_wrong_with_tls_as_far_as_grpc_tells(
             assert "refuse the one that it is shown" in await told(url(server), **credentials)
         assert "use grpcs://" in await told(server.grpc_address)
         assert "no CA that this client trusts" in await told(url(server), ca=foreign)
+        place = place_of(url(server), "q", credentials=f"ca={foreign}")
+        asking = Caller(place.address, Patience(30.0, sleep=no_sleep), place.credentials)
+        with pytest.raises(Unreachable, match="no CA that this client trusts"):
+            await in_thread(asking, "GetQueue", rpc.GetQueueRequest(name="q"))
     async with Server(tmp_path / "plain") as server:
         assert "no TLS is spoken there" in await told(url(server), ca=trusted)
         assert "HTTP/1 and not gRPC" in await told(f"{server.http_host}:{server.http_port}")

@@ -11,6 +11,7 @@ import spoolrack
 from spoolrack import SpoolrackError
 from spoolrack.spark import write_partition
 from spoolrack.spark._channel import Caller, Patience
+from spoolrack.spark._keeper import Keeper
 from spoolrack.spark._offsets import Offset, initial
 from spoolrack.spark._options import Place, ReadOptions
 from spoolrack.spark._reading import (
@@ -22,6 +23,7 @@ from spoolrack.spark._reading import (
 )
 from spoolrack.spark._rows import message_of
 from spoolrack.spark._sending import stage
+from spoolrack.v1 import queue_service_pb2 as rpc
 
 from benchmarks.null_server import NullServer
 from benchmarks.null_state import Fault
@@ -345,6 +347,59 @@ def test_the_keeper_holds_a_batch_for_as_long_as_its_query_lives() -> None:
     one.stop()
     assert server.wait_until(lambda: hold.is_lost)
     server.stop()
+
+
+def test_a_query_that_stops_leaves_a_whole_hold_to_its_batch(
+    server: NullServer, reading: Callable[..., StreamReading], time: Time
+) -> None:
+    server.put("jobs", BODIES)
+    one = reading(hold_seconds=3600.0)
+    end = latest(one, initial())
+    time.sleep(3000.0)
+
+    one.stop()
+
+    assert server.holds[end.gen, end.seq].due == time.now + 3600.0
+
+
+def test_an_idle_queue_is_not_waited_for(
+    server: NullServer, reading: Callable[..., StreamReading]
+) -> None:
+    start = initial()
+
+    assert latest(reading(), start) == start
+    assert latest(reading(wait_seconds=1.0), start) == start
+
+    assert server.waits == [0.0, 1.0]
+
+
+def test_the_keeper_says_nothing_of_a_batch_that_is_committed(
+    server: NullServer, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.put("jobs", BODIES)
+    options = ReadOptions(place=place(server), hold_seconds=60.0, deletes_unread=True)
+    one = StreamReading(options, caller(server, time))
+    keeper = Keeper(caller(server, time), 60.0)
+    end = latest(one, initial())
+    one.commit(end)
+
+    keeper.hold(end)
+    keeper.stop()
+    one.stop()
+
+    assert not caplog.records
+
+
+def test_a_call_that_is_repeated_is_logged(
+    server: NullServer, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.faults.append(Fault(method="GetQueue", times=2))
+
+    caller(server, time)("GetQueue", rpc.GetQueueRequest(name="jobs"))
+
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert all(text.startswith("GetQueue failed, and is repeated in") for text in told)
 
 
 def test_a_stage_is_whole_whatever_call_breaks(server: NullServer, time: Time) -> None:

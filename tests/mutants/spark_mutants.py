@@ -22,8 +22,8 @@ SPARK_MUTANTS: Final = (
         breaks="the messages of a batch are deleted when the query asks for the next one",
         edits=edit(
             "_reading.py:StreamReading.latest",
-            "        self.commit(start)\n        wait = WAIT\n",
-            "        wait = WAIT\n",
+            "        self.commit(start)\n        wait = self",
+            "        wait = self",
         ),
         caught_by=(f"{_CALLS}::test_batches_follow_each_other_and_what_is_done_is_deleted",),
     ),

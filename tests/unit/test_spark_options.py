@@ -43,6 +43,11 @@ def test_options_have_defaults_and_any_case() -> None:
         ("onLostReservation", "ignore", "redeliver"),
         ("maxMessagePerTrigger", "5", "is it maxMessagesPerTrigger"),
         ("holdSecond", "5", "is it holdSeconds"),
+        ("waitSeconds", "21", "from 0 to 20"),
+        ("maxOffsetsPerTrigger", "5", "Kafka's: use maxMessagesPerTrigger"),
+        ("failOnDataLoss", "false", "Kafka's: use onLostReservation"),
+        ("kafka.bootstrap.servers", "queues:9092", "Kafka's: use endpoint"),
+        ("startingOffsets", "earliest", "no offsets"),
     ],
 )
 def test_a_wrong_option_says_what_it_may_be(name: str, value: str, says: str) -> None:

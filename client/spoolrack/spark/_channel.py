@@ -8,6 +8,7 @@ because the contract makes them idempotent by name. What can fail: a call that s
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -24,6 +25,8 @@ from .._transports.grpc_calls import OPTIONS, error_from
 from .._transports.grpc_channels import thread_channel, with_metadata
 from .._transports.grpc_stubs import Stubs
 from ..errors import OutcomeUnknown, SpoolrackError, Timeout, Unreachable
+
+log = logging.getLogger("spoolrack.spark")
 
 Answer = TypeVar("Answer")
 
@@ -67,12 +70,14 @@ class Patience:
 
 def may_repeat(error: SpoolrackError) -> bool:
     """Whether a call that is idempotent by name may succeed when it is repeated."""
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return False  # The query was given another CA: gRPC has no code of its own for that.
     return error.retryable or isinstance(error, Timeout | OutcomeUnknown)
 
 
-def repeated(call: Callable[[], Answer], patience: Patience) -> Answer:
-    """The answer of an idempotent call, which is repeated with back-off until it is there or its time
-    is up."""
+def repeated(call: Callable[[], Answer], patience: Patience, what: str) -> Answer:
+    """Return the answer of an idempotent call, which is repeated with back-off until it is there or its
+    time is up. Each repetition is logged as one of `what`."""
     deadline = patience.monotonic() + patience.seconds
     failed = 0
     while True:
@@ -83,12 +88,25 @@ def repeated(call: Callable[[], Answer], patience: Patience) -> Answer:
             pause = pause_after(error, failed, deadline - patience.monotonic(), patience.random)
             if pause is None:
                 raise
+            log_retry(what, error, pause, deadline - patience.monotonic())
         patience.sleep(pause)
+
+
+def log_retry(what: str, error: SpoolrackError, pause: float, left: float) -> None:
+    log.warning(
+        "%s failed, and is repeated in %.1f s, for up to %.0f s more (retrySeconds): %s",
+        what,
+        pause,
+        left,
+        error,
+    )
 
 
 def pause_after(error: SpoolrackError, failed: int, left: float, random: Random) -> float | None:
     """Seconds to wait before the repetition of an idempotent call; None: give up."""
-    if not error.retryable and may_repeat(error):
+    if not may_repeat(error):
+        return None
+    if not error.retryable:
         # Not for everybody, but for calls like these.
         error = Unreachable()
     return POLICY.pause(error, failed=failed, left=left, random=random)
@@ -103,7 +121,7 @@ class Caller:
     credentials: Credentials = NONE
 
     def __call__(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
-        return repeated(lambda: self.once(method, request, timeout=timeout), self.patience)
+        return repeated(lambda: self.once(method, request, timeout=timeout), self.patience, method)
 
     def once(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
         """One try; raises `SpoolrackError`."""

@@ -1,8 +1,8 @@
 """Keeps the reservation of a running query, however long its batch or its pause is.
 
-A thread of the process that plans the query confirms it several times within the hold. It ends with
-that process: then the hold runs out, unless the query is started again in time. What can fail: a
-confirmation; the next call of the query itself says so.
+A thread of the process that plans the query extends it several times within the hold, and once more
+when the query stops. It ends with that process: then the hold runs out, unless the query is started
+again in time. What can fail: an extension; the next call of the query itself says so.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from ._offsets import Offset
 
 OFTEN: Final = 4
 """Confirmations within one hold: that many less one may fail."""
+MOST: Final = 10.0
+"""Seconds after which an extension is given up."""
+COMMITTED: Final = "RESERVATION_COMMITTED"
 
 log = logging.getLogger("spoolrack.spark")
 
@@ -49,10 +52,16 @@ class Keeper:
             self._held = None
 
     def stop(self) -> None:
-        """Confirm nothing any more."""
+        """End the thread, and extend what is held once more: a whole hold is left from now on."""
         with self._changed:
+            if self._is_over:
+                return
             self._is_over = True
             self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(min(self._pause, MOST))
+        if self._held is not None:
+            self._confirm(self._held)
 
     def _run(self) -> None:
         while True:
@@ -72,8 +81,11 @@ class Keeper:
             stream=held.gen, sequence_number=held.seq, visibility_timeout=self._span
         )
         try:
-            self._caller.once("ExtendReservation", request, timeout=self._pause)
+            self._caller.once("ExtendReservation", request, timeout=min(self._pause, MOST))
         except SpoolrackError as error:
+            if error.reason == COMMITTED:
+                # The query's own commit was there first.
+                return False
             log.warning("reservation %s of %s was not confirmed: %s", held.seq, held.gen, error)
             return may_repeat(error)
         return True

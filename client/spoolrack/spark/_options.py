@@ -21,6 +21,31 @@ from ._credentials import credentials_in
 MAX_MESSAGES: Final = 100_000
 """The contract's most for one reservation."""
 MAX_HOLD: Final = 12 * 60 * 60
+MAX_WAIT: Final = 20
+KAFKAS: Final = {
+    "kafka.bootstrap.servers": "endpoint",
+    "subscribe": "queue",
+    "topic": "queue",
+    "maxoffsetspertrigger": "maxMessagesPerTrigger",
+    "minpartitions": "numPartitions",
+    "failondataloss": "onLostReservation",
+}
+"""Options of Spark's source and sink of Kafka, in lower case, and the option here that does that."""
+KAFKAS_ALONE: Final = {
+    "startingoffsets": "a queue has no offsets, and a query takes what is ready",
+    "endingoffsets": "a queue has no offsets, and a query takes what is ready",
+    "startingtimestamp": "a queue has no offsets, and a query takes what is ready",
+    "endingtimestamp": "a queue has no offsets, and a query takes what is ready",
+    "startingoffsetsbytimestamp": "a queue has no offsets, and a query takes what is ready",
+    "endingoffsetsbytimestamp": "a queue has no offsets, and a query takes what is ready",
+    "subscribepattern": "a query reads one queue, which the option queue names",
+    "assign": "a query reads one queue, which the option queue names",
+    "minoffsetspertrigger": "a batch has what is ready, so use a longer processingTime",
+    "maxtriggerdelay": "a batch has what is ready, so use a longer processingTime",
+    "includeheaders": "the column attributes is always there",
+    "groupidprefix": "a query shares a queue without a group",
+}
+"""Options of Kafka that nothing here does, in lower case, and what is instead."""
 NAMES: Final = (
     "endpoint",
     "queue",
@@ -29,6 +54,7 @@ NAMES: Final = (
     "maxMessagesPerTrigger",
     "maxBytesPerTrigger",
     "numPartitions",
+    "waitSeconds",
     "holdSeconds",
     "onLostReservation",
     "onUnreadBatch",
@@ -62,6 +88,8 @@ class ReadOptions:
     """Of bodies and attributes in one micro-batch; always at least one message."""
     partitions: int | None = None
     """Tasks of one micro-batch. None: as many as are worth their while."""
+    wait_seconds: float = 0.0
+    """How long a query that finds no message waits for one, before Spark asks its other sources."""
     hold_seconds: float = 600.0
     """How long messages stay with a query that is away."""
     redelivers: bool = False
@@ -98,6 +126,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         max_messages=_whole(given, "maxMessagesPerTrigger", 50_000, most=MAX_MESSAGES),
         max_bytes=_whole(given, "maxBytesPerTrigger", 64 * 1024 * 1024, most=2**40),
         partitions=partitions or None,
+        wait_seconds=_seconds(given, "waitSeconds", 0.0, least=0.0, most=MAX_WAIT),
         hold_seconds=_seconds(given, "holdSeconds", 600.0, least=1.0, most=MAX_HOLD),
         redelivers=lost == "redeliver",
         deletes_unread=unread == "delete",
@@ -161,6 +190,12 @@ def _known(options: Mapping[str, str]) -> dict[str, str]:
     given = {name.lower(): value for name, value in options.items()}
     ours = {name.lower(): name for name in NAMES}
     for name in given:
+        if name in KAFKAS:
+            raise InvalidOption(f"The option {name!r} is Kafka's: use {KAFKAS[name]} (docs/spark.md).")
+        if name in KAFKAS_ALONE:
+            raise InvalidOption(
+                f"The option {name!r} is Kafka's: {KAFKAS_ALONE[name]}. Leave it out (docs/spark.md)."
+            )
         if name not in ours and (near := difflib.get_close_matches(name, ours, 1, 0.8)):
             raise InvalidOption(f"There is no option {name!r}: is it {ours[near[0]]}?")
     return given

@@ -20,15 +20,12 @@ from .._transports.grpc_calls import error_from
 from ..errors import SpoolrackError
 from ..v1 import queue_service_pb2 as rpc
 from ..v1 import reservation_service_pb2 as reserved
-from ._channel import CALL_TIMEOUT, Caller, Patience, pause_after, stub_of
-from ._keeper import Keeper
+from ._channel import CALL_TIMEOUT, Caller, Patience, log_retry, pause_after, stub_of
+from ._keeper import COMMITTED, Keeper
 from ._offsets import Offset, Slice, slices
 from ._options import MAX_MESSAGES, Place, ReadOptions
 
-WAIT: Final = 1.0
-"""Seconds that the server is asked to wait for a message: Spark asks again about 70 times a second."""
 GONE: Final = frozenset({"RESERVATION_LOST", "RESERVATION_NOT_FOUND"})
-COMMITTED: Final = "RESERVATION_COMMITTED"
 
 log = logging.getLogger("spoolrack.spark")
 
@@ -71,7 +68,7 @@ class StreamReading:
     def latest(self, start: Offset, *, max_messages: int, max_bytes: int) -> Offset:
         """Delete what the query has done, and reserve the next batch; `start` if there is none."""
         self.commit(start)
-        wait = WAIT
+        wait = self._options.wait_seconds
         is_counted = False
         if self._left is not None:
             wait = 0.0
@@ -102,7 +99,9 @@ class StreamReading:
     def _reserve(self, request: Any) -> Any:
         while True:
             try:
-                return self._caller("Reserve", request, timeout=CALL_TIMEOUT + WAIT)
+                return self._caller(
+                    "Reserve", request, timeout=CALL_TIMEOUT + self._options.wait_seconds
+                )
             except SpoolrackError as error:
                 if error.reason == COMMITTED:
                     raise _too_old(request.stream, request.sequence_number, error) from error
@@ -196,6 +195,7 @@ class StreamReading:
         return caller("GetQueue", request).queue.counts
 
     def stop(self) -> None:
+        """End the keeper. The messages stay with the query for a whole hold from now on."""
         self._keeper.stop()
 
 
@@ -230,6 +230,7 @@ def read_slice(place: Place, gen: str, seq: int, part: Slice, patience: Patience
         pause = pause_after(error, failed, deadline - patience.monotonic(), patience.random)
         if pause is None:
             raise error
+        log_retry("ReadReservation", error, pause, deadline - patience.monotonic())
         patience.sleep(pause)
 
 

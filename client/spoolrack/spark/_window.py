@@ -57,4 +57,4 @@ class Window(AbstractContextManager["Window"]):
                 raise error
 
         sent = [request]
-        repeated(once, self._caller.patience)
+        repeated(once, self._caller.patience, self._method)
