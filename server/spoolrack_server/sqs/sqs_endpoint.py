@@ -183,7 +183,7 @@ class SqsEndpoint:
             raise asyncio.CancelledError from error
         except Exception as error:  # noqa: BLE001 - each is answered
             response = await self._watch.http(
-                "SQS",
+                request.method,
                 "",
                 request.path,
                 request.headers.items(),
@@ -193,11 +193,12 @@ class SqsEndpoint:
                 response.force_close()
             return response
         response = await self._watch.http(
-            "SQS",
+            request.method,
             asked.operation,
             request.path,
             request.headers.items(),
             partial(self._answer_on, request, asked, id),
+            operation=f"SQS {asked.operation}",
         )
         return response
 
@@ -288,7 +289,7 @@ class SqsEndpoint:
         found = _error_of(operation, error)
         if found is None:
             self._log.error(
-                "a request failed by a internal_error of the server", method=operation, exc_info=error
+                "a request failed by a defect of the server", method=operation, exc_info=error
             )
             found = sqs_errors.internal(sqs_errors.FAULT)
         else:
