@@ -46,6 +46,17 @@ from .sqs_operations import OPERATIONS, Caller, Result, SqsOperations
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes of a request: what JSON escapes, or a form encodes, of 1 MiB may be six times as long."""
 RECEIVE: Final = "ReceiveMessage"
+READS: Final = frozenset(
+    {
+        "GetQueueAttributes",
+        "GetQueueUrl",
+        "ListDeadLetterSourceQueues",
+        "ListMessageMoveTasks",
+        "ListQueueTags",
+        "ListQueues",
+    }
+)
+"""Operations that change nothing."""
 
 
 class _WireProtocol(Protocol):
@@ -172,13 +183,19 @@ class SqsEndpoint:
         assert task is not None
         self._keep(task)
         id = self._watch.name(request.headers.get(HEADER))
+        # A body counts until its request is answered: it is held as long.
+        with self._context.room.share() as share:
+            return await self._respond(request, share, id)
+
+    async def _respond(
+        self, request: web.Request, share: bodies.UploadShare, id: str
+    ) -> web.StreamResponse:
         response: web.StreamResponse
         try:
-            with self._context.room.share() as share:
-                self._check_origin(request)
-                body = await self._read(request, share)
-                asked = _parsed(request, body)
-                self._operations.find(asked.operation)
+            self._check_origin(request)
+            asked = _parsed(request, await self._read(request, share))
+            self._check_method(request, asked)
+            self._operations.find(asked.operation)
         except ConnectionError as error:
             raise asyncio.CancelledError from error
         except Exception as error:  # noqa: BLE001 - each is answered
@@ -274,6 +291,14 @@ class SqsEndpoint:
         require_own_origin(request)
         if self._authenticator.is_open:
             require_own_name(request)
+
+    def _check_method(self, request: web.Request, asked: _Asked) -> None:
+        """Refuse a change by GET that nothing signs: a browser sends one for a page of another site."""
+        if request.method == "GET" and self._authenticator.is_open and asked.operation not in READS:
+            raise sqs_errors.unknown_operation(
+                f"{asked.operation} is sent by POST. By GET, a server without --sqs-keys answers only "
+                f"{', '.join(sorted(READS))}."
+            )
 
     async def _read(self, request: web.Request, share: bodies.UploadShare) -> bytes:
         try:
