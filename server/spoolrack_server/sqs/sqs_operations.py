@@ -47,7 +47,7 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
     messages_of,
 )
-from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
+from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, QueueSettings
 
 from ..access.permissions import Identity, Permission
 from ..access.showing import shown
@@ -210,7 +210,7 @@ class SqsOperations:
         labels = {**tags, **{label: value for label, value in changes.labels.items() if value}}
         settings = queue_attributes.initial_settings(name, changes)
         try:
-            await self._create(CreateQueue(name=name, settings=settings, labels=labels))
+            await self._create(name, settings, labels)
         except QueueExists:
             there = await self._look(name)
             differing = queue_attributes.differing(there, there.labels, changes, caller.region)
@@ -222,8 +222,9 @@ class SqsOperations:
         self._facts.pop(name, None)
         return Result({"QueueUrl": _url(caller, name)})
 
-    async def _create(self, request: CreateQueue) -> None:
+    async def _create(self, name: str, settings: QueueSettings, labels: Mapping[str, str]) -> None:
         """Create a queue; wait for the end of the removal of one of this name, which takes moments."""
+        request = CreateQueue(name=name, settings=settings, labels=labels)
         for _ in range(CREATE_TRIES):
             try:
                 await self._context.submit(request)
