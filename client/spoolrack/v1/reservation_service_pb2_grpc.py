@@ -95,7 +95,8 @@ class ReservationServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CommitReservations(self, request, context):
-        """Deletes the messages of a stream's reservations up to a number. A repetition is a success.
+        """Deletes the messages of a stream's reservations up to a number, and of those whose leases have ended the
+        messages that no other reader has leased since. A repetition is a success.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
