@@ -48,6 +48,11 @@ class MessageFacts:
         return self._envelope.attributes
 
     @property
+    def group(self) -> str:
+        """The group that it was sent with; empty if it has none."""
+        return self._envelope.group
+
+    @property
     def sent_at(self) -> datetime:
         return moment_of(self._envelope.sent_ms)
 

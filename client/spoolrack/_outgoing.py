@@ -25,6 +25,7 @@ def outgoing_of(message: bytes | str | Outgoing) -> Outgoing:
         attributes=tracing.traced(message.attributes),
         delay=arguments.optional_span("delay", message.delay),
         deduplication_id=arguments.text("deduplication_id", message.deduplication_id),
+        group=arguments.text("group", message.group),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from . import _arguments as arguments
 from ._calling import Calling
@@ -38,9 +38,11 @@ class EnvelopeStream:
         visibility_timeout: float | None,
         patience: float,
         until_settled: bool = False,
+        on_arrival: Callable[[], None] | None = None,
     ) -> None:
         """`patience`: seconds to go on trying if there never was a connection. `until_settled`:
-        extend leases until `settled` is called, and not only until the message is handed out."""
+        extend leases until `settled` is called, and not only until the message is handed out.
+        `on_arrival`: called by the reader after messages have come, and after the stream's end."""
         self._calling = calling
         self._runtime = calling.runtime
         self._queue = queue
@@ -48,6 +50,7 @@ class EnvelopeStream:
         self._visibility_timeout = visibility_timeout
         self._patience = patience
         self._until_settled = until_settled
+        self._on_arrival = on_arrival
         self._lock = self._runtime.lock()
         self._closing = self._runtime.signal()
         self._deliveries: Deliveries | None = None
@@ -94,6 +97,13 @@ class EnvelopeStream:
             raise
 
     async def _read(self) -> None:
+        try:
+            await self._read_and_close()
+        finally:
+            if self._on_arrival is not None:
+                self._on_arrival()
+
+    async def _read_and_close(self) -> None:
         failure: Exception | None = None
         try:
             await self._read_until_the_end()
@@ -158,6 +168,8 @@ class EnvelopeStream:
         self._leases.add(envelopes)
         if not self._mailbox.put(envelopes):
             await self._release(envelopes)
+        elif self._on_arrival is not None:
+            self._on_arrival()
 
     async def _release(self, envelopes: Sequence[Envelope]) -> None:
         """Give back what was never handed out: it is ready again at once."""

@@ -19,6 +19,7 @@ Seconds = float | timedelta
 Attributes = Mapping[str, str | bytes]
 """Named values beside a body: names of 1 to 256 bytes, 64 KiB together at most."""
 LeaseDurability = Literal["strict", "relaxed"]
+GroupOrder = Literal["fair", "strict"]
 
 MAX_BATCH: Final = 1_000
 """Messages in one call."""
@@ -49,6 +50,8 @@ class Settings(TypedDict, total=False):
     lease_durability: LeaseDurability | None
     deduplication_window: Seconds | None
     messages_per_file: int | None
+    group_order: GroupOrder | None
+    archive_retention: Seconds | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,12 @@ class QueueSettings:
     messages_per_file: int = 0
     """The most messages that a send stores as one file, up to 1,000. 1: each message is a file of
     its own. 0: no limit but 1,000."""
+    group_order: GroupOrder = "fair"
+    """"fair": groups of messages take turns. "strict": besides, one receive at a time has messages of a
+    group."""
+    archive_retention: float = 0.0
+    """Seconds that the files of messages which have left the queue are kept in the root's archive. 0:
+    they are removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +132,9 @@ class Outgoing:
     deduplication_id: str = ""
     """Up to 128 characters. Within the queue's `deduplication_window` a second message with the same is
     not stored: the answer is the first one's id. Empty: each send is a message of its own."""
+    group: str = ""
+    """Up to 128 characters: messages of one group are received in the order of their sends. Empty: it
+    has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +173,7 @@ class Envelope:
     receipt: str = ""
     """Empty in messages that were got or listed."""
     state: MessageState = MessageState.READY
+    group: str = ""
     dead_letter_records: Sequence[DeadLetterRecord] = ()
     """The oldest first; only in messages that were got or listed."""
 

@@ -56,7 +56,14 @@ STATES: Final[Mapping[State, pb.MessageState.ValueType]] = {
 }
 _STATES_BACK: Final = {number: state for state, number in STATES.items()}
 
-_DURATIONS: Final = ("visibility_timeout", "delivery_delay", "retention", "deduplication_window")
+_DURATIONS: Final = (
+    "visibility_timeout",
+    "delivery_delay",
+    "retention",
+    "deduplication_window",
+    "archive_retention",
+)
+_GROUP_ORDERS: Final = {"fair": pb.GROUP_ORDER_FAIR, "strict": pb.GROUP_ORDER_STRICT}
 _DEFAULTS: Final = QueueSettings()
 
 
@@ -192,6 +199,12 @@ def _present(message: pb.QueueSettings) -> dict[str, object]:
                     name=field.name, value=value, rule="must be a LeaseDurability: strict or relaxed"
                 )
             found[_store_name(field.name)] = value == pb.LEASE_DURABILITY_RELAXED
+        elif field.name == "group_order":
+            if value not in pb.GroupOrder.values():
+                raise InvalidSetting(
+                    name=field.name, value=value, rule="must be a GroupOrder: fair or strict"
+                )
+            found[field.name] = "strict" if value == pb.GROUP_ORDER_STRICT else "fair"
         else:
             found[field.name] = value
     return found
@@ -220,6 +233,8 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
             else pb.LEASE_DURABILITY_STRICT,
             deduplication_window=duration(held.deduplication_window),
             messages_per_file=held.messages_per_file,
+            group_order=_GROUP_ORDERS[held.group_order],
+            archive_retention=duration(held.archive_retention),
         ),
         counts=pb.QueueCounts(
             ready=counts.ready,
@@ -261,6 +276,7 @@ def message(message: Message) -> pb.Message:
         receive_count=message.receives,
         receipt=message.receipt or "",
         state=STATES.get(message.state, pb.MESSAGE_STATE_UNSPECIFIED),
+        group=message.group,
     )
     # What is set in its place takes half the time of what is made and then copied there.
     _set(made.send_time, message.sent_at)

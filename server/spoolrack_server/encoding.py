@@ -122,13 +122,15 @@ def _add_messages(parts: list[bytes], delivery: Delivery) -> None:
     if delivery.first is not None:
         shared += field(b"\x3a", timestamp(delivery.first))
     shared += field(b"\x4a", timestamp(delivery.due)) + _LEASED
-    attributes = delivery.attributes
+    attributes, groups = delivery.attributes, delivery.groups
     shared_length = len(shared)
     columns = zip(delivery.ids, delivery.receipts, delivery.bodies, strict=True)
     for position, (id, receipt, body) in enumerate(columns):
         size = varint(len(body))
         receipt_length = varint(len(receipt))
         extra = _attributes(attributes[position]) if attributes and position in attributes else b""
+        if groups and position in groups:
+            extra += field(b"\x62", groups[position].encode())
         length = (
             len(id)
             + len(body)

@@ -61,13 +61,14 @@ class Columns:
     attributes: dict[int, Attributes]
     deduplication_ids: dict[int, str]
     delays: dict[int, Millis]
+    groups: dict[int, str]
     refused: dict[int, StoreError]
     """By position in the request; all others are by position among the valid ones."""
 
 
 def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
     """Return what the store needs of each message, and why the edge refuses some."""
-    made = Columns([], {}, {}, {}, {})
+    made = Columns([], {}, {}, {}, {}, {})
     bodies = made.bodies
     for position, message in enumerate(messages):
         try:
@@ -90,6 +91,8 @@ def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
             made.deduplication_ids[place] = id
         if delay is not None:
             made.delays[place] = delay
+        if message.group:
+            made.groups[place] = message.group
         bodies.append(message.body)
     return made
 
@@ -118,6 +121,7 @@ def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> S
         attributes=made.attributes,
         deduplication_ids=made.deduplication_ids,
         delays=made.delays,
+        groups=made.groups,
     )
     return SubmittedSend(len(messages), made.refused, store.submit(send))
 

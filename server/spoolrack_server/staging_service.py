@@ -113,6 +113,7 @@ def _chunk(request: rpc.StageRequest) -> Stage:
         queue=convert.queue_name(request.queue),
         bodies=made.bodies,
         attributes=made.attributes,
+        groups=made.groups,
         delay=delays[0],
         time_to_live=lives,
     )

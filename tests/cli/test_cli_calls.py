@@ -70,6 +70,7 @@ ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "redrive": ("jobs",),
     "redrives cancel": (ABSENT,),
     "release": ("jobs", "a~b"),
+    "replay": ("jobs", "--archive", "{absent}"),
     "reservations release": ("s", "1"),
     "reservations show": ("s", "1"),
     "send": ("jobs", "body"),

@@ -15,7 +15,7 @@ import spoolrack.vsqs
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PACKAGE = CHECKOUT / "client" / "spoolrack"
-OFFERED = {"aio", "errors", "spark", "testing", "tracing", "vsqs", "vsqs.queue", "v1"}
+OFFERED = {"aio", "errors", "kombu", "spark", "testing", "tracing", "vsqs", "vsqs.queue", "v1"}
 
 
 def modules() -> set[str]:

@@ -25,6 +25,8 @@ QUEUES: Values = {
         "maxMessageSize": 65_536,
         "leaseDurability": "relaxed",
         "deduplicationWindow": 60,
+        "groupOrder": "strict",
+        "archiveRetention": "7d",
         "messagesPerFile": 1,
     },
     "jobs.failed": {},

@@ -71,6 +71,8 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
         lease_durability=pb.LEASE_DURABILITY_RELAXED,
         deduplication_window=Duration(seconds=8),
         messages_per_file=9,
+        group_order=pb.GROUP_ORDER_STRICT,
+        archive_retention=Duration(seconds=10),
     )
     assert {field.name for field, _ in given.ListFields()} == {
         field.name for field in pb.QueueSettings.DESCRIPTOR.fields
@@ -88,6 +90,8 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
         relaxed_leases=True,
         deduplication_window=Millis(8_000),
         messages_per_file=9,
+        group_order="strict",
+        archive_retention=Millis(10_000),
     )
     assert convert.queue(queue_with(held), Millis(0)).settings == given
 
@@ -95,6 +99,11 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
 def test_a_visibility_timeout_of_zero_is_refused_and_an_absent_one_is_not() -> None:
     with pytest.raises(InvalidSetting, match="visibility_timeout"):
         convert.settings(pb.QueueSettings(visibility_timeout=Duration()))
+
+
+def test_an_unknown_group_order_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="group_order"):
+        convert.settings(pb.QueueSettings(group_order=7))  # type: ignore[arg-type]
 
 
 def test_an_unknown_lease_durability_is_refused() -> None:

@@ -37,7 +37,7 @@ WORDS: Final = {
         "he": "he|him|his",
         "bell": "bells?",
         "heir": "heirs?",
-        "letters": "(?<!dead )letters",
+        "letters": "(?<!dead[ -])letters",
         "company": "company",
         "passenger": "passengers?",
         "gate": "gates?",
@@ -83,7 +83,7 @@ def counts_of(docstrings: list[str], prose: str) -> Counter[str]:
 
 
 def _parts() -> Iterator[Counter[str]]:
-    for folder in ("client/spoolrack", "client/pyspark_spoolrack", "server"):
+    for folder in ("client/spoolrack", "client/kombu_spoolrack", "client/pyspark_spoolrack", "server"):
         for path in sorted((CHECKOUT / folder).rglob("*.py")):
             if "v1" not in path.parts:
                 source = path.read_text()

@@ -69,12 +69,13 @@ class Batch:
         *,
         attributes: Attributes | None = None,
         delay: Seconds | None = None,
+        group: str = "",
     ) -> None:
         """Add a message for the queue whose `batch()` made this one: see `send_to`.
 
         A batch of `client.batch()` has no such queue, and raises `InvalidRequest`.
         """
-        run(self._core.send(body, attributes=attributes, delay=delay))
+        run(self._core.send(body, attributes=attributes, delay=delay, group=group))
 
     def send_to(
         self,
@@ -83,6 +84,7 @@ class Batch:
         *,
         attributes: Attributes | None = None,
         delay: Seconds | None = None,
+        group: str = "",
     ) -> None:
         """Add a message for a queue. A delay counts from the publication.
 
@@ -91,7 +93,7 @@ class Batch:
         raised by a later call, or by the end of the block.
         """
         name = arguments.queue_name(queue)
-        run(self._core.send_to(name, body, attributes=attributes, delay=delay))
+        run(self._core.send_to(name, body, attributes=attributes, delay=delay, group=group))
 
     def __enter__(self) -> Self:
         return self

@@ -55,6 +55,7 @@ class Queue:
         attributes: Attributes | None = None,
         delay: Seconds | None = None,
         deduplication_id: str = "",
+        group: str = "",
         timeout: Seconds | None = None,
     ) -> str:
         """Send a message; returns its id once it is on stable media.
@@ -62,7 +63,8 @@ class Queue:
         Repeated where that may help: a full queue or disk is waited for, until `timeout`. If the
         connection breaks in mid-call the message is sent again, and may then be there twice; not so
         with a `deduplication_id`: a second message with the same, within the queue's
-        `deduplication_window`, is not stored, and the first one's id is returned.
+        `deduplication_window`, is not stored, and the first one's id is returned. Messages of one
+        `group` are received in the order of their sends, and groups take turns.
         """
         return run(
             self._core.send(
@@ -70,6 +72,7 @@ class Queue:
                 attributes=attributes,
                 delay=delay,
                 deduplication_id=deduplication_id,
+                group=group,
                 timeout=timeout,
             )
         )

@@ -177,6 +177,8 @@ def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
             lease_durability="relaxed" if held.relaxed_leases else "strict",
             deduplication_window=held.deduplication_window / 1_000,
             messages_per_file=held.messages_per_file,
+            group_order="strict" if held.group_order == "strict" else "fair",
+            archive_retention=held.archive_retention / 1_000,
         ),
         counts=QueueCounts(
             ready=counts.ready,
@@ -211,6 +213,7 @@ def send(queue: str, messages: Sequence[Outgoing]) -> Send:
         attributes=_attributes(messages),
         deduplication_ids={position: id for position, id in ids if id},
         delays=delays,
+        groups=_groups(messages),
     )
 
 
@@ -229,9 +232,15 @@ def stage(
         queue=queue,
         bodies=[cast(bytes, message.body) for message in messages],
         attributes=_attributes(messages),
+        groups=_groups(messages),
         delay=delay,
         time_to_live=time_to_live,
     )
+
+
+def _groups(messages: Sequence[Outgoing]) -> dict[int, str]:
+    groups = enumerate(message.group for message in messages)
+    return {position: group for position, group in groups if group}
 
 
 def _refused(position: int, why: str) -> InvalidMessage:
@@ -250,6 +259,7 @@ def envelopes(deliveries: Iterable[Delivery]) -> list[Envelope]:
             id=id,
             body=body,
             attributes=delivery.attributes.get(position, {}),
+            group=delivery.groups.get(position, ""),
             size=len(body),
             sent_ms=delivery.sent_at,
             receive_count=delivery.receives,
@@ -270,6 +280,7 @@ def envelope(message: ops.Message) -> Envelope:
         id=message.id,
         body=message.body,
         attributes=message.attributes,
+        group=message.group,
         size=message.size,
         sent_ms=message.sent_at,
         receive_count=message.receives,

@@ -32,7 +32,9 @@ from ..errors import SpoolrackError, error_of
 from ..v1 import queue_pb2 as pb
 from ..v1 import queue_service_pb2 as rpc
 
-_SPANS: Final = frozenset({"visibility_timeout", "delivery_delay", "retention", "deduplication_window"})
+_SPANS: Final = frozenset(
+    {"visibility_timeout", "delivery_delay", "retention", "deduplication_window", "archive_retention"}
+)
 _DURABILITIES: Final[Mapping[object, pb.LeaseDurability.ValueType]] = {
     "strict": pb.LEASE_DURABILITY_STRICT,
     "relaxed": pb.LEASE_DURABILITY_RELAXED,
@@ -76,6 +78,8 @@ def settings(named: Mapping[str, object]) -> pb.QueueSettings:
             values[name] = duration(cast(float, value))
         elif name == "lease_durability":
             values[name] = _DURABILITIES[value]
+        elif name == "group_order":
+            values[name] = pb.GROUP_ORDER_STRICT if value == "strict" else pb.GROUP_ORDER_FAIR
         else:
             values[name] = value
     return pb.QueueSettings(**values)  # type: ignore[arg-type]  # the names are checked by the surface
@@ -106,6 +110,8 @@ def queue_info(queue: pb.Queue) -> QueueInfo:
             # 0 of an older server, which has none.
             deduplication_window=_seconds(held.deduplication_window),
             messages_per_file=held.messages_per_file,
+            group_order="strict" if held.group_order == pb.GROUP_ORDER_STRICT else "fair",
+            archive_retention=_seconds(held.archive_retention),
         ),
         counts=QueueCounts(
             ready=counts.ready,
@@ -128,7 +134,11 @@ def queue_info(queue: pb.Queue) -> QueueInfo:
 
 
 def outgoing(message: Outgoing) -> pb.OutgoingMessage:
-    sent = pb.OutgoingMessage(body=cast(bytes, message.body), deduplication_id=message.deduplication_id)
+    sent = pb.OutgoingMessage(
+        body=cast(bytes, message.body),
+        deduplication_id=message.deduplication_id,
+        group=message.group,
+    )
     for name, value in message.attributes.items():
         if isinstance(value, str):
             sent.attributes[name].string_value = value
@@ -162,6 +172,7 @@ def envelope(message: pb.Message, visibility_timeout: float | None = None) -> En
         visibility_timeout=visibility_timeout,
         receipt=message.receipt,
         state=_STATES_BACK.get(message.state, MessageState.READY),
+        group=message.group,
         dead_letter_records=[_death(death) for death in message.deaths] if message.deaths else (),
     )
 

@@ -80,6 +80,8 @@ def refusal_of(message: Outgoing) -> SpoolrackError | None:
         return Unsupported(
             "A vsqs folder remembers no deduplication_id: a repeated send may be there twice."
         )
+    if message.group:
+        return Unsupported("A vsqs message has no group: its folder has one order for all.")
     return None
 
 

@@ -131,6 +131,7 @@ class Batch:
         *,
         attributes: Attributes | None = None,
         delay: Seconds | None = None,
+        group: str = "",
     ) -> None:
         """Add a message for the batch's queue: see `spoolrack.Batch.send`."""
         if self._queue is None:
@@ -138,7 +139,7 @@ class Batch:
                 "This batch has no queue of its own: use send_to(queue, body), or a batch of "
                 "queue.batch()."
             )
-        await self.send_to(self._queue, body, attributes=attributes, delay=delay)
+        await self.send_to(self._queue, body, attributes=attributes, delay=delay, group=group)
 
     async def send_to(
         self,
@@ -147,12 +148,13 @@ class Batch:
         *,
         attributes: Attributes | None = None,
         delay: Seconds | None = None,
+        group: str = "",
     ) -> None:
         """Add a message for a queue: see `spoolrack.Batch.send_to`."""
         given: Attributes = {} if attributes is None else attributes
         await self._add(
             arguments.queue_name(queue),
-            outgoing_of(Outgoing(body=body, attributes=given, delay=delay)),
+            outgoing_of(Outgoing(body=body, attributes=given, delay=delay, group=group)),
         )
 
     async def _add(self, queue: str, message: Outgoing) -> None:

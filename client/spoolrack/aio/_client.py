@@ -164,6 +164,8 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, object]:
             raise InvalidSetting(f"The setting {name} can't be {value!r}: it is like {default!r}.")
         if name == "lease_durability" and value not in ("strict", "relaxed", None):
             raise InvalidSetting(f"lease_durability can't be {value!r}: it is 'strict' or 'relaxed'.")
+        if name == "group_order" and value not in ("fair", "strict", None):
+            raise InvalidSetting(f"group_order can't be {value!r}: it is 'fair' or 'strict'.")
         try:
             _check(name, value)
         except InvalidRequest as error:

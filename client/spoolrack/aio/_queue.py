@@ -75,6 +75,7 @@ class Queue:
         attributes: Attributes | None = None,
         delay: Seconds | None = None,
         deduplication_id: str = "",
+        group: str = "",
         timeout: Seconds | None = None,
     ) -> str:
         """Send a message; returns its id once it is on stable media: see `spoolrack.Queue.send`."""
@@ -84,6 +85,7 @@ class Queue:
                 attributes={} if attributes is None else attributes,
                 delay=delay,
                 deduplication_id=deduplication_id,
+                group=group,
             )
         )
 
@@ -207,6 +209,7 @@ class Queue:
         visibility_timeout: Seconds | None,
         timeout: Seconds | None = None,
         until_settled: bool = False,
+        on_arrival: Callable[[], None] | None = None,
     ) -> EnvelopeStream:
         return EnvelopeStream(
             self._calling,
@@ -217,6 +220,7 @@ class Queue:
             ),
             patience=self._calling.patience(timeout),
             until_settled=until_settled,
+            on_arrival=on_arrival,
         )
 
     async def delete(self, message: MessageFacts | str, *, timeout: Seconds | None = None) -> None:

@@ -21,6 +21,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _GroupOrder:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _GroupOrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GroupOrder.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    GROUP_ORDER_UNSPECIFIED: _GroupOrder.ValueType  # 0
+    """The default: fair."""
+    GROUP_ORDER_FAIR: _GroupOrder.ValueType  # 1
+    """Groups take turns, and the messages of each are received in the order of their sends."""
+    GROUP_ORDER_STRICT: _GroupOrder.ValueType  # 2
+    """Besides, the messages of a group are leased to one receive at a time: as long as one of them is
+    leased or delayed, the others of the group wait. Other groups don't.
+    """
+
+class GroupOrder(_GroupOrder, metaclass=_GroupOrderEnumTypeWrapper):
+    """How receives treat groups of messages."""
+
+GROUP_ORDER_UNSPECIFIED: GroupOrder.ValueType  # 0
+"""The default: fair."""
+GROUP_ORDER_FAIR: GroupOrder.ValueType  # 1
+"""Groups take turns, and the messages of each are received in the order of their sends."""
+GROUP_ORDER_STRICT: GroupOrder.ValueType  # 2
+"""Besides, the messages of a group are leased to one receive at a time: as long as one of them is
+leased or delayed, the others of the group wait. Other groups don't.
+"""
+Global___GroupOrder: _TypeAlias = GroupOrder  # noqa: Y015
+
 class _LeaseDurability:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -144,6 +172,8 @@ class QueueSettings(_message.Message):
     LEASE_DURABILITY_FIELD_NUMBER: _builtins.int
     DEDUPLICATION_WINDOW_FIELD_NUMBER: _builtins.int
     MESSAGES_PER_FILE_FIELD_NUMBER: _builtins.int
+    GROUP_ORDER_FIELD_NUMBER: _builtins.int
+    ARCHIVE_RETENTION_FIELD_NUMBER: _builtins.int
     max_receives: _builtins.int
     """A message whose leases have ended so many times without a delete moves to the dead-letter queue.
     0: never. Goes with dead_letter_queue: both or neither.
@@ -165,6 +195,8 @@ class QueueSettings(_message.Message):
     which `ls`, `cat` and `mv` show and move alone; sends of many take longer then. Chunks of a stage are
     one file each, whatever is set here. 0 or absent: no limit but 1,000.
     """
+    group_order: Global___GroupOrder.ValueType
+    """How receives treat groups of messages."""
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
         """How long a receive hides a message from other consumers, if the receive doesn't say.
@@ -189,6 +221,12 @@ class QueueSettings(_message.Message):
         first carried it. Absent: 5 minutes.
         """
 
+    @_builtins.property
+    def archive_retention(self) -> _duration_pb2.Duration:
+        """How long the files of messages that have left the queue are kept in the root's archive, up to 3,650
+        days. Absent or 0: they are removed.
+        """
+
     def __init__(
         self,
         *,
@@ -203,10 +241,12 @@ class QueueSettings(_message.Message):
         lease_durability: Global___LeaseDurability.ValueType = ...,
         deduplication_window: _duration_pb2.Duration | None = ...,
         messages_per_file: _builtins.int = ...,
+        group_order: Global___GroupOrder.ValueType = ...,
+        archive_retention: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["archive_retention", b"archive_retention", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letter_queue", b"dead_letter_queue", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "messages_per_file", b"messages_per_file", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive_retention", b"archive_retention", "dead_letter_queue", b"dead_letter_queue", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "group_order", b"group_order", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "messages_per_file", b"messages_per_file", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -343,12 +383,17 @@ class OutgoingMessage(_message.Message):
     ATTRIBUTES_FIELD_NUMBER: _builtins.int
     DELAY_FIELD_NUMBER: _builtins.int
     DEDUPLICATION_ID_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
     body: _builtins.bytes
     """The body: any bytes, up to the queue's max_message_size. May be empty."""
     deduplication_id: _builtins.str
     """Names what is sent, for the sender: 1 to 128 characters. Within the queue's deduplication_window a
     message with an id that was sent before is not stored again; the answer is the first one's id, also
     if that was deleted since. Empty: each send is a message of its own.
+    """
+    group: _builtins.str
+    """The group of the message, 1 to 128 characters: the queue's group_order says what it means for
+    receives. Empty: none.
     """
     @_builtins.property
     def attributes(self) -> _containers.MessageMap[_builtins.str, Global___Attribute]:
@@ -365,10 +410,11 @@ class OutgoingMessage(_message.Message):
         attributes: _abc.Mapping[_builtins.str, Global___Attribute] | None = ...,
         delay: _duration_pb2.Duration | None = ...,
         deduplication_id: _builtins.str = ...,
+        group: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["delay", b"delay"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "deduplication_id", b"deduplication_id", "delay", b"delay"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "deduplication_id", b"deduplication_id", "delay", b"delay", "group", b"group"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -412,6 +458,7 @@ class Message(_message.Message):
     DUE_TIME_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     DEATHS_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The message's id: a UUID of version 7, in the order of the sends."""
     body: _builtins.bytes
@@ -426,6 +473,8 @@ class Message(_message.Message):
     """
     state: Global___MessageState.ValueType
     """Where the message is in its life."""
+    group: _builtins.str
+    """The group of the message. Empty: none."""
     @_builtins.property
     def attributes(self) -> _containers.MessageMap[_builtins.str, Global___Attribute]:
         """Attributes by name."""
@@ -463,10 +512,11 @@ class Message(_message.Message):
         due_time: _timestamp_pb2.Timestamp | None = ...,
         state: Global___MessageState.ValueType = ...,
         deaths: _abc.Iterable[Global___Death] | None = ...,
+        group: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "first_receive_time", b"first_receive_time", "send_time", b"send_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "deaths", b"deaths", "due_time", b"due_time", "first_receive_time", b"first_receive_time", "id", b"id", "receipt", b"receipt", "receive_count", b"receive_count", "send_time", b"send_time", "size", b"size", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "deaths", b"deaths", "due_time", b"due_time", "first_receive_time", b"first_receive_time", "group", b"group", "id", b"id", "receipt", b"receipt", "receive_count", b"receive_count", "send_time", b"send_time", "size", b"size", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

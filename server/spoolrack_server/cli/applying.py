@@ -43,6 +43,7 @@ _KINDS: Final[Mapping[str, click.ParamType[Any]]] = {
     "delivery_delay": DELAY,
     "retention": RETENTION,
     "deduplication_window": WINDOW,
+    "archive_retention": RETENTION,
     "max_bytes": Size(),
     "max_message_size": MESSAGE_SIZE,
     "max_receives": COUNT,

@@ -87,6 +87,8 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
     binary = binary_attributes(message)
     if binary:
         fields["binary_attributes"] = binary
+    if message.group:
+        fields["group"] = message.group
     fields["size"] = message.size
     fields["state"] = message.state.value
     fields["send_time"] = _moment(message.sent_at)

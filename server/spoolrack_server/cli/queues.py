@@ -104,6 +104,16 @@ def _has_settings(function: Callable[..., Any]) -> Callable[..., Any]:
             type=MESSAGES_PER_FILE,
             help="The most messages that a send stores as one file; 0: up to 1,000.",
         ),
+        option(
+            "--group-order",
+            type=click.Choice(["fair", "strict"]),
+            help="Whether a group of messages has one receive's leases at a time.",
+        ),
+        option(
+            "--archive-retention",
+            type=RETENTION,
+            help="Keep the files of what has left the queue for so long; 0: remove them.",
+        ),
     )
     for each in reversed(options):
         function = each(function)
@@ -191,6 +201,10 @@ def show(reach: Reach, name: str, json: bool) -> None:
         "max message size": size_text(settings.max_message_size),
         "lease durability": settings.lease_durability,
         "deduplication": span_text(settings.deduplication_window),
+        "group order": settings.group_order,
+        "archive retention": span_text(settings.archive_retention)
+        if settings.archive_retention
+        else _NEVER,
         "messages per file": f"{settings.messages_per_file:,}"
         if settings.messages_per_file
         else _NEVER,

@@ -8,12 +8,13 @@ import click
 from spoolrack_store.archived import read_archive
 from spoolrack_store.files.layout import ARCHIVE
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.names import is_queue_name
 
 from .connecting import Reach, reaches_queues
 from .exits import BAD_CONTENT, NOTHING, OK, USAGE, Failed
 from .output import say, tell
 from .plain import argument, option
-from .units import Folder, Moment, plural
+from .units import Folder, Moment, plural, quoted
 
 
 @click.command()
@@ -47,6 +48,9 @@ def command(
     TIME is an ISO 8601 time, such as 2026-11-23T10:00Z, or a span such as 2h: two hours ago. Exits
     with 1 if there was nothing to send, and says of each file that can't be read why.
     """
+    for name, hint in ((queue, "QUEUE"), (queue if into is None else into, "--into")):
+        if not is_queue_name(name):
+            raise click.BadParameter(f"{quoted(name)} can't be a queue's name.", param_hint=hint)
     if archive is None:
         if reach.root is None:
             raise click.UsageError("Give --archive, or --root: the archive lies in the root.")
@@ -69,7 +73,9 @@ def command(
         else:
             with reach.patient() as client, client.batch() as batch:
                 for message in messages:
-                    batch.send_to(target, message.body, attributes=message.attributes)
+                    batch.send_to(
+                        target, message.body, attributes=message.attributes, group=message.group
+                    )
                     count += 1
     except FileNotFoundError as error:
         raise Failed(f"{error.filename}: there is no archive of this queue", USAGE) from error

@@ -54,6 +54,7 @@ STDIN = 0
     metavar="ID",
     help="Send it only if no message with this ID was, within the queue's deduplication window.",
 )
+@option("--group", metavar="GROUP", help="Messages of one group are received in their order.")
 @option("--create", is_flag=True, help="Create the queue if it isn't there.")
 @option(
     "--in-flight",
@@ -86,6 +87,7 @@ def command(
     attribute: tuple[str, ...],
     delay: float | None,
     deduplication_id: str | None,
+    group: str | None,
     create: bool,
     in_flight: int,
     batch: bool,
@@ -107,7 +109,9 @@ def command(
     given = [source for source in (body, file, lines) if source is not None]
     if len(given) > 1:
         raise click.UsageError("Choose one of BODY, --file and --lines.")
-    message = Outgoing(body=b"", attributes=dict(map(_attribute, attribute)), delay=delay)
+    message = Outgoing(
+        body=b"", attributes=dict(map(_attribute, attribute)), delay=delay, group=group or ""
+    )
     options = _batch_options(batch, writer, epoch, no_publish, in_flight)
     if lines is None and options is not None:
         raise click.UsageError("--batch goes with --lines.")
@@ -127,6 +131,7 @@ def command(
             attributes=message.attributes,
             delay=delay,
             deduplication_id=deduplication_id or "",
+            group=message.group,
         )
         try:
             id = send()

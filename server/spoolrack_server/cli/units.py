@@ -95,7 +95,9 @@ class Moment(_ParamType):
         span = _SPAN.fullmatch(text)
         if span is not None and span["unit"]:
             ago = float(span["number"]) * _SECONDS[span["unit"]]
-            return datetime.now(UTC).timestamp() - min(ago, LONGEST)
+            if ago > LONGEST:
+                self.fail(f"{quoted(value)} is more than {span_text(LONGEST)} ago", parameter)
+            return datetime.now(UTC).timestamp() - ago
         try:
             return datetime.fromisoformat(text).astimezone(UTC).timestamp()
         except (ValueError, OverflowError):

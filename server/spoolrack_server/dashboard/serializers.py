@@ -69,6 +69,7 @@ def message(message: Message, *, body: bytes | None) -> dict[str, Any]:
         "receives": message.receives,
         "first_receive": message.first_receive,
         "due": message.due,
+        "group": message.group,
         "attributes": _attributes(message.attributes),
         "body": None if body is None else b64encode(body).decode(),
         "deaths": [_death(death) for death in message.deaths],

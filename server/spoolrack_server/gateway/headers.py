@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.content import Attributes
+from spoolrack_store.model.content import MAX_GROUP, Attributes
 from spoolrack_store.model.errors import InvalidReceipt, InvalidRequest
 from spoolrack_store.model.operations import Message
 from spoolrack_store.model.receipts import parse as parse_receipt
@@ -34,13 +34,14 @@ BINARY: Final = "x-binary-attribute-"
 KEPT: Final = {"content-type": "Content-Type", "content-encoding": "Content-Encoding"}
 """Attributes that are HTTP's own headers."""
 DEDUPLICATION: Final = "X-Message-Deduplication-Id"
+GROUP: Final = "X-Message-Group"
 ANY_BYTES: Final = "application/octet-stream"
 
 _OWN: Final = "x-message-"
 _KNOWN: Final = frozenset(
     _OWN + name
     for name in (
-        *("delay", "deduplication-id"),
+        *("delay", "deduplication-id", "group"),
         # Of answers: their headers may be copied into a request.
         *("id", "state", "send-time", "receive-count", "first-receive-time", "due-time"),
         *("receipt", "duplicate"),
@@ -70,7 +71,7 @@ def require_known(headers: Iterable[str]) -> None:
             raise InvalidRequest(
                 what="the header",
                 value=header,
-                rule=f"must be X-Message-Delay or {DEDUPLICATION}: there is no other for a send",
+                rule=f"must be X-Message-Delay, {DEDUPLICATION} or {GROUP}: a send has no other",
             )
 
 
@@ -161,6 +162,8 @@ def message_headers(message: Message) -> dict[str, str]:
         found["X-Message-Due-Time"] = time_text(message.due)
     if message.receipt is not None:
         found["X-Message-Receipt"] = message.receipt
+    if message.group:
+        found[GROUP] = _encoded_value(message.group)
     found["Cache-Control"] = "no-store"
     # A message's content must not become a page that speaks in this server's name.
     found["X-Content-Type-Options"] = "nosniff"
@@ -193,18 +196,26 @@ def delay(headers: Fields) -> Millis | None:
 
 def deduplication_id(headers: Fields) -> str:
     """Empty for none."""
-    values = headers.getall(DEDUPLICATION, [])
+    return _name(headers, DEDUPLICATION, "id", MAX_DEDUPLICATION_ID)
+
+
+def group(headers: Fields) -> str:
+    """Empty for none."""
+    return _name(headers, GROUP, "name", MAX_GROUP)
+
+
+def _name(headers: Fields, header: str, what: str, most: int) -> str:
+    values = headers.getall(header, [])
     if not values:
         return ""
-    id = _decoded(values[0], DEDUPLICATION)
-    most = MAX_DEDUPLICATION_ID
-    if len(values) > 1 or not 1 <= len(id) <= most or not _is_text(id):
+    name = _decoded(values[0], header)
+    if len(values) > 1 or not 1 <= len(name) <= most or not _is_text(name):
         raise InvalidRequest(
-            what=f"the header {DEDUPLICATION}",
+            what=f"the header {header}",
             value=", ".join(values),
-            rule=f"must be one id of 1 to {most} characters",
+            rule=f"must be one {what} of 1 to {most} characters",
         )
-    return id
+    return name
 
 
 def _is_text(text: str) -> bool:

@@ -40,6 +40,7 @@ class MessageEndpoints:
         lend(context_in(request.headers.items()), attributes, MAX_ATTRIBUTES_SIZE)
         delay = headers.delay(request.headers)
         deduplication_id = headers.deduplication_id(request.headers)
+        group = headers.group(request.headers)
         limit = SMALL
         if request.content_length is None or request.content_length > SMALL:
             found = await self._context.read(self._context.store.queue, queue)
@@ -54,6 +55,7 @@ class MessageEndpoints:
                 attributes={0: attributes} if attributes else {},
                 deduplication_ids={0: deduplication_id} if deduplication_id else {},
                 delays={} if delay is None else {0: delay},
+                groups={0: group} if group else {},
             )
             async with self._context.workers.saving():
                 stored = await self._context.submit(send)

@@ -1,18 +1,19 @@
 """The listener of SQS: how each request begins and ends, how it starts and stops.
 
-Every path is served alike: the header `X-Amz-Target`, or the parameter `Action`, says the operation. A
-receive ends with its client's connection, and what it leased goes back unless the kernel took the whole
-response; every other operation goes on without its client. Starting raises `OSError` if the address is
-no good.
+Every path is served alike: the header `X-Amz-Target` (JSON), or the parameter `Action` (Query), says
+the operation. A receive ends with its client's connection, and what it leased goes back unless the
+kernel took the whole response; every other operation goes on without its client. Starting raises
+`OSError` if the address is no good.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from aiohttp import web
 from spoolrack_store.model.clock import Clock
@@ -35,7 +36,7 @@ from ..observability.instrumentation import Instrumentation
 from ..observability.request_ids import HEADER
 from ..observability.trace_context import context_in
 from ..status import LONGEST_MESSAGE
-from . import json_protocol, sqs_errors
+from . import json_protocol, query_protocol, sqs_errors
 from .parameters import Parameters
 from .queue_attributes import queue_of_url
 from .signatures import Authenticator
@@ -45,6 +46,28 @@ from .sqs_operations import OPERATIONS, Caller, Result, SqsOperations
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes of a request: what JSON escapes, or a form encodes, of 1 MiB may be six times as long."""
 RECEIVE: Final = "ReceiveMessage"
+
+
+class _WireProtocol(Protocol):
+    """The form of responses: a module for each protocol."""
+
+    @property
+    def CONTENT_TYPE(self) -> str: ...  # noqa: N802 - a constant of both modules
+
+    def response(self, operation: str, content: Mapping[str, Any], request_id: str) -> bytes: ...
+
+    def error_response(self, error: SqsError, request_id: str) -> tuple[bytes, dict[str, str]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request that was read."""
+
+    protocol: _WireProtocol
+    operation: str
+    parameters: Parameters
+    body: bytes
+
 
 _Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -154,8 +177,8 @@ class SqsEndpoint:
             with self._context.room.share() as share:
                 self._check_origin(request)
                 body = await self._read(request, share)
-                operation, parameters = _parsed(request, body)
-                self._operations.find(operation)
+                asked = _parsed(request, body)
+                self._operations.find(asked.operation)
         except ConnectionError as error:
             raise asyncio.CancelledError from error
         except Exception as error:  # noqa: BLE001 - each is answered
@@ -171,22 +194,20 @@ class SqsEndpoint:
             return response
         response = await self._watch.http(
             "SQS",
-            operation,
+            asked.operation,
             request.path,
             request.headers.items(),
-            partial(self._answer_on, request, operation, parameters, body, id),
+            partial(self._answer_on, request, asked, id),
         )
         return response
 
     async def _refused(self, request: web.Request, error: Exception, id: str) -> web.Response:
         return self._refusal(request, "", error, id)
 
-    async def _answer_on(
-        self, request: web.Request, operation: str, parameters: Parameters, body: bytes, id: str
-    ) -> web.StreamResponse:
-        """The response to a request, which outlives its connection unless it receives."""
-        answer = self._answer(request, operation, parameters, body, id)
-        if operation == RECEIVE:
+    async def _answer_on(self, request: web.Request, asked: _Asked, id: str) -> web.StreamResponse:
+        """Return the response to a request, which outlives its connection unless it receives."""
+        answer = self._answer(request, asked, id)
+        if asked.operation == RECEIVE:
             return await answer
         return await asyncio.shield(self._keep(asyncio.create_task(answer)))
 
@@ -195,20 +216,22 @@ class SqsEndpoint:
         task.add_done_callback(self._running.discard)
         return task
 
-    async def _answer(
-        self, request: web.Request, operation: str, parameters: Parameters, body: bytes, id: str
-    ) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, asked: _Asked, id: str) -> web.StreamResponse:
         try:
             if self._refusing:
                 raise Draining
-            caller = self._caller(request, body)
-            if operation == RECEIVE:
-                self._recheck(request, parameters, body)
-            result = await self._operations.find(operation)(caller, parameters)
+            caller = self._caller(request, asked)
+            if asked.operation == RECEIVE:
+                self._recheck(request, asked)
+            result = await self._operations.find(asked.operation)(caller, asked.parameters)
         except Exception as error:  # noqa: BLE001 - each is answered
-            response = self._refusal(request, operation, error, id)
+            response = self._refusal(request, asked.operation, error, id)
         else:
-            response = _response(request, operation, result, id)
+            response = web.Response(
+                body=asked.protocol.response(asked.operation, result.content, id),
+                headers=_ids(id),
+                content_type=asked.protocol.CONTENT_TYPE,
+            )
             if result.receipts:
                 await self._hand_over(request, response, result)
         if self._refusing:
@@ -223,10 +246,10 @@ class SqsEndpoint:
             self._context.leases.give_back(result.queue, result.receipts)
             raise
 
-    def _recheck(self, request: web.Request, parameters: Parameters, body: bytes) -> None:
+    def _recheck(self, request: web.Request, asked: _Asked) -> None:
         """Let the permission of a receive be checked again when permissions change."""
         task = asyncio.current_task()
-        queue = parameters.text("QueueUrl")
+        queue = asked.parameters.text("QueueUrl")
         if task is None or not queue or self._authenticator.is_open:
             return
 
@@ -237,8 +260,8 @@ class SqsEndpoint:
         self._receiving[task] = check
         task.add_done_callback(lambda task: self._receiving.pop(task, None))
 
-    def _caller(self, request: web.Request, body: bytes) -> Caller:
-        identity, region = self._authenticator.identify(request, body)
+    def _caller(self, request: web.Request, asked: _Asked) -> Caller:
+        identity, region = self._authenticator.identify(request, asked.body)
         return Caller(
             identity=identity,
             region=region,
@@ -275,12 +298,13 @@ class SqsEndpoint:
                 str(found)[:LONGEST_MESSAGE],
                 is_fault=found.is_fault,
             )
-        body, headers = json_protocol.error_response(found, id)
+        protocol = _protocol(request)
+        body, headers = protocol.error_response(found, id)
         return web.Response(
             status=found.status,
             body=body,
             headers={**headers, **_ids(id)},
-            content_type=json_protocol.CONTENT_TYPE,
+            content_type=protocol.CONTENT_TYPE,
         )
 
 
@@ -301,22 +325,24 @@ def endpoint(
     return SqsEndpoint(context, clock, log, watch, authenticator, url)
 
 
-def _parsed(request: web.Request, body: bytes) -> tuple[str, Parameters]:
-    """Return the operation and the parameters of a request."""
+def _protocol(request: web.BaseRequest) -> _WireProtocol:
+    return json_protocol if json_protocol.TARGET in request.headers else query_protocol
+
+
+def _parsed(request: web.Request, body: bytes) -> _Asked:
+    """Return what a request asks for, in either protocol."""
     target = request.headers.get(json_protocol.TARGET)
-    if request.method != "POST" or target is None:
-        raise sqs_errors.unknown_operation(
-            f"Send AWS JSON 1.0: POST with the header {json_protocol.TARGET}: AmazonSQS.<operation>."
-        )
-    return json_protocol.operation_in(target), json_protocol.parameters_in(body)
-
-
-def _response(request: web.Request, operation: str, result: Result, id: str) -> web.Response:
-    return web.Response(
-        body=json_protocol.response(operation, result.content, id),
-        headers=_ids(id),
-        content_type=json_protocol.CONTENT_TYPE,
-    )
+    if target is not None:
+        operation = json_protocol.operation_in(target)
+        if request.method != "POST":
+            raise sqs_errors.unknown_operation("AWS JSON 1.0 is sent by POST.")
+        return _Asked(json_protocol, operation, json_protocol.parameters_in(body), body)
+    form = query_protocol.form_in(body, request.query_string)
+    operation = query_protocol.operation_in(form)
+    if request.method not in ("POST", "GET"):
+        raise sqs_errors.unknown_operation("AWS Query is sent by POST or GET.")
+    parameters = query_protocol.parameters_in(form, request.path)
+    return _Asked(query_protocol, operation, parameters, body)
 
 
 def _ids(id: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ import binascii
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from spoolrack_store.model import redriving
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.deaths import Death
 from spoolrack_store.model.errors import (
+    MessageNotFound,
     QueueExists,
     QueueNotFound,
     RedriveNotFound,
@@ -49,7 +50,6 @@ from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 from ..access.permissions import Identity, Permission
 from ..access.showing import shown
 from ..gateway.context import GatewayContext
-from ..lease_requests import receipts_of
 from ..observability.trace_context import lend
 from . import message_attributes, queue_attributes, sqs_errors
 from .message_attributes import Outgoing
@@ -63,6 +63,9 @@ MOST_LISTED: Final = 1_000
 FACTS_LIFETIME: Final = Millis(1_000)
 """Facts of a queue are read again after so long: a change by another process counts then."""
 MOST_FACTS: Final = 10_000
+ATTEMPT_LIFETIME: Final = Millis(5 * 60 * 1_000)
+"""A receive may be repeated under its id for so long."""
+MOST_ATTEMPTS: Final = 10_000
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 _ENTRY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _SYSTEM_NAMES: Final = frozenset(
@@ -109,11 +112,20 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A receive from a FIFO queue, which its caller may repeat under the same id."""
+
+    began: Millis
+    receipts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class _QueueFacts:
     """The facts of a queue that a send or a receive needs."""
 
     read_at: Millis
     max_message_size: int
+    visibility: Millis
     wait: Millis
     is_content_deduplicated: bool
     is_deduplicated_by_group: bool
@@ -127,6 +139,8 @@ class SqsOperations:
         self._store = context.store
         self._clock = clock
         self._facts: dict[str, _QueueFacts] = {}
+        self._attempts: dict[tuple[str, str, str], _Attempt] = {}
+        """Receives from FIFO queues by queue, caller and id, the oldest first."""
 
     def find(self, name: str) -> Callable[[Caller, Parameters], Awaitable[Result]]:
         """Return an operation; raise the error of one that isn't there."""
@@ -158,6 +172,7 @@ class SqsOperations:
         known = _QueueFacts(
             now,
             found.settings.max_message_size,
+            found.settings.visibility_timeout,
             Millis(int(labels.get(LABEL + queue_attributes.WAIT, "0")) * 1_000),
             labels.get(LABEL + "ContentBasedDeduplication") == "true",
             labels.get(LABEL + "DeduplicationScope") == "messageGroup",
@@ -420,17 +435,51 @@ class SqsOperations:
             visibility=None if hidden is None else Millis(hidden * 1_000 or 1),
             wait=waits,
         )
-        deliveries = await self._context.leases.lease(request)
-        receipts = receipts_of(deliveries)
+        attempt = _token(parameters, "ReceiveRequestAttemptId")
+        key = (queue, caller.identity.name, attempt)
+        leased = await self._repeated(key, request) if attempt and queue.endswith(FIFO) else []
+        if not leased:
+            leased = messages_of(await self._context.leases.lease(request))
+        receipts = [message.receipt for message in leased if message.receipt is not None]
         wanted = parameters.texts("MessageAttributeNames")
+        if attempt and leased:
+            self._attempts[key] = _Attempt(self._clock.monotonic(), receipts)
         try:
-            messages = [
-                _received(message, system, wanted, caller.region) for message in messages_of(deliveries)
-            ]
+            messages = [_received(message, system, wanted, caller.region) for message in leased]
         except BaseException:
             self._context.leases.give_back(queue, receipts)
             raise
         return Result({"Messages": messages} if messages else {}, queue, receipts)
+
+    async def _repeated(self, key: tuple[str, str, str], request: Receive) -> list[Message]:
+        """Lease the messages of an earlier receive again, all of them, under their receipts; return
+        none if that is long ago, or one of these leases has ended since."""
+        now = self._clock.monotonic()
+        while self._attempts:
+            oldest = next(iter(self._attempts))
+            is_young = now - self._attempts[oldest].began < ATTEMPT_LIFETIME
+            if is_young and len(self._attempts) <= MOST_ATTEMPTS:
+                break
+            del self._attempts[oldest]
+        attempt = self._attempts.pop(key, None)
+        if attempt is None:
+            return []
+        visibility = request.visibility
+        if visibility is None:
+            visibility = (await self._facts_of(request.queue)).visibility
+        change = ChangeVisibility(queue=request.queue, receipts=attempt.receipts, visibility=visibility)
+        results = await self._context.submit(change)
+        if any(isinstance(result, StoreError) for result in results):
+            return []
+        messages: list[Message] = []
+        for receipt in attempt.receipts:
+            id = receipt.partition(":")[2].partition("~")[0]
+            try:
+                found = await self._context.read(self._store.message, request.queue, id)
+            except MessageNotFound:
+                continue  # Deleted since the change.
+            messages.append(replace(found, receipt=receipt))
+        return messages
 
     # The end of a lease.
 

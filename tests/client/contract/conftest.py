@@ -90,11 +90,12 @@ def vsqs_world() -> Iterator[World]:
 
 WORLDS = {"memory": memory_world, "grpc": grpc_world, "file": folder_world, "vsqs": vsqs_world}
 LACKS = {
-    "memory": {"cancelled calls", "validation"},
+    "memory": {"cancelled calls", "groups", "validation"},
     "vsqs": {
         *("attributes", "delays", "receive counts", "settings", "several queues"),
         *("cancelled calls", "deduplication", "stages", "reservations", "validation"),
         "dead letters",
+        "groups",
     },
 }
 

@@ -65,6 +65,8 @@ def message_line(number: int, message: Message) -> bytes:
     }
     if message.state is MessageState.DELAYED and message.lease_expires_at is not None:
         fields["visible_at"] = message.lease_expires_at.isoformat(timespec="milliseconds")
+    if message.group:
+        fields["group"] = message.group
     texts = {name: value for name, value in message.attributes.items() if isinstance(value, str)}
     others = {name: value for name, value in message.attributes.items() if isinstance(value, bytes)}
     if texts:
@@ -199,6 +201,7 @@ class Archive:
             length=self._line_length,
             read=partial(bytes, body),
             attributes=attributes,
+            group=_text(fields.get("group", "")),
             visible_at=None if visible_at is None else _millis(visible_at),
         )
 

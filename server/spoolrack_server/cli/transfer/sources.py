@@ -26,6 +26,7 @@ class Item:
     path: str = ""
     """Its file, where it has one."""
     attributes: Attributes = field(default_factory=dict)
+    group: str = ""
     visible_at: int | None = None
     """Unix time in milliseconds until which it is hidden. None: it is ready."""
 

@@ -21,6 +21,8 @@ const SETTINGS = [
   ["max_message_size", "Largest message", format.bytes, SIZES],
   ["lease_durability", "Lease durability", String],
   ["deduplication_window", "Deduplication window", seconds, SPANS],
+  ["group_order", "Group order", String],
+  ["archive_retention", "Archive retention", none(seconds), SPANS, "0: no archive"],
   ["messages_per_file", "Messages per file", none(format.number), COUNTS, "0: no limit"],
 ];
 

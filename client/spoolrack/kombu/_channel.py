@@ -1,0 +1,455 @@
+"""A channel: what kombu publishes, consumes and acknowledges.
+
+Each consumer is a stream with as many credits as the channel prefetches. The lease of a message that is
+not acknowledged is extended for as long as the channel lives. Acknowledgements may come from any
+thread; all else belongs to the thread that drains the connection.
+
+What can fail: each call to the server, with a `SpoolrackError`. A lost lease is no failure: the
+message is delivered again.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from queue import Empty
+from typing import Any, Final
+
+from kombu.transport import virtual
+from kombu.transport.base import to_rabbitmq_queue_arguments
+
+from .._arguments import MAX_IN_FLIGHT
+from .._blocking import Queue
+from .._leases import Leases
+from .._runtime import run
+from .._values import Envelope
+from ..errors import SpoolrackError, StaleReceipt
+from ._broker import Binding, Broker
+
+log = logging.getLogger("spoolrack")
+
+UNLIMITED: Final = 1_000
+"""Credits of a stream whose channel has no limit of its own."""
+LONGEST_DELAY: Final = 365 * 86_400.0
+"""Seconds for which the server delays a message at most; the consumer waits for the rest."""
+TRANSIENT: Final = 1
+"""AMQP's delivery mode of messages that may be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unacknowledged:
+    """A message that was handed to kombu."""
+
+    queue: Queue
+    envelope: Envelope
+    settled: Callable[[Envelope], None]
+    """Ends the extension of its lease."""
+
+
+class _Consumer:
+    """A consumer's stream, with its credits."""
+
+    def __init__(
+        self,
+        name: str,
+        queue: Queue,
+        callback: Callable[[Any], object] | None,
+        *,
+        no_ack: bool,
+        visibility_timeout: float | None,
+        on_arrival: Callable[[], None],
+        credits: int,
+    ) -> None:
+        self.name = name
+        self.queue = queue
+        self.callback = callback
+        self.no_ack = no_ack
+        self._visibility_timeout = visibility_timeout
+        self._on_arrival = on_arrival
+        self._lock = threading.Lock()
+        self._out = 0
+        """Messages that were handed out and are not settled."""
+        self._is_closed = False
+        self._resize(credits)
+
+    def _resize(self, credits: int) -> None:
+        self.credits = min(credits, MAX_IN_FLIGHT)
+        self._stream = self.queue._core._envelopes(
+            max_in_flight=self.credits,
+            visibility_timeout=self._visibility_timeout,
+            until_settled=True,
+            on_arrival=self._on_arrival,
+        )
+
+    def take(self) -> Envelope | None:
+        """Return a message that has come, if there is one."""
+        found = run(self._stream.receive(1, 0.0))
+        if not found:
+            return None
+        with self._lock:
+            self._out += 1
+        return found[0]
+
+    def settler(self) -> Callable[[Envelope], None]:
+        """Return what ends the extension of a lease of the present stream."""
+        stream = self._stream
+
+        def settled(envelope: Envelope) -> None:
+            stream.settled(envelope)
+            with self._lock:
+                self._out -= 1
+                is_last = self._is_closed and self._out == 0
+            if is_last:
+                stream.stop_extending()
+
+        return settled
+
+    def close(self) -> None:
+        """End the stream; what was handed out stays leased until it is settled."""
+        run(self._stream.close())
+        with self._lock:
+            self._is_closed = True
+            is_last = self._out == 0
+        if is_last:
+            self._stream.stop_extending()
+
+
+class QoS(virtual.QoS):
+    """Messages that are not acknowledged yet, each with its lease."""
+
+    def ack(self, delivery_tag: str) -> None:
+        """Delete a message; returns when that is on stable media."""
+        self.channel._settle(delivery_tag, lambda held: held.queue.delete(held.envelope.receipt))
+        super().ack(delivery_tag)
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Release a message to its old place in the queue, or delete it."""
+        if not requeue:
+            self.ack(delivery_tag)
+            return
+        self.channel._settle(delivery_tag, lambda held: held.queue.release(held.envelope.receipt))
+        self._quick_ack(delivery_tag)
+
+    def restore_unacked(self) -> list[Any]:
+        """Release all messages that are not acknowledged: they are ready at once."""
+        self._flush()
+        for delivery_tag in list(self._delivered):
+            try:
+                self.reject(delivery_tag, requeue=True)
+            except SpoolrackError as error:
+                log.warning("a message is leased until its visibility timeout ends: %s", error)
+        self._delivered.clear()
+        return []
+
+
+class Channel(virtual.Channel):
+    """A channel of kombu's; see the module."""
+
+    QoS = QoS
+    supports_fanout = True
+
+    def __init__(self, connection: Any, **kwargs: Any) -> None:
+        self._streams: dict[str, _Consumer] = {}
+        self._turns: deque[str] = deque()
+        """Tags of the consumers; the next one to deliver is at the left."""
+        self._unacknowledged: dict[str, _Unacknowledged] = {}
+        self._gets: dict[str, Leases] = {}
+        """Leases of `basic_get`, by queue."""
+        super().__init__(connection, **kwargs)
+
+    @property
+    def broker(self) -> Broker:
+        broker: Broker = self.connection.broker
+        return broker
+
+    @property
+    def _visibility_timeout(self) -> float | None:
+        seconds: float | None = self.connection.client.transport_options.get("visibility_timeout")
+        return seconds
+
+    # Queues and bindings
+
+    def prepare_queue_arguments(self, arguments: Any, **kwargs: Any) -> Any:
+        return to_rabbitmq_queue_arguments(arguments, **kwargs)
+
+    def _new_queue(self, queue: str, **kwargs: Any) -> None:
+        arguments = kwargs.get("arguments") or {}
+        self.broker.declare(
+            queue, _span(arguments.get("x-expires")), _span(arguments.get("x-message-ttl"))
+        )
+
+    def _has_queue(self, queue: str, **kwargs: Any) -> bool:
+        return self.broker.info(queue) is not None
+
+    def _size(self, queue: str) -> int:
+        info = self.broker.info(queue)
+        return 0 if info is None else info.counts.ready
+
+    def _purge(self, queue: str) -> int:
+        return self.broker.queue(queue).purge()
+
+    def queue_delete(
+        self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any
+    ) -> None:
+        if if_empty and self._size(queue):
+            return
+        self.broker.delete(queue)
+        self.state.queue_bindings_delete(queue)
+
+    def after_reply_message_received(self, queue: str) -> None:
+        """Keep the queue of replies: it is deleted with its connection."""
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str | None, queue: str) -> None:
+        self.broker.bind(exchange, Binding(routing_key, pattern, queue))
+
+    def queue_unbind(
+        self,
+        queue: str,
+        exchange: str = "",
+        routing_key: str = "",
+        arguments: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        self.state.binding_delete(queue, exchange, routing_key)
+        bound = self.typeof(exchange).prepare_bind(queue, exchange, routing_key, arguments)
+        self.broker.unbind(exchange, Binding(*bound))
+
+    def get_table(self, exchange: str) -> list[Binding]:
+        return self.broker.table(exchange, fresh=False)
+
+    def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
+        default = default or self.deadletter_queue
+        if not exchange:
+            return [name for name in [routing_key or default] if name]
+        kind = self.typeof(exchange)
+        found = self._routed(kind, exchange, routing_key, fresh=kind.type == "fanout")
+        if not found and kind.type == "direct":
+            # A queue for replies that was bound a moment ago.
+            found = self._routed(kind, exchange, routing_key, fresh=True)
+        if not found and default:
+            self._new_queue(default)
+            return [default]
+        return sorted(found)
+
+    def _routed(self, kind: Any, exchange: str, routing_key: str, *, fresh: bool) -> set[str]:
+        table = self.broker.table(exchange, fresh=fresh)
+        found: set[str] = kind.lookup(table, exchange, routing_key, None)
+        return found
+
+    # Publishing
+
+    def basic_publish(
+        self, message: dict[str, Any], exchange: str, routing_key: str, **kwargs: Any
+    ) -> None:
+        """Send a message to all queues that it is routed to, in one atomic batch."""
+        self._inplace_augment_message(message, exchange, routing_key)
+        self._send(self._lookup(exchange, routing_key), message)
+
+    def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
+        self._send([queue], message)
+
+    def _send(self, queues: list[str], message: dict[str, Any]) -> None:
+        self.broker.refresh()
+        is_transient = message["properties"].get("delivery_mode") == TRANSIENT
+        body = json.dumps(message).encode()
+        self.broker.publish(queues, body, _delay(message), is_transient=is_transient)
+
+    # Consuming
+
+    def basic_consume(
+        self,
+        queue: str,
+        no_ack: bool,
+        callback: Callable[[Any], object],
+        consumer_tag: str,
+        **kwargs: Any,
+    ) -> None:
+        self._consumers.add(consumer_tag)
+        self._tag_to_queue[consumer_tag] = queue
+        self._active_queues.append(queue)
+        self._open(consumer_tag, queue, callback, no_ack=no_ack, credits=self._credits())
+
+    def _open(
+        self,
+        consumer_tag: str,
+        queue: str,
+        callback: Callable[[Any], object] | None,
+        *,
+        no_ack: bool,
+        credits: int,
+    ) -> None:
+        self._streams[consumer_tag] = _Consumer(
+            queue,
+            self.broker.queue(queue),
+            callback,
+            no_ack=no_ack,
+            visibility_timeout=self._visibility_timeout,
+            on_arrival=self.connection.wake,
+            credits=credits,
+        )
+        if consumer_tag not in self._turns:
+            self._turns.append(consumer_tag)
+        self.connection.wake()
+
+    def basic_cancel(self, consumer_tag: str) -> None:
+        super().basic_cancel(consumer_tag)
+        if consumer_tag in self._streams:
+            self._turns.remove(consumer_tag)
+            self._streams.pop(consumer_tag).close()
+
+    def _credits(self) -> int:
+        return self.qos.prefetch_count or UNLIMITED
+
+    def deliver_next(self) -> bool:
+        """Hand one message that has come to its consumer; False if there is none, or none may be."""
+        for _ in range(len(self._turns)):
+            consumer_tag = self._turns[0]
+            self._turns.rotate(-1)
+            consumer = self._streams[consumer_tag]
+            if not consumer.no_ack and not self._may_take(consumer_tag, consumer):
+                continue
+            envelope = self._streams[consumer_tag].take()
+            if envelope is not None:
+                self._deliver(self._streams[consumer_tag], envelope)
+                return True
+        return False
+
+    def _may_take(self, consumer_tag: str, consumer: _Consumer) -> bool:
+        """Whether the prefetch count allows one more; fits the stream's credits to it."""
+        if not self.qos.can_consume():
+            return False
+        wanted = self._credits()
+        if wanted > consumer.credits and len(self._unacknowledged) >= consumer.credits:
+            # Celery raises its prefetch by one for each task that waits for its time.
+            wanted = max(wanted, 2 * consumer.credits)
+        elif wanted > consumer.credits // 2:
+            return True
+        consumer.close()
+        self._open(
+            consumer_tag, consumer.name, consumer.callback, no_ack=consumer.no_ack, credits=wanted
+        )
+        return True
+
+    def _deliver(self, consumer: _Consumer, envelope: Envelope) -> None:
+        settled = consumer.settler()
+        if consumer.no_ack:
+            try:
+                _delete(consumer.queue, envelope)
+            finally:
+                settled(envelope)
+            message = self.Message(_payload(envelope), channel=self)
+        else:
+            message = self._hold(_Unacknowledged(consumer.queue, envelope, settled))
+        assert consumer.callback is not None
+        consumer.callback(message)
+
+    def _hold(self, held: _Unacknowledged) -> Any:
+        message = self.Message(_payload(held.envelope), channel=self)
+        self._unacknowledged[message.delivery_tag] = held
+        self.qos.append(message, message.delivery_tag)
+        return message
+
+    def basic_get(self, queue: str, no_ack: bool = False, **kwargs: Any) -> Any:
+        """Lease one message, or return None if none is ready."""
+        try:
+            envelope = self._get_envelope(queue)
+        except Empty:
+            return None
+        handle = self.broker.queue(queue)
+        if no_ack:
+            _delete(handle, envelope)
+            return self.Message(_payload(envelope), channel=self)
+        leases = self._gets.get(queue)
+        if leases is None:
+            calling = handle._core._calling
+            leases = self._gets[queue] = Leases(calling, handle.name, self._visibility_timeout)
+        leases.add([envelope])
+        return self._hold(
+            _Unacknowledged(handle, envelope, lambda envelope: leases.drop(envelope.receipt))
+        )
+
+    def _get_envelope(self, queue: str) -> Envelope:
+        core = self.broker.queue(queue)._core
+        found = run(
+            core._receive_envelopes(
+                1, wait=0.0, visibility_timeout=self._visibility_timeout, timeout=None
+            )
+        )
+        if not found:
+            raise Empty
+        return found[0]
+
+    def _settle(self, delivery_tag: str, end: Callable[[_Unacknowledged], None]) -> None:
+        """End the lease of a message; one that was lost is the next consumer's."""
+        held = self._unacknowledged.pop(delivery_tag, None)
+        if held is None:
+            return
+        try:
+            end(held)
+        except StaleReceipt as error:
+            log.warning("message %s is delivered again: %s", held.envelope.id, error)
+        finally:
+            held.settled(held.envelope)
+            if self.connection is not None:
+                self.connection.wake()
+
+    def close(self) -> None:
+        """End the consumers, and release what is not acknowledged."""
+        if not self.closed and not self.connection.is_forked:
+            super().close()
+            for leases in self._gets.values():
+                leases.stop()
+
+
+def _delete(queue: Queue, envelope: Envelope) -> None:
+    try:
+        queue.delete(envelope.receipt)
+    except StaleReceipt as error:
+        log.warning("message %s is delivered again: %s", envelope.id, error)
+
+
+def _payload(envelope: Envelope) -> dict[str, Any]:
+    """Return a message as kombu's virtual transports keep it; what another program sent is a body
+    without a content type that kombu knows."""
+    try:
+        payload = json.loads(envelope.body)
+    except ValueError:
+        payload = None
+    if not isinstance(payload, dict) or not isinstance(payload.get("properties"), dict):
+        payload = {
+            "body": base64.b64encode(envelope.body).decode(),
+            "content-type": "application/data",
+            "content-encoding": "binary",
+            "properties": {"body_encoding": "base64"},
+        }
+    properties = payload["properties"]
+    properties["delivery_tag"] = envelope.receipt
+    delivery_info = properties.setdefault("delivery_info", {})
+    delivery_info["redelivered"] = envelope.receive_count > 1
+    found: dict[str, Any] = payload
+    return found
+
+
+def _delay(message: dict[str, Any]) -> float | None:
+    """Return the seconds until a task is due, so that no worker holds it before; None: it is due."""
+    eta = (message.get("headers") or {}).get("eta")
+    if not isinstance(eta, str):
+        return None
+    try:
+        due = datetime.fromisoformat(eta)
+    except ValueError:
+        return None
+    if due.tzinfo is None:
+        due = due.replace(tzinfo=UTC)
+    seconds = (due - datetime.now(UTC)).total_seconds()
+    return min(seconds, LONGEST_DELAY) if seconds > 0 else None
+
+
+def _span(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000.0

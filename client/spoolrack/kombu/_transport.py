@@ -1,0 +1,158 @@
+"""The transport: a connection of kombu's, which is one client with its channels.
+
+Delivers what the channels' streams have brought, and sleeps until one of them brings more. What can
+fail: the connection at its opening, and each call after it, with a `SpoolrackError`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any, Final
+
+from kombu.exceptions import ChannelError
+from kombu.transport import virtual
+
+from .. import errors
+from .._blocking import connect
+from .._credentials import CredentialOptions
+from ._broker import REFRESH, Broker
+from ._channel import Channel
+
+DEFAULT_PORT: Final = 50051
+
+
+class Transport(virtual.Transport):
+    """`spoolrack://host:port`."""
+
+    Channel = Channel
+
+    default_port = DEFAULT_PORT
+    driver_type = "spoolrack"
+    driver_name = "spoolrack"
+    connection_errors = (
+        *virtual.Transport.connection_errors,
+        errors.ClientClosed,
+        errors.Draining,
+        errors.ForkedClient,
+        errors.QueueBeingDeleted,
+        errors.QueueNotFound,  # A new connection declares its queues again.
+        errors.StoreFailed,
+        errors.Timeout,
+        errors.Unreachable,
+    )
+    channel_errors = (*virtual.Transport.channel_errors, ChannelError, errors.SpoolrackError)
+    implements = virtual.Transport.implements.extend(
+        asynchronous=False,
+        exchange_type=frozenset(["direct", "topic", "fanout"]),
+        heartbeats=False,
+    )
+
+    def __init__(self, client: Any, **kwargs: Any) -> None:
+        super().__init__(client, **kwargs)
+        self._broker: Broker | None = None
+        self._arrived = threading.Event()
+        self._pid = os.getpid()
+        self._turn = 0
+
+    @property
+    def broker(self) -> Broker:
+        if self._broker is None:
+            raise errors.ClientClosed("The connection of kombu is closed: open a new one.")
+        return self._broker
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether the process is a child of the one that connected: the connection is its parent's."""
+        return self._pid != os.getpid()
+
+    def driver_version(self) -> str:
+        from spoolrack import __version__
+
+        return __version__
+
+    def establish_connection(self) -> Transport:
+        """Connect, and wait for an answer of the server for `connect_timeout` seconds."""
+        info = self.client
+        options = info.transport_options
+        credentials, is_secure = _credentials(info)
+        host = info.hostname or "127.0.0.1"
+        if ":" in host:
+            host = f"[{host}]"
+        url = f"{'grpcs' if is_secure else 'grpc'}://{host}:{info.port or DEFAULT_PORT}"
+        client = connect(url, timeout=options.get("timeout", 30.0), **credentials)
+        broker = Broker(client, options.get("queue_name_prefix", ""))
+        try:
+            broker.open(info.connect_timeout or 5.0)
+        except BaseException:
+            client.close()
+            raise
+        self._pid = os.getpid()
+        self._broker = broker
+        self.state.clear()  # What was declared may be gone.
+        self._avail_channels.append(self.create_channel(self))
+        return self
+
+    def close_connection(self, connection: Transport) -> None:
+        broker, self._broker = self._broker, None
+        if broker is None:
+            return
+        if self.is_forked:
+            self.channels.clear()
+            self._avail_channels.clear()
+            return
+        self._broker = broker
+        try:
+            super().close_connection(connection)
+        finally:
+            self._broker = None
+            broker.close()
+
+    def wake(self) -> None:
+        """Let `drain_events` look again. From any thread."""
+        self._arrived.set()
+
+    def drain_events(self, connection: Transport, timeout: float | None = None) -> None:
+        """Deliver one message; raise `TimeoutError` if none comes within `timeout` seconds."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            self._arrived.clear()
+            if self._deliver_next():
+                return
+            self.broker.refresh()
+            left = REFRESH if end is None else end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._arrived.wait(min(left, REFRESH))
+
+    def _deliver_next(self) -> bool:
+        """Deliver a message of one of the channels, which are asked in turn."""
+        channels = list(self.channels)
+        self._turn += 1
+        turn = self._turn % len(channels) if channels else 0
+        return any(channel.deliver_next() for channel in [*channels[turn:], *channels[:turn]])
+
+    @property
+    def default_connection_params(self) -> dict[str, Any]:
+        return {"port": self.default_port, "hostname": "127.0.0.1"}
+
+
+def _credentials(info: Any) -> tuple[CredentialOptions, bool]:
+    """Return the client's credentials, and whether the connection is one of TLS."""
+    found: CredentialOptions = {}
+    token = info.transport_options.get("token") or info.password
+    if token:
+        found["token"] = token() if callable(token) else token
+    if info.transport_options.get("insecure"):
+        found["insecure"] = True
+    if not info.ssl:
+        return found, False
+    if isinstance(info.ssl, dict):
+        if "ca_certs" in info.ssl:
+            found["ca"] = info.ssl["ca_certs"]
+        if "certfile" in info.ssl:
+            found["certificate"] = info.ssl["certfile"]
+        if "keyfile" in info.ssl:
+            found["key"] = info.ssl["keyfile"]
+    return found, True

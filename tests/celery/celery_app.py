@@ -1,0 +1,58 @@
+"""The Celery app of these tests: a worker process loads it, and the tests send its tasks."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from celery import Celery
+
+LEASE: Final = 2.0
+"""Seconds of a lease."""
+
+app = Celery("tests.celery.celery_app")
+app.conf.update(
+    broker_url=os.environ.get("TEST_BROKER_URL", "spoolrack://"),
+    result_backend=os.environ.get("TEST_RESULT_BACKEND"),
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={"visibility_timeout": LEASE},
+)
+
+
+@app.task
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@app.task
+def total(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@app.task(bind=True, max_retries=3, ignore_result=True)
+def third_time(self: Any, log: str) -> None:
+    """Fail twice; write the number of retries before to `log` each time.
+
+    The state of a retry may be stored after the result of the next run, so that it has no result.
+    """
+    with Path(log).open("a") as file:
+        file.write(f"{self.request.retries}\n")
+    if self.request.retries < 2:
+        raise self.retry(countdown=0.1)
+
+
+@app.task
+def now() -> float:
+    return time.time()
+
+
+@app.task(acks_late=True)
+def wait_for(gate: str, log: str) -> str:
+    """Write a line to `log`, and return when the file `gate` is there."""
+    with Path(log).open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    while not Path(gate).exists():
+        time.sleep(0.02)
+    return "done"

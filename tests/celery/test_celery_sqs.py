@@ -1,0 +1,97 @@
+"""Celery on `sqs://`, as it talks to Amazon SQS: nothing but the broker's settings name this server."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from celery import chord
+
+from tests.celery.celery_app import add, app, now, third_time, total, wait_for
+from tests.celery.worker_rig import STUCK, until, worker
+from tests.support.real_server import RealServer
+
+ALL = range(10)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("celery-sqs")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[RealServer]:
+    server = RealServer(folder / "data", folder / "server.log", after=("--sqs", "127.0.0.1:0"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def broker(server: RealServer, folder: Path) -> Iterator[str]:
+    """Return the broker's URL; the app of this process sends to it."""
+    (folder / "results").mkdir()
+    port = until(lambda: re.search(r"sqs=http://127\.0\.0\.1:(\d+)", server.log), "it serves SQS")[1]
+    url = f"sqs://any:any@127.0.0.1:{port}"
+    app.close()
+    app.conf.update(broker_url=url, result_backend=f"file://{folder}/results")
+    yield url
+    app.close()
+
+
+@pytest.fixture(scope="module")
+def _running(broker: str, folder: Path) -> Iterator[None]:
+    with worker("sqs", broker, folder):
+        yield
+
+
+@pytest.mark.usefixtures("_running")
+def test_tasks_return_their_results() -> None:
+    results = [add.delay(number, 1) for number in ALL]
+    assert [result.get(timeout=STUCK) for result in results] == [number + 1 for number in ALL]
+
+
+@pytest.mark.usefixtures("_running")
+def test_a_task_that_asks_for_a_retry_runs_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    third_time.delay(str(log))
+    until(lambda: log.exists() and log.read_text() == "0\n1\n2\n", "the task has run three times")
+
+
+@pytest.mark.usefixtures("_running")
+def test_a_task_with_a_countdown_or_an_eta_runs_no_earlier() -> None:
+    before = time.time()
+    counted = now.apply_async(countdown=1)
+    timed = now.apply_async(eta=datetime.now(UTC) + timedelta(seconds=1))
+    assert counted.get(timeout=STUCK) >= before + 1
+    assert timed.get(timeout=STUCK) >= before + 1
+
+
+@pytest.mark.usefixtures("_running")
+def test_a_chord_calls_its_body_with_all_results() -> None:
+    found = chord([add.s(number, 1) for number in ALL])(total.s()).get(timeout=STUCK)
+    assert found == sum(number + 1 for number in ALL)
+
+
+@pytest.mark.usefixtures("_running")
+def test_every_task_that_ran_is_deleted(server: RealServer) -> None:
+    add.delay(1, 1).get(timeout=STUCK)
+    until(lambda: not server.queue("celery").info().counts.leased, "all are acknowledged")
+
+
+def test_a_task_of_a_killed_worker_runs_on_another(
+    server: RealServer, broker: str, tmp_path: Path
+) -> None:
+    gate, log = tmp_path / "gate", tmp_path / "log"
+    with worker("killed", broker, tmp_path, "--queues", "late") as killed:
+        wait_for.apply_async((str(gate), str(log)), queue="late")
+        until(log.exists, "the task runs")
+        killed.kill()
+    gate.touch()
+    with worker("second", broker, tmp_path, "--queues", "late"):
+        until(lambda: len(log.read_text().splitlines()) == 2, "the task runs again")
+        until(lambda: not server.queue("late").info().counts.leased, "it is acknowledged")

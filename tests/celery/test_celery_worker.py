@@ -1,0 +1,163 @@
+"""Celery's workers on `spoolrack://`: real processes, a real server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import chord
+from celery.exceptions import TaskRevokedError
+from spoolrack.testing import RunningServer, running_server
+
+from tests.celery.celery_app import LEASE, add, app, now, third_time, total, wait_for
+from tests.celery.worker_rig import STUCK, Worker, until, worker
+
+ALL = range(20)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("celery")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[RunningServer]:
+    """Serve; the app of this process sends to it."""
+    (folder / "results").mkdir()
+    with running_server(folder / "data") as server:
+        app.conf.update(broker_url=broker(server), result_backend=f"file://{folder}/results")
+        yield server
+        app.close()
+
+
+@pytest.fixture(scope="module")
+def running(server: RunningServer, folder: Path) -> Iterator[Worker]:
+    # Each child ends after two tasks: the next is forked while the parent's connections are open.
+    with worker("first", broker(server), folder, "-E", "--max-tasks-per-child", "2") as running:
+        yield running
+
+
+def broker(server: RunningServer) -> str:
+    return server.url.replace("grpc://", "spoolrack://")
+
+
+@pytest.mark.usefixtures("running")
+def test_tasks_return_their_results() -> None:
+    results = [add.delay(number, 1) for number in ALL]
+    assert [result.get(timeout=STUCK) for result in results] == [number + 1 for number in ALL]
+
+
+@pytest.mark.usefixtures("running")
+def test_a_task_that_asks_for_a_retry_runs_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    third_time.delay(str(log))
+    until(lambda: log.exists() and log.read_text() == "0\n1\n2\n", "the task has run three times")
+
+
+@pytest.mark.usefixtures("running")
+def test_a_task_with_a_countdown_or_an_eta_runs_no_earlier() -> None:
+    before = time.time()
+    counted = now.apply_async(countdown=1)
+    timed = now.apply_async(eta=datetime.now(UTC) + timedelta(seconds=1))
+    assert counted.get(timeout=STUCK) >= before + 1
+    assert timed.get(timeout=STUCK) >= before + 1
+
+
+@pytest.mark.usefixtures("running")
+def test_a_task_that_is_due_in_an_hour_waits_at_the_server(server: RunningServer) -> None:
+    with server.client() as client:
+        jobs = client.queue("celery")
+        before = jobs.info().counts.delayed
+        add.apply_async((1, 1), countdown=3_600)
+        assert jobs.info().counts.delayed == before + 1
+
+
+@pytest.mark.usefixtures("running")
+def test_a_chord_calls_its_body_with_all_results() -> None:
+    found = chord([add.s(number, 1) for number in ALL])(total.s()).get(timeout=STUCK)
+    assert found == sum(number + 1 for number in ALL)
+
+
+@pytest.mark.usefixtures("running")
+def test_a_revoked_task_never_runs() -> None:
+    revoked = now.apply_async(countdown=2)
+    app.control.revoke(revoked.id)
+    with pytest.raises(TaskRevokedError):
+        revoked.get(timeout=STUCK)
+
+
+def test_a_ping_is_answered(running: Worker) -> None:
+    assert app.control.ping(timeout=STUCK, limit=1) == [{running.name: {"ok": "pong"}}]
+
+
+def test_an_inspection_names_the_queue(running: Worker) -> None:
+    inspect = app.control.inspect([running.name], timeout=STUCK)
+    assert [queue["name"] for queue in inspect.active_queues()[running.name]] == ["celery"]
+
+
+@pytest.mark.usefixtures("running")
+def test_a_monitor_sees_the_events_of_a_task() -> None:
+    seen: list[Any] = []
+    with app.connection_for_read() as connection:
+        receiver = app.events.Receiver(connection, handlers={"task-succeeded": seen.append})
+        capturing = threading.Thread(
+            target=lambda: receiver.capture(limit=None, timeout=STUCK, wakeup=False), daemon=True
+        )
+        capturing.start()
+
+        def task_is_seen() -> bool:
+            # A worker looks for new monitors once a second.
+            found = add.delay(1, 2)
+            found.get(timeout=STUCK)
+            return found.id in {event["uuid"] for event in seen}
+
+        until(task_is_seen, "the event of a task")
+        receiver.should_stop = True
+        capturing.join(STUCK)
+        assert not capturing.is_alive()
+
+
+def test_a_task_longer_than_its_lease_runs_once(
+    server: RunningServer, running: Worker, tmp_path: Path
+) -> None:
+    gate, log = tmp_path / "gate", tmp_path / "log"
+    result = wait_for.delay(str(gate), str(log))
+    with server.client() as client:
+
+        def expiry() -> datetime | None:
+            leased = list(client.queue("celery").peek(["leased"]))
+            return leased[0].lease_expires_at if leased else None
+
+        first = until(expiry, "the task is leased")
+        # Extended again and again: at the end the first lease would have been over long ago.
+        until(
+            lambda: (expiry() or first) > first + timedelta(seconds=2 * LEASE), "the lease is extended"
+        )
+    gate.touch()
+    assert result.get(timeout=STUCK) == "done"
+    assert len(log.read_text().splitlines()) == 1
+    with server.client() as client:
+        until(lambda: not client.queue("celery").info().counts.leased, "the task is acknowledged")
+
+
+def test_a_task_of_a_killed_worker_runs_on_another(server: RunningServer, tmp_path: Path) -> None:
+    gate, log = tmp_path / "gate", tmp_path / "log"
+    with worker("killed", broker(server), tmp_path, "--queues", "late") as killed:
+        wait_for.apply_async((str(gate), str(log)), queue="late")
+        until(log.exists, "the task runs")
+        killed.kill()
+    gate.touch()
+    with worker("second", broker(server), tmp_path, "--queues", "late"):
+        until(lambda: len(log.read_text().splitlines()) == 2, "the task runs again")
+
+
+def test_a_stopped_worker_leaves_no_queue_of_its_own(server: RunningServer, tmp_path: Path) -> None:
+    with worker("short", broker(server), tmp_path, "--queues", "late"), server.client() as client:
+        assert any(queue.name.startswith("short-localhost") for queue in client.list_queues())
+    with server.client() as client:
+        assert not any(queue.name.startswith("short-localhost") for queue in client.list_queues())

@@ -1,0 +1,301 @@
+"""kombu on `spoolrack://`, without Celery: what is published, consumed, acknowledged and bound."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import kombu
+import pytest
+import spoolrack.kombu
+from kombu.exceptions import OperationalError
+from spoolrack.errors import QueueNotFound
+from spoolrack.kombu._broker import LEAST_EXPIRY, spoolrack_name
+from spoolrack.testing import RunningServer, manual_clock, running_server
+
+TASKS = kombu.Queue("tasks", kombu.Exchange("tasks", "direct"), "tasks")
+NEWS = kombu.Exchange("news", "fanout")
+MANY = 50
+SHORT = 0.2
+STUCK = 60.0
+
+
+@contextmanager
+def connected(server: RunningServer, **options: Any) -> Iterator[Any]:
+    url = server.url.replace("grpc://", "spoolrack://")
+    with kombu.Connection(url, transport_options=options) as connection:
+        yield connection
+
+
+@pytest.fixture
+def server() -> Iterator[RunningServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def connection(server: RunningServer) -> Iterator[Any]:
+    with connected(server) as connection:
+        yield connection
+
+
+def publish(connection: Any, body: Any, **more: Any) -> None:
+    options = {"exchange": TASKS.exchange, "routing_key": "tasks", "declare": [TASKS], **more}
+    connection.Producer().publish(body, **options)
+
+
+def drained(connection: Any, count: int) -> None:
+    for _ in range(count):
+        connection.drain_events(timeout=STUCK)
+
+
+def counts(server: RunningServer, queue: str) -> tuple[int, int]:
+    """Return how many messages of a queue are ready, and how many are leased."""
+    with server.client() as client:
+        found = client.queue(queue).info().counts
+        return found.ready, found.leased
+
+
+def test_messages_come_in_order_with_their_bodies_and_headers(connection: Any) -> None:
+    for number in range(MANY):
+        publish(connection, {"number": number}, headers={"n": number})
+    found: list[Any] = []
+
+    def take(body: Any, message: Any) -> None:
+        found.append((body["number"], message.headers["n"]))
+        message.ack()
+
+    with connection.Consumer([TASKS], callbacks=[take]):
+        drained(connection, MANY)
+    assert found == [(number, number) for number in range(MANY)]
+
+
+def test_an_acknowledged_message_is_deleted(connection: Any, server: RunningServer) -> None:
+    publish(connection, "one")
+    with connection.Consumer([TASKS], callbacks=[lambda _, message: message.ack()]):
+        drained(connection, 1)
+    assert counts(server, "tasks") == (0, 0)
+
+
+def test_a_requeued_message_comes_again_as_redelivered(connection: Any) -> None:
+    publish(connection, "one")
+    found: list[bool] = []
+
+    def take(_: Any, message: Any) -> None:
+        found.append(message.delivery_info["redelivered"])
+        if len(found) == 1:
+            message.requeue()
+        else:
+            message.ack()
+
+    with connection.Consumer([TASKS], callbacks=[take]):
+        drained(connection, 2)
+    assert found == [False, True]
+
+
+def test_a_closed_connection_releases_what_it_has_not_acknowledged(
+    server: RunningServer,
+) -> None:
+    with connected(server) as connection:
+        for number in range(MANY):
+            publish(connection, number)
+        connection.Consumer([TASKS], callbacks=[lambda *_: None]).consume()
+        drained(connection, 3)
+    assert counts(server, "tasks") == (MANY, 0)
+
+
+def test_no_more_are_delivered_or_leased_than_are_prefetched(
+    connection: Any, server: RunningServer
+) -> None:
+    for number in range(MANY):
+        publish(connection, number)
+    found: list[Any] = []
+    with connection.Consumer(
+        [TASKS], callbacks=[lambda _, message: found.append(message)], prefetch_count=3
+    ):
+        drained(connection, 3)
+        with pytest.raises(TimeoutError):
+            connection.drain_events(timeout=SHORT)
+        assert counts(server, "tasks") == (MANY - 3, 3)
+        found[0].ack()
+        drained(connection, 1)
+    assert [message.payload for message in found] == [0, 1, 2, 3]
+
+
+def test_a_larger_prefetch_count_lets_more_through(connection: Any) -> None:
+    for number in range(MANY):
+        publish(connection, number)
+    found: list[Any] = []
+    with connection.Consumer(
+        [TASKS], callbacks=[lambda _, message: found.append(message)], prefetch_count=3
+    ) as consumer:
+        drained(connection, 3)
+        consumer.qos(prefetch_count=MANY)
+        drained(connection, MANY - 3)
+        for message in found:
+            message.ack()
+    assert [message.payload for message in found] == list(range(MANY))
+
+
+def test_a_message_that_was_got_is_leased_until_it_is_acknowledged(
+    connection: Any, server: RunningServer
+) -> None:
+    publish(connection, "one")
+    queue = TASKS(connection.default_channel)
+    message = queue.get()
+    assert message.payload == "one"
+    assert counts(server, "tasks") == (0, 1)
+    assert queue.get() is None
+    message.ack()
+    assert counts(server, "tasks") == (0, 0)
+
+
+def test_a_fan_out_reaches_the_queues_of_all_connections(server: RunningServer) -> None:
+    found: list[str] = []
+    with connected(server) as one, connected(server) as two:
+        consumers = [
+            connection.Consumer(
+                [kombu.Queue(name, NEWS)],
+                callbacks=[lambda body, _, name=name: found.append(name + body)],
+                no_ack=True,
+            )
+            for connection, name in [(one, "first"), (two, "second")]
+        ]
+        for consumer in consumers:
+            consumer.consume()
+        with connected(server) as third:
+            publish(third, "!", exchange=NEWS, routing_key="", declare=[NEWS])
+        drained(one, 1)
+        drained(two, 1)
+    assert sorted(found) == ["first!", "second!"]
+
+
+def test_a_fan_out_is_in_all_queues_or_in_none(connection: Any, server: RunningServer) -> None:
+    channel = connection.default_channel
+    for name in ("first", "second", "third"):
+        kombu.Queue(name, NEWS)(channel).declare()
+    with server.client() as client:
+        client.delete_queue("third")
+        with pytest.raises(QueueNotFound):
+            publish(connection, "!", exchange=NEWS, declare=[NEWS])
+        assert client.queue("first").info().counts.ready == 0
+        # What may be lost goes to the queues that are there.
+        publish(connection, "!", exchange=NEWS, declare=[NEWS], delivery_mode=1)
+        assert client.queue("first").info().counts.ready == 1
+        assert client.queue("second").info().counts.ready == 1
+
+
+def test_a_topic_exchange_routes_by_its_patterns(connection: Any) -> None:
+    weather = kombu.Exchange("weather", "topic")
+    found: list[tuple[str, str]] = []
+    queues = [
+        kombu.Queue("all", weather, "#"),
+        kombu.Queue("rain", weather, "*.rain"),
+        kombu.Queue("snow", weather, "*.snow"),
+    ]
+    with connection.Consumer(
+        queues,
+        no_ack=True,
+        on_message=lambda message: found.append((message.payload, message.delivery_tag)),
+    ):
+        publish(connection, "wet", exchange=weather, routing_key="oslo.rain", declare=[weather])
+        drained(connection, 2)
+        with pytest.raises(TimeoutError):
+            connection.drain_events(timeout=SHORT)
+    assert [body for body, _ in found] == ["wet", "wet"]
+    assert len({tag for _, tag in found}) == 2
+
+
+def test_an_unbound_queue_gets_nothing_more(connection: Any, server: RunningServer) -> None:
+    queue = kombu.Queue("first", NEWS)(connection.default_channel)
+    queue.declare()
+    queue.unbind_from(NEWS)
+    publish(connection, "!", exchange=NEWS, declare=[NEWS])
+    assert counts(server, "first") == (0, 0)
+
+
+def test_a_message_with_an_eta_is_delayed_at_the_server(connection: Any, server: RunningServer) -> None:
+    publish(connection, "later", headers={"eta": "2099-01-01T00:00:00+00:00"})
+    publish(connection, "now", headers={"eta": "2001-01-01T00:00:00"})
+    with server.client() as client:
+        found = client.queue("tasks").info().counts
+        assert (found.ready, found.delayed) == (1, 1)
+
+
+def test_any_name_of_a_queue_is_one_at_the_server() -> None:
+    names = ["celery", "w@host.celery.pidbox", "w.host.celery.pidbox", "_x", "x" * 81, "å", "ä", "."]
+    found = {spoolrack_name(name) for name in names}
+    assert len(found) == len(names)
+    assert spoolrack_name("celery") == "celery"
+    assert all(len(name) <= 80 and name[0].isalnum() and name.isascii() for name in found)
+
+
+def test_a_prefix_keeps_the_queues_of_two_programs_apart(server: RunningServer) -> None:
+    with connected(server, queue_name_prefix="staging-") as connection:
+        publish(connection, "one")
+    with server.client() as client:
+        assert [queue.name for queue in client.list_queues()] == [
+            "staging-kombu.bindings",
+            "staging-tasks",
+        ]
+
+
+def test_an_expiring_queue_is_deleted_with_its_connection(server: RunningServer) -> None:
+    with connected(server) as connection:
+        kombu.Queue("replies", NEWS, expires=10.0)(connection.default_channel).declare()
+    with server.client() as client:
+        assert [queue.name for queue in client.list_queues()] == ["kombu.bindings"]
+        assert client.queue("kombu.bindings").info().counts.ready == 0
+
+
+def test_an_expiring_queue_of_a_dead_process_is_deleted_by_the_next() -> None:
+    clock = manual_clock()
+    with (
+        running_server(clock=clock) as server,
+        connected(server) as dead,
+        connected(server) as alive,
+    ):
+        kombu.Queue("left", NEWS, expires=10.0)(dead.default_channel).declare()
+        clock.advance(int(LEAST_EXPIRY * 1000))
+        kombu.Queue("early", NEWS, expires=10.0)(alive.default_channel).declare()
+        with server.client() as client:
+            assert "left" in [queue.name for queue in client.list_queues()]
+            clock.advance(1_000)
+            kombu.Queue("late", NEWS, expires=10.0)(alive.default_channel).declare()
+            names = [queue.name for queue in client.list_queues()]
+            assert names == ["early", "kombu.bindings", "late"]
+
+
+def test_a_message_of_another_program_is_delivered_as_bytes(
+    connection: Any, server: RunningServer
+) -> None:
+    TASKS(connection.default_channel).declare()
+    with server.client() as client:
+        client.queue("tasks").send(b"no envelope of kombu's")
+    found: list[Any] = []
+    with connection.Consumer([TASKS], on_message=found.append, accept=None):
+        drained(connection, 1)
+    assert bytes(found[0].body) == b"no envelope of kombu's"
+
+
+def test_a_server_that_is_away_is_a_connection_error() -> None:
+    connection = kombu.Connection("spoolrack://127.0.0.1:1", connect_timeout=SHORT)
+    with pytest.raises(OperationalError):
+        connection.ensure_connection(max_retries=1, interval_start=0)
+
+
+def test_an_import_of_kombus_serialization_enters_the_scheme() -> None:
+    program = (
+        "import kombu.serialization, kombu; print(kombu.Connection('spoolrack://h').transport_cls)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "spoolrack"
+
+
+def test_the_transport_is_named() -> None:
+    connection = kombu.Connection("spoolrack://127.0.0.1:1")
+    assert isinstance(connection.transport, spoolrack.kombu.Transport)
+    assert connection.transport.driver_version() == spoolrack.__version__

@@ -1,0 +1,85 @@
+"""A Celery worker process and a real server, with what a test waits for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+CHECKOUT: Final = Path(__file__).resolve().parents[2]
+STUCK: Final = 60.0
+"""Seconds after which something is stuck: only a defect takes so long."""
+
+
+def until(condition: Callable[[], Any], what: str) -> Any:
+    """Return what `condition` returns, once that is true."""
+    end = time.monotonic() + STUCK
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"never: {what}")
+
+
+class Worker:
+    """A worker of `tests.celery.celery_app`, in a process group of its own."""
+
+    def __init__(self, name: str, broker: str, results: Path, log: Path, *options: str) -> None:
+        self.name = f"{name}@localhost"
+        self._log = log
+        self._broker = broker
+        with log.open("w") as output:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "celery", "-A", "tests.celery.celery_app", "worker"),
+                    *("--hostname", self.name, "--concurrency", "2", "--loglevel", "INFO", *options),
+                ],
+                cwd=CHECKOUT,
+                env={
+                    **os.environ,
+                    "TEST_BROKER_URL": broker,
+                    "TEST_RESULT_BACKEND": f"file://{results}",
+                },
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def until_ready(self) -> None:
+        until(lambda: f"{self.name} ready" in self.log, f"{self.name} is ready:\n{self.log}")
+
+    def stop(self) -> None:
+        """End it as an operator does: tasks that run come to their end."""
+        self._process.terminate()
+        self._process.wait(STUCK)
+
+    def kill(self) -> None:
+        """End it with its children at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(STUCK)
+
+
+@contextlib.contextmanager
+def worker(name: str, broker: str, folder: Path, *options: str) -> Iterator[Worker]:
+    """Run a worker until the end of the context; results are kept in `folder`/results."""
+    results = folder / "results"
+    results.mkdir(exist_ok=True)
+    started = Worker(name, broker, results, folder / f"{name}.log", *options)
+    try:
+        started.until_ready()
+        yield started
+        started.stop()
+    finally:
+        started.kill()

@@ -1,0 +1,108 @@
+"""docs/celery.md tells the truth: its app, its worker and its programs run on a real server."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from spoolrack.testing import RunningServer, running_server
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs/celery.md").read_text()
+STUCK = 60.0
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RunningServer]:
+    with running_server(tmp_path / "data") as server:
+        yield server
+
+
+def snippets(server: RunningServer, folder: Path) -> list[str]:
+    """Return the Python of the page, with the address and the folder of this test."""
+    found = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    address = server.url.removeprefix("grpc://")
+    (folder / "results").mkdir(exist_ok=True)
+    return [
+        each.replace("127.0.0.1:50051", address).replace("/var/tmp/results", f"{folder}/results")
+        for each in found
+    ]
+
+
+def printed(program: str, folder: Path) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=STUCK,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_app_the_worker_and_the_program_of_the_page_work_together(
+    server: RunningServer, tmp_path: Path
+) -> None:
+    tasks, program, _ = snippets(server, tmp_path)
+    (tmp_path / "tasks.py").write_text(tasks)
+    command = re.search(r"^celery (--app tasks worker.*)$", PAGE, re.MULTILINE)
+    assert command is not None
+    log = tmp_path / "worker.log"
+    with log.open("w") as output:
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "celery", *shlex.split(command[1])],
+            cwd=tmp_path,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        assert printed(program, tmp_path) == ["small-cat.jpg", "small-dog.jpg"], log.read_text()
+    finally:
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
+
+
+def test_the_program_of_kombu_alone_prints_its_message(server: RunningServer, tmp_path: Path) -> None:
+    *_, program = snippets(server, tmp_path)
+    assert printed(program, tmp_path) == ["{'picture': 'cat.jpg'}"]
+
+
+def test_the_commands_of_the_page_set_a_dead_letter_queue(server: RunningServer) -> None:
+    commands = re.findall(r"^spoolrack (queues .*)$", PAGE, re.MULTILINE)
+    assert len(commands) == 2
+    with server.client() as client:
+        for command in commands:
+            subprocess.run(
+                [sys.executable, "-m", "spoolrack_server", *shlex.split(command)],
+                env={**os.environ, "SPOOLRACK_URL": server.url.removeprefix("grpc://")},
+                timeout=STUCK,
+                check=True,
+                capture_output=True,
+            )
+        assert client.queue("celery").info().settings.dead_letter_queue == "celery-dead"
+
+
+def test_the_command_that_lists_delayed_tasks_is_one(server: RunningServer) -> None:
+    command = re.search(r"`spoolrack (\w+) --state delayed celery`", PAGE)
+    assert command is not None
+    with server.client() as client:
+        client.create_queue("celery")
+        client.queue("celery").send(b"later", delay=3600)
+        done = subprocess.run(
+            [sys.executable, "-m", "spoolrack_server", command[1], "celery", "--state", "delayed"],
+            env={**os.environ, "SPOOLRACK_URL": server.url.removeprefix("grpc://")},
+            timeout=STUCK,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    assert "later" in done.stdout

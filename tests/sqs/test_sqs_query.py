@@ -1,0 +1,143 @@
+"""AWS Query by raw requests: forms in, XML out, errors as old SDKs read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+import aiohttp
+import pytest
+from spoolrack_server.server import Server
+
+from tests.support.sqs_rig import Sqs, until_ended
+
+NAMESPACE = "{http://queue.amazonaws.com/doc/2012-11-05/}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    root: ElementTree.Element
+
+    def text(self, path: str) -> str:
+        found = self.root.find("/".join(NAMESPACE + step for step in path.split("/")))
+        assert found is not None, ElementTree.tostring(self.root)
+        return found.text or ""
+
+    def texts(self, path: str) -> list[str]:
+        found = self.root.findall("/".join(NAMESPACE + step for step in path.split("/")))
+        return [each.text or "" for each in found]
+
+
+async def ask(
+    server: Server, form: dict[str, str], path: str = "/", method: str = "POST", **headers: str
+) -> Answer:
+    async with aiohttp.ClientSession() as session:
+        sent = {"params": form} if method == "GET" else {"data": form}
+        async with session.request(
+            method, f"{server.sqs_url}{path}", headers=headers, **sent
+        ) as response:
+            assert response.content_type == "text/xml"
+            return Answer(response.status, ElementTree.fromstring(await response.read()))
+
+
+async def test_a_queues_url_may_be_the_path_or_a_parameter(server: Server, sqs: Sqs) -> None:
+    made = await ask(server, {"Action": "CreateQueue", "QueueName": "q", "Version": "2012-11-05"})
+    assert made.root.tag == f"{NAMESPACE}CreateQueueResponse"
+    url = made.text("CreateQueueResult/QueueUrl")
+    assert made.text("ResponseMetadata/RequestId")
+    body = "a + b\r\n<&> ä"
+    by_path = await ask(server, {"Action": "SendMessage", "MessageBody": body}, "/000000000000/q")
+    assert by_path.status == 200
+    by_parameter = {"Action": "SendMessage", "MessageBody": body, "QueueUrl": url}
+    assert (await ask(server, by_parameter)).status == 200
+    got = await ask(server, {"Action": "ReceiveMessage", "MaxNumberOfMessages": "10"}, "/x/q", "GET")
+    assert got.texts("ReceiveMessageResult/Message/Body") == [body, body]
+
+
+async def test_lists_and_maps_are_flattened(server: Server, sqs: Sqs) -> None:
+    form = {
+        "Action": "CreateQueue",
+        "QueueName": "q",
+        "Attribute.1.Name": "VisibilityTimeout",
+        "Attribute.1.Value": "7",
+        "Attribute.2.Name": "DelaySeconds",
+        "Attribute.2.Value": "0",
+        "Tag.1.Key": "k",
+        "Tag.1.Value": "v",
+    }
+    url = (await ask(server, form)).text("CreateQueueResult/QueueUrl")
+    assert (await sqs.attributes(url, "VisibilityTimeout")) == {"VisibilityTimeout": "7"}
+    wanted = {"Action": "GetQueueAttributes", "AttributeName.1": "DelaySeconds", "QueueUrl": url}
+    found = await ask(server, wanted)
+    assert found.text("GetQueueAttributesResult/Attribute/Name") == "DelaySeconds"
+    assert found.text("GetQueueAttributesResult/Attribute/Value") == "0"
+    entry = "SendMessageBatchRequestEntry"
+    batch = {"Action": "SendMessageBatch", "QueueUrl": url}
+    for n in range(1, 11):
+        batch |= {f"{entry}.{n}.Id": f"e{n}", f"{entry}.{n}.MessageBody": f"m{n}"}
+    batch |= {
+        f"{entry}.10.MessageAttribute.1.Name": "a",
+        f"{entry}.10.MessageAttribute.1.Value.DataType": "Binary",
+        f"{entry}.10.MessageAttribute.1.Value.BinaryValue": "+/8=",
+    }
+    sent = await ask(server, batch)
+    path = "SendMessageBatchResult/SendMessageBatchResultEntry/Id"
+    assert sent.texts(path) == [f"e{n}" for n in range(1, 11)]
+    messages = await sqs.receive(url)
+    assert [message["Body"] for message in messages] == [f"m{n}" for n in range(1, 11)]
+    assert messages[9]["MessageAttributes"]["a"]["BinaryValue"] == b"\xfb\xff"
+
+
+@pytest.mark.parametrize(
+    ("form", "status", "code"),
+    [
+        ({}, 400, "MissingAction"),
+        ({"Action": "Dance"}, 400, "InvalidAction"),
+        (
+            {"Action": "GetQueueUrl", "QueueName": "none"},
+            400,
+            "AWS.SimpleQueueService.NonExistentQueue",
+        ),
+        ({"Action": "CreateQueue"}, 400, "MissingParameter"),
+        (
+            {"Action": "DeleteMessage", "QueueUrl": "/q", "ReceiptHandle": "x"},
+            404,
+            "ReceiptHandleIsInvalid",
+        ),
+        (
+            {"Action": "ReceiveMessage", "QueueUrl": "/q", "MaxNumberOfMessages": "x"},
+            400,
+            "SerializationException",
+        ),
+    ],
+)
+async def test_errors_are_those_of_the_query_years(
+    server: Server, form: dict[str, str], status: int, code: str
+) -> None:
+    answer = await ask(server, form)
+    assert answer.root.tag == f"{NAMESPACE}ErrorResponse"
+    assert (answer.status, answer.text("Error/Code")) == (status, code)
+    assert answer.text("Error/Type") == "Sender"
+    assert answer.text("Error/Message")
+    assert answer.text("RequestId")
+
+
+async def test_a_form_that_isnt_text_is_refused(server: Server) -> None:
+    for data in (b"Action=SendMessage&MessageBody=%ff", b"\xff", b"a" + b"&a" * 3_000):
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{server.sqs_url}/", data=data) as response,
+        ):
+            assert response.status == 400
+            assert b"<Code>SerializationException</Code>" in await response.read()
+
+
+async def test_a_page_of_another_site_can_send_no_form(server: Server, sqs: Sqs) -> None:
+    await sqs.create("q")
+    form = {"Action": "DeleteQueue", "QueueUrl": "/q"}
+    assert (await ask(server, form, Origin="https://example.com")).status == 403
+    site = {"Sec-Fetch-Site": "cross-site"}
+    assert (await ask(server, form, "/", "GET", **site)).status == 403
+    assert "QueueUrls" in await sqs.list_queues()
+    await until_ended(server, "DeleteQueue", "200", 0)
