@@ -336,8 +336,8 @@ class CommitReservationsResponse(_message.Message):
     """How many messages were deleted."""
     @_builtins.property
     def lost_sequence_numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The sets up to `last_sequence_number` that were lost before, and of which other readers have leased
-        messages since, or deleted them. Those that no other reader has leased are deleted.
+        """The sets up to `last_sequence_number` that were lost before: unread, released, or with messages that other
+        readers have leased since.
         """
 
     def __init__(
