@@ -32,6 +32,8 @@ class Hold:
 
     queue: str
     messages: list[Held]
+    receives: list[int]
+    """Of each message, with this hold."""
     size: int
     span: float
     due: float

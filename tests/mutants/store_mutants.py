@@ -489,6 +489,16 @@ STORE_MUTANTS: Final = (
     ),
     # Reservations.
     Mutant(
+        name="a-commit-deletes-what-others-have-leased-since",
+        breaks="a commit of a lost set leaves the messages that other readers have leased since",
+        edits=edit(
+            "engine/reservations.py:Reservations._untouched",
+            "                        and name.receives == receives\n",
+            "",
+        ),
+        caught_by=(_SETS,),
+    ),
+    Mutant(
         name="a-committed-set-is-reserved-again",
         breaks="what was committed under a name is not reserved under it again",
         edits=edit(
