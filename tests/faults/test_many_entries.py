@@ -36,7 +36,7 @@ from tests.support.real_server import STUCK, MakeDisk, RealServer
 Answer = TypeVar("Answer")
 MANY = 100_000
 VERY_MANY = 1_000_000
-LOOKED_AT = [("new",), ("staged",), ("config",)]
+LOOKED_AT = [("new",), ("staged",), ("config",), ("archive",)]
 """By the first ticks, too: for what was put there or removed by hand, and for what has expired."""
 COUNTED = ("scan", "read", "open", "create")
 """Moves and syncs of the store's own work come when they come."""
