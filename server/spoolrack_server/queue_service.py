@@ -31,6 +31,7 @@ from .access.permissions import Permission
 from .access.showing import shown
 from .answers import answer
 from .concurrency import ConcurrencyLimit
+from .external_scaler import ExternalScaler
 from .flow_control import FlowControl
 from .frames import FrameWriter
 from .lease_requests import LeaseRequests
@@ -72,6 +73,7 @@ class QueueService:
             responses or MemoryLimiter(log).responses, self._access, self._leases, clock
         )
         self._reserving = ReservationService(self._access, self._leases, self._frames)
+        self._scaler = ExternalScaler(self._access, clock)
         self._draining = False
         self._flow_controls: set[FlowControl] = set()
         self._streams = Streams(watch)
@@ -79,7 +81,13 @@ class QueueService:
     @property
     def parts(self) -> tuple[object, ...]:
         """What has the handlers, each of them in one."""
-        return self, StagingService(self._access), self._reserving, RedriveService(self._access)
+        return (
+            self,
+            StagingService(self._access),
+            self._reserving,
+            RedriveService(self._access),
+            self._scaler,
+        )
 
     def credits(self) -> tuple[int, int]:
         """How many messages all streams of receives may hold, and how many they hold."""
@@ -93,6 +101,7 @@ class QueueService:
             flow_control.stop()
         self._streams.drain()
         self._reserving.drain()
+        self._scaler.drain()
         self._frames.drain()
 
     async def close(self) -> None:

@@ -26,7 +26,7 @@ from .access.reflection import reflect
 from .access.security import LoadedSecurity, Security
 from .addresses import AddressUnusable, address_text, reserve
 from .concurrency import ConcurrencyLimit
-from .contract import SERVICES
+from .contract import SERVED
 from .gateway.bodies import HttpLimits
 from .gateway.gateway import Gateway
 from .health import Health, HealthService
@@ -263,7 +263,7 @@ class Server:
         self._grpc = server = grpc.aio.server(options=(*self._limits.grpc_options(), port))
         server.add_generic_rpc_handlers(self._calls.handlers(self._service.parts, WRITES_ITSELF))
         health_pb2_grpc.add_HealthServicer_to_server(HealthService(self._health), server)
-        names = [service.full_name for service in SERVICES]
+        names = [service.full_name for service in SERVED]
         names += [health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME]
         reflect(server, names, admissions)
         try:
