@@ -11,8 +11,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
-from .committer import Committer, Driver
-from .drivers import ThreadDriver
+from .committer import Committer, Driver, ThreadDriver
 from .engine.engine import Engine
 from .engine.questions import Questions
 from .files.changes import Poisoned
