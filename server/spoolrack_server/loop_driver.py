@@ -15,8 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context
 from typing import Final
 
-from spoolrack_store.committer import Committer, Cycle
-from spoolrack_store.drivers import error_of, run_whole, step
+from spoolrack_store.committer import Committer, Cycle, error_of, run_whole, step
 from spoolrack_store.model.clock import Clock
 
 SETTLING: Final = 0.002

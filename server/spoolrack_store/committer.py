@@ -13,12 +13,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from .effort import are_short
 from .engine.engine import Engine, Work
 from .engine.moves import RETRY
 from .files.changes import Poisoned
@@ -27,7 +26,7 @@ from .files.syncer import SyncFailed
 from .listener import Listener
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import Draining, OutcomeUnknown, StoreError, StoreFailed
-from .model.operations import Outcome, Request
+from .model.operations import ChangeVisibility, Delete, GiveBack, Outcome, Receive, Request, Send
 from .waiting import Parked, Parking, Waiting, undo_of
 
 log = logging.getLogger(__name__)
@@ -45,6 +44,9 @@ LISTENING_EVERY: Final = Millis(1_000)
 """And so often if it can."""
 NEWS_EVERY: Final = Millis(5)
 """It takes in what it hears of no more often than this, so that others get the lock, too."""
+SHORT_BYTES: Final = 2 * 1024 * 1024
+"""Of bodies to be written: requests with more keep the thread that does them."""
+SHORT_MESSAGES: Final = 4_000
 
 
 class Driver(Protocol):
@@ -498,3 +500,72 @@ def _fail(future: Future[Any], error: StoreError) -> None:
     if future.done() or (not future.running() and not future.set_running_or_notify_cancel()):
         return
     future.set_exception(error)
+
+
+class ThreadDriver:
+    """The committer has a thread of its own."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+
+    def start(self, committer: Committer) -> None:
+        self._thread = threading.Thread(
+            target=_run, args=(committer,), name="spoolrack-committer", daemon=True
+        )
+        self._thread.start()
+
+    def wake(self) -> None:
+        """The thread waits on the committer's own condition."""
+
+    def stop(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+
+def _run(committer: Committer) -> None:
+    while committer.wait_for_work():
+        run_whole(committer)
+
+
+def step(cycle: Cycle, error: BaseException | None) -> Work | None:
+    """Go on with a commit, after its sync or for the first time; return what to sync next, if any."""
+    try:
+        return next(cycle) if error is None else cycle.throw(error)
+    except StopIteration:
+        return None
+
+
+def error_of(work: Work) -> Exception | None:
+    """Return what the sync has failed with."""
+    assert work.commit is not None
+    try:
+        work.commit.sync()
+    except Exception as error:  # noqa: BLE001  # the committer judges it
+        return error
+    return None
+
+
+def run_whole(committer: Committer) -> None:
+    """Run a commit from its beginning to its end."""
+    cycle, error = committer.cycle(), None
+    while (work := step(cycle, error)) is not None:
+        error = error_of(work)
+
+
+def are_short(requests: Iterable[Request[Any]]) -> bool:
+    """Return whether all of `requests` together keep the thread that does them for milliseconds only,
+    as far as they say."""
+    messages, size = 0, 0
+    for request in requests:
+        if isinstance(request, Send):
+            messages += len(request.bodies)
+            size += sum(map(len, request.bodies))
+        elif isinstance(request, Receive):
+            messages += request.max_messages
+        elif isinstance(request, Delete):
+            messages += len(request.receipts) + len(request.ids)
+        elif isinstance(request, ChangeVisibility | GiveBack):
+            messages += len(request.receipts)
+        else:
+            return False
+    return messages <= SHORT_MESSAGES and size <= SHORT_BYTES

@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from random import Random
 from typing import Final
 
-from .committer import Committer
-from .drivers import ThreadDriver, run_whole
+from .committer import Committer, ThreadDriver, run_whole
 from .files import layout
 from .files.disk import Lock
 from .files.local_disk import LocalDisk

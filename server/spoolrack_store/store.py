@@ -11,10 +11,10 @@ from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
-from .committer import Committer, Driver
-from .drivers import ThreadDriver
+from .committer import Committer, Driver, ThreadDriver
 from .engine.engine import Engine
 from .engine.questions import Questions
+from .engine.reservations import check_places
 from .files.changes import Poisoned
 from .files.holder import LockHolder, look_at
 from .files.layout import owner as owner_file
@@ -30,11 +30,10 @@ from .model.clock import Clock, SystemClock
 from .model.errors import RootInUse, StoreError, StoreFailed
 from .model.operations import Message, OpenMessage, Queue, Request
 from .model.redriving import Redrive
-from .model.reservations import Reservation
+from .model.reservations import MarkRead, Reservation
 from .model.staging import StageInfo
 from .model.transitions import State
 from .overview import Overview
-from .rereading import Rereading
 from .tally import Tally
 
 log = logging.getLogger(__name__)
@@ -139,7 +138,6 @@ class Store:
         self.tally = Tally(engine, disk, self._changing, self._committer)
         self.overview = Overview(engine, disk, self._changing)
         self._questions = Questions(engine, disk, self._changing)
-        self._rereading = Rereading(engine.reservations, self._questions, self._committer.submit)
         self._committer.start()
 
     def submit(self, request: Request[Answer]) -> Future[Answer]:
@@ -197,11 +195,30 @@ class Store:
         """Return the messages of a set from the place `begin` to before `end`, in order, by pages.
 
         An `end` of 0 is the set's. They carry no receipts, and no receive is counted; `mark_read` marks
-        the set. What was deleted is left out; what is damaged is put aside. Raise, between pages, too,
-        `ReservationNotFound` (not `allowed`), `ReservationLost`, `ReservationCommitted`, `DiskError`;
-        `RootInUse` if another process holds the lock and goes on holding it; `StoreFailed`.
+        the set. What was deleted is left out; what is damaged is put aside. Each page is read while no
+        other process changes anything; the hold may end, be extended or be committed between two.
+        Raise, between pages, too, `ReservationNotFound` (not `allowed`), `ReservationLost`,
+        `ReservationCommitted`, `DiskError`; `RootInUse` if another process holds the lock and goes on
+        holding it; `StoreFailed`.
         """
-        return self._rereading.pages(stream, seq, begin, end, allowed, mark_read=mark_read)
+        check_places(begin, end)
+        if mark_read:
+            # Before the first message is seen: what was read must never look unread.
+            self.submit(MarkRead(stream=stream, seq=seq, allowed=allowed)).result()
+        begin_reading = self._engine.reservations.begin_reading
+        last = self._questions.exact(partial(begin_reading, stream, seq, begin, end, allowed))
+        return self._pages(stream, seq, begin, last)
+
+    def _pages(self, stream: str, seq: int, begin: int, last: int) -> Iterator[list[Message]]:
+        while begin < last:
+            read = partial(self._engine.reservations.page, stream, seq, begin, last)
+            page = self._questions.exact(read)
+            # First: a later commit of the set deletes what is still in it.
+            for damaged in page.damaged:
+                self.submit(damaged).result()
+            if page.messages:
+                yield page.messages
+            begin = page.following
 
     def message(self, queue: str, id: str) -> Message:
         """Return a message, without leasing it; raise `MessageNotFound`, `MessageDamaged`,
