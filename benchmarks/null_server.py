@@ -149,7 +149,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
                 for hold in self.holds.values()
                 if hold.queue == request.name and not hold.is_lost
             )
-            counts = pb.QueueCounts(ready=len(ready), leased=leased)
+            counts = pb.QueueCounts(ready_count=len(ready), leased_count=leased)
             return rpc.GetQueueResponse(queue=pb.Queue(name=request.name, counts=counts))
 
     def CreateQueue(self, request: rpc.CreateQueueRequest, context: grpc.ServicerContext) -> Any:
@@ -232,7 +232,12 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
                 taken.append(ready.popleft())
                 taken[-1].receives += 1
             hold = Hold(
-                queue=request.queue, messages=taken, size=size, span=span, due=self._now() + span
+                queue=request.queue,
+                messages=taken,
+                receives=[held.receives for held in taken],
+                size=size,
+                span=span,
+                due=self._now() + span,
             )
             self.holds[name] = hold
             return reserved.ReserveResponse(reservation=reservation_of(name, hold))
@@ -280,11 +285,13 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
                     refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "RESERVATION_UNREAD", text)
             for name in found:
                 hold = self.holds.pop(name)
+                count = len(hold.messages)
                 if hold.is_lost:
-                    answer.lost_sequence_numbers.append(name[1])
-                else:
-                    answer.deleted_count += len(hold.messages)
-                    self.deleted[hold.queue] += len(hold.messages)
+                    count = self._take_back(hold)
+                    if count < len(hold.messages):
+                        answer.lost_sequence_numbers.append(name[1])
+                answer.deleted_count += count
+                self.deleted[hold.queue] += count
             self.committed[request.stream] = request.last_sequence_number
             return answer
 
@@ -295,6 +302,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
             hold = self.holds.get((request.stream, request.sequence_number))
             if hold is not None:
                 self._lose(hold)
+                hold.is_read = False
             return reserved.ReleaseReservationResponse()
 
     def ListReservations(
@@ -352,6 +360,18 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
         for hold in self.holds.values():
             if hold.due <= now:
                 self._lose(hold)
+
+    def _take_back(self, hold: Hold) -> int:
+        """Delete the messages of a set that was read, and lost, that no one has leased since."""
+        if not hold.is_read:
+            return 0
+        receives = {id(held): count for held, count in zip(hold.messages, hold.receives, strict=True)}
+        ready = self.ready[hold.queue]
+        left = [held for held in ready if receives.get(id(held)) != held.receives]
+        count = len(ready) - len(left)
+        ready.clear()
+        ready.extend(left)
+        return count
 
     def _lose(self, hold: Hold) -> None:
         if not hold.is_lost:

@@ -32,6 +32,8 @@ class Hold:
 
     queue: str
     messages: list[Held]
+    receives: list[int]
+    """Of each message, with this hold."""
     size: int
     span: float
     due: float
@@ -65,7 +67,7 @@ def message_of(held: Held) -> pb.Message:
         id=held.id,
         body=held.body.body,
         attributes=held.body.attributes,
-        size=len(held.body.body),
+        body_size=len(held.body.body),
         send_time=Timestamp(seconds=whole, nanos=int((held.sent_at - whole) * 1e3) * 1_000_000),
         receive_count=held.receives,
         state=pb.MESSAGE_STATE_READY,

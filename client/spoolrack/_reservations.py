@@ -49,7 +49,8 @@ class CommitResult:
     deleted_count: int
     """How many were deleted."""
     lost_sequence_numbers: Sequence[int] = ()
-    """The numbers of sets whose hold was over before: none of their messages was deleted."""
+    """The numbers of sets whose hold was over before: unread, released, or with messages that other
+    readers have leased since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,7 @@
-"""The services of the contract, and their methods: names of methods are unique among all services."""
+"""The services of the contract, and their methods: names of methods are unique among all services.
+
+KEDA's service is served beside them, and no part of the contract.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from spoolrack.v1 import (
     staging_service_pb2,
 )
 
+from .keda import externalscaler_pb2
+
 SERVICES: Final[tuple[ServiceDescriptor, ...]] = tuple(
     service
     for file in (
@@ -25,4 +30,12 @@ SERVICES: Final[tuple[ServiceDescriptor, ...]] = tuple(
 )
 METHODS: Final[Mapping[str, MethodDescriptor]] = {
     method.name: method for service in SERVICES for method in service.methods
+}
+
+SERVED: Final[tuple[ServiceDescriptor, ...]] = (
+    *SERVICES,
+    externalscaler_pb2.DESCRIPTOR.services_by_name["ExternalScaler"],
+)
+SERVED_METHODS: Final[Mapping[str, MethodDescriptor]] = {
+    method.name: method for service in SERVED for method in service.methods
 }

@@ -237,10 +237,10 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
             archive_retention=duration(held.archive_retention),
         ),
         counts=pb.QueueCounts(
-            ready=counts.ready,
-            leased=counts.leased,
-            delayed=counts.delayed,
-            bytes=counts.bytes,
+            ready_count=counts.ready,
+            leased_count=counts.leased,
+            delayed_count=counts.delayed,
+            byte_count=counts.bytes,
             # A clock that stepped back since the send must not give a negative age.
             oldest_age=None if counts.oldest is None else duration(Millis(max(0, now - counts.oldest))),
         ),
@@ -248,7 +248,9 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
         version=queue.version,
         blocking_message=None
         if blocking is None
-        else pb.BlockingMessage(id=blocking.id, receive_count=blocking.receives, why=blocking.why),
+        else pb.BlockingMessage(
+            id=blocking.id, receive_count=blocking.receives, explanation=blocking.why
+        ),
     )
 
 
@@ -272,7 +274,7 @@ def message(message: Message) -> pb.Message:
     made = pb.Message(
         id=message.id,
         body=message.body,
-        size=message.size,
+        body_size=message.size,
         receive_count=message.receives,
         receipt=message.receipt or "",
         state=STATES.get(message.state, pb.MESSAGE_STATE_UNSPECIFIED),
@@ -283,25 +285,26 @@ def message(message: Message) -> pb.Message:
     if message.first_receive is not None:
         _set(made.first_receive_time, message.first_receive)
     if message.due is not None:
-        _set(made.due_time, message.due)
+        is_leased = message.state is State.LEASED
+        _set(made.lease_expire_time if is_leased else made.deliver_time, message.due)
     for name, value in message.attributes.items():
         if isinstance(value, str):
             made.attributes[name].string_value = value
         else:
             made.attributes[name].binary_value = value
     if message.deaths:
-        made.deaths.extend(map(_death, message.deaths))
+        made.dead_letter_records.extend(map(_record, message.deaths))
     return made
 
 
-def _death(death: Death) -> pb.Death:
-    return pb.Death(
+def _record(death: Death) -> pb.DeadLetterRecord:
+    return pb.DeadLetterRecord(
         source_queue=death.source_queue,
         reason=death.reason,
         receive_count=death.receives,
         first_receive_time=None if death.first_receive is None else timestamp(death.first_receive),
-        death_time=timestamp(death.died_at),
-        redriven_to=death.redriven_to,
+        dead_letter_time=timestamp(death.died_at),
+        redrive_queue=death.redriven_to,
         redrive_time=None if death.redriven_at is None else timestamp(death.redriven_at),
     )
 

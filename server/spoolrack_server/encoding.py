@@ -94,7 +94,7 @@ def _send_result(result: str | StoreError, *, is_duplicate: bool) -> bytes:
 
 def delete_results(tag: bytes, results: Sequence[StoreError | None]) -> bytes:
     """Return the field `results`, with its `tag`, of the response to a delete."""
-    done = tag + b"\0"
+    done = tag + b"\x02\x12\0"  # an empty message `deleted`
     if not any(results):
         return done * len(results)
     return b"".join(

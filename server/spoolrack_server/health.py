@@ -15,9 +15,9 @@ from typing import Final
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from .contract import SERVICES
+from .contract import SERVED
 
-NAMES: Final = frozenset({"", *(service.full_name for service in SERVICES)})
+NAMES: Final = frozenset({"", *(service.full_name for service in SERVED)})
 """The names under which one may ask; the empty one means the whole server."""
 
 

@@ -31,6 +31,7 @@ from .access.permissions import Permission
 from .access.showing import shown
 from .answers import answer
 from .concurrency import ConcurrencyLimit
+from .external_scaler import ExternalScaler
 from .flow_control import FlowControl
 from .frames import FrameWriter
 from .lease_requests import LeaseRequests
@@ -72,6 +73,7 @@ class QueueService:
             responses or MemoryLimiter(log).responses, self._access, self._leases, clock
         )
         self._reserving = ReservationService(self._access, self._leases, self._frames)
+        self._scaler = ExternalScaler(self._access, clock)
         self._draining = False
         self._flow_controls: set[FlowControl] = set()
         self._streams = Streams(watch)
@@ -79,7 +81,13 @@ class QueueService:
     @property
     def parts(self) -> tuple[object, ...]:
         """What has the handlers, each of them in one."""
-        return self, StagingService(self._access), self._reserving, RedriveService(self._access)
+        return (
+            self,
+            StagingService(self._access),
+            self._reserving,
+            RedriveService(self._access),
+            self._scaler,
+        )
 
     def credits(self) -> tuple[int, int]:
         """How many messages all streams of receives may hold, and how many they hold."""
@@ -93,6 +101,7 @@ class QueueService:
             flow_control.stop()
         self._streams.drain()
         self._reserving.drain()
+        self._scaler.drain()
         self._frames.drain()
 
     async def close(self) -> None:
@@ -154,7 +163,7 @@ class QueueService:
         self, request: rpc.PurgeQueueRequest, context: Context
     ) -> rpc.PurgeQueueResponse:
         purged = await self._access.submit(Purge(queue=convert.queue_name(request.name)))
-        return rpc.PurgeQueueResponse(purged=purged)
+        return rpc.PurgeQueueResponse(purged_count=purged)
 
     # Sends.
 
@@ -266,7 +275,7 @@ class QueueService:
                 visibility = convert.millis(
                     change.visibility_timeout, "visibility_timeout", most=MAX_VISIBILITY
                 )
-                alike.setdefault((visibility, change.put_off), []).append(position)
+                alike.setdefault((visibility, change.release_credit), []).append(position)
             except StoreError as error:
                 results[position] = error
         asked = [
@@ -292,9 +301,9 @@ class QueueService:
             if isinstance(result, StoreError):
                 response.results.add(error=error_of(result))
             elif result:
-                response.results.add(due_time=convert.timestamp(result))
+                response.results.add(lease_expire_time=convert.timestamp(result))
             else:
-                response.results.add()
+                response.results.add().released.SetInParent()
         return response
 
     # Looks at messages.

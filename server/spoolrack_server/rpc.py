@@ -21,7 +21,7 @@ from google.protobuf.message_factory import GetMessageClass
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 
 from .access.authorization import AuthorizedCall, CallAuthorizer
-from .contract import SERVICES
+from .contract import SERVED
 from .logs import Log
 from .memory import SMALL, MemoryLimiter
 from .observability.error_log import ErrorLog
@@ -103,7 +103,7 @@ class Calls:
         single response: on the wire, that is a stream of one. So they learn whether the response was
         taken; every streaming method does it anyway.
         """
-        return tuple(self._service(service, parts, writes_itself) for service in SERVICES)
+        return tuple(self._service(service, parts, writes_itself) for service in SERVED)
 
     def _service(
         self, service: ServiceDescriptor, parts: Sequence[object], writes_itself: frozenset[str]

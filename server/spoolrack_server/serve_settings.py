@@ -50,6 +50,7 @@ class ServeSettings:
     tls_client_ca: str | None = None
     tokens: str | None = None
     permissions: str | None = None
+    sqs_keys: str | None = None
     """Paths of files; None: there is no such file."""
     insecure: bool = False
     """Whether other machines are served without TLS."""
@@ -77,7 +78,11 @@ class ServeSettings:
         elif self.tls_certificate or self.tls_key or self.tls_client_ca:
             raise AccessUnusable("TLS", "give --tls-certificate and --tls-key together")
         return Security(
-            tls=tls, tokens=self.tokens, permissions=self.permissions, insecure=self.insecure
+            tls=tls,
+            tokens=self.tokens,
+            permissions=self.permissions,
+            sqs_keys=self.sqs_keys,
+            insecure=self.insecure,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -24,10 +24,9 @@ from spoolrack_store.store import Store
 from .access.authorization import CallAuthorizer
 from .access.reflection import reflect
 from .access.security import LoadedSecurity, Security
-from .access.watched_files import AccessUnusable
 from .addresses import AddressUnusable, address_text, reserve
 from .concurrency import ConcurrencyLimit
-from .contract import SERVICES
+from .contract import SERVED
 from .gateway.bodies import HttpLimits
 from .gateway.gateway import Gateway
 from .health import Health, HealthService
@@ -159,6 +158,8 @@ class Server:
         self._security.check((self.host, self.grpc_port))
         for address in self._http_addresses():
             self._security.check(address)
+        if self.sqs_port is not None:
+            self._security.check_sqs(self.sqs_host, self.sqs_port)
         self._access_files = access_files = self._security.load(self._log)
         reserve(self.host, self.grpc_port, shares=self._settings.shares_ports).close()
         for host, port in self._http_addresses():
@@ -262,7 +263,7 @@ class Server:
         self._grpc = server = grpc.aio.server(options=(*self._limits.grpc_options(), port))
         server.add_generic_rpc_handlers(self._calls.handlers(self._service.parts, WRITES_ITSELF))
         health_pb2_grpc.add_HealthServicer_to_server(HealthService(self._health), server)
-        names = [service.full_name for service in SERVICES]
+        names = [service.full_name for service in SERVED]
         names += [health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME]
         reflect(server, names, admissions)
         try:
@@ -317,8 +318,6 @@ class Server:
     async def _start_sqs(self, store: Store, access_files: LoadedSecurity) -> None:
         if self.sqs_port is None:
             return
-        if not access_files.guard.is_open:
-            raise AccessUnusable("the address --sqs", "its callers can't be identified")
         self._sqs = sqs_endpoint(
             store,
             self._clock,
@@ -328,7 +327,7 @@ class Server:
             self._watch,
             access_files.guard,
             self._memory,
-            Authenticator(),
+            Authenticator(access_files.sqs_keys, self._clock),
             self._settings.sqs_url,
         )
         try:

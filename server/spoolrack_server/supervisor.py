@@ -163,6 +163,8 @@ async def supervise(
         try:
             security = settings.security
             security.check(*filter(None, (settings.grpc, settings.http, settings.sqs)))
+            if settings.sqs is not None:
+                security.check_sqs(*settings.sqs)
             grpc = _reserve(reserved, *settings.grpc)
             http = None if settings.http is None else _reserve(reserved, *settings.http)
             sqs = None if settings.sqs is None else _reserve(reserved, *settings.sqs)

@@ -168,7 +168,7 @@ async def test_a_permission_for_some_queues_is_none_for_others(alice: Client, ow
         reason, message = await outcome(alice, method, requests("b1")[method])
         assert reason == "PERMISSION_DENIED", method
         assert "alice may not" in message
-        assert (await owner.counts("b1")).ready == 1
+        assert (await owner.counts("b1")).ready_count == 1
         assert (await outcome(alice, method, requests("a1")[method]))[0] != "PERMISSION_DENIED"
 
 
@@ -224,7 +224,7 @@ async def test_stages_of_queues_that_one_may_not_send_to_are_not_there(
         assert (await alice.stub.AbortStage(staging.AbortStageRequest(stage=stage))).message_count == 0
     there = await owner.stub.ListStages(staging.ListStagesRequest())
     assert [stage.name for stage in there.stages] == ["mine", "mixed", "theirs"]
-    assert (await owner.counts("a1")).ready == (await owner.counts("b1")).ready == 0
+    assert (await owner.counts("a1")).ready_count == (await owner.counts("b1")).ready_count == 0
     publish = staging.PublishRequest(writer="w", epoch=1, stages=["mine"])
     assert (await alice.stub.Publish(publish)).message_count == 1
     publish = staging.PublishRequest(writer="w", epoch=2, stages=["mixed", "theirs"])
@@ -259,7 +259,7 @@ async def test_sets_of_queues_that_one_may_not_receive_from_are_not_there(
         assert (await refused(asked)).reason == "RESERVATION_NOT_FOUND"
     listed = await stub.ListReservations(reservation.ListReservationsRequest())
     assert [found.queue for found in listed.reservations] == ["a1"]
-    assert (await owner.counts("b1")).leased == 1
+    assert (await owner.counts("b1")).leased_count == 1
     frame = await stub.ReadReservation(
         reservation.ReadReservationRequest(stream="of-a1", sequence_number=0)
     ).read()
@@ -280,8 +280,8 @@ async def test_one_stream_may_send_here_and_not_there(alice: Client, owner: Clie
     ]
     answers = [answer async for answer in alice.stub.StreamSend(iter(sends))]
     assert [answer.error.reason for answer in answers] == ["", "PERMISSION_DENIED", ""]
-    assert (await owner.counts("a1")).ready == 2
-    assert (await owner.counts("b1")).ready == 0
+    assert (await owner.counts("a1")).ready_count == 2
+    assert (await owner.counts("b1")).ready_count == 0
 
 
 async def test_a_token_that_is_taken_away_ends_the_streams_of_its_holder(

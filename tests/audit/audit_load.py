@@ -55,7 +55,7 @@ class Client:
 
     def purge(self) -> int:
         answer = self._stub.PurgeQueue(rpc.PurgeQueueRequest(name=self.queue))
-        purged: int = answer.purged
+        purged: int = answer.purged_count
         return purged
 
     def send(self, *bodies: bytes, delay: Duration | None = None) -> list[str]:

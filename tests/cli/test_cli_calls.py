@@ -79,6 +79,7 @@ ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "stages abort": ("gone",),
     "stages publish": ("gone",),
     "tokens new": ("me",),
+    "tokens sqs-key": ("me", "--keys", "{absent}"),
 }
 """What a command needs so that it runs, and ends, with one more option or another argument."""
 WITH: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {

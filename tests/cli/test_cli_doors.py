@@ -59,7 +59,7 @@ def test_the_commands_are_all_there() -> None:
     assert {path[1] for path in COMMANDS if path[0] == "stages"} == {"list", "publish", "abort"}
     assert {path[1] for path in COMMANDS if path[0] == "reservations"} == {"list", "show", "release"}
     assert {path[1] for path in COMMANDS if path[0] == "redrives"} == {"list", "cancel"}
-    assert {path[1] for path in COMMANDS if path[0] == "tokens"} == {"new"}
+    assert {path[1] for path in COMMANDS if path[0] == "tokens"} == {"new", "sqs-key"}
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

@@ -167,11 +167,15 @@ def test_a_lost_batch_fails_and_nothing_is_lost(
     assert server.bodies("jobs") == BODIES
 
 
+@pytest.mark.parametrize("was_read", [False, True])
 def test_a_lost_batch_is_empty_where_redelivery_is_asked_for(
-    server: NullServer, reading: Callable[..., StreamReading], time: Time
+    server: NullServer, reading: Callable[..., StreamReading], time: Time, was_read: bool
 ) -> None:
     server.put("jobs", BODIES)
-    end = latest(reading(), initial())
+    first, start = reading(), initial()
+    end = latest(first, start)
+    if was_read:
+        assert rows(server, first, start, end, time) == BODIES[:4_000]
     time.now += 61
     one = reading(redelivers=True)
 
@@ -186,10 +190,31 @@ def test_a_batch_that_was_done_and_could_not_be_deleted_is_told(
     server.put("jobs", BODIES)
     end = latest(reading(), initial())
     time.now += 61
+    other = latest(reading(), initial(), messages=10)
+    assert other.n == 10
 
     one = reading()
     with pytest.raises(BatchLost, match="could not be deleted"):
         latest(one, end)
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_batch_that_was_done_does_not_come_back_when_its_hold_is_over(
+    server: NullServer, reading: Callable[..., StreamReading], time: Time, is_stopped: bool
+) -> None:
+    server.put("jobs", BODIES)
+    one = reading()
+    start = initial()
+    end = latest(one, start)
+    assert rows(server, one, start, end, time) == BODIES[:4_000]
+    if is_stopped:
+        one.stop()
+    time.now += 3600
+
+    following = latest(reading(), end)
+
+    assert server.deleted["jobs"] == end.n
+    assert (following.seq, following.n) == (end.seq + 1, 4_000)
 
 
 def test_an_old_checkpoint_is_told_and_nothing_is_lost(

@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-COMMITTED = CHECKOUT / "client" / "spoolrack" / "v1"
+COMMITTED = {
+    "spoolrack/v1": CHECKOUT / "client" / "spoolrack" / "v1",
+    "spoolrack_server/keda": CHECKOUT / "server" / "spoolrack_server" / "keda",
+}
 
 
 def stubs(package: Path) -> dict[str, str]:
@@ -23,11 +26,12 @@ def test_the_committed_stubs_equal_a_fresh_generation(tmp_path: Path) -> None:
     )
     assert generation.returncode == 0, generation.stderr
 
-    fresh = stubs(tmp_path / "spoolrack" / "v1")
-    committed = stubs(COMMITTED)
-    assert fresh, "nothing was generated"
-    differing = sorted(name for name in fresh | committed if fresh.get(name) != committed.get(name))
-    assert not differing, f"run `make stubs` and commit what it changes: {', '.join(differing)}"
+    for package, folder in COMMITTED.items():
+        fresh = stubs(tmp_path / package)
+        committed = stubs(folder)
+        assert fresh, f"nothing was generated in {package}"
+        differing = sorted(name for name in fresh | committed if fresh.get(name) != committed.get(name))
+        assert not differing, f"run `make stubs` and commit what it changes: {', '.join(differing)}"
 
 
 def test_generating_removes_the_stub_of_a_proto_that_is_gone_and_keeps_what_it_did_not_write(

@@ -1,14 +1,15 @@
 """Random histories with reserved sets, and the promises that they are held to.
 
 A set that was answered is whole until it is lost or committed. A commit deletes all messages of each of
-its sets, once its marker is durable, and none of a lost one. The messages of a lost set come back, once
-the loss is durable. Nothing that was committed comes back.
+its sets, once its marker is durable. Of a lost one that was read, and not released, it deletes those
+that no one has leased since; if these are all, the set counts as done. The messages of a lost set come
+back, once the loss is durable. Nothing that was committed comes back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spoolrack_store.engine.engine import Engine
@@ -50,6 +51,10 @@ class Fate:
     key: Key
     ids: list[str]
     may: list[tuple[int, Seen]]
+    receives: dict[str, int] = field(default_factory=dict)
+    """Of each message, with the set's own lease."""
+    queue: str = ""
+    may_be_read: bool = False
 
     @property
     def now(self) -> Seen:
@@ -75,9 +80,12 @@ class SetStory(Story):
         self.maybe_sets: dict[str, list[Seen]] = {}
         self.maybe_marked: dict[str, list[int]] = {}
         """What a process may have done that died."""
+        self.read: set[Key] = set()
+        """The sets that the engine takes for read."""
+        self.maybe_taken: list[tuple[str, Fate]] = []
         self.last: Engine | None = None
         self.is_lenient = self.is_restarted = self.is_cut = False
-        self.made = self.lost = self.done = 0
+        self.made = self.lost = self.done = self.taken_back = 0
         super().__init__(*arguments, **named)
 
     def run(self, steps: int) -> None:
@@ -291,7 +299,9 @@ class SetStory(Story):
         if maybe is None:
             raise Broken(f"{held.key} was never reserved")
         token, ids = held.record.token, _ids_of(held)
-        self.sets[token] = Fate(held.key, ids, [(self.at, ABSENT)])
+        self.sets[token] = Fate(
+            held.key, ids, [(self.at, ABSENT)], _receives_of(held), held.record.queue
+        )
         self.maybe_sets[token] = [("held", held.due, False)]
         for id in ids:
             for state in [self.now(id), *maybe[id]]:
@@ -326,7 +336,7 @@ class SetStory(Story):
         fresh = max([self.marked[stream][-1][1], *(seq for _, seq in known)]) + 1
         there = [fate.key[1] for fate in self.sets.values() if fate.key[0] == stream and fate.is_held]
         seq = chance.choice(there) if there and chance.random() < 0.9 else chance.randint(0, fresh)
-        match chance.choice("RRRRccmmurCC"):
+        match chance.choice("RRRRccmmmmurCCC"):
             case "R":
                 return Reserve(
                     queue=chance.choice(QUEUES),
@@ -345,6 +355,14 @@ class SetStory(Story):
             case "r":
                 return Release(stream=stream, seq=seq)
             case _:
+                done = self.marked[stream][-1][1]
+                over = [
+                    fate.key[1]
+                    for fate in self.sets.values()
+                    if fate.key[0] == stream and fate.now == LOST and fate.key[1] > done
+                ]
+                if over and chance.random() < 0.7:
+                    seq = chance.choice(over)
                 return CommitReservations(stream=stream, up_to=seq)
 
     def _take(self, engine: Engine, requests: list[Request[Any]], outcomes: Sequence[object]) -> None:
@@ -352,6 +370,7 @@ class SetStory(Story):
             if isinstance(request, Unreserve):
                 self._unreserved(engine, (request.stream, request.seq))
         self._left(engine, gone=False)
+        self.read = {held.key for held in engine.reservations.sets.values() if held.name.is_read}
         pairs = list(zip(requests, outcomes, strict=True))
         of_sets = [pair for pair in pairs if isinstance(pair[0], OF_SETS)]
         for request, outcome in sorted(of_sets, key=lambda pair: OF_SETS.index(type(pair[0]))):
@@ -394,6 +413,7 @@ class SetStory(Story):
             self._expect(key, outcome, ReservationNotFound)
         elif isinstance(request, Release):
             self._expect(key, outcome, type(None))
+            known[1].may_be_read = False
             if known[1].is_held:
                 self.lost += 1
                 self._become_set(known[1], LOST)
@@ -401,6 +421,7 @@ class SetStory(Story):
             self._expect(key, outcome, ReservationLost)
         elif isinstance(request, MarkRead):
             self._expect(key, outcome, type(None))
+            known[1].may_be_read = True
             self._become_set(known[1], ("held", known[1].now[1], True))
         else:
             self._expect(key, outcome, Reservation)
@@ -425,6 +446,11 @@ class SetStory(Story):
         ]
         if up_to <= before:
             return
+        for token, fate in self.sets.items():
+            if fate in mine and fate.now == LOST and fate.key in self.read:
+                if not fate.may_be_read:
+                    raise Broken(f"{fate.key} was never read, or was released, and counts as read")
+                self._take_back(token, fate)
         lost = sorted(fate.key[1] for fate in mine if fate.now == LOST)
         if list(outcome.lost) != lost:
             raise Broken(f"a commit of {stream} names {outcome.lost} as lost, not {lost}")
@@ -433,6 +459,27 @@ class SetStory(Story):
                 self.done += 1
                 self._become_set(fate, DONE)
         self.marked[stream].append((self.at, up_to))
+
+    def _take_back(self, token: str, fate: Fate) -> None:
+        """Delete what is untouched of a lost set that is committed."""
+        untouched = [id for id in fate.ids if self._is_untouched(token, fate, id)]
+        if len(untouched) == len(fate.ids):
+            self.taken_back += 1
+            self._become_set(fate, DONE)
+            for id in untouched:
+                if self.now(id)[0] != "held":
+                    self._become(id, ("held", fate.receives[id], token))
+            return
+        for id in untouched:
+            self._become(id, GONE)
+
+    def _is_untouched(self, token: str, fate: Fate, id: str) -> bool:
+        if id not in self.may:
+            return False
+        now = self.now(id)
+        if now == ("held", fate.receives[id], token):
+            return self._back(id, now)[0] == "ready"
+        return now == ("ready", fate.receives[id]) and self.queue_of[id] == fate.queue
 
     def _reserved(self, engine: Engine, request: Reserve, outcome: object) -> None:
         key = request.stream, request.seq
@@ -465,7 +512,9 @@ class SetStory(Story):
         if ids != sorted(ids) or (left and min(left) < max(ids)) or len(ids) > request.max_messages:
             raise Broken(f"reserved are {ids}, left {sorted(left)[:3]}")
         self.made += 1
-        self.sets[token] = Fate(held.key, ids, [(self.at, ABSENT)])
+        self.sets[token] = Fate(
+            held.key, ids, [(self.at, ABSENT)], _receives_of(held), held.record.queue
+        )
         self._become_set(self.sets[token], ("held", outcome.expires_at, False))
         for id in ids:
             now = self._by_now(id, self.now(id))
@@ -484,7 +533,12 @@ class SetStory(Story):
             stream = request.stream
             up_to = request.up_to if isinstance(request, CommitReservations) else None
             for token, fate in self.sets.items():
-                if not fate.is_held or fate.key[0] != stream:
+                if fate.key[0] != stream or not (fate.is_held or fate.now == LOST):
+                    continue
+                if fate.now == LOST:
+                    if up_to is not None and self.marked[stream][-1][1] < fate.key[1] <= up_to:
+                        self.maybe_sets.setdefault(token, []).append(DONE)
+                        self.maybe_taken.append((token, fate))
                     continue
                 maybe = self.maybe_sets.setdefault(token, [])
                 held = [state for state in [fate.now, *maybe] if state[0] == "held"]
@@ -497,6 +551,7 @@ class SetStory(Story):
                     case Unreserve():
                         maybe.append(ABSENT)
                     case MarkRead():
+                        fate.may_be_read = True
                         maybe += [("held", state[1], True) for state in held]
                     case Release():
                         maybe.append(LOST)
@@ -509,6 +564,11 @@ class SetStory(Story):
         self.is_lenient = True
         maybe_messages = super()._forgive([each for each in requests if not isinstance(each, OF_SETS)])
         self.is_lenient = False
+        for token, fate in self.maybe_taken:
+            for id in fate.ids:
+                if id in self.may and self._is_untouched(token, fate, id):
+                    maybe_messages[id] += [("held", fate.receives[id], token), GONE]
+        self.maybe_taken.clear()
         return maybe_messages
 
     def _hold_of(self, token: str) -> Millis:
@@ -527,3 +587,12 @@ def _ids_of(held: HeldSet) -> list[str]:
         is_batch = text[36:38] == ",n"
         ids += [f"{id[:-3]}{index:03x}" if is_batch else id for index in indexes(members)]
     return ids
+
+
+def _receives_of(held: HeldSet) -> dict[str, int]:
+    counts = [
+        received
+        for (_, members), received in zip(held.record.files, held.record.receives, strict=True)
+        for _ in indexes(members)
+    ]
+    return dict(zip(_ids_of(held), counts, strict=True))

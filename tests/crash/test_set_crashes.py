@@ -17,22 +17,26 @@ FIRST = int(os.environ.get("SPOOLRACK_FIRST_STORY", "0"))
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_a_set_is_whole_until_it_is_lost_or_committed(model: Model, can_sync_all: bool) -> None:
-    made = lost = done = 0
+    made = lost = done = taken_back = 0
     for seed in range(FIRST, FIRST + SEEDS):
         story = SetStory(seed, model, can_sync_all=can_sync_all, cache_bytes=10_000 * (seed % 2))
         story.run(80)
         made, lost, done = made + story.made, lost + story.lost, done + story.done
+        taken_back += story.taken_back
     assert made > SEEDS
     assert min(lost, done) > SEEDS // 10
+    assert taken_back
 
 
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_what_one_process_reserves_any_other_ends_or_finishes(model: Model, processes: int) -> None:
-    made = lost = done = 0
+    made = lost = done = taken_back = 0
     for seed in range(FIRST, FIRST + SEEDS):
         story = SetStory(seed, model, processes=processes, cache_bytes=10_000 * (seed % 2))
         story.run(120)
         made, lost, done = made + story.made, lost + story.lost, done + story.done
+        taken_back += story.taken_back
     assert made > SEEDS
     assert min(lost, done) > SEEDS // 10
+    assert taken_back

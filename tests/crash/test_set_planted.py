@@ -18,6 +18,7 @@ from tests.support.power_disk import Model
 MOST_STORIES = 600
 
 _finish = Reservations._finish
+_lease_again = Reservations._lease_again
 _unlink_old_markers = Reservations._unlink_old_markers
 
 
@@ -52,6 +53,11 @@ def _record_unlinked_with_the_deletes(self: Reservations, held: HeldSet) -> None
 
 def _markers_unlinked_too_early(self: Reservations, stream: str) -> None:
     _as_if_synced(self, lambda: _unlink_old_markers(self, stream))
+
+
+def _leased_again_but_not_after_a_cut(self: Reservations, held: HeldSet) -> None:
+    if not self._is_doomed(held):
+        _lease_again(self, held)
 
 
 def _counted(self: Reservations, entry: Entry) -> None:
@@ -96,6 +102,18 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
         Reservations,
         "_is_doomed",
         lambda self, held: held.name.seq <= self.committed(held.name.stream),
+        True,
+    ),
+    "messages of a lost set that stay ready while its commit is written": (
+        Reservations,
+        "_lease_again",
+        lambda self, held: None,
+        True,
+    ),
+    "messages of a committed set that a power cut has made ready": (
+        Reservations,
+        "_lease_again",
+        _leased_again_but_not_after_a_cut,
         True,
     ),
     "records of other processes that are not read": (

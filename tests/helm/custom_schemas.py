@@ -1,6 +1,6 @@
-"""Schemas of the objects that are not Kubernetes' own: as much of cert-manager's and the Prometheus
-operator's as the chart uses, written from their references (cert-manager.io/v1 and
-monitoring.coreos.com/v1).
+"""Schemas of the objects that are not Kubernetes' own: as much of cert-manager's, the
+Prometheus operator's and KEDA's as the chart and the documentation use, written from their references
+(cert-manager.io/v1, monitoring.coreos.com/v1, keda.sh/v1alpha1).
 
 A field that is not listed is refused, so that a slip of the pen in a template is found; that the
 operators themselves take the objects is not shown.
@@ -56,6 +56,39 @@ RULE = exactly(
 )
 
 SCHEMAS: dict[tuple[str, str], Schema] = {
+    ("TriggerAuthentication", "keda.sh/v1alpha1"): custom(
+        "TriggerAuthentication",
+        "keda.sh/v1alpha1",
+        exactly(
+            "secretTargetRef",
+            secretTargetRef={
+                "type": "array",
+                "items": exactly("parameter name key", parameter=TEXT, name=TEXT, key=TEXT),
+            },
+        ),
+    ),
+    ("ScaledObject", "keda.sh/v1alpha1"): custom(
+        "ScaledObject",
+        "keda.sh/v1alpha1",
+        exactly(
+            "scaleTargetRef triggers",
+            scaleTargetRef=exactly("name", name=TEXT, kind=TEXT, apiVersion=TEXT),
+            pollingInterval={"type": "integer"},
+            cooldownPeriod={"type": "integer"},
+            minReplicaCount={"type": "integer"},
+            maxReplicaCount={"type": "integer"},
+            triggers={
+                "type": "array",
+                "minItems": 1,
+                "items": exactly(
+                    "type metadata",
+                    type={"enum": ["external", "external-push", "aws-sqs-queue"]},
+                    metadata=LABELS,
+                    authenticationRef=exactly("name", name=TEXT),
+                ),
+            },
+        ),
+    ),
     ("Certificate", "cert-manager.io/v1"): custom(
         "Certificate",
         "cert-manager.io/v1",

@@ -28,7 +28,7 @@ async def test_every_queue_name_is_a_path(http: Http, client: Client, name: str)
     await http.create(name)
     id = await http.send(b"x", name)
     assert (await http.receive(queue=name)).id == id
-    assert (await client.counts(name)).leased == 1
+    assert (await client.counts(name)).leased_count == 1
 
 
 @pytest.mark.parametrize("name", ["-a", ".a", "x" * 81, "a%20b", "a%2Fb", "%2e", "q%00", "%C3%A4"])

@@ -108,7 +108,7 @@ async def settled(client: Client) -> int:
     """How many are leased when no more are."""
     before, same = -1, 0
     for _ in range(MANY):
-        leased = (await client.counts()).leased
+        leased = (await client.counts()).leased_count
         same = same + 1 if leased == before else 0
         before = leased
         if same == 500:
@@ -185,7 +185,7 @@ async def test_a_client_that_leaves_in_mid_body_leaves_nothing_behind(
         if answer.status == 201:
             break
         assert answer.reason == "TOO_MANY_UPLOADS"
-    assert (await client.counts()).ready == 1
+    assert (await client.counts()).ready_count == 1
 
 
 async def test_a_delete_goes_through_though_nobody_waits_for_its_answer(tmp_path: Path) -> None:
@@ -254,4 +254,4 @@ async def test_a_slow_reader_holds_up_nobody_else(tmp_path: Path, clock: ManualC
             while total < 32 * MIB:
                 total += len(await raw.reader.read(MIB))
             assert total == 32 * MIB
-        assert (await client.counts()).leased == 2
+        assert (await client.counts()).leased_count == 2

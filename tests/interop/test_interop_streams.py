@@ -28,7 +28,7 @@ def most_leased(stub: Stubs, queue: str) -> Iterator[list[int]]:
     def look() -> None:
         while not over.is_set():
             counts = stub.GetQueue(rpc.GetQueueRequest(name=queue)).queue.counts
-            most[0] = max(most[0], counts.leased)
+            most[0] = max(most[0], counts.leased_count)
 
     looking = threading.Thread(target=look)
     looking.start()
@@ -59,7 +59,9 @@ def test_a_stream_never_holds_more_than_its_credits_and_brings_all_in_order(
         held = stream.take(CREDITS)
         # All credits are out: the server leases nothing more, however often it is asked.
         for _ in range(20):
-            assert stub.GetQueue(rpc.GetQueueRequest(name=queue.name)).queue.counts.leased == CREDITS
+            assert (
+                stub.GetQueue(rpc.GetQueueRequest(name=queue.name)).queue.counts.leased_count == CREDITS
+            )
         while True:
             got += [raw(message["body"]) for message in held]
             assert all(
@@ -154,7 +156,7 @@ def test_what_no_transport_took_of_a_cancelled_stream_comes_back_without_the_lan
         found |= {
             message.id for message in queue.receive(count, wait=60, visibility_timeout=LONG_MS / 1000)
         }
-    assert stub.GetQueue(rpc.GetQueueRequest(name=queue.name)).queue.counts.leased == count
+    assert stub.GetQueue(rpc.GetQueueRequest(name=queue.name)).queue.counts.leased_count == count
 
 
 def test_a_long_poll_ends_empty_when_its_wait_is_over_and_at_once_with_a_message(

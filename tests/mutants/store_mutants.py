@@ -263,6 +263,30 @@ STORE_MUTANTS: Final = (
         caught_by=(_REQUESTS,),
     ),
     Mutant(
+        name="any-receive-of-the-message-is-its-last",
+        breaks="a lease that is over is deleted by its last receive, and by no earlier one",
+        edits=edit(
+            "engine/leaser.py:_is_last", "        and (name.receives, name.first) == last\n", ""
+        ),
+        caught_by=("tests/crash/test_last_receive_crashes.py",),
+    ),
+    Mutant(
+        name="a-message-dies-with-its-lease-always",
+        breaks="with dead_letter_at receive, a message stays in its queue until the next receive",
+        edits=edit(
+            "engine/letters.py:Letters.dies_with_lease",
+            'record.settings.dead_letter_at == "receive"',
+            'record.settings.dead_letter_at == "never"',
+        ),
+        caught_by=("tests/sqs/test_sqs_queues.py",),
+    ),
+    Mutant(
+        name="an-update-keeps-the-old-labels",
+        breaks="labels are what the last update says",
+        edits=edit("engine/catalog.py:Catalog.update", " labels=labels,", ""),
+        caught_by=("tests/sqs/test_sqs_queues.py",),
+    ),
+    Mutant(
         name="a-receive-is-not-counted",
         breaks="a message tells how often it was received",
         edits=edit("engine/leaser.py:Leaser._lease", "old.receives + 1", "old.receives"),
@@ -464,6 +488,16 @@ STORE_MUTANTS: Final = (
         caught_by=(_STAGES_ENDS, "tests/crash/test_stage_crashes.py"),
     ),
     # Reservations.
+    Mutant(
+        name="a-commit-deletes-what-others-have-leased-since",
+        breaks="a commit of a lost set leaves the messages that other readers have leased since",
+        edits=edit(
+            "engine/reservations.py:Reservations._untouched",
+            "                        and name.receives == receives\n",
+            "",
+        ),
+        caught_by=(_SETS,),
+    ),
     Mutant(
         name="a-committed-set-is-reserved-again",
         breaks="what was committed under a name is not reserved under it again",

@@ -29,13 +29,13 @@ async def die(client: Client, clock: ManualClock, *bodies: bytes, queue: str = "
     await client.create(
         queue, max_receives=1, dead_letter_queue="dead", visibility_timeout=Duration(seconds=1)
     )
-    before = (await client.counts("dead")).ready
+    before = (await client.counts("dead")).ready_count
     ids = await client.send(*bodies, queue=queue)
     assert len(await client.receive(len(bodies), queue=queue)) == len(bodies)
     clock.advance(Millis(1_000))
     assert await client.receive(len(bodies), queue=queue) == []
     for _ in range(MANY_LOOKS):
-        if (await client.counts("dead")).ready == before + len(bodies):
+        if (await client.counts("dead")).ready_count == before + len(bodies):
             return ids
         await asyncio.sleep(PAUSE)
     raise AssertionError("they don't die")

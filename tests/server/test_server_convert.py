@@ -238,11 +238,11 @@ def test_a_received_message_tells_all_the_store_knows() -> None:
     assert told.attributes["binary"].binary_value == b"\xff"
     assert told.attributes["no text"].WhichOneof("value") == "string_value"
     assert told.attributes["no bytes"].WhichOneof("value") == "binary_value"
-    assert told.size == 1
+    assert told.body_size == 1
     assert told.send_time.ToMilliseconds() == 1_500
     assert told.receive_count == 2
     assert told.first_receive_time.ToMilliseconds() == 2_000
-    assert told.due_time.ToMilliseconds() == 3_000
+    assert told.lease_expire_time.ToMilliseconds() == 3_000
     assert told.receipt == "r"
     assert told.state == pb.MESSAGE_STATE_LEASED
 
@@ -265,7 +265,7 @@ def test_what_a_ready_message_does_not_have_is_absent() -> None:
     )
     assert told.HasField("send_time")
     assert not told.HasField("first_receive_time")
-    assert not told.HasField("due_time")
+    assert not told.HasField("lease_expire_time")
     assert told.receipt == ""
     assert told.state == pb.MESSAGE_STATE_READY
 
@@ -298,9 +298,12 @@ def test_a_queue_names_the_message_that_blocks_it() -> None:
     blocking = Blocking(id=ID, receives=7, why="it comes back")
     told = convert.queue(queue_with(QueueSettings(), blocking=blocking), Millis(0))
     assert (told.blocking_message.id, told.blocking_message.receive_count) == (ID, 7)
-    assert told.blocking_message.why == "it comes back"
+    assert told.blocking_message.explanation == "it comes back"
     assert (told.name, told.version, told.create_time.ToMilliseconds()) == ("q", 3, 1_000)
-    assert (told.counts.ready, told.counts.leased, told.counts.delayed, told.counts.bytes) == (
+    assert (
+        *(told.counts.ready_count, told.counts.leased_count),
+        *(told.counts.delayed_count, told.counts.byte_count),
+    ) == (
         1,
         2,
         3,

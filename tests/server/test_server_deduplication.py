@@ -33,7 +33,7 @@ async def test_a_repeated_send_is_answered_with_the_first_one(
     (again,) = await send(client, "a")
     assert (first.duplicate, again.duplicate) == (False, True)
     assert (again.id, again.send_time) == (first.id, first.send_time)
-    assert (await client.counts()).ready == 1
+    assert (await client.counts()).ready_count == 1
 
 
 async def test_within_one_request_the_first_of_the_same_is_stored(client: Client) -> None:
@@ -42,7 +42,7 @@ async def test_within_one_request_the_first_of_the_same_is_stored(client: Client
     assert [each.duplicate for each in sent] == [False, False, True, False, False, True]
     assert (sent[2].id, sent[5].id) == (sent[0].id, sent[1].id)
     assert len({each.id for each in sent}) == 4
-    assert (await client.counts()).ready == 4
+    assert (await client.counts()).ready_count == 4
 
 
 async def test_a_stream_of_sends_knows_what_was_sent_before(client: Client) -> None:
@@ -65,7 +65,7 @@ async def test_a_stream_of_sends_knows_what_was_sent_before(client: Client) -> N
     ]
     assert {sent[0].id for sent in found} == {first.id}
     assert len({sent[1].id for sent in found}) == 1
-    assert (await client.counts()).ready == 2
+    assert (await client.counts()).ready_count == 2
 
 
 async def test_each_queue_has_ids_of_its_own(client: Client) -> None:
@@ -86,7 +86,7 @@ async def test_an_id_holds_after_its_message_was_deleted_or_purged(client: Clien
     await client.stub.PurgeQueue(rpc.PurgeQueueRequest(name="q"))
     again = await send(client, "a", "b")
     assert [(each.id, each.duplicate) for each in again] == [(first.id, True), (second.id, True)]
-    assert (await client.counts()).ready == 0
+    assert (await client.counts()).ready_count == 0
 
 
 async def test_an_id_holds_for_the_window_and_no_longer(client: Client, clock: ManualClock) -> None:
@@ -125,7 +125,7 @@ async def test_an_id_that_is_too_long_is_refused_alone(client: Client) -> None:
         grpc.StatusCode.INVALID_ARGUMENT.value[0],
         "INVALID_MESSAGE",
     )
-    assert (await client.counts()).ready == 2
+    assert (await client.counts()).ready_count == 2
 
 
 async def test_a_send_that_fails_is_forgotten(client: Client) -> None:

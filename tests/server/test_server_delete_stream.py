@@ -53,7 +53,7 @@ async def test_answers_come_in_the_order_of_the_requests(client: Client) -> None
     results = [result for response in found for result in response.results]
     assert [result.HasField("error") for result in results] == [False] * 2 * count
     counts = await client.counts()
-    assert (counts.ready, counts.leased) == (0, 0)
+    assert (counts.ready_count, counts.leased_count) == (0, 0)
 
 
 async def test_a_client_may_ask_for_many_before_it_reads_an_answer(client: Client) -> None:
@@ -119,7 +119,7 @@ async def test_what_is_wrong_with_one_request_is_in_its_answer_and_the_stream_go
         "",
     ]
     counts = await client.counts()
-    assert (counts.ready, counts.leased) == (0, 0)
+    assert (counts.ready_count, counts.leased_count) == (0, 0)
 
 
 async def test_a_stream_without_a_request_ends_well(client: Client) -> None:
@@ -136,7 +136,7 @@ async def test_garbage_ends_a_stream_after_the_answers_to_what_came_before(clien
     assert (await call.read()).correlation_id == 1
     no = await refused(call.read())
     assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
-    assert (await client.counts()).leased == 0
+    assert (await client.counts()).leased_count == 0
 
 
 async def test_a_request_of_a_client_that_left_took_place_or_not_and_harms_nobody(
@@ -150,7 +150,7 @@ async def test_a_request_of_a_client_that_left_took_place_or_not_and_harms_nobod
             await client.counts()
         call.cancel()
     assert await client.delete(*receipts) == []
-    assert (await client.counts()).leased == 0
+    assert (await client.counts()).leased_count == 0
 
 
 async def test_a_drain_answers_what_it_took_and_what_has_no_answer_is_still_there(
@@ -174,7 +174,7 @@ async def test_a_drain_answers_what_it_took_and_what_has_no_answer_is_still_ther
         answered += len(good)
         assert [response.correlation_id for response in good] == list(range(1, answered))
     async with Server(tmp_path) as server, connected(server) as client:
-        assert (await client.counts()).leased == len(receipts) - answered
+        assert (await client.counts()).leased_count == len(receipts) - answered
 
 
 async def test_a_stream_of_deletes_that_was_idle_ends_with_a_drain(

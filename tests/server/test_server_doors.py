@@ -55,7 +55,7 @@ async def test_a_request_that_is_too_large_is_refused_and_the_connection_lives(c
     with pytest.raises(grpc.aio.AioRpcError, match="larger than max") as caught:
         await client.send(bytes(LARGEST_CALL + 1))
     assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert (await client.counts()).ready == 0
+    assert (await client.counts()).ready_count == 0
 
 
 async def test_ten_megabytes_of_attributes_are_refused(client: Client) -> None:

@@ -72,10 +72,10 @@ async def test_past_the_watermark_sends_are_refused_and_all_else_goes_on(
     first, second = await client.receive(2)
     assert await client.delete(first.receipt) == []
     await client.release(second.receipt)
-    assert (await client.counts()).ready == 1
+    assert (await client.counts()).ready_count == 1
     measured.set(WATERMARK // 2)
     await client.send(b"4")
-    assert (await client.counts()).ready == 2
+    assert (await client.counts()).ready_count == 2
 
 
 async def test_sends_over_http_are_refused_too(
@@ -111,7 +111,7 @@ async def test_a_stream_of_sends_ends_when_all_it_took_is_answered(
     measured.set(WATERMARK + 1)
     no = await refused(_until_end(stream))
     assert no.reason == "MEMORY_LIMIT"
-    assert (await client.counts()).ready == 1
+    assert (await client.counts()).ready_count == 1
 
 
 async def test_a_client_of_ours_sends_again_when_there_is_memory_again(
@@ -126,7 +126,7 @@ async def test_a_client_of_ours_sends_again_when_there_is_memory_again(
         assert (await refused(client.send(b"y"))).reason == "MEMORY_LIMIT"
         measured.set(0)
         await sends
-    assert (await client.counts()).ready == 40
+    assert (await client.counts()).ready_count == 40
 
 
 async def test_a_request_that_is_being_read_ends_with_the_call(
@@ -181,7 +181,7 @@ async def test_unread_frames_are_bounded_and_others_wait_for_their_room(
         second = waiting.stream(1)
         reading = asyncio.ensure_future(next_messages(second, 1))
         for _ in range(100):
-            assert (await client.counts()).leased == 1
+            assert (await client.counts()).leased_count == 1
             assert not reading.done()
         # What doesn't need much room isn't held up.
         await client.create("small")

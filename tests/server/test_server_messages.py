@@ -27,10 +27,13 @@ async def test_a_message_arrives_as_it_was_sent(client: Client) -> None:
     assert message.send_time == sent.send_time
     assert message.body == b"\0body\xff"
     assert dict(message.attributes) == dict(outgoing.attributes)
-    assert message.size == 6
+    assert message.body_size == 6
     assert message.receive_count == 1
     assert message.HasField("first_receive_time")
-    assert message.due_time.ToMilliseconds() - message.first_receive_time.ToMilliseconds() == 30_000
+    assert (
+        message.lease_expire_time.ToMilliseconds() - message.first_receive_time.ToMilliseconds()
+        == 30_000
+    )
     assert message.receipt
     assert message.state == pb.MESSAGE_STATE_LEASED
 
@@ -92,7 +95,7 @@ async def test_a_thousand_messages_are_sent_received_and_deleted_in_one_call_eac
     messages = await client.receive(1_000)
     assert [message.id for message in messages] == ids == sorted(ids)
     assert await client.delete(*[message.receipt for message in messages]) == []
-    assert (await client.counts()).leased == 0
+    assert (await client.counts()).leased_count == 0
 
 
 async def test_a_receive_holds_no_more_bytes_than_asked_for_but_one_message(client: Client) -> None:
@@ -145,7 +148,7 @@ async def test_a_receive_beyond_its_bounds_is_refused(
     await client.send(b"x")
     no = await refused(client.stub.Receive(request_))
     assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
-    assert (await client.counts()).leased == 0
+    assert (await client.counts()).leased_count == 0
 
 
 async def test_each_target_of_a_delete_has_its_own_result(client: Client, clock: ManualClock) -> None:
@@ -176,7 +179,7 @@ async def test_each_target_of_a_delete_has_its_own_result(client: Client, clock:
     ]
     assert second.id == two
     counts = await client.counts()
-    assert (counts.ready, counts.leased) == (0, 1)
+    assert (counts.ready_count, counts.leased_count) == (0, 1)
     assert await client.delete(second.receipt) == []
     assert one == first.id
 
@@ -198,8 +201,10 @@ async def test_an_extension_tells_the_new_end_and_a_release_puts_the_message_bac
         rpc.ChangeVisibilityRequest(queue="q", changes=changes)
     )
     extended, released, negative, nonsense = response.results
-    assert extended.due_time.ToMilliseconds() - first.due_time.ToMilliseconds() == 40_000
-    assert not released.HasField("due_time")
+    assert (
+        extended.lease_expire_time.ToMilliseconds() - first.lease_expire_time.ToMilliseconds() == 40_000
+    )
+    assert not released.HasField("lease_expire_time")
     assert not released.HasField("error")
     assert negative.error.reason == "INVALID_REQUEST"
     assert nonsense.error.reason == "INVALID_RECEIPT"
@@ -214,7 +219,7 @@ async def test_a_message_can_be_looked_at_without_leasing_it(client: Client) -> 
     message = (await client.stub.GetMessage(request)).message
     assert (message.id, message.body, message.receipt) == (id, b"body", "")
     assert message.state == pb.MESSAGE_STATE_READY
-    assert (await client.counts()).ready == 1
+    assert (await client.counts()).ready_count == 1
     no = await refused(client.stub.GetMessage(rpc.GetMessageRequest(queue="q", id=ID)))
     assert (no.code, no.reason) == (grpc.StatusCode.NOT_FOUND, "MESSAGE_NOT_FOUND")
     no = await refused(client.stub.GetMessage(rpc.GetMessageRequest(queue="q", id="../x")))
@@ -241,7 +246,7 @@ async def test_messages_are_listed_in_order_a_page_at_a_time_and_none_twice(clie
     page = await client.stub.ListMessages(request)
     assert [message.id for message in page.messages] == [leased.id]
     assert page.messages[0].body == b""
-    assert page.messages[0].size == 1
+    assert page.messages[0].body_size == 1
 
 
 async def test_a_listed_body_is_cut_where_asked(client: Client) -> None:
@@ -249,7 +254,7 @@ async def test_a_listed_body_is_cut_where_asked(client: Client) -> None:
     await client.send(b"0123456789")
     request = rpc.ListMessagesRequest(queue="q", max_body_bytes=4)
     (message,) = (await client.stub.ListMessages(request)).messages
-    assert (message.body, message.size) == (b"0123", 10)
+    assert (message.body, message.body_size) == (b"0123", 10)
 
 
 async def test_a_page_of_large_bodies_fits_into_what_a_client_takes(client: Client) -> None:

@@ -114,9 +114,14 @@ async def test_a_purge_takes_ready_leased_and_delayed_messages(client: Client) -
     await client.receive()
     delayed = pb.OutgoingMessage(body=b"3", delay=Duration(seconds=60))
     await client.stub.Send(rpc.SendRequest(queue="q", messages=[delayed]))
-    assert (await client.stub.PurgeQueue(rpc.PurgeQueueRequest(name="q"))).purged == 3
+    assert (await client.stub.PurgeQueue(rpc.PurgeQueueRequest(name="q"))).purged_count == 3
     counts = await client.counts()
-    assert (counts.ready, counts.leased, counts.delayed, counts.bytes) == (0, 0, 0, 0)
+    assert (counts.ready_count, counts.leased_count, counts.delayed_count, counts.byte_count) == (
+        0,
+        0,
+        0,
+        0,
+    )
 
 
 async def test_counts_tell_the_states_the_bytes_and_the_oldest_age(
@@ -127,7 +132,12 @@ async def test_counts_tell_the_states_the_bytes_and_the_oldest_age(
     await client.receive()
     clock.advance(2_500)
     counts = await client.counts()
-    assert (counts.ready, counts.leased, counts.delayed, counts.bytes) == (1, 1, 0, 4)
+    assert (counts.ready_count, counts.leased_count, counts.delayed_count, counts.byte_count) == (
+        1,
+        1,
+        0,
+        4,
+    )
     assert counts.oldest_age.ToMilliseconds() == 2_500
 
 
@@ -152,3 +162,7 @@ async def test_a_bad_queue_name_is_refused_by_every_method(client: Client, name:
     for call in calls:
         no = await refused(call)
         assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_QUEUE_NAME")
+
+
+def _four(counts: pb.QueueCounts) -> tuple[int, int, int, int]:
+    return counts.ready_count, counts.leased_count, counts.delayed_count, counts.byte_count

@@ -54,7 +54,7 @@ async def test_a_stream_never_holds_more_than_its_credits(client: Client) -> Non
     held = await next_messages(stream, 3)
     seen = [message.body for message in held]
     while len(seen) < 10:
-        assert (await client.counts()).leased == 3
+        assert (await client.counts()).leased_count == 3
         assert await client.delete(held.pop(0).receipt) == []
         (message,) = await next_messages(stream, 1)
         held.append(message)
@@ -189,7 +189,7 @@ async def test_a_frame_that_no_transport_took_is_given_back(server: Server, clie
             call = begin()
             # The headers of a stream go ahead of its first lease.
             await call.initial_metadata()
-            while not (await client.counts()).leased:
+            while not (await client.counts()).leased_count:
                 pass
             call.cancel()
             (message,) = await client.receive(wait=LONG)
@@ -206,10 +206,10 @@ async def test_a_frame_behind_one_that_no_transport_took_is_given_back(
     async with connected(server, ("grpc.http2.bdp_probe", 0)) as reader:
         call = reader.stream()
         await call.initial_metadata()
-        while (await client.counts()).leased < 1:
+        while (await client.counts()).leased_count < 1:
             pass
         await client.send(b"behind it")
-        while (await client.counts()).leased < 2:
+        while (await client.counts()).leased_count < 2:
             pass
         call.cancel()
         found = [await client.receive(wait=LONG) for _ in range(2)]
@@ -285,5 +285,5 @@ async def test_a_consumer_that_does_not_read_gets_no_more_than_a_few_frames(clie
     stream = client.stream()
     for _ in range(300):
         counts = await client.counts()
-        assert counts.leased <= 3, "the server reads ahead"
+        assert counts.leased_count <= 3, "the server reads ahead"
     await next_messages(stream, 12)

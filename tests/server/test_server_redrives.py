@@ -55,7 +55,7 @@ async def test_a_redrive_moves_dead_letters_to_where_they_came_from(
     assert await bodies(client, "dead") == []
     for queue, ready in (("q", 2), ("p", 1), ("dead", 0)):
         counts = await client.counts(queue)
-        assert (counts.ready, counts.leased, counts.delayed) == (ready, 0, 0)
+        assert (counts.ready_count, counts.leased_count, counts.delayed_count) == (ready, 0, 0)
 
 
 async def test_a_redrive_moves_what_was_selected_to_where_it_was_told(
@@ -96,7 +96,7 @@ async def test_a_cancelled_redrive_moves_no_more(client: Client, clock: ManualCl
     clock.advance(Millis(60_000))
     found = await get(client, redrive.id)
     assert (found.state, found.moved_count) == (CANCELLED, gone.moved_count)
-    assert (await client.counts("dead")).ready == 9 - gone.moved_count
+    assert (await client.counts("dead")).ready_count == 9 - gone.moved_count
     assert (await cancel(client, redrive.id)).end_time == gone.end_time
     again = await ended(client, (await start(client)).id)
     assert (await cancel(client, again.id)).state == DONE
@@ -227,12 +227,12 @@ async def test_a_dead_letter_tells_how_it_died_to_who_looks_at_it(
     (seen,) = await peek(client, "dead")
     (facts,) = (await client.stub.ListMessages(queues.ListMessagesRequest(queue="dead"))).messages
     for message in (got, seen, facts):
-        (death,) = message.deaths
+        (death,) = message.dead_letter_records
         assert (death.source_queue, death.reason, death.receive_count) == ("q", "max_receives", 1)
         assert death.first_receive_time.ToMilliseconds() == begin
-        assert death.death_time.ToMilliseconds() == begin + 1_000
+        assert death.dead_letter_time.ToMilliseconds() == begin + 1_000
     (received,) = await client.receive(queue="dead")
-    assert list(received.deaths) == []
+    assert list(received.dead_letter_records) == []
 
 
 async def test_a_history_goes_with_its_message_through_a_redrive(
@@ -246,8 +246,11 @@ async def test_a_history_goes_with_its_message_through_a_redrive(
     (message,) = await client.receive(queue="dead", wait=LONG)
     assert message.id == id
     (seen,) = await peek(client, "dead")
-    assert [death.source_queue for death in seen.deaths] == ["q", "q"]
-    assert seen.deaths[0].death_time.ToMilliseconds() < seen.deaths[1].death_time.ToMilliseconds()
+    assert [death.source_queue for death in seen.dead_letter_records] == ["q", "q"]
+    assert (
+        seen.dead_letter_records[0].dead_letter_time.ToMilliseconds()
+        < seen.dead_letter_records[1].dead_letter_time.ToMilliseconds()
+    )
 
 
 async def test_pages_with_long_histories_are_small_enough_for_any_client(
@@ -279,4 +282,4 @@ async def test_pages_with_long_histories_are_small_enough_for_any_client(
     ):
         seen = await peek(Client(channel), "dead", page_size=1_000)
     assert len(seen) == 1_000
-    assert {len(message.deaths) for message in seen} == {20}
+    assert {len(message.dead_letter_records) for message in seen} == {20}

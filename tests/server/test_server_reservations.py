@@ -46,7 +46,7 @@ async def test_a_reservation_holds_messages_that_can_be_read_again_and_again(
         assert [message.id for message in found] == ids[:2]
         assert {(message.receipt, message.receive_count) for message in found} == {("", 1)}
     counts = await client.counts()
-    assert (counts.ready, counts.leased) == (1, 2)
+    assert (counts.ready_count, counts.leased_count) == (1, 2)
     assert [message.body for message in await client.receive(10)] == [b"333"]
 
 
@@ -160,7 +160,7 @@ async def test_a_commit_deletes_all_sets_up_to_a_number_and_may_be_repeated(clie
     assert [told.sequence_number for told in (await listed(client)).reservations] == [2]
     assert await bodies(client, 2) == [b"3"]
     counts = await client.counts()
-    assert (counts.ready, counts.leased) == (1, 1)
+    assert (counts.ready_count, counts.leased_count) == (1, 1)
 
 
 async def test_what_is_committed_cannot_be_reserved_again(client: Client) -> None:
@@ -177,7 +177,7 @@ async def test_what_is_committed_cannot_be_reserved_again(client: Client) -> Non
                 "RESERVATION_COMMITTED",
             )
             assert no.metadata["committed"] == "5"
-    assert (await client.counts()).leased == 0
+    assert (await client.counts()).leased_count == 0
     assert (await reserve(client, 6)).message_count == 1
 
 
@@ -198,7 +198,7 @@ async def test_a_released_reservation_is_lost_and_its_messages_are_anybodys(clie
     assert [message.body for message in await client.receive(10)] == [b"1", b"2"]
     done = await commit(client, 0)
     assert (done.deleted_count, list(done.lost_sequence_numbers)) == (0, [0])
-    assert (await client.counts()).leased == 2
+    assert (await client.counts()).leased_count == 2
 
 
 async def test_a_hold_that_is_over_is_told_as_lost(client: Client, clock: ManualClock) -> None:

@@ -65,7 +65,7 @@ async def test_what_is_beyond_its_bounds_is_refused(client: Client, method: str,
     await client.send(b"x")
     no = await refused(getattr(client.stub, method)(request_))
     assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
-    assert (await client.counts()).leased == 0
+    assert (await client.counts()).leased_count == 0
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ async def test_what_is_staged_is_seen_by_nobody_and_appears_when_it_is_published
     await stage(client, b"3", chunk=1)
     assert await bodies(client) == []
     counts = await client.counts()
-    assert (counts.ready, counts.delayed, counts.bytes) == (0, 0, 0)
+    assert (counts.ready_count, counts.delayed_count, counts.byte_count) == (0, 0, 0)
     published = await publish(client, "s")
     assert (published.message_count, published.duplicate, published.last_epoch) == (3, False, 0)
     assert await bodies(client) == [b"1", b"2", b"3"]
@@ -179,7 +179,7 @@ async def test_a_delay_counts_from_the_publication(client: Client, clock: Manual
     await client.stub.Stage(rpc.StageRequest(stage="s", queue="q", messages=[message]))
     clock.advance(60_000)
     await publish(client, "s")
-    assert (await client.counts()).delayed == 1
+    assert (await client.counts()).delayed_count == 1
     assert await bodies(client) == []
     clock.advance(10_001)
     assert await bodies(client) == [b"late"]

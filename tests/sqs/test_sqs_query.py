@@ -51,7 +51,7 @@ async def test_a_queues_url_may_be_the_path_or_a_parameter(server: Server, sqs: 
     assert by_path.status == 200
     by_parameter = {"Action": "SendMessage", "MessageBody": body, "QueueUrl": url}
     assert (await ask(server, by_parameter)).status == 200
-    got = await ask(server, {"Action": "ReceiveMessage", "MaxNumberOfMessages": "10"}, "/x/q", "GET")
+    got = await ask(server, {"Action": "ReceiveMessage", "MaxNumberOfMessages": "10"}, "/x/q")
     assert got.texts("ReceiveMessageResult/Message/Body") == [body, body]
 
 
@@ -139,5 +139,10 @@ async def test_a_page_of_another_site_can_send_no_form(server: Server, sqs: Sqs)
     assert (await ask(server, form, Origin="https://example.com")).status == 403
     site = {"Sec-Fetch-Site": "cross-site"}
     assert (await ask(server, form, "/", "GET", **site)).status == 403
+    # Over plain HTTP to another machine, a browser tells of no site.
+    answer = await ask(server, form, "/", "GET")
+    assert (answer.status, answer.text("Error/Code")) == (400, "InvalidAction")
+    reading = {"Action": "GetQueueUrl", "QueueName": "q"}
+    assert (await ask(server, reading, "/", "GET")).status == 200
     assert "QueueUrls" in await sqs.list_queues()
     await until_ended(server, "DeleteQueue", "200", 0)

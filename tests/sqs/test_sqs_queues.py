@@ -360,3 +360,11 @@ async def test_a_restarted_server_has_the_attributes_and_tags(tmp_path: Path) ->
             url = (await sqs.get_queue_url(QueueName="q"))["QueueUrl"]
             assert await sqs.attributes(url, "KmsMasterKeyId") == {"KmsMasterKeyId": "x"}
             assert (await sqs.list_queue_tags(QueueUrl=url))["Tags"] == {"a": "1"}
+
+
+async def test_a_queue_is_made_again_as_soon_as_it_is_deleted(sqs: Sqs) -> None:
+    for number in range(5):
+        url = await sqs.create("q")
+        await sqs.send(url, str(number))
+        assert [message["Body"] for message in await sqs.receive(url)] == [str(number)]
+        await sqs.delete_queue(QueueUrl=url)

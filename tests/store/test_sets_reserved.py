@@ -16,7 +16,7 @@ from spoolrack_store.model.errors import (
     ReservationUnread,
     StoreError,
 )
-from spoolrack_store.model.operations import Delete, Purge
+from spoolrack_store.model.operations import Delete, Purge, Receive
 from spoolrack_store.model.reservations import (
     MAX_SEQ,
     MEMORY,
@@ -200,6 +200,65 @@ def test_a_commit_names_the_lost_sets_again_and_leaves_their_messages_alone(rig:
     assert rig.receive() == [(ids[0], 2)]
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_commit_deletes_a_lost_set_that_no_one_has_leased_since(
+    rig: SetRig, is_restarted: bool
+) -> None:
+    rig.send(b"1", b"2")
+    rig.send(b"3")
+    rig.reserve()
+    rig.ask(MarkRead(stream="s", seq=0))
+    rig.advance(HOLD)
+    rig.settle()
+    if is_restarted:
+        rig.restart()
+
+    assert commit(rig, only_read=True) == Committed(messages=3, lost=[])
+    assert commit(rig, only_read=True) == Committed(messages=0, lost=[])
+
+    assert rig.names() == ["s.0"]
+    assert rig.receive() == []
+    rig.restart()
+    assert rig.receive() == []
+
+
+def test_a_commit_of_a_lost_set_deletes_what_no_one_has_leased_since_and_leaves_the_rest(
+    rig: SetRig,
+) -> None:
+    ids = rig.send(b"1", b"2", b"3")
+    rig.reserve()
+    rig.ask(MarkRead(stream="s", seq=0))
+    rig.advance(HOLD)
+    rig.settle()
+    assert rig.ask(Receive(queue="q", max_messages=1))[0].ids == ids[:1]
+    rig.advance(HOLD)
+
+    assert commit(rig) == Committed(messages=2, lost=[0])
+
+    assert rig.receive() == [(ids[0], 3)]
+
+
+@pytest.mark.parametrize("end", ["unread", "released", "released when it was over"])
+@pytest.mark.parametrize("only_read", [False, True])
+def test_a_commit_leaves_a_lost_set_that_was_not_read_or_was_released(
+    rig: SetRig, end: str, only_read: bool
+) -> None:
+    ids = rig.send(b"1")
+    rig.reserve()
+    if end != "unread":
+        rig.ask(MarkRead(stream="s", seq=0))
+    if end == "released":
+        rig.ask(Release(stream="s", seq=0))
+    rig.advance(HOLD)
+    rig.settle()
+    if end == "released when it was over":
+        rig.ask(Release(stream="s", seq=0))
+
+    assert commit(rig, only_read=only_read) == Committed(messages=0, lost=[0])
+
+    assert rig.receive() == [(ids[0], 2)]
+
+
 def test_a_commit_of_what_never_was_is_remembered(rig: SetRig) -> None:
     rig.send(b"1")
     assert commit(rig, 7) == Committed(messages=0, lost=[])
@@ -331,8 +390,7 @@ def test_the_messages_of_a_lost_set_are_counted_though_the_disk_refused_to_relea
     assert isinstance(rig.disk, FullDisk)
     rig.disk.refused = ("queues/",)
     rig.ask(Release(stream="s", seq=0))
-    commit(rig, 0)
-    commit(rig, 1)
+    rig.settle()
     rig.disk.refused = ()
 
     rig.restart()

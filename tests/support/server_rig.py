@@ -106,13 +106,13 @@ class Client:
 
     async def until_leased(self, count: int, queue: str = "q") -> None:
         for _ in range(MANY_LOOKS):
-            if (await self.counts(queue)).leased == count:
+            if (await self.counts(queue)).leased_count == count:
                 return
         raise AssertionError(f"never {count} leased: {await self.counts(queue)}")
 
     async def until_ready(self, count: int, queue: str = "q") -> None:
         for _ in range(MANY_LOOKS):
-            if (await self.counts(queue)).ready == count:
+            if (await self.counts(queue)).ready_count == count:
                 return
         raise AssertionError(f"never {count} ready: {await self.counts(queue)}")
 

@@ -94,7 +94,8 @@ async def refused(call: Any) -> Refusal:
 @asynccontextmanager
 async def serving_sqs(root: Path, **options: Any) -> AsyncIterator[Server]:
     """A server with a clock that only the test moves, unless it is given another."""
-    settings = ServeSettings(root=str(root), sqs=(LOOPBACK, 0), **options.pop("settings", {}))
+    chosen = {"sqs": (LOOPBACK, 0), **options.pop("settings", {})}
+    settings = ServeSettings(root=str(root), **chosen)
     options.setdefault("clock", ManualClock())
     async with Server(settings, **options) as server:
         yield server

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from google.protobuf.empty_pb2 import Empty
 from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack.v1 import queue_pb2 as pb
@@ -59,7 +60,10 @@ def test_the_response_to_a_delete_has_a_result_for_each_target(done: list[bool])
     stale = StaleReceipt(id=ID.format(0))
     raw = encoding.delete_results(b"\x12", [None if each else stale for each in done])
     expected = rpc.StreamDeleteResponse(
-        results=[rpc.DeleteResult(error=None if each else error_of(stale)) for each in done]
+        results=[
+            rpc.DeleteResult(deleted=Empty()) if each else rpc.DeleteResult(error=error_of(stale))
+            for each in done
+        ]
     )
     assert rpc.StreamDeleteResponse.FromString(raw) == expected
 
@@ -84,6 +88,7 @@ def deliveries(draw: st.DrawFn) -> Delivery:
         receipts=[f"{'q' * draw(st.integers(1, 80))}:{ID.format(at)}~0123" for at in range(count)],
         bodies=bodies,
         attributes=draw(st.dictionaries(st.integers(0, count - 1), attributes)),
+        groups=draw(st.dictionaries(st.integers(0, count - 1), st.text(min_size=1, max_size=128))),
     )
 
 

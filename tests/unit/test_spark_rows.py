@@ -91,3 +91,8 @@ def test_a_direct_row_needs_an_id() -> None:
 def test_columns_that_nothing_can_be_made_of_are_refused(names: list[str], says: str) -> None:
     with pytest.raises(InvalidColumn, match=says):
         check_columns(names, may_deduplicate=False)
+
+
+def test_an_attribute_has_one_type() -> None:
+    with pytest.raises(InvalidColumn, match="one value for a name"):
+        message_of("a", {"k": "v"}, None, None, {"k": b"v"})

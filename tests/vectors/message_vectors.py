@@ -131,6 +131,7 @@ def _fill_field(message: Any, field: FieldDescriptor, choice: int) -> None:
         _fill(getattr(message, field.name).add(), choice)
         getattr(message, field.name).add()
     elif field.message_type is not None:
+        getattr(message, field.name).SetInParent()  # One without fields is set, too.
         _fill(getattr(message, field.name), choice)
     elif field.is_repeated:
         getattr(message, field.name).extend([_scalar(field), _scalar(field)])

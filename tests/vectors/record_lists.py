@@ -75,6 +75,7 @@ RESERVED: Final = (
     f"reader-1.7@{DUE}",
     f"reader-1.7@{DUE}~lost",
     f"reader-1.7@{DUE}~read",
+    f"reader-1.7@{DUE}~read~lost",
     f"{'r' * 80}.7@0000000000000",
 )
 NOT_RESERVED: Final = (
@@ -93,7 +94,7 @@ NOT_RESERVED: Final = (
     f"reader-1.7@{DUE}~dropped",
     "reader-1.7~read",
     f"reader-1.7@{DUE}~lost~lost",
-    f"reader-1.7@{DUE}~read~lost",
+    f"reader-1.7@{DUE}~lost~read",
 )
 REDRIVES: Final = (
     f"{ID},m0,f0",
@@ -130,7 +131,7 @@ KEYS: Final = (
 SEALED: Final = (
     '{"sets":[0,1],"made_at":1767323045678}\n',
     '{"queue":"jobs","token":"g123456789abc","hold":30000,"made_at":1767323045678,"messages":2,"bytes":5,'
-    f'"files":[["{STEM}","i0-1"]]}}\n',
+    f'"files":[["{STEM}","i0-1"]],"receives":[1]}}\n',
     f'{{"7vvvvvvvvvvvvvvvvvvvvvvvvv":"{ID}"}}\n',
     f'{{"queue":"dead","queue_created_at":1767323045678,"destination":"","source_queue":"jobs","ids":["{ID}"],'
     '"rate":7,"started_at":1767323045678}\n',

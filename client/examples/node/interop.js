@@ -23,7 +23,7 @@ function outgoing({ body, attributes = {}, delay_ms: delay, deduplication_id: de
   return { body: bytes(body), attributes: Object.fromEntries(values), delay: span(delay), deduplicationId };
 }
 
-function message({ id, body, attributes, size, receiveCount, receipt, sendTime }) {
+function message({ id, body, attributes, bodySize, receiveCount, receipt, sendTime }) {
   const values = Object.entries(attributes).map(([name, value]) => [
     name,
     value.value === 'stringValue' ? { text: value.stringValue } : { bytes: text(value.binaryValue) },
@@ -32,7 +32,7 @@ function message({ id, body, attributes, size, receiveCount, receipt, sendTime }
     id,
     body: text(body),
     attributes: Object.fromEntries(values),
-    size,
+    size: bodySize,
     receive_count: receiveCount,
     receipt,
     send_ms: millisOf(sendTime),
@@ -47,7 +47,8 @@ async function change(request, visibility) {
   const { results } = await ask(client, 'changeVisibility', { queue: request.queue, changes }, deadline(request));
   return {
     results: results.map((each) =>
-      result(each, ({ dueTime }) => (visibility === undefined ? {} : { due_ms: millisOf(dueTime) })),
+      result(each, ({ leaseExpireTime }) =>
+        visibility === undefined ? {} : { due_ms: millisOf(leaseExpireTime) }),
     ),
   };
 }

@@ -132,7 +132,7 @@ class GrpcTransport:
         response = await self._calls.unary(
             self._stub.PurgeQueue, request, rpc.PurgeQueueResponse, timeout
         )
-        return response.purged
+        return response.purged_count
 
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float

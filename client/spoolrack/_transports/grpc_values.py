@@ -114,16 +114,16 @@ def queue_info(queue: pb.Queue) -> QueueInfo:
             archive_retention=_seconds(held.archive_retention),
         ),
         counts=QueueCounts(
-            ready=counts.ready,
-            leased=counts.leased,
-            delayed=counts.delayed,
-            bytes=counts.bytes,
+            ready=counts.ready_count,
+            leased=counts.leased_count,
+            delayed=counts.delayed_count,
+            bytes=counts.byte_count,
             oldest_age=_seconds(counts.oldest_age) if counts.HasField("oldest_age") else None,
         ),
         created_at=moment_of(millis(queue.create_time)),
         version=queue.version,
         blocking_message=BlockingMessage(
-            id=blocking.id, receive_count=blocking.receive_count, explanation=blocking.why
+            id=blocking.id, receive_count=blocking.receive_count, explanation=blocking.explanation
         )
         if queue.HasField("blocking_message")
         else None,
@@ -162,22 +162,30 @@ def envelope(message: pb.Message, visibility_timeout: float | None = None) -> En
         body=message.body,
         # Most have none, and to look takes less than to walk through nothing.
         attributes=_attributes(message) if message.attributes else {},
-        size=message.size,
+        size=message.body_size,
         sent_ms=millis(message.send_time),
         receive_count=message.receive_count,
         first_receive_ms=millis(message.first_receive_time)
         if message.HasField("first_receive_time")
         else None,
-        due_ms=millis(message.due_time) if message.HasField("due_time") else None,
+        due_ms=_due_of(message),
         visibility_timeout=visibility_timeout,
         receipt=message.receipt,
         state=_STATES_BACK.get(message.state, MessageState.READY),
         group=message.group,
-        dead_letter_records=[_death(death) for death in message.deaths] if message.deaths else (),
+        dead_letter_records=[_record(each) for each in message.dead_letter_records]
+        if message.dead_letter_records
+        else (),
     )
 
 
-def _death(death: pb.Death) -> DeadLetterRecord:
+def _due_of(message: pb.Message) -> int | None:
+    if message.HasField("lease_expire_time"):
+        return millis(message.lease_expire_time)
+    return millis(message.deliver_time) if message.HasField("deliver_time") else None
+
+
+def _record(death: pb.DeadLetterRecord) -> DeadLetterRecord:
     return DeadLetterRecord(
         source_queue=death.source_queue,
         reason=death.reason,
@@ -185,8 +193,8 @@ def _death(death: pb.Death) -> DeadLetterRecord:
         first_received_at=moment_of(millis(death.first_receive_time))
         if death.HasField("first_receive_time")
         else None,
-        dead_lettered_at=moment_of(millis(death.death_time)),
-        redrive_queue=death.redriven_to,
+        dead_lettered_at=moment_of(millis(death.dead_letter_time)),
+        redrive_queue=death.redrive_queue,
         redriven_at=moment_of(millis(death.redrive_time)) if death.HasField("redrive_time") else None,
     )
 
@@ -214,7 +222,7 @@ def change(wanted: VisibilityChange) -> rpc.VisibilityChange:
     return rpc.VisibilityChange(
         receipt=wanted.receipt,
         visibility_timeout=duration(wanted.seconds),
-        put_off=wanted.is_put_off,
+        release_credit=wanted.is_put_off,
     )
 
 
@@ -247,6 +255,8 @@ def delete_result(result: rpc.DeleteResult) -> DeleteResult:
 
 def visibility_result(result: rpc.ChangeVisibilityResult) -> LeaseResult:
     return LeaseResult(
-        lease_expires_at=moment_of(millis(result.due_time)) if result.HasField("due_time") else None,
+        lease_expires_at=moment_of(millis(result.lease_expire_time))
+        if result.HasField("lease_expire_time")
+        else None,
         error=error(result.error) if result.HasField("error") else None,
     )

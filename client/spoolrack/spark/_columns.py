@@ -5,7 +5,6 @@ What can fail: a row that can't be a message.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -15,7 +14,8 @@ from ..v1 import queue_pb2 as pb
 from ._rows import WRITTEN, Sized, as_bytes, message_of
 
 READ: Final = (
-    "id string, body binary, attributes map<string, string>, sent_at timestamp, receive_count int"
+    "id string, body binary, attributes map<string, string>, sent_at timestamp, receive_count int, "
+    "binary_attributes map<string, binary>"
 )
 """The columns of a queue that is read, as Spark writes them."""
 READ_SCHEMA: Final = pa.schema(
@@ -25,6 +25,7 @@ READ_SCHEMA: Final = pa.schema(
         pa.field("attributes", pa.map_(pa.string(), pa.string())),
         pa.field("sent_at", pa.timestamp("us", tz="UTC")),
         pa.field("receive_count", pa.int32()),
+        pa.field("binary_attributes", pa.map_(pa.string(), pa.binary())),
     ]
 )
 
@@ -36,24 +37,25 @@ def record_batch(messages: Sequence[pb.Message]) -> pa.RecordBatch:
         [
             pa.array([m.id for m in messages], pa.string()),
             pa.array([m.body for m in messages], pa.binary()),
-            pa.array([_texts(m) if m.attributes else () for m in messages], READ_SCHEMA.types[2]),
+            _attributes(messages, "string_value", READ_SCHEMA.types[2]),
             pa.array(sent, READ_SCHEMA.types[3]),
             pa.array([m.receive_count for m in messages], pa.int32()),
+            _attributes(messages, "binary_value", READ_SCHEMA.types[5]),
         ],
         schema=READ_SCHEMA,
     )
 
 
-def _texts(message: pb.Message) -> list[tuple[str, str]]:
-    """Spark's map has one type of values: bytes are shown in base64."""
+def _attributes(messages: Sequence[pb.Message], field: str, kind: pa.DataType) -> pa.Array:
+    """Return the attributes of one type of values: a map of Spark has no more."""
+    return pa.array([_of_type(m, field) if m.attributes else () for m in messages], kind)
+
+
+def _of_type(message: pb.Message, field: str) -> list[tuple[str, str | bytes]]:
     return [
-        (
-            name,
-            base64.b64encode(attribute.binary_value).decode()
-            if attribute.WhichOneof("value") == "binary_value"
-            else attribute.string_value,
-        )
+        (name, getattr(attribute, field))
         for name, attribute in sorted(message.attributes.items())
+        if attribute.WhichOneof("value") == field
     ]
 
 
@@ -69,5 +71,5 @@ def messages_of(batch: pa.RecordBatch, *, must_deduplicate: bool = False) -> Ite
     columns = {name: batch.column(names.index(name)).to_pylist() for name in names}
     nothing = [None] * batch.num_rows
     rows = zip(*(columns.get(name, nothing) for name in WRITTEN), strict=True)
-    for body, attributes, key, delay in rows:
-        yield message_of(body, attributes, key, delay, must_deduplicate=must_deduplicate)
+    for body, attributes, key, delay, binary in rows:
+        yield message_of(body, attributes, key, delay, binary, must_deduplicate=must_deduplicate)

@@ -7,6 +7,7 @@ What can fail: an option, a column or a mode that can't be; the error says what 
 
 from __future__ import annotations
 
+from types import UnionType
 from typing import Final
 
 from pyspark.sql.datasource import DataSource
@@ -28,6 +29,7 @@ from ._source import QueueReader, QueueStreamReader
 _KINDS: Final[dict[str, str]] = {
     "body": "binary or string",
     "attributes": "map<string, string> or map<string, binary>",
+    "binary_attributes": "map<string, binary>",
     "deduplication_id": "string",
     "delay_seconds": "a number",
 }
@@ -89,16 +91,22 @@ def _check_written(schema: StructType, *, is_direct: bool) -> None:
             )
 
 
+def _is_map(kind: DataType, values: type[DataType] | UnionType) -> bool:
+    return (
+        isinstance(kind, MapType)
+        and isinstance(kind.keyType, StringType)
+        and isinstance(kind.valueType, values)
+    )
+
+
 def _fits(name: str, kind: DataType) -> bool:
     match name:
         case "body":
             return isinstance(kind, BinaryType | StringType)
         case "attributes":
-            return (
-                isinstance(kind, MapType)
-                and isinstance(kind.keyType, StringType)
-                and isinstance(kind.valueType, BinaryType | StringType)
-            )
+            return _is_map(kind, BinaryType | StringType)
+        case "binary_attributes":
+            return _is_map(kind, BinaryType)
         case "deduplication_id":
             return isinstance(kind, StringType)
         case _:

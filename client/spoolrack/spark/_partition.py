@@ -65,8 +65,9 @@ def write_partition(endpoint: str, queue: str, **options: Any) -> PartitionWrite
     """A function that sends the rows of a partition: `df.foreachPartition(write_partition(...))`.
 
     A row is bytes or text, which are its body, or has `body` and perhaps `attributes`,
-    `deduplication_id` and `delay_seconds`: a Row or a mapping. With `rdd.mapPartitions` its counts
-    come back. `options`: credentials, retry_seconds. Raises `InvalidOption`.
+    `binary_attributes`, `deduplication_id` and `delay_seconds`: a Row or a mapping. With
+    `rdd.mapPartitions` its counts come back. `options`: credentials, retry_seconds. Raises
+    `InvalidOption`.
     """
     return PartitionWriter(place_of(endpoint, queue, **options))
 
@@ -92,4 +93,5 @@ def _message(row: Any) -> Sized:
         named.get("attributes"),
         named.get("deduplication_id"),
         named.get("delay_seconds"),
+        named.get("binary_attributes"),
     )

@@ -107,7 +107,8 @@ class StreamReading:
                     raise _too_old(request.stream, request.sequence_number, error) from error
                 if error.reason != "RESERVATION_LOST":
                     raise
-                # Reserved by a run that died before Spark wrote it down: nobody has seen it.
+                # Reserved by a run whose word isn't in this checkpoint. Its messages come again.
+                self._give_back(request.stream, request.sequence_number)
                 request.sequence_number += 1
 
     def _is_reserved(self, start: Offset) -> bool:
@@ -140,9 +141,20 @@ class StreamReading:
             if error.reason not in GONE:
                 raise
             self._lost(end, "can't be read any more", error)
+            # The batch is empty now: its commit must delete nothing.
+            self._give_back(end.gen, end.seq)
             return []
         self._keeper.hold(end)
         return slices(answer.reservation.message_count, self._options.partitions)
+
+    def _give_back(self, stream: str, seq: int) -> None:
+        """Keep a commit from deleting what is ready again of a lost reservation."""
+        request = reserved.ReleaseReservationRequest(stream=stream, sequence_number=seq)
+        try:
+            self._caller("ReleaseReservation", request)
+        except SpoolrackError as error:
+            if error.reason != "RESERVATION_NOT_FOUND":
+                raise
 
     def commit(self, done: Offset) -> None:
         """Delete the messages of all batches up to this one, which Spark knows to be done."""

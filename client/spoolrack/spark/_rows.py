@@ -14,7 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 from ..errors import InvalidRequest
 from ..v1 import queue_pb2 as pb
 
-WRITTEN: Final = ("body", "attributes", "deduplication_id", "delay_seconds")
+WRITTEN: Final = ("body", "attributes", "deduplication_id", "delay_seconds", "binary_attributes")
 """The columns of what is written; the first is required."""
 
 Sized: TypeAlias = tuple[pb.OutgoingMessage, int, float | None]
@@ -49,14 +49,26 @@ def check_columns(
 
 
 def message_of(
-    body: Any, attributes: Any, key: Any, delay: Any, *, must_deduplicate: bool = False
+    body: Any,
+    attributes: Any,
+    key: Any,
+    delay: Any,
+    binary: Any = None,
+    *,
+    must_deduplicate: bool = False,
 ) -> Sized:
-    """One row as a message. `attributes` is a mapping, or pairs as Arrow gives them."""
+    """One row as a message. `attributes` and the `binary` ones are mappings, or pairs as Arrow gives
+    them; a name may be in one of them."""
     raw = as_bytes(body)
     message = pb.OutgoingMessage(body=raw)
     size = len(raw) + 8
-    if attributes:
-        for name, value in attributes.items() if isinstance(attributes, Mapping) else attributes:
+    for given in (attributes, binary):
+        for name, value in given.items() if isinstance(given, Mapping) else given or ():
+            if name in message.attributes:
+                raise InvalidColumn(
+                    f"The attribute {name!r} is in attributes and in binary_attributes: a message has "
+                    "one value for a name."
+                )
             if isinstance(value, str):
                 message.attributes[name].string_value = value
             elif isinstance(value, bytes | bytearray):

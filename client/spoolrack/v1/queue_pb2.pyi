@@ -258,18 +258,18 @@ class QueueCounts(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    READY_FIELD_NUMBER: _builtins.int
-    LEASED_FIELD_NUMBER: _builtins.int
-    DELAYED_FIELD_NUMBER: _builtins.int
-    BYTES_FIELD_NUMBER: _builtins.int
+    READY_COUNT_FIELD_NUMBER: _builtins.int
+    LEASED_COUNT_FIELD_NUMBER: _builtins.int
+    DELAYED_COUNT_FIELD_NUMBER: _builtins.int
+    BYTE_COUNT_FIELD_NUMBER: _builtins.int
     OLDEST_AGE_FIELD_NUMBER: _builtins.int
-    ready: _builtins.int
+    ready_count: _builtins.int
     """Messages that a receive would get now."""
-    leased: _builtins.int
+    leased_count: _builtins.int
     """Messages that a consumer holds."""
-    delayed: _builtins.int
+    delayed_count: _builtins.int
     """Messages that are hidden until their delay is over."""
-    bytes: _builtins.int
+    byte_count: _builtins.int
     """Bytes of bodies and attributes, in all states."""
     @_builtins.property
     def oldest_age(self) -> _duration_pb2.Duration:
@@ -278,15 +278,15 @@ class QueueCounts(_message.Message):
     def __init__(
         self,
         *,
-        ready: _builtins.int = ...,
-        leased: _builtins.int = ...,
-        delayed: _builtins.int = ...,
-        bytes: _builtins.int = ...,
+        ready_count: _builtins.int = ...,
+        leased_count: _builtins.int = ...,
+        delayed_count: _builtins.int = ...,
+        byte_count: _builtins.int = ...,
         oldest_age: _duration_pb2.Duration | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["oldest_age", b"oldest_age"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "delayed", b"delayed", "leased", b"leased", "oldest_age", b"oldest_age", "ready", b"ready"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["byte_count", b"byte_count", "delayed_count", b"delayed_count", "leased_count", b"leased_count", "oldest_age", b"oldest_age", "ready_count", b"ready_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -302,23 +302,23 @@ class BlockingMessage(_message.Message):
 
     ID_FIELD_NUMBER: _builtins.int
     RECEIVE_COUNT_FIELD_NUMBER: _builtins.int
-    WHY_FIELD_NUMBER: _builtins.int
+    EXPLANATION_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The message's id."""
     receive_count: _builtins.int
     """How many leases on it have begun."""
-    why: _builtins.str
+    explanation: _builtins.str
     """Why it is still here, for a person."""
     def __init__(
         self,
         *,
         id: _builtins.str = ...,
         receive_count: _builtins.int = ...,
-        why: _builtins.str = ...,
+        explanation: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "receive_count", b"receive_count", "why", b"why"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["explanation", b"explanation", "id", b"id", "receive_count", b"receive_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -450,20 +450,21 @@ class Message(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     BODY_FIELD_NUMBER: _builtins.int
     ATTRIBUTES_FIELD_NUMBER: _builtins.int
-    SIZE_FIELD_NUMBER: _builtins.int
+    BODY_SIZE_FIELD_NUMBER: _builtins.int
     SEND_TIME_FIELD_NUMBER: _builtins.int
     RECEIVE_COUNT_FIELD_NUMBER: _builtins.int
     FIRST_RECEIVE_TIME_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
-    DUE_TIME_FIELD_NUMBER: _builtins.int
+    LEASE_EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
-    DEATHS_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_RECORDS_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
+    DELIVER_TIME_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The message's id: a UUID of version 7, in the order of the sends."""
     body: _builtins.bytes
     """The body, or its first bytes where the request limits them."""
-    size: _builtins.int
+    body_size: _builtins.int
     """The whole body's length in bytes."""
     receive_count: _builtins.int
     """How many leases on it have begun, this one included."""
@@ -488,15 +489,19 @@ class Message(_message.Message):
         """When the first of them began. Absent: none has."""
 
     @_builtins.property
-    def due_time(self) -> _timestamp_pb2.Timestamp:
-        """When the lease, or the delay, ends. Absent: the message is ready."""
+    def lease_expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When the lease ends. Absent: the message isn't leased."""
 
     @_builtins.property
-    def deaths(self) -> _containers.RepeatedCompositeFieldContainer[Global___Death]:
-        """How it came to be a dead letter: its last 20 deaths, the oldest of them first. It keeps them when
+    def dead_letter_records(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetterRecord]:
+        """How it came to be a dead letter: its last 20 records, the oldest of them first. It keeps them when
         it is redriven. Empty in a message that never was one, and in those that were received: only a look
         at a message reads its history.
         """
+
+    @_builtins.property
+    def deliver_time(self) -> _timestamp_pb2.Timestamp:
+        """When the delay ends. Absent: the message isn't delayed."""
 
     def __init__(
         self,
@@ -504,26 +509,27 @@ class Message(_message.Message):
         id: _builtins.str = ...,
         body: _builtins.bytes = ...,
         attributes: _abc.Mapping[_builtins.str, Global___Attribute] | None = ...,
-        size: _builtins.int = ...,
+        body_size: _builtins.int = ...,
         send_time: _timestamp_pb2.Timestamp | None = ...,
         receive_count: _builtins.int = ...,
         first_receive_time: _timestamp_pb2.Timestamp | None = ...,
         receipt: _builtins.str = ...,
-        due_time: _timestamp_pb2.Timestamp | None = ...,
+        lease_expire_time: _timestamp_pb2.Timestamp | None = ...,
         state: Global___MessageState.ValueType = ...,
-        deaths: _abc.Iterable[Global___Death] | None = ...,
+        dead_letter_records: _abc.Iterable[Global___DeadLetterRecord] | None = ...,
         group: _builtins.str = ...,
+        deliver_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "first_receive_time", b"first_receive_time", "send_time", b"send_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deliver_time", b"deliver_time", "first_receive_time", b"first_receive_time", "lease_expire_time", b"lease_expire_time", "send_time", b"send_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "deaths", b"deaths", "due_time", b"due_time", "first_receive_time", b"first_receive_time", "group", b"group", "id", b"id", "receipt", b"receipt", "receive_count", b"receive_count", "send_time", b"send_time", "size", b"size", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "body_size", b"body_size", "dead_letter_records", b"dead_letter_records", "deliver_time", b"deliver_time", "first_receive_time", b"first_receive_time", "group", b"group", "id", b"id", "lease_expire_time", b"lease_expire_time", "receipt", b"receipt", "receive_count", b"receive_count", "send_time", b"send_time", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Message: _TypeAlias = Message  # noqa: Y015
 
 @_typing.final
-class Death(_message.Message):
+class DeadLetterRecord(_message.Message):
     """One time that a message was put into a dead-letter queue."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -532,8 +538,8 @@ class Death(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     RECEIVE_COUNT_FIELD_NUMBER: _builtins.int
     FIRST_RECEIVE_TIME_FIELD_NUMBER: _builtins.int
-    DEATH_TIME_FIELD_NUMBER: _builtins.int
-    REDRIVEN_TO_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_TIME_FIELD_NUMBER: _builtins.int
+    REDRIVE_QUEUE_FIELD_NUMBER: _builtins.int
     REDRIVE_TIME_FIELD_NUMBER: _builtins.int
     source_queue: _builtins.str
     """The queue that it was in."""
@@ -543,14 +549,14 @@ class Death(_message.Message):
     """
     receive_count: _builtins.int
     """How many leases on it had begun in that queue."""
-    redriven_to: _builtins.str
+    redrive_queue: _builtins.str
     """The queue that a redrive brought it back to afterwards. Empty: none did."""
     @_builtins.property
     def first_receive_time(self) -> _timestamp_pb2.Timestamp:
         """When the first of them began. Absent: that is not known."""
 
     @_builtins.property
-    def death_time(self) -> _timestamp_pb2.Timestamp:
+    def dead_letter_time(self) -> _timestamp_pb2.Timestamp:
         """When it was put into the dead-letter queue."""
 
     @_builtins.property
@@ -564,17 +570,17 @@ class Death(_message.Message):
         reason: _builtins.str = ...,
         receive_count: _builtins.int = ...,
         first_receive_time: _timestamp_pb2.Timestamp | None = ...,
-        death_time: _timestamp_pb2.Timestamp | None = ...,
-        redriven_to: _builtins.str = ...,
+        dead_letter_time: _timestamp_pb2.Timestamp | None = ...,
+        redrive_queue: _builtins.str = ...,
         redrive_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["death_time", b"death_time", "first_receive_time", b"first_receive_time", "redrive_time", b"redrive_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dead_letter_time", b"dead_letter_time", "first_receive_time", b"first_receive_time", "redrive_time", b"redrive_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["death_time", b"death_time", "first_receive_time", b"first_receive_time", "reason", b"reason", "receive_count", b"receive_count", "redrive_time", b"redrive_time", "redriven_to", b"redriven_to", "source_queue", b"source_queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letter_time", b"dead_letter_time", "first_receive_time", b"first_receive_time", "reason", b"reason", "receive_count", b"receive_count", "redrive_queue", b"redrive_queue", "redrive_time", b"redrive_time", "source_queue", b"source_queue"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Death: _TypeAlias = Death  # noqa: Y015
+Global___DeadLetterRecord: _TypeAlias = DeadLetterRecord  # noqa: Y015
 
 @_typing.final
 class Error(_message.Message):

@@ -23,90 +23,91 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
 from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from spoolrack.v1 import queue_pb2 as spoolrack_dot_v1_dot_queue__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n spoolrack/v1/queue_service.proto\x12\x0cspoolrack.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18spoolrack/v1/queue.proto\"Q\n\x12\x43reateQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x08settings\x18\x02 \x01(\x0b\x32\x1b.spoolrack.v1.QueueSettings\"9\n\x13\x43reateQueueResponse\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.Queue\"\x1f\n\x0fGetQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"6\n\x10GetQueueResponse\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.Queue\"J\n\x11ListQueuesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0e\n\x06prefix\x18\x03 \x01(\t\"R\n\x12ListQueuesResponse\x12#\n\x06queues\x18\x01 \x03(\x0b\x32\x13.spoolrack.v1.Queue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x82\x01\n\x12UpdateQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x08settings\x18\x02 \x01(\x0b\x32\x1b.spoolrack.v1.QueueSettings\x12/\n\x0bupdate_mask\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\"9\n\x13UpdateQueueResponse\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.Queue\"\"\n\x12\x44\x65leteQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x15\n\x13\x44\x65leteQueueResponse\"!\n\x11PurgeQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"$\n\x12PurgeQueueResponse\x12\x0e\n\x06purged\x18\x01 \x01(\x03\"M\n\x0bSendRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12/\n\x08messages\x18\x02 \x03(\x0b\x32\x1d.spoolrack.v1.OutgoingMessage\"9\n\x0cSendResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.spoolrack.v1.SendResult\"g\n\nSendResult\x12)\n\x04sent\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.SentMessageH\x00\x12$\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.spoolrack.v1.ErrorH\x00\x42\x08\n\x06result\"[\n\x0bSentMessage\x12\n\n\x02id\x18\x01 \x01(\t\x12-\n\tsend_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tduplicate\x18\x03 \x01(\x08\"k\n\x11StreamSendRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12\r\n\x05queue\x18\x02 \x01(\t\x12/\n\x08messages\x18\x03 \x03(\x0b\x32\x1d.spoolrack.v1.OutgoingMessage\"{\n\x12StreamSendResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12)\n\x07results\x18\x02 \x03(\x0b\x32\x18.spoolrack.v1.SendResult\x12\"\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x13.spoolrack.v1.Error\"\xa8\x01\n\x0eReceiveRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x14\n\x0cmax_messages\x18\x02 \x01(\x05\x12\x11\n\tmax_bytes\x18\x03 \x01(\x03\x12\x35\n\x12visibility_timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04wait\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"q\n\x0fReceiveResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\x12\x35\n\x12visibility_timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"s\n\x14StreamReceiveRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x15\n\rmax_in_flight\x18\x02 \x01(\x05\x12\x35\n\x12visibility_timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"w\n\x15StreamReceiveResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\x12\x35\n\x12visibility_timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"K\n\rDeleteRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12+\n\x07targets\x18\x02 \x03(\x0b\x32\x1a.spoolrack.v1.DeleteTarget\"9\n\x0c\x44\x65leteTarget\x12\x11\n\x07receipt\x18\x01 \x01(\tH\x00\x12\x0c\n\x02id\x18\x02 \x01(\tH\x00\x42\x08\n\x06target\"=\n\x0e\x44\x65leteResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.spoolrack.v1.DeleteResult\"2\n\x0c\x44\x65leteResult\x12\"\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.Error\"i\n\x13StreamDeleteRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12\r\n\x05queue\x18\x02 \x01(\t\x12+\n\x07targets\x18\x03 \x03(\x0b\x32\x1a.spoolrack.v1.DeleteTarget\"\x7f\n\x14StreamDeleteResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12+\n\x07results\x18\x02 \x03(\x0b\x32\x1a.spoolrack.v1.DeleteResult\x12\"\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x13.spoolrack.v1.Error\"Y\n\x17\x43hangeVisibilityRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12/\n\x07\x63hanges\x18\x02 \x03(\x0b\x32\x1e.spoolrack.v1.VisibilityChange\"k\n\x10VisibilityChange\x12\x0f\n\x07receipt\x18\x01 \x01(\t\x12\x35\n\x12visibility_timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07put_off\x18\x03 \x01(\x08\"Q\n\x18\x43hangeVisibilityResponse\x12\x35\n\x07results\x18\x01 \x03(\x0b\x32$.spoolrack.v1.ChangeVisibilityResult\"j\n\x16\x43hangeVisibilityResult\x12,\n\x08\x64ue_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.spoolrack.v1.Error\".\n\x11GetMessageRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\"<\n\x12GetMessageResponse\x12&\n\x07message\x18\x01 \x01(\x0b\x32\x15.spoolrack.v1.Message\"\x8f\x01\n\x13ListMessagesRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12*\n\x06states\x18\x04 \x03(\x0e\x32\x1a.spoolrack.v1.MessageState\x12\x16\n\x0emax_body_bytes\x18\x05 \x01(\x03\"X\n\x14ListMessagesResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xda\t\n\x0cQueueService\x12R\n\x0b\x43reateQueue\x12 .spoolrack.v1.CreateQueueRequest\x1a!.spoolrack.v1.CreateQueueResponse\x12I\n\x08GetQueue\x12\x1d.spoolrack.v1.GetQueueRequest\x1a\x1e.spoolrack.v1.GetQueueResponse\x12O\n\nListQueues\x12\x1f.spoolrack.v1.ListQueuesRequest\x1a .spoolrack.v1.ListQueuesResponse\x12R\n\x0bUpdateQueue\x12 .spoolrack.v1.UpdateQueueRequest\x1a!.spoolrack.v1.UpdateQueueResponse\x12R\n\x0b\x44\x65leteQueue\x12 .spoolrack.v1.DeleteQueueRequest\x1a!.spoolrack.v1.DeleteQueueResponse\x12O\n\nPurgeQueue\x12\x1f.spoolrack.v1.PurgeQueueRequest\x1a .spoolrack.v1.PurgeQueueResponse\x12=\n\x04Send\x12\x19.spoolrack.v1.SendRequest\x1a\x1a.spoolrack.v1.SendResponse\x12S\n\nStreamSend\x12\x1f.spoolrack.v1.StreamSendRequest\x1a .spoolrack.v1.StreamSendResponse(\x01\x30\x01\x12\x46\n\x07Receive\x12\x1c.spoolrack.v1.ReceiveRequest\x1a\x1d.spoolrack.v1.ReceiveResponse\x12Z\n\rStreamReceive\x12\".spoolrack.v1.StreamReceiveRequest\x1a#.spoolrack.v1.StreamReceiveResponse0\x01\x12\x43\n\x06\x44\x65lete\x12\x1b.spoolrack.v1.DeleteRequest\x1a\x1c.spoolrack.v1.DeleteResponse\x12Y\n\x0cStreamDelete\x12!.spoolrack.v1.StreamDeleteRequest\x1a\".spoolrack.v1.StreamDeleteResponse(\x01\x30\x01\x12\x61\n\x10\x43hangeVisibility\x12%.spoolrack.v1.ChangeVisibilityRequest\x1a&.spoolrack.v1.ChangeVisibilityResponse\x12O\n\nGetMessage\x12\x1f.spoolrack.v1.GetMessageRequest\x1a .spoolrack.v1.GetMessageResponse\x12U\n\x0cListMessages\x12!.spoolrack.v1.ListMessagesRequest\x1a\".spoolrack.v1.ListMessagesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n spoolrack/v1/queue_service.proto\x12\x0cspoolrack.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18spoolrack/v1/queue.proto\"Q\n\x12\x43reateQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x08settings\x18\x02 \x01(\x0b\x32\x1b.spoolrack.v1.QueueSettings\"9\n\x13\x43reateQueueResponse\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.Queue\"\x1f\n\x0fGetQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"6\n\x10GetQueueResponse\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.Queue\"J\n\x11ListQueuesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0e\n\x06prefix\x18\x03 \x01(\t\"R\n\x12ListQueuesResponse\x12#\n\x06queues\x18\x01 \x03(\x0b\x32\x13.spoolrack.v1.Queue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x82\x01\n\x12UpdateQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x08settings\x18\x02 \x01(\x0b\x32\x1b.spoolrack.v1.QueueSettings\x12/\n\x0bupdate_mask\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\"9\n\x13UpdateQueueResponse\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.Queue\"\"\n\x12\x44\x65leteQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x15\n\x13\x44\x65leteQueueResponse\"!\n\x11PurgeQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"*\n\x12PurgeQueueResponse\x12\x14\n\x0cpurged_count\x18\x01 \x01(\x03\"M\n\x0bSendRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12/\n\x08messages\x18\x02 \x03(\x0b\x32\x1d.spoolrack.v1.OutgoingMessage\"9\n\x0cSendResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.spoolrack.v1.SendResult\"g\n\nSendResult\x12)\n\x04sent\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.SentMessageH\x00\x12$\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.spoolrack.v1.ErrorH\x00\x42\x08\n\x06result\"[\n\x0bSentMessage\x12\n\n\x02id\x18\x01 \x01(\t\x12-\n\tsend_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tduplicate\x18\x03 \x01(\x08\"k\n\x11StreamSendRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12\r\n\x05queue\x18\x02 \x01(\t\x12/\n\x08messages\x18\x03 \x03(\x0b\x32\x1d.spoolrack.v1.OutgoingMessage\"{\n\x12StreamSendResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12)\n\x07results\x18\x02 \x03(\x0b\x32\x18.spoolrack.v1.SendResult\x12\"\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x13.spoolrack.v1.Error\"\xa8\x01\n\x0eReceiveRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x14\n\x0cmax_messages\x18\x02 \x01(\x05\x12\x11\n\tmax_bytes\x18\x03 \x01(\x03\x12\x35\n\x12visibility_timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04wait\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"q\n\x0fReceiveResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\x12\x35\n\x12visibility_timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"s\n\x14StreamReceiveRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x15\n\rmax_in_flight\x18\x02 \x01(\x05\x12\x35\n\x12visibility_timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"w\n\x15StreamReceiveResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\x12\x35\n\x12visibility_timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"K\n\rDeleteRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12+\n\x07targets\x18\x02 \x03(\x0b\x32\x1a.spoolrack.v1.DeleteTarget\"9\n\x0c\x44\x65leteTarget\x12\x11\n\x07receipt\x18\x01 \x01(\tH\x00\x12\x0c\n\x02id\x18\x02 \x01(\tH\x00\x42\x08\n\x06target\"=\n\x0e\x44\x65leteResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.spoolrack.v1.DeleteResult\"i\n\x0c\x44\x65leteResult\x12$\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.ErrorH\x00\x12)\n\x07\x64\x65leted\x18\x02 \x01(\x0b\x32\x16.google.protobuf.EmptyH\x00\x42\x08\n\x06result\"i\n\x13StreamDeleteRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12\r\n\x05queue\x18\x02 \x01(\t\x12+\n\x07targets\x18\x03 \x03(\x0b\x32\x1a.spoolrack.v1.DeleteTarget\"\x7f\n\x14StreamDeleteResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x03\x12+\n\x07results\x18\x02 \x03(\x0b\x32\x1a.spoolrack.v1.DeleteResult\x12\"\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x13.spoolrack.v1.Error\"Y\n\x17\x43hangeVisibilityRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12/\n\x07\x63hanges\x18\x02 \x03(\x0b\x32\x1e.spoolrack.v1.VisibilityChange\"r\n\x10VisibilityChange\x12\x0f\n\x07receipt\x18\x01 \x01(\t\x12\x35\n\x12visibility_timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0erelease_credit\x18\x03 \x01(\x08\"Q\n\x18\x43hangeVisibilityResponse\x12\x35\n\x07results\x18\x01 \x03(\x0b\x32$.spoolrack.v1.ChangeVisibilityResult\"\xad\x01\n\x16\x43hangeVisibilityResult\x12\x37\n\x11lease_expire_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12$\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.spoolrack.v1.ErrorH\x00\x12*\n\x08released\x18\x03 \x01(\x0b\x32\x16.google.protobuf.EmptyH\x00\x42\x08\n\x06result\".\n\x11GetMessageRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\"<\n\x12GetMessageResponse\x12&\n\x07message\x18\x01 \x01(\x0b\x32\x15.spoolrack.v1.Message\"\x8f\x01\n\x13ListMessagesRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12*\n\x06states\x18\x04 \x03(\x0e\x32\x1a.spoolrack.v1.MessageState\x12\x16\n\x0emax_body_bytes\x18\x05 \x01(\x03\"X\n\x14ListMessagesResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xda\t\n\x0cQueueService\x12R\n\x0b\x43reateQueue\x12 .spoolrack.v1.CreateQueueRequest\x1a!.spoolrack.v1.CreateQueueResponse\x12I\n\x08GetQueue\x12\x1d.spoolrack.v1.GetQueueRequest\x1a\x1e.spoolrack.v1.GetQueueResponse\x12O\n\nListQueues\x12\x1f.spoolrack.v1.ListQueuesRequest\x1a .spoolrack.v1.ListQueuesResponse\x12R\n\x0bUpdateQueue\x12 .spoolrack.v1.UpdateQueueRequest\x1a!.spoolrack.v1.UpdateQueueResponse\x12R\n\x0b\x44\x65leteQueue\x12 .spoolrack.v1.DeleteQueueRequest\x1a!.spoolrack.v1.DeleteQueueResponse\x12O\n\nPurgeQueue\x12\x1f.spoolrack.v1.PurgeQueueRequest\x1a .spoolrack.v1.PurgeQueueResponse\x12=\n\x04Send\x12\x19.spoolrack.v1.SendRequest\x1a\x1a.spoolrack.v1.SendResponse\x12S\n\nStreamSend\x12\x1f.spoolrack.v1.StreamSendRequest\x1a .spoolrack.v1.StreamSendResponse(\x01\x30\x01\x12\x46\n\x07Receive\x12\x1c.spoolrack.v1.ReceiveRequest\x1a\x1d.spoolrack.v1.ReceiveResponse\x12Z\n\rStreamReceive\x12\".spoolrack.v1.StreamReceiveRequest\x1a#.spoolrack.v1.StreamReceiveResponse0\x01\x12\x43\n\x06\x44\x65lete\x12\x1b.spoolrack.v1.DeleteRequest\x1a\x1c.spoolrack.v1.DeleteResponse\x12Y\n\x0cStreamDelete\x12!.spoolrack.v1.StreamDeleteRequest\x1a\".spoolrack.v1.StreamDeleteResponse(\x01\x30\x01\x12\x61\n\x10\x43hangeVisibility\x12%.spoolrack.v1.ChangeVisibilityRequest\x1a&.spoolrack.v1.ChangeVisibilityResponse\x12O\n\nGetMessage\x12\x1f.spoolrack.v1.GetMessageRequest\x1a .spoolrack.v1.GetMessageResponse\x12U\n\x0cListMessages\x12!.spoolrack.v1.ListMessagesRequest\x1a\".spoolrack.v1.ListMessagesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spoolrack.v1.queue_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CREATEQUEUEREQUEST']._serialized_start=175
-  _globals['_CREATEQUEUEREQUEST']._serialized_end=256
-  _globals['_CREATEQUEUERESPONSE']._serialized_start=258
-  _globals['_CREATEQUEUERESPONSE']._serialized_end=315
-  _globals['_GETQUEUEREQUEST']._serialized_start=317
-  _globals['_GETQUEUEREQUEST']._serialized_end=348
-  _globals['_GETQUEUERESPONSE']._serialized_start=350
-  _globals['_GETQUEUERESPONSE']._serialized_end=404
-  _globals['_LISTQUEUESREQUEST']._serialized_start=406
-  _globals['_LISTQUEUESREQUEST']._serialized_end=480
-  _globals['_LISTQUEUESRESPONSE']._serialized_start=482
-  _globals['_LISTQUEUESRESPONSE']._serialized_end=564
-  _globals['_UPDATEQUEUEREQUEST']._serialized_start=567
-  _globals['_UPDATEQUEUEREQUEST']._serialized_end=697
-  _globals['_UPDATEQUEUERESPONSE']._serialized_start=699
-  _globals['_UPDATEQUEUERESPONSE']._serialized_end=756
-  _globals['_DELETEQUEUEREQUEST']._serialized_start=758
-  _globals['_DELETEQUEUEREQUEST']._serialized_end=792
-  _globals['_DELETEQUEUERESPONSE']._serialized_start=794
-  _globals['_DELETEQUEUERESPONSE']._serialized_end=815
-  _globals['_PURGEQUEUEREQUEST']._serialized_start=817
-  _globals['_PURGEQUEUEREQUEST']._serialized_end=850
-  _globals['_PURGEQUEUERESPONSE']._serialized_start=852
-  _globals['_PURGEQUEUERESPONSE']._serialized_end=888
-  _globals['_SENDREQUEST']._serialized_start=890
-  _globals['_SENDREQUEST']._serialized_end=967
-  _globals['_SENDRESPONSE']._serialized_start=969
-  _globals['_SENDRESPONSE']._serialized_end=1026
-  _globals['_SENDRESULT']._serialized_start=1028
-  _globals['_SENDRESULT']._serialized_end=1131
-  _globals['_SENTMESSAGE']._serialized_start=1133
-  _globals['_SENTMESSAGE']._serialized_end=1224
-  _globals['_STREAMSENDREQUEST']._serialized_start=1226
-  _globals['_STREAMSENDREQUEST']._serialized_end=1333
-  _globals['_STREAMSENDRESPONSE']._serialized_start=1335
-  _globals['_STREAMSENDRESPONSE']._serialized_end=1458
-  _globals['_RECEIVEREQUEST']._serialized_start=1461
-  _globals['_RECEIVEREQUEST']._serialized_end=1629
-  _globals['_RECEIVERESPONSE']._serialized_start=1631
-  _globals['_RECEIVERESPONSE']._serialized_end=1744
-  _globals['_STREAMRECEIVEREQUEST']._serialized_start=1746
-  _globals['_STREAMRECEIVEREQUEST']._serialized_end=1861
-  _globals['_STREAMRECEIVERESPONSE']._serialized_start=1863
-  _globals['_STREAMRECEIVERESPONSE']._serialized_end=1982
-  _globals['_DELETEREQUEST']._serialized_start=1984
-  _globals['_DELETEREQUEST']._serialized_end=2059
-  _globals['_DELETETARGET']._serialized_start=2061
-  _globals['_DELETETARGET']._serialized_end=2118
-  _globals['_DELETERESPONSE']._serialized_start=2120
-  _globals['_DELETERESPONSE']._serialized_end=2181
-  _globals['_DELETERESULT']._serialized_start=2183
-  _globals['_DELETERESULT']._serialized_end=2233
-  _globals['_STREAMDELETEREQUEST']._serialized_start=2235
-  _globals['_STREAMDELETEREQUEST']._serialized_end=2340
-  _globals['_STREAMDELETERESPONSE']._serialized_start=2342
-  _globals['_STREAMDELETERESPONSE']._serialized_end=2469
-  _globals['_CHANGEVISIBILITYREQUEST']._serialized_start=2471
-  _globals['_CHANGEVISIBILITYREQUEST']._serialized_end=2560
-  _globals['_VISIBILITYCHANGE']._serialized_start=2562
-  _globals['_VISIBILITYCHANGE']._serialized_end=2669
-  _globals['_CHANGEVISIBILITYRESPONSE']._serialized_start=2671
-  _globals['_CHANGEVISIBILITYRESPONSE']._serialized_end=2752
-  _globals['_CHANGEVISIBILITYRESULT']._serialized_start=2754
-  _globals['_CHANGEVISIBILITYRESULT']._serialized_end=2860
-  _globals['_GETMESSAGEREQUEST']._serialized_start=2862
-  _globals['_GETMESSAGEREQUEST']._serialized_end=2908
-  _globals['_GETMESSAGERESPONSE']._serialized_start=2910
-  _globals['_GETMESSAGERESPONSE']._serialized_end=2970
-  _globals['_LISTMESSAGESREQUEST']._serialized_start=2973
-  _globals['_LISTMESSAGESREQUEST']._serialized_end=3116
-  _globals['_LISTMESSAGESRESPONSE']._serialized_start=3118
-  _globals['_LISTMESSAGESRESPONSE']._serialized_end=3206
-  _globals['_QUEUESERVICE']._serialized_start=3209
-  _globals['_QUEUESERVICE']._serialized_end=4451
+  _globals['_CREATEQUEUEREQUEST']._serialized_start=204
+  _globals['_CREATEQUEUEREQUEST']._serialized_end=285
+  _globals['_CREATEQUEUERESPONSE']._serialized_start=287
+  _globals['_CREATEQUEUERESPONSE']._serialized_end=344
+  _globals['_GETQUEUEREQUEST']._serialized_start=346
+  _globals['_GETQUEUEREQUEST']._serialized_end=377
+  _globals['_GETQUEUERESPONSE']._serialized_start=379
+  _globals['_GETQUEUERESPONSE']._serialized_end=433
+  _globals['_LISTQUEUESREQUEST']._serialized_start=435
+  _globals['_LISTQUEUESREQUEST']._serialized_end=509
+  _globals['_LISTQUEUESRESPONSE']._serialized_start=511
+  _globals['_LISTQUEUESRESPONSE']._serialized_end=593
+  _globals['_UPDATEQUEUEREQUEST']._serialized_start=596
+  _globals['_UPDATEQUEUEREQUEST']._serialized_end=726
+  _globals['_UPDATEQUEUERESPONSE']._serialized_start=728
+  _globals['_UPDATEQUEUERESPONSE']._serialized_end=785
+  _globals['_DELETEQUEUEREQUEST']._serialized_start=787
+  _globals['_DELETEQUEUEREQUEST']._serialized_end=821
+  _globals['_DELETEQUEUERESPONSE']._serialized_start=823
+  _globals['_DELETEQUEUERESPONSE']._serialized_end=844
+  _globals['_PURGEQUEUEREQUEST']._serialized_start=846
+  _globals['_PURGEQUEUEREQUEST']._serialized_end=879
+  _globals['_PURGEQUEUERESPONSE']._serialized_start=881
+  _globals['_PURGEQUEUERESPONSE']._serialized_end=923
+  _globals['_SENDREQUEST']._serialized_start=925
+  _globals['_SENDREQUEST']._serialized_end=1002
+  _globals['_SENDRESPONSE']._serialized_start=1004
+  _globals['_SENDRESPONSE']._serialized_end=1061
+  _globals['_SENDRESULT']._serialized_start=1063
+  _globals['_SENDRESULT']._serialized_end=1166
+  _globals['_SENTMESSAGE']._serialized_start=1168
+  _globals['_SENTMESSAGE']._serialized_end=1259
+  _globals['_STREAMSENDREQUEST']._serialized_start=1261
+  _globals['_STREAMSENDREQUEST']._serialized_end=1368
+  _globals['_STREAMSENDRESPONSE']._serialized_start=1370
+  _globals['_STREAMSENDRESPONSE']._serialized_end=1493
+  _globals['_RECEIVEREQUEST']._serialized_start=1496
+  _globals['_RECEIVEREQUEST']._serialized_end=1664
+  _globals['_RECEIVERESPONSE']._serialized_start=1666
+  _globals['_RECEIVERESPONSE']._serialized_end=1779
+  _globals['_STREAMRECEIVEREQUEST']._serialized_start=1781
+  _globals['_STREAMRECEIVEREQUEST']._serialized_end=1896
+  _globals['_STREAMRECEIVERESPONSE']._serialized_start=1898
+  _globals['_STREAMRECEIVERESPONSE']._serialized_end=2017
+  _globals['_DELETEREQUEST']._serialized_start=2019
+  _globals['_DELETEREQUEST']._serialized_end=2094
+  _globals['_DELETETARGET']._serialized_start=2096
+  _globals['_DELETETARGET']._serialized_end=2153
+  _globals['_DELETERESPONSE']._serialized_start=2155
+  _globals['_DELETERESPONSE']._serialized_end=2216
+  _globals['_DELETERESULT']._serialized_start=2218
+  _globals['_DELETERESULT']._serialized_end=2323
+  _globals['_STREAMDELETEREQUEST']._serialized_start=2325
+  _globals['_STREAMDELETEREQUEST']._serialized_end=2430
+  _globals['_STREAMDELETERESPONSE']._serialized_start=2432
+  _globals['_STREAMDELETERESPONSE']._serialized_end=2559
+  _globals['_CHANGEVISIBILITYREQUEST']._serialized_start=2561
+  _globals['_CHANGEVISIBILITYREQUEST']._serialized_end=2650
+  _globals['_VISIBILITYCHANGE']._serialized_start=2652
+  _globals['_VISIBILITYCHANGE']._serialized_end=2766
+  _globals['_CHANGEVISIBILITYRESPONSE']._serialized_start=2768
+  _globals['_CHANGEVISIBILITYRESPONSE']._serialized_end=2849
+  _globals['_CHANGEVISIBILITYRESULT']._serialized_start=2852
+  _globals['_CHANGEVISIBILITYRESULT']._serialized_end=3025
+  _globals['_GETMESSAGEREQUEST']._serialized_start=3027
+  _globals['_GETMESSAGEREQUEST']._serialized_end=3073
+  _globals['_GETMESSAGERESPONSE']._serialized_start=3075
+  _globals['_GETMESSAGERESPONSE']._serialized_end=3135
+  _globals['_LISTMESSAGESREQUEST']._serialized_start=3138
+  _globals['_LISTMESSAGESREQUEST']._serialized_end=3281
+  _globals['_LISTMESSAGESRESPONSE']._serialized_start=3283
+  _globals['_LISTMESSAGESRESPONSE']._serialized_end=3371
+  _globals['_QUEUESERVICE']._serialized_start=3374
+  _globals['_QUEUESERVICE']._serialized_end=4616
 # @@protoc_insertion_point(module_scope)

@@ -6,6 +6,7 @@ QueueService: queues, and the messages in them."""
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import empty_pb2 as _empty_pb2
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
@@ -305,17 +306,17 @@ class PurgeQueueResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    PURGED_FIELD_NUMBER: _builtins.int
-    purged: _builtins.int
+    PURGED_COUNT_FIELD_NUMBER: _builtins.int
+    purged_count: _builtins.int
     """How many messages were deleted."""
     def __init__(
         self,
         *,
-        purged: _builtins.int = ...,
+        purged_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["purged", b"purged"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["purged_count", b"purged_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -732,20 +733,28 @@ class DeleteResult(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_FIELD_NUMBER: _builtins.int
+    DELETED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def error(self) -> _queue_pb2.Error:
-        """Why it was not deleted. Absent: it is deleted."""
+        """Why it was not deleted."""
+
+    @_builtins.property
+    def deleted(self) -> _empty_pb2.Empty:
+        """It is deleted, or was deleted before."""
 
     def __init__(
         self,
         *,
         error: _queue_pb2.Error | None = ...,
+        deleted: _empty_pb2.Empty | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deleted", b"deleted", "error", b"error", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted", b"deleted", "error", b"error", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["error", "deleted"]  # noqa: Y015
+    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
 Global___DeleteResult: _TypeAlias = DeleteResult  # noqa: Y015
 
@@ -851,10 +860,10 @@ class VisibilityChange(_message.Message):
 
     RECEIPT_FIELD_NUMBER: _builtins.int
     VISIBILITY_TIMEOUT_FIELD_NUMBER: _builtins.int
-    PUT_OFF_FIELD_NUMBER: _builtins.int
+    RELEASE_CREDIT_FIELD_NUMBER: _builtins.int
     receipt: _builtins.str
     """The receipt of the lease; it stays the same."""
-    put_off: _builtins.bool
+    release_credit: _builtins.bool
     """Whether the consumer has put the message off: it stays hidden until the lease ends, and its credit
     goes back to the StreamReceive that it came from at once, if that is served by the same process.
     """
@@ -869,11 +878,11 @@ class VisibilityChange(_message.Message):
         *,
         receipt: _builtins.str = ...,
         visibility_timeout: _duration_pb2.Duration | None = ...,
-        put_off: _builtins.bool = ...,
+        release_credit: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["put_off", b"put_off", "receipt", b"receipt", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt", "release_credit", b"release_credit", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -909,27 +918,35 @@ class ChangeVisibilityResult(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    DUE_TIME_FIELD_NUMBER: _builtins.int
+    LEASE_EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    RELEASED_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def due_time(self) -> _timestamp_pb2.Timestamp:
-        """When the lease ends now. Absent: it was released, or the change failed."""
+    def lease_expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When the lease ends now."""
 
     @_builtins.property
     def error(self) -> _queue_pb2.Error:
-        """Why the change failed. Absent: it didn't."""
+        """Why the change failed."""
+
+    @_builtins.property
+    def released(self) -> _empty_pb2.Empty:
+        """The message is ready again: its visibility timeout was set to 0."""
 
     def __init__(
         self,
         *,
-        due_time: _timestamp_pb2.Timestamp | None = ...,
+        lease_expire_time: _timestamp_pb2.Timestamp | None = ...,
         error: _queue_pb2.Error | None = ...,
+        released: _empty_pb2.Empty | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "lease_expire_time", b"lease_expire_time", "released", b"released", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "error", b"error"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "lease_expire_time", b"lease_expire_time", "released", b"released", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["lease_expire_time", "error", "released"]  # noqa: Y015
+    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
 Global___ChangeVisibilityResult: _TypeAlias = ChangeVisibilityResult  # noqa: Y015
 

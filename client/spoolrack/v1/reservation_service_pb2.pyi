@@ -336,7 +336,9 @@ class CommitReservationsResponse(_message.Message):
     """How many messages were deleted."""
     @_builtins.property
     def lost_sequence_numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The sets up to `last_sequence_number` that were lost before: none of their messages was deleted."""
+        """The sets up to `last_sequence_number` that were lost before: unread, released, or with messages that other
+        readers have leased since.
+        """
 
     def __init__(
         self,

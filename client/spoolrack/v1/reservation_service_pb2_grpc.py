@@ -95,14 +95,17 @@ class ReservationServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CommitReservations(self, request, context):
-        """Deletes the messages of a stream's reservations up to a number. A repetition is a success.
+        """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
+        `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
+        is a success.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseReservation(self, request, context):
-        """Gives the messages of a reservation back; whoever asks for it again is told that it is lost.
+        """Returns the messages of a reservation to the queue. Later calls for it fail with RESERVATION_LOST, and no
+        commit deletes its messages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

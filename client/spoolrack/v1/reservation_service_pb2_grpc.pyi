@@ -44,9 +44,14 @@ class ReservationServiceStub:
     RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
     """
     CommitReservations: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.CommitReservationsRequest, _reservation_service_pb2.CommitReservationsResponse]
-    """Deletes the messages of a stream's reservations up to a number. A repetition is a success."""
+    """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
+    `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
+    is a success.
+    """
     ReleaseReservation: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.ReleaseReservationRequest, _reservation_service_pb2.ReleaseReservationResponse]
-    """Gives the messages of a reservation back; whoever asks for it again is told that it is lost."""
+    """Returns the messages of a reservation to the queue. Later calls for it fail with RESERVATION_LOST, and no
+    commit deletes its messages.
+    """
     ListReservations: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.ListReservationsRequest, _reservation_service_pb2.ListReservationsResponse]
     """Returns the reservations, a page at a time."""
 
@@ -66,9 +71,14 @@ class ReservationServiceAsyncStub(ReservationServiceStub):
     RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
     """
     CommitReservations: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.CommitReservationsRequest, _reservation_service_pb2.CommitReservationsResponse]  # type: ignore[assignment]
-    """Deletes the messages of a stream's reservations up to a number. A repetition is a success."""
+    """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
+    `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
+    is a success.
+    """
     ReleaseReservation: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.ReleaseReservationRequest, _reservation_service_pb2.ReleaseReservationResponse]  # type: ignore[assignment]
-    """Gives the messages of a reservation back; whoever asks for it again is told that it is lost."""
+    """Returns the messages of a reservation to the queue. Later calls for it fail with RESERVATION_LOST, and no
+    commit deletes its messages.
+    """
     ListReservations: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.ListReservationsRequest, _reservation_service_pb2.ListReservationsResponse]  # type: ignore[assignment]
     """Returns the reservations, a page at a time."""
 
@@ -109,7 +119,10 @@ class ReservationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _reservation_service_pb2.CommitReservationsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_reservation_service_pb2.CommitReservationsResponse, _abc.Awaitable[_reservation_service_pb2.CommitReservationsResponse]]:
-        """Deletes the messages of a stream's reservations up to a number. A repetition is a success."""
+        """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
+        `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
+        is a success.
+        """
 
     @_abc_1.abstractmethod
     def ReleaseReservation(
@@ -117,7 +130,9 @@ class ReservationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _reservation_service_pb2.ReleaseReservationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_reservation_service_pb2.ReleaseReservationResponse, _abc.Awaitable[_reservation_service_pb2.ReleaseReservationResponse]]:
-        """Gives the messages of a reservation back; whoever asks for it again is told that it is lost."""
+        """Returns the messages of a reservation to the queue. Later calls for it fail with RESERVATION_LOST, and no
+        commit deletes its messages.
+        """
 
     @_abc_1.abstractmethod
     def ListReservations(

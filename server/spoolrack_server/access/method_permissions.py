@@ -94,6 +94,17 @@ METHODS: Final[Mapping[str, RequestQueues | HandlerQueues]] = {
     "ListRedrives": _where_named(MONITOR),
     "CancelRedrive": HandlerQueues(MANAGE),
 }
+_SCALED: Final = RequestQueues(
+    MONITOR, lambda request: ((MONITOR, request.scalerMetadata.get("queue", "")),)
+)
+SERVED_METHODS: Final[Mapping[str, RequestQueues | HandlerQueues]] = {
+    **METHODS,
+    # KEDA's, whose metadata name the queue.
+    "IsActive": _SCALED,
+    "StreamIsActive": _SCALED,
+    "GetMetricSpec": _SCALED,
+    "GetMetrics": RequestQueues(MONITOR, lambda request: _SCALED.needs(request.scaledObjectRef)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +116,12 @@ class CallerPermissions:
 
     def require(self, method: str, request: Any) -> None:
         """Raises `PermissionDenied` for a request that must not be done."""
-        for permission, queue in METHODS[method].needs(request):
+        for permission, queue in SERVED_METHODS[method].needs(request):
             self.guard.require(self.identity, permission, queue)
 
     def require_somewhere(self, method: str) -> None:
         """Raises `PermissionDenied` for a call that must not be done, whatever its request names."""
-        self.guard.require_somewhere(self.identity, METHODS[method].permission)
+        self.guard.require_somewhere(self.identity, SERVED_METHODS[method].permission)
 
     def queues_for(self, permission: Permission) -> Callable[[str], bool] | None:
         """Return a test of queues in which the caller may do it; None: all."""

@@ -17,6 +17,7 @@ from ..addresses import address_text
 from ..logs import Log
 from .access_control import AccessControl
 from .rules import Rules
+from .sqs_keys import SqsKeys
 from .tls import Tls, TlsFiles
 from .tokens import Tokens
 from .watched_files import FIXED, SECRET, AccessUnusable, WatchedFiles
@@ -42,6 +43,7 @@ class Security:
     tls: TlsFiles | None = None
     tokens: str | None = None
     permissions: str | None = None
+    sqs_keys: str | None = None
     insecure: bool = False
     """Whether others than this machine are served without TLS."""
 
@@ -64,20 +66,38 @@ class Security:
         tls = None if self.tls is None else Tls(self.tls, log)
         tokens = _watched("the tokens", self.tokens, SECRET, Tokens.parsed, log)
         rules = _watched("the permissions", self.permissions, FIXED, Rules.parsed, log)
+        sqs_keys = _watched("the keys of SQS", self.sqs_keys, SECRET, SqsKeys.parsed, log)
         watched: list[WatchedFiles[Any]] = [] if tls is None else [tls.files]
-        watched += [each for each in (tokens, rules) if each is not None]
-        return LoadedSecurity(
-            AccessControl(tokens=tokens, rules=rules, asks_for_certificates=asks), tls, watched, log
-        )
+        watched += [each for each in (tokens, rules, sqs_keys) if each is not None]
+        guard = AccessControl(tokens=tokens, rules=rules, asks_for_certificates=asks)
+        return LoadedSecurity(guard, tls, watched, log, sqs_keys)
+
+    def check_sqs(self, host: str, port: int) -> None:
+        """Raise `AccessUnusable` if clients of SQS can't be identified at this address, and must be."""
+        if self.sqs_keys is not None:
+            return
+        asks = self.tokens is not None or (self.tls is not None and self.tls.client_ca is not None)
+        if asks or not (self.insecure or is_loopback(host)):
+            raise AccessUnusable(
+                f"--sqs {address_text(host, port)}",
+                "its callers can't be identified: give --sqs-keys; `spoolrack tokens sqs-key` makes "
+                "the file",
+            )
 
 
 class LoadedSecurity:
     """The opened files: access control, and the server's certificates."""
 
     def __init__(
-        self, guard: AccessControl, tls: Tls | None, watched: Sequence[WatchedFiles[Any]], log: Log
+        self,
+        guard: AccessControl,
+        tls: Tls | None,
+        watched: Sequence[WatchedFiles[Any]],
+        log: Log,
+        sqs_keys: WatchedFiles[SqsKeys] | None = None,
     ) -> None:
         self._log = log
+        self.sqs_keys = sqs_keys
         self.guard = guard
         self.tls = tls
         self._watched = watched

@@ -87,6 +87,12 @@ class _AddressOrOff(Address):
     help="Begin each QueueUrl with this.",
 )
 @option(
+    "--sqs-keys",
+    type=click.Path(exists=True, dir_okay=False),
+    envvar="SPOOLRACK_SQS_KEYS",
+    help="Clients of SQS must sign with a key of this file; `spoolrack tokens sqs-key NAME` makes one.",
+)
+@option(
     "--processes",
     type=click.IntRange(min=1, max=256),
     default=1,

@@ -6,7 +6,7 @@ import click
 
 from .exits import OK
 from .output import say
-from .plain import argument
+from .plain import argument, option
 
 
 @click.group()
@@ -32,4 +32,32 @@ def new(identity: str) -> int:
         raise click.BadParameter(str(error), param_hint="IDENTITY") from error
     click.echo(line, err=True)
     say(token)
+    return OK
+
+
+@command.command("sqs-key")
+@argument("identity")
+@option(
+    "--keys",
+    type=click.Path(dir_okay=False),
+    required=True,
+    help="The server's file of keys; made with mode 0600 if it isn't there.",
+)
+@option("--another", is_flag=True, help="Make a key beside those that IDENTITY has.")
+def sqs_key(identity: str, keys: str, another: bool) -> int:
+    """Print the access key and the secret of IDENTITY for clients of Amazon SQS.
+
+    An identity without a key gets one, and a line in the file. The same command shows the key again.
+    Running servers know a new key within moments; a line that is removed takes the key back.
+    """
+    from ..access.file_format import UnreadableFile
+    from ..access.sqs_keys import issue
+
+    try:
+        access_key, secret = issue(keys, identity, another=another)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="IDENTITY") from error
+    except (UnreadableFile, OSError) as error:
+        raise click.BadParameter(f"{keys} can't be used: {error}", param_hint="--keys") from error
+    say(f"AWS_ACCESS_KEY_ID={access_key}", f"AWS_SECRET_ACCESS_KEY={secret}")
     return OK

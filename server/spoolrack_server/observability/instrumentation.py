@@ -156,6 +156,7 @@ class Instrumentation:
         path: str,
         headers: Metadata,
         answer: Callable[[], Awaitable[Any]],
+        operation: str | None = None,
     ) -> Any:
         """Return the response of `answer`, instrumented."""
         began, code = stopwatch(), CANCELLED.lower()
@@ -166,7 +167,8 @@ class Instrumentation:
             code = str(response.status)
             return response
         finally:
-            operation = f"{method} {route}" if route else "unknown"
+            if operation is None:
+                operation = f"{method} {route}" if route else "unknown"
             self.operations.ended(operation, code, stopwatch() - began)
             if span:
                 span.end(code, is_fault=code.startswith("5"))

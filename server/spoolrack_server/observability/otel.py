@@ -12,7 +12,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from ..contract import METHODS
+from ..contract import SERVED_METHODS
 from .instrumentation import Metadata
 from .trace_context import TRACEPARENT, context_in, is_traceparent
 
@@ -63,7 +63,7 @@ class OtelTraces:
         self._propagator = TraceContextTextMapPropagator()
 
     def rpc(self, method: str, request: Any, metadata: Metadata, request_id: str) -> OtelSpan:
-        service = METHODS[method].containing_service.full_name
+        service = SERVED_METHODS[method].containing_service.full_name
         attributes: dict[str, AttributeValue] = {
             "rpc.system": "grpc",
             "rpc.service": service,

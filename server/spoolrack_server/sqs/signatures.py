@@ -1,36 +1,253 @@
-"""The callers of SQS, by the signatures of their requests (AWS Signature Version 4)."""
+"""AWS Signature Version 4: the identity and the region of a request, by its access key.
+
+The signature covers the method, the path, the query, the signed headers and the body. Its time must be
+within 15 minutes of the server's, and its date, service and terminator those of its scope. Each way to
+be wrong has a refusal of its own. Without keys every request is taken, and nothing of this is checked.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import re
+from calendar import timegm
+from dataclasses import dataclass
+from time import strptime
 from typing import Final
+from urllib.parse import parse_qsl, quote
 
 from aiohttp import web
+from spoolrack_store.model.clock import Clock
 
 from ..access.access_control import NOBODY
 from ..access.permissions import Identity
+from ..access.sqs_keys import SqsKeys
+from ..access.watched_files import WatchedFiles
+from . import sqs_errors
+from .sqs_errors import SqsError
 
 DEFAULT_REGION: Final = "us-east-1"
+ALGORITHM: Final = "AWS4-HMAC-SHA256"
+SKEW: Final = 15 * 60
+"""Seconds that the clock of a client may be off."""
+LONGEST_PRESIGNED: Final = 7 * 24 * 60 * 60
+_TIME: Final = "%Y%m%dT%H%M%SZ"
+_CREDENTIAL: Final = re.compile(
+    r"(?P<key>\w{1,128})/(?P<date>\d{8})/(?P<region>[a-z0-9-]{1,40})/(?P<service>[a-z0-9-]+)"
+    r"/(?P<end>[a-z0-9_]+)",
+    re.ASCII,
+)
 _SCOPE: Final = re.compile(r"Credential=[^/,\s]+/\d{8}/([a-z0-9-]{1,40})/sqs/aws4_request")
+_MUST_BE_SIGNED: Final = ("host", "x-amz-date", "x-amz-target", "x-amz-security-token")
+"""Headers that a request has to have signed, if it has them."""
+_FIELDS: Final = ("Credential", "SignedHeaders", "Signature")
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    """The signature of a request, and what it says of itself."""
+
+    key: str
+    date: str
+    region: str
+    service: str
+    end: str
+    time: str
+    signed: tuple[str, ...]
+    signature: str
+    lifetime: int | None
+    """Seconds, of a presigned URL."""
+
+    @property
+    def scope(self) -> str:
+        return f"{self.date}/{self.region}/{self.service}/{self.end}"
 
 
 class Authenticator:
-    """Without keys every request is taken, whatever key it is signed with."""
+    """Identifies callers by the keys of a file; without a file, it takes every caller."""
+
+    def __init__(self, keys: WatchedFiles[SqsKeys] | None, clock: Clock) -> None:
+        self._keys = keys
+        self._clock = clock
 
     @property
     def is_open(self) -> bool:
         """Whether no caller is asked for a key."""
-        return True
+        return self._keys is None
 
     def identify(self, request: web.Request, body: bytes) -> tuple[Identity, str]:
-        """Return the caller of a request, and the region that it is for."""
-        return NOBODY, _region(request)
+        """Return the caller of a request, and the region that it is for; raise the error of a request
+        that isn't signed as it must be."""
+        if self._keys is None:
+            found = _SCOPE.search(request.headers.get("Authorization", ""))
+            return NOBODY, found[1] if found else DEFAULT_REGION
+        given = _signature_of(request)
+        keys = self._keys.current
+        identity = self.still_known(request)
+        self._check_scope(given)
+        expected = _expected(given, request, body, keys.secret_of(given.key))
+        if not hmac.compare_digest(expected, given.signature):
+            raise sqs_errors.signature_differs(
+                "The request signature we calculated does not match the signature you provided. Check "
+                "your Secret Access Key and signing method; a proxy must keep the Host header."
+            )
+        return identity, given.region
 
     def still_known(self, request: web.Request) -> Identity:
-        """Return the caller of a request that was identified before; raise if its key is gone."""
-        return NOBODY
+        """Return the identity of a request's access key; raise the error of an unknown one."""
+        if self._keys is None:
+            return NOBODY
+        identity = self._keys.current.identities.get(_signature_of(request).key)
+        if identity is None:
+            raise sqs_errors.unrecognized_client(
+                "The access key included in the request is not one that this server knows: "
+                "spoolrack tokens sqs-key makes one."
+            )
+        return identity
+
+    def _check_scope(self, given: _Signature) -> None:
+        if (given.service, given.end) != ("sqs", "aws4_request"):
+            raise sqs_errors.signature_differs(
+                "Credential should be scoped to the service sqs and end in aws4_request, not "
+                f"{given.service}/{given.end}."
+            )
+        if not given.time.startswith(given.date):
+            raise sqs_errors.signature_differs(
+                f"The date in the credential's scope, {given.date}, is not that of the request's time, "
+                f"{given.time}."
+            )
+        try:
+            signed_at = timegm(strptime(given.time, _TIME))
+        except ValueError as error:
+            raise sqs_errors.incomplete_signature(
+                f"The time of the request, {given.time[:40]!r}, is not like 20130524T000000Z."
+            ) from error
+        now = self._clock.wall() // 1_000
+        lifetime = SKEW if given.lifetime is None else given.lifetime
+        if now > signed_at + lifetime:
+            raise sqs_errors.signature_differs(
+                f"Signature expired: {given.time} is over {lifetime} seconds before this server's "
+                "clock."
+            )
+        if now < signed_at - SKEW:
+            raise sqs_errors.signature_differs(
+                f"Signature not yet current: {given.time} is over {SKEW} seconds after this server's "
+                "clock."
+            )
 
 
-def _region(request: web.Request) -> str:
-    found = _SCOPE.search(request.headers.get("Authorization", ""))
-    return found[1] if found else DEFAULT_REGION
+def _signature_of(request: web.Request) -> _Signature:
+    """Read the signature in the header, or in a presigned URL."""
+    headers = request.headers.getall("Authorization", [])
+    if len(headers) > 1:
+        raise sqs_errors.incomplete_signature("There are two Authorization headers.")
+    if not headers:
+        if "X-Amz-Signature" not in request.query:
+            raise sqs_errors.missing_token(
+                "Request is missing Authentication Token: sign it, with an access key of this server."
+            )
+        query = request.query
+        if query.get("X-Amz-Algorithm") != ALGORITHM:
+            raise _incomplete(f"X-Amz-Algorithm must be {ALGORITHM}")
+        lifetime = query.get("X-Amz-Expires", "")
+        if not re.fullmatch(r"\d{1,6}", lifetime, re.ASCII) or int(lifetime) > LONGEST_PRESIGNED:
+            raise _incomplete(f"X-Amz-Expires must be from 0 to {LONGEST_PRESIGNED}")
+        return _signature(
+            query.get("X-Amz-Credential", ""),
+            query.get("X-Amz-Date", ""),
+            query.get("X-Amz-SignedHeaders", ""),
+            query["X-Amz-Signature"],
+            int(lifetime),
+            request,
+        )
+    scheme, _, rest = headers[0].strip().partition(" ")
+    if scheme != ALGORITHM:
+        raise _incomplete(f"the Authorization header must begin with {ALGORITHM}")
+    fields: dict[str, str] = {}
+    for part in rest.split(","):
+        name, _, value = part.strip().partition("=")
+        fields[name] = value
+    missing = [name for name in _FIELDS if not fields.get(name)]
+    if missing:
+        raise _incomplete(f"the Authorization header lacks {', '.join(missing)}")
+    return _signature(
+        fields["Credential"],
+        request.headers.get("X-Amz-Date", ""),
+        fields["SignedHeaders"],
+        fields["Signature"],
+        None,
+        request,
+    )
+
+
+def _signature(
+    credential: str, time: str, signed: str, signature: str, lifetime: int | None, request: web.Request
+) -> _Signature:
+    found = _CREDENTIAL.fullmatch(credential)
+    if found is None:
+        raise _incomplete("the Credential must be KEY/DATE/REGION/sqs/aws4_request")
+    if not time:
+        raise _incomplete("the X-Amz-Date is missing")
+    if not re.fullmatch(r"[0-9a-f]{64}", signature):
+        raise _incomplete("the Signature must be 64 hexadecimal digits")
+    names = tuple(signed.lower().split(";"))
+    for name in _MUST_BE_SIGNED:
+        if (name in request.headers or name == "host") and name not in names:
+            raise _incomplete(f"the header {name} must be among the SignedHeaders")
+    for name in names:
+        if name not in request.headers:
+            raise _incomplete(f"the header {name[:60]!r} is among the SignedHeaders, and isn't there")
+    return _Signature(
+        found["key"],
+        found["date"],
+        found["region"],
+        found["service"],
+        found["end"],
+        time,
+        names,
+        signature,
+        lifetime,
+    )
+
+
+def _incomplete(why: str) -> SqsError:
+    return sqs_errors.incomplete_signature(f"The request's signature is incomplete: {why}.")
+
+
+def _expected(given: _Signature, request: web.Request, body: bytes, secret: str) -> str:
+    """Return the signature that the request must have."""
+    hashed = hashlib.sha256(body).hexdigest()
+    claimed = request.headers.get("X-Amz-Content-SHA256")
+    if claimed is not None and claimed != hashed:
+        raise sqs_errors.signature_differs("The X-Amz-Content-SHA256 is not the SHA-256 of the body.")
+    canonical = "\n".join(
+        (
+            request.method,
+            quote(request.rel_url.raw_path, safe="/~"),
+            _canonical_query(request.rel_url.raw_query_string),
+            *(f"{name}:{_canonical_value(request, name)}" for name in given.signed),
+            "",
+            ";".join(given.signed),
+            hashed,
+        )
+    )
+    to_sign = "\n".join(
+        (ALGORITHM, given.time, given.scope, hashlib.sha256(canonical.encode()).hexdigest())
+    )
+    key = f"AWS4{secret}".encode()
+    for part in given.scope.split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return hmac.digest(key, to_sign.encode(), "sha256").hex()
+
+
+def _canonical_value(request: web.Request, name: str) -> str:
+    return ",".join(" ".join(value.split()) for value in request.headers.getall(name))
+
+
+def _canonical_query(query: str) -> str:
+    coded = sorted(
+        (quote(name, safe="-_.~"), quote(value, safe="-_.~"))
+        for name, value in parse_qsl(query, keep_blank_values=True)
+        if name != "X-Amz-Signature"
+    )
+    return "&".join(f"{name}={value}" for name, value in coded)

@@ -46,6 +46,17 @@ from .sqs_operations import OPERATIONS, Caller, Result, SqsOperations
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes of a request: what JSON escapes, or a form encodes, of 1 MiB may be six times as long."""
 RECEIVE: Final = "ReceiveMessage"
+READS: Final = frozenset(
+    {
+        "GetQueueAttributes",
+        "GetQueueUrl",
+        "ListDeadLetterSourceQueues",
+        "ListMessageMoveTasks",
+        "ListQueueTags",
+        "ListQueues",
+    }
+)
+"""Operations that change nothing."""
 
 
 class _WireProtocol(Protocol):
@@ -172,18 +183,24 @@ class SqsEndpoint:
         assert task is not None
         self._keep(task)
         id = self._watch.name(request.headers.get(HEADER))
+        # A body counts until its request is answered: it is held as long.
+        with self._context.room.share() as share:
+            return await self._respond(request, share, id)
+
+    async def _respond(
+        self, request: web.Request, share: bodies.UploadShare, id: str
+    ) -> web.StreamResponse:
         response: web.StreamResponse
         try:
-            with self._context.room.share() as share:
-                self._check_origin(request)
-                body = await self._read(request, share)
-                asked = _parsed(request, body)
-                self._operations.find(asked.operation)
+            self._check_origin(request)
+            asked = _parsed(request, await self._read(request, share))
+            self._check_method(request, asked)
+            self._operations.find(asked.operation)
         except ConnectionError as error:
             raise asyncio.CancelledError from error
         except Exception as error:  # noqa: BLE001 - each is answered
             response = await self._watch.http(
-                "SQS",
+                request.method,
                 "",
                 request.path,
                 request.headers.items(),
@@ -193,11 +210,12 @@ class SqsEndpoint:
                 response.force_close()
             return response
         response = await self._watch.http(
-            "SQS",
+            request.method,
             asked.operation,
             request.path,
             request.headers.items(),
             partial(self._answer_on, request, asked, id),
+            operation=f"SQS {asked.operation}",
         )
         return response
 
@@ -274,6 +292,14 @@ class SqsEndpoint:
         if self._authenticator.is_open:
             require_own_name(request)
 
+    def _check_method(self, request: web.Request, asked: _Asked) -> None:
+        """Refuse a change by GET that nothing signs: a browser sends one for a page of another site."""
+        if request.method == "GET" and self._authenticator.is_open and asked.operation not in READS:
+            raise sqs_errors.unknown_operation(
+                f"{asked.operation} is sent by POST. By GET, a server without --sqs-keys answers only "
+                f"{', '.join(sorted(READS))}."
+            )
+
     async def _read(self, request: web.Request, share: bodies.UploadShare) -> bytes:
         try:
             return await bodies.read(
@@ -288,7 +314,7 @@ class SqsEndpoint:
         found = _error_of(operation, error)
         if found is None:
             self._log.error(
-                "a request failed by a internal_error of the server", method=operation, exc_info=error
+                "a request failed by a defect of the server", method=operation, exc_info=error
             )
             found = sqs_errors.internal(sqs_errors.FAULT)
         else:

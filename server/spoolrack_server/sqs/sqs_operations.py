@@ -9,6 +9,7 @@ written.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
@@ -23,6 +24,7 @@ from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.deaths import Death
 from spoolrack_store.model.errors import (
     MessageNotFound,
+    QueueBeingDeleted,
     QueueExists,
     QueueNotFound,
     RedriveNotFound,
@@ -45,7 +47,7 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
     messages_of,
 )
-from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
+from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, QueueSettings
 
 from ..access.permissions import Identity, Permission
 from ..access.showing import shown
@@ -60,6 +62,9 @@ from .sqs_errors import SqsError
 
 MOST_ENTRIES: Final = 10
 MOST_LISTED: Final = 1_000
+CREATE_TRIES: Final = 40
+CREATE_WAIT: Final = 0.05
+"""Seconds between two tries to create a queue while one of this name is still being removed."""
 FACTS_LIFETIME: Final = Millis(1_000)
 """Facts of a queue are read again after so long: a change by another process counts then."""
 MOST_FACTS: Final = 10_000
@@ -205,7 +210,7 @@ class SqsOperations:
         labels = {**tags, **{label: value for label, value in changes.labels.items() if value}}
         settings = queue_attributes.initial_settings(name, changes)
         try:
-            await self._context.submit(CreateQueue(name=name, settings=settings, labels=labels))
+            await self._create(name, settings, labels)
         except QueueExists:
             there = await self._look(name)
             differing = queue_attributes.differing(there, there.labels, changes, caller.region)
@@ -216,6 +221,17 @@ class SqsOperations:
                 ) from None
         self._facts.pop(name, None)
         return Result({"QueueUrl": _url(caller, name)})
+
+    async def _create(self, name: str, settings: QueueSettings, labels: Mapping[str, str]) -> None:
+        """Create a queue; wait for the end of the removal of one of this name, which takes moments."""
+        request = CreateQueue(name=name, settings=settings, labels=labels)
+        for _ in range(CREATE_TRIES):
+            try:
+                await self._context.submit(request)
+                return
+            except QueueBeingDeleted:
+                await asyncio.sleep(CREATE_WAIT)
+        await self._context.submit(request)
 
     async def _check_target(self, caller: Caller, queue: str) -> None:
         """Raise the error of a dead-letter queue that isn't there, or that the caller can't send to."""

@@ -1,7 +1,7 @@
 """Reservations: sets of leases under a name, which their reader may read again until it commits them.
 
     reserved/<stream>.<seq>@<due>[~read]     a set's record: its hold ends then
-    reserved/<stream>.<seq>@<ended>~lost     the same, once the hold is over
+    reserved/<stream>.<seq>@<ended>[~read]~lost     the same, once the hold is over
     reserved/<stream>.<seq>                  a marker: the stream is committed up to this number
 
 A set is a record, written once, and lease names in `delay/` that share its token. One commit makes
@@ -13,6 +13,9 @@ here only: `leaser` passes over them, and no consumer has a receipt of them.
   lost: it is undone. So are leases whose token no record has.
 - A record is durably `~lost` before a message of the set is ready again. It stays until its leases
   are durably gone: without it they would be undone, and a lost lease counts as a receive.
+- A commit of a set that was read and then lost deletes those of its messages that no one has leased
+  since. If these are all, they are leased under its token again, and the marker names the set. Else it
+  stays lost. A release ends that claim: the name of a set that was released isn't `~read`.
 - A marker names the sets that it commits, and is durable before the first of their messages is deleted.
   Their records go when that is durable; an older marker goes when a newer one is.
 
@@ -213,6 +216,7 @@ class Reservations(Part):
         runs = self._leaser.pick(queue, request.max_messages, request.max_bytes, doomed)
         if not runs:
             return None
+        files, receives = _files_of(runs)
         hold = request.hold
         if hold is None:
             hold = max(MIN_HOLD, queue.settings.visibility_timeout)
@@ -225,7 +229,8 @@ class Reservations(Part):
                 hold=hold,
                 made_at=wall,
                 size=sum(entry.batch.bytes_of(members) for entry, members in runs),
-                files=_files_of(runs),
+                files=files,
+                receives=receives,
             ),
             ends,
             self._moves.commit,
@@ -244,7 +249,7 @@ class Reservations(Part):
                     entry,
                     members,
                     State.LEASED,
-                    receives=min(entry.name.receives + 1, MAX_RECEIVES),
+                    receives=_received(entry),
                     first=wall if entry.name.first is None else entry.name.first,
                     until=(held.due, ends),
                     token=held.record.token,
@@ -272,6 +277,7 @@ class Reservations(Part):
         _check_allowed(held, request.allowed)
         if not held.name.is_lost:
             self._lose(held)
+        self._rename(held, replace(held.name, is_read=False))
 
     def _commit(self, request: CommitReservations) -> Committed:
         stream, up_to = request.stream, request.up_to
@@ -291,6 +297,7 @@ class Reservations(Part):
         now = self._clock.monotonic()
         lost = [held for held in mine if held.is_over(now) and not self._is_doomed(held)]
         done = [held for held in mine if not held.is_over(now) or self._is_doomed(held)]
+        deleted = 0
         if up_to > before:
             for held in done:
                 if request.only_read and not held.name.is_read:
@@ -298,6 +305,21 @@ class Reservations(Part):
             for held in lost:
                 if not held.name.is_lost:
                     self._lose(held)
+            for held in [held for held in lost if held.name.seq > before]:
+                if not held.name.is_read:
+                    continue
+                untouched = self._untouched(held)
+                count = sum(members.bit_count() for _, members in untouched)
+                if count == held.record.messages:
+                    self._lease_again(held)
+                    lost.remove(held)
+                    done.append(held)
+                else:
+                    # No marker is needed: a lost set is read by no one, and stays lost.
+                    for entry, members in untouched:
+                        self._moves.delete(entry, members)
+                    deleted += count
+            done.sort(key=lambda held: held.key)
             marker = Marker(sets=tuple(held.name.seq for held in done), made_at=self._clock.wall())
             name = HoldName(stream=stream, seq=up_to)
             self._moves.create_file(f"{FOLDER}/{name}", marker.encode(), urgent=True)
@@ -309,8 +331,8 @@ class Reservations(Part):
                     held.changed = self._moves.commit  # The marker must be durable before.
             lost = [held for held in lost if held.name.seq > before]
         # Else what was told before is told again: that answer may not have been heard.
-        count = sum(entry.held.bit_count() for held in done for entry in self._leases(held))
-        return Committed(messages=count, lost=[held.name.seq for held in lost])
+        deleted += sum(entry.held.bit_count() for held in done for entry in self._leases(held))
+        return Committed(messages=deleted, lost=[held.name.seq for held in lost])
 
     def _mark_read(self, request: MarkRead) -> None:
         _check_name(request.stream, request.seq)
@@ -539,6 +561,9 @@ class Reservations(Part):
         if self._may_have_unnamed:
             self._undo_unnamed()
         for held in list(self.sets.values()):
+            if held.name.is_lost and self._is_doomed(held):
+                # A power cut may have kept the marker, and not the leases that came before it.
+                self._lease_again(held)
             if held.name.is_lost or self._is_doomed(held):
                 self._busy[held] = None
             elif held.name.seq <= self.committed(held.name.stream):
@@ -707,6 +732,43 @@ class Reservations(Part):
             if entry.held and entry.name.token == held.record.token
         ]
 
+    def _untouched(self, held: HeldSet) -> list[tuple[Entry, int]]:
+        """Return the messages of a lost set that no one has leased since, and that don't die."""
+        dying = self._letters.not_to_be_leased()
+        found: list[tuple[Entry, int]] = []
+        for (text, members), receives in zip(held.record.files, held.record.receives, strict=True):
+            batch = self._moves.index.batches.get(text)
+            for entry in [] if batch is None else batch.entries:
+                name, mine = entry.name, entry.held & members & ~dying.get(entry, 0)
+                if not mine:
+                    continue
+                if name.token == held.record.token:
+                    is_untouched = not self._letters.dies_with_lease(entry)
+                else:
+                    # Receives begin anew after a redrive; the first one is then later than the set.
+                    is_untouched = (
+                        name.state is State.READY
+                        and name.queue == held.record.queue
+                        and name.receives == receives
+                        and (name.first or 0) <= held.record.made_at
+                    )
+                if is_untouched:
+                    found.append((entry, mine))
+        return found
+
+    def _lease_again(self, held: HeldSet) -> None:
+        """Lease what is untouched of a lost set that is committed: no receive may come before the
+        marker is durable."""
+        for entry, members in self._untouched(held):
+            if entry.name.token != held.record.token:
+                self._moves.move(
+                    entry,
+                    members,
+                    State.LEASED,
+                    until=(held.due, held.ends),
+                    token=held.record.token,
+                )
+
     def _has_slipped(self, held: HeldSet) -> bool:
         """Whether a message of the set is there, and not under its lease."""
         batches = self._moves.index.batches
@@ -735,7 +797,7 @@ class Reservations(Part):
     def _lose(self, held: HeldSet) -> None:
         """Note that the hold is over."""
         ended = min(held.due, self._clock.wall())
-        self._rename(held, replace(held.name, due=ended, is_lost=True, is_read=False))
+        self._rename(held, replace(held.name, due=ended, is_lost=True))
         held.changed = self._moves.commit
         self._busy[held] = None
 
@@ -845,16 +907,25 @@ def _sync_file(disk: Disk, path: str) -> None:
         raise SyncFailed(str(error)) from error
 
 
-def _files_of(runs: Sequence[tuple[Entry, int]]) -> tuple[tuple[str, int], ...]:
-    """Return runs as files and members, in the order of the messages."""
+def _received(entry: Entry) -> int:
+    """Return how often the messages of an entry are received with one more lease."""
+    return min(entry.name.receives + 1, MAX_RECEIVES)
+
+
+def _files_of(
+    runs: Sequence[tuple[Entry, int]],
+) -> tuple[tuple[tuple[str, int], ...], tuple[int, ...]]:
+    """Return runs as files and members, in the order of the messages, and the receives of each."""
     files: list[tuple[str, int]] = []
+    receives: list[int] = []
     for entry, members in runs:
-        text = entry.batch.stem.text
-        if files and files[-1][0] == text:
+        text, received = entry.batch.stem.text, _received(entry)
+        if files and (files[-1][0], receives[-1]) == (text, received):
             files[-1] = text, files[-1][1] | members
         else:
             files.append((text, members))
-    return tuple(files)
+            receives.append(received)
+    return tuple(files), tuple(receives)
 
 
 def check_places(begin: int, end: int) -> None:

@@ -2,7 +2,7 @@
 
     held   = stream "." seq "@" due            a record of `set_records`: the set is leased until then
     read   = stream "." seq "@" due "~read"    the same, once a reader has marked it as read
-    lost   = stream "." seq "@" ended "~lost"  the same, once the hold is over
+    lost   = stream "." seq "@" ended ["~read"] "~lost"  the same, once the hold is over
     marker = stream "." seq                    the stream is committed up to this number
 
 The files are sealed, as `sealed` says. Pure: it knows text, not folders. What it doesn't recognise
@@ -24,7 +24,7 @@ from .sealed import NotWhole, seal, unseal
 _STREAM: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _NAME: Final = re.compile(
     rf"(?P<stream>{_STREAM.pattern})\.(?P<seq>0|[1-9][0-9]{{0,18}})"
-    r"(?:@(?P<due>[0-9]{13})(?P<state>~lost|~read)?)?"
+    r"(?:@(?P<due>[0-9]{13})(?P<read>~read)?(?P<lost>~lost)?)?"
 )
 
 
@@ -43,10 +43,10 @@ class HoldName:
         text = f"{self.stream}.{self.seq}"
         if self.due is not None:
             text += f"@{self.due:013d}"
+            if self.is_read:
+                text += "~read"
             if self.is_lost:
                 text += "~lost"
-            elif self.is_read:
-                text += "~read"
         return text
 
 
@@ -85,8 +85,8 @@ def parse_hold(text: str) -> HoldName:
         stream=match["stream"],
         seq=int(match["seq"]),
         due=None if due is None else Millis(int(due)),
-        is_lost=match["state"] == "~lost",
-        is_read=match["state"] == "~read",
+        is_lost=match["lost"] is not None,
+        is_read=match["read"] is not None,
     )
 
 

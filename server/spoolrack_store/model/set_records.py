@@ -29,7 +29,9 @@ class SetRecord:
     """Bytes of the bodies."""
     files: tuple[tuple[str, int], ...]
     """In the order of the messages: the text of a file's stem, and a mask of members. A file is there
-    twice if a message of another one has an id between."""
+    twice if a message of another one has an id between, or if its messages have other receives."""
+    receives: tuple[int, ...]
+    """Of each of `files`, how often its messages were received when the set was made, with the set."""
     messages: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -45,6 +47,7 @@ class SetRecord:
                 "messages": self.messages,
                 "bytes": self.size,
                 "files": [(text, to_text(members)) for text, members in self.files],
+                "receives": self.receives,
             }
         )
 
@@ -63,6 +66,13 @@ class SetRecord:
             found = tuple((str(text), from_text(str(members))) for text, members in files)
         except (NotMembers, TypeError, ValueError) as error:
             raise NotWhole("it doesn't say which messages it holds") from error
+        receives = values.get("receives")
+        if (
+            not isinstance(receives, list)
+            or not all(type(each) is int and each > 0 for each in receives)
+            or len(receives) != len(found)
+        ):
+            raise NotWhole("it doesn't say how often its messages were received")
         return cls(
             queue=queue,
             token=token,
@@ -70,6 +80,7 @@ class SetRecord:
             made_at=Millis(_number(values, "made_at")),
             size=_number(values, "bytes"),
             files=found,
+            receives=tuple(receives),
         )
 
 

@@ -166,8 +166,8 @@ class Driver {
         Json results = Json::array();
         for (const auto& result : response.results()) {
             Json one = outcome(result);
-            if (result.has_due_time())
-                one["due_ms"] = TimeUtil::TimestampToMilliseconds(result.due_time());
+            if (result.has_lease_expire_time())
+                one["due_ms"] = TimeUtil::TimestampToMilliseconds(result.lease_expire_time());
             results.push_back(std::move(one));
         }
         return {{"results", std::move(results)}};

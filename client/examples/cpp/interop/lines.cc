@@ -48,7 +48,7 @@ Json told(const spoolrack::v1::Message& message) {
     return {{"id", message.id()},
             {"body", text(message.body())},
             {"attributes", attributes},
-            {"size", message.size()},
+            {"size", message.body_size()},
             {"receive_count", message.receive_count()},
             {"receipt", message.receipt()},
             {"send_ms", TimeUtil::TimestampToMilliseconds(message.send_time())}};

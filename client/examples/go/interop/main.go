@@ -82,7 +82,7 @@ func (d *driver) do(ctx context.Context, asked *request) (interface{}, error) {
 		response, err := d.client.Delete(ctx, &pb.DeleteRequest{Queue: asked.Queue, Targets: targets})
 		results := []object{}
 		for _, result := range response.GetResults() {
-			results = append(results, settled(result.Error, object{}))
+			results = append(results, settled(result.GetError(), object{}))
 		}
 		return object{"results": results}, err
 	case "extend", "release":
@@ -124,10 +124,10 @@ func (d *driver) change(ctx context.Context, asked *request) (interface{}, error
 	results := []object{}
 	for _, result := range response.GetResults() {
 		done := object{}
-		if result.DueTime != nil {
-			done["due_ms"] = result.DueTime.AsTime().UnixNano() / 1e6
+		if end := result.GetLeaseExpireTime(); end != nil {
+			done["due_ms"] = end.AsTime().UnixNano() / 1e6
 		}
-		results = append(results, settled(result.Error, done))
+		results = append(results, settled(result.GetError(), done))
 	}
 	return object{"results": results}, err
 }

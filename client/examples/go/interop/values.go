@@ -81,7 +81,7 @@ func messages(all []*pb.Message) []object {
 			"id":            one.Id,
 			"body":          append([]byte{}, one.Body...), // none is "" and not null
 			"attributes":    attributes,
-			"size":          one.Size,
+			"size":          one.BodySize,
 			"receive_count": one.ReceiveCount,
 			"receipt":       one.Receipt,
 			"send_ms":       one.SendTime.AsTime().UnixNano() / int64(time.Millisecond),

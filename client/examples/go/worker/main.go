@@ -39,7 +39,7 @@ func (w *worker) change(ctx context.Context, message *pb.Message, long time.Dura
 		if err != nil {
 			return nil, err
 		}
-		return response.Results[0].Error, nil
+		return response.Results[0].GetError(), nil
 	})
 }
 
@@ -52,7 +52,7 @@ func (w *worker) remove(ctx context.Context, message *pb.Message) (bool, error) 
 		if err != nil {
 			return nil, err
 		}
-		return response.Results[0].Error, nil
+		return response.Results[0].GetError(), nil
 	})
 }
 

@@ -86,7 +86,8 @@ module SpoolrackExample
       request = V1::ChangeVisibilityRequest.new(queue: asked['queue'], changes: changes)
       results = @stub.change_visibility(request, **options(asked)).results.map do |result|
         told = result.error ? { 'error' => told_error(result.error) } : {}
-        result.due_time ? told.merge('due_ms' => milliseconds(result.due_time)) : told
+        end_time = result.lease_expire_time
+        end_time ? told.merge('due_ms' => milliseconds(end_time)) : told
       end
       { 'results' => results }
     end
@@ -158,7 +159,7 @@ module SpoolrackExample
     end
 
     def told_message(message)
-      { 'id' => message.id, 'body' => text(message.body), 'size' => message.size,
+      { 'id' => message.id, 'body' => text(message.body), 'size' => message.body_size,
         'receive_count' => message.receive_count, 'receipt' => message.receipt,
         'send_ms' => milliseconds(message.send_time),
         # Not to_h: it makes hashes of the values, too, which can't tell which of the two is set.

@@ -215,8 +215,8 @@ public final class Interop {
     var results = new JsonArray();
     for (var result : stub(asked).changeVisibility(request.build()).getResultsList()) {
       var told = result.hasError() ? with("error", error(result.getError())) : new JsonObject();
-      if (result.hasDueTime()) {
-        told.addProperty("due_ms", com.google.protobuf.util.Timestamps.toMillis(result.getDueTime()));
+      if (result.hasLeaseExpireTime()) {
+        told.addProperty("due_ms", com.google.protobuf.util.Timestamps.toMillis(result.getLeaseExpireTime()));
       }
       results.add(told);
     }

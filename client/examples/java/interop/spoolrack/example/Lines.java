@@ -73,7 +73,7 @@ final class Lines {
       var fields = with("attributes", attributes);
       fields.addProperty("id", message.getId());
       fields.add("body", text(message.getBody()));
-      fields.addProperty("size", message.getSize());
+      fields.addProperty("size", message.getBodySize());
       fields.addProperty("receive_count", message.getReceiveCount());
       fields.addProperty("receipt", message.getReceipt());
       fields.addProperty("send_ms", Timestamps.toMillis(message.getSendTime()));

@@ -1,0 +1,98 @@
+"""SQS's listener in operation: traces, a drain, bounds on what comes, several processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from spoolrack_server.observability.otel import OtelTraces
+from spoolrack_server.server import Server
+from spoolrack_store.model.operations import Receive, messages_of
+
+from tests.support.sqs_rig import Sqs, raw, refused, serving_sqs, until_waiting
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+async def test_an_operation_is_a_span_and_its_messages_carry_its_callers_trace(
+    tmp_path: Path,
+) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    async with serving_sqs(tmp_path / "root", traces=OtelTraces(provider)) as server:
+        await raw(server, "CreateQueue", {"QueueName": "q"})
+        body = {"QueueUrl": "/q", "MessageBody": "x"}
+        await raw(server, "SendMessage", body, traceparent=PARENT)
+        leased = await asyncio.wrap_future(server.store.submit(Receive(queue="q")))
+        (message,) = messages_of(leased)
+        assert message.attributes["traceparent"] == PARENT
+    (span,) = [each for each in exporter.get_finished_spans() if each.name == "POST SendMessage"]
+    assert span.parent is not None
+    assert f"{span.parent.trace_id:032x}" in PARENT
+
+
+async def test_a_drain_ends_long_polls_and_refuses_what_comes_then(server: Server, sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    receiving = asyncio.create_task(refused(sqs.receive(url, WaitTimeSeconds=20)))
+    await until_waiting(server, 1)
+    await server.stop()
+    refusal = await receiving
+    assert (refusal.code, refusal.status) == ("ServiceUnavailable", 503)
+
+
+async def test_sends_are_refused_past_the_memory_watermark_and_receives_are_not(
+    tmp_path: Path,
+) -> None:
+    async with serving_sqs(tmp_path / "root", settings={"memory_watermark": 1}) as server:
+        assert server.sqs_url is not None
+        sqs = Sqs(server.sqs_url)
+        url = await sqs.create("q")
+        server._memory.check()
+        refusal = await refused(sqs.send(url, "x"))
+        assert (refusal.code, refusal.status) == ("ServiceUnavailable", 503)
+        assert await sqs.receive(url) == []
+
+
+async def test_each_queues_url_begins_with_what_the_server_was_told(tmp_path: Path) -> None:
+    settings = {"sqs_url": "https://queue.example.com"}
+    async with serving_sqs(tmp_path / "root", settings=settings) as server:
+        answer = await raw(server, "CreateQueue", {"QueueName": "q"})
+        assert answer.json["QueueUrl"] == "https://queue.example.com/000000000000/q"
+
+
+@pytest.mark.timeout(120)
+def test_worker_processes_share_the_port_of_sqs(tmp_path: Path) -> None:
+    serving = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "spoolrack_server", "serve", "--data", tmp_path / "root"),
+            *("--grpc", "127.0.0.1:0", "--http", "off", "--sqs", "127.0.0.1:0", "--processes", "2"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert serving.stdout is not None
+        url = next(line.split()[1] for line in serving.stdout if line.split()[:1] == ["SQS"])
+        first = Sqs(url).client
+        queue = first.create_queue(QueueName="q", Attributes={"VisibilityTimeout": "60"})["QueueUrl"]
+        for number in range(20):
+            Sqs(url).client.send_message(QueueUrl=queue, MessageBody=json.dumps(number))
+        found = []
+        while len(found) < 20:
+            received = Sqs(url).client.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
+            for message in received["Messages"]:
+                found.append(json.loads(message["Body"]))
+                Sqs(url).client.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+        assert sorted(found) == list(range(20))
+    finally:
+        serving.send_signal(signal.SIGTERM)
+        serving.communicate(timeout=60)

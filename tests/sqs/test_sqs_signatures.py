@@ -1,0 +1,245 @@
+"""Signed requests of SQS: the keys of a file, the permissions of their identities, all refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from botocore.auth import SigV4Auth, SigV4QueryAuth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from spoolrack_server.access.security import Security
+from spoolrack_server.access.sqs_keys import issue
+from spoolrack_server.access.watched_files import AccessUnusable
+from spoolrack_server.server import Server
+from spoolrack_store.model.clock import SystemClock
+from spoolrack_store.testing import ManualClock
+from yarl import URL
+
+from tests.support.access_rig import Files
+from tests.support.sqs_rig import REGION, Sqs, refused, serving_sqs, until_ended, until_waiting
+
+NAME = "q"
+
+
+class Keys:
+    """The keys' file of a server, and clients with keys of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = str(folder / "sqs-keys")
+        for identity in ("admin", "writer", "reader"):
+            issue(self.path, identity)
+
+    def client(self, server: Server, identity: str, **options: Any) -> Sqs:
+        key, secret = issue(self.path, identity)
+        assert server.sqs_url is not None
+        keys = {"aws_access_key_id": key, "aws_secret_access_key": secret}
+        return Sqs(server.sqs_url, **{**keys, **options})
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Keys:
+    return Keys(tmp_path)
+
+
+@pytest.fixture
+async def server(tmp_path: Path, keys: Keys) -> AsyncIterator[Server]:
+    security = Security(sqs_keys=keys.path)
+    async with serving_sqs(tmp_path / "root", clock=SystemClock(), security=security) as server:
+        yield server
+
+
+def test_an_identity_has_the_same_key_and_secret_again_and_the_file_has_no_secret(
+    tmp_path: Path,
+) -> None:
+    path = str(tmp_path / "keys")
+    key, secret = issue(path, "worker")
+    assert issue(path, "worker") == (key, secret)
+    assert issue(path, "other") != (key, secret)
+    another = issue(path, "worker", another=True)
+    assert another[0] != key
+    assert issue(path, "worker") == another
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    assert secret not in Path(path).read_text()
+    assert len(secret) == 40
+
+
+async def test_a_request_that_is_signed_with_a_key_of_the_file_is_served(
+    server: Server, keys: Keys
+) -> None:
+    sqs = keys.client(server, "admin")
+    url = await sqs.create(NAME, VisibilityTimeout="7")
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url)
+    assert message["Attributes"]["SenderId"] == "admin"
+    assert f":{REGION}:" in (await sqs.attributes(url))["QueueArn"]
+
+
+async def test_a_wrong_secret_is_refused(server: Server, keys: Keys) -> None:
+    refusal = await refused(keys.client(server, "admin", aws_secret_access_key="wrong").list_queues())
+    assert (refusal.code, refusal.status) == ("SignatureDoesNotMatch", 403)
+
+
+async def test_an_unknown_key_is_refused(server: Server, keys: Keys) -> None:
+    refusal = await refused(keys.client(server, "admin", aws_access_key_id="AKIAX").list_queues())
+    assert (refusal.code, refusal.status) == ("InvalidClientTokenId", 403)
+
+
+async def test_a_clock_that_is_off_is_refused_and_the_answer_says_so(
+    tmp_path: Path, keys: Keys
+) -> None:
+    # Its clock stands still, years ago.
+    security = Security(sqs_keys=keys.path)
+    async with serving_sqs(tmp_path / "root", clock=ManualClock(), security=security) as server:
+        refusal = await refused(keys.client(server, "admin").list_queues())
+        assert refusal.code == "SignatureDoesNotMatch"
+        assert "clock" in refusal.message
+
+
+def signed(server: Server, keys: Keys, **headers: str) -> AWSRequest:
+    """Return a signed request of Query."""
+    key, secret = issue(keys.path, "admin")
+    request = AWSRequest(
+        "POST",
+        f"{server.sqs_url}/",
+        data=b"Action=ListQueues",
+        headers={"Content-Type": "application/x-www-form-urlencoded", **headers},
+    )
+    SigV4Auth(Credentials(key, secret), "sqs", REGION).add_auth(request)
+    return request
+
+
+async def sent(request: AWSRequest, **changed: str | None) -> tuple[int, str]:
+    """Return the status and the code of a request with some headers changed or removed."""
+    headers = {**dict(request.headers.items()), **changed}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(
+            request.method,
+            URL(request.url, encoded=True),
+            data=request.data or None,
+            headers={name: value for name, value in headers.items() if value is not None},
+            skip_auto_headers=["Content-Type"],
+        ) as response,
+    ):
+        _, _, rest = (await response.text()).partition("<Code>")
+        return response.status, rest.partition("</Code>")[0]
+
+
+async def test_each_way_to_be_wrong_has_its_refusal(server: Server, keys: Keys) -> None:
+    request = signed(server, keys)
+    assert await sent(request) == (200, "")
+    good = request.headers["Authorization"]
+    date = request.headers["X-Amz-Date"]
+    differs, incomplete = (403, "SignatureDoesNotMatch"), (400, "IncompleteSignature")
+    assert await sent(request, Authorization=None) == (403, "MissingAuthenticationToken")
+    assert await sent(request, Authorization="Bearer x") == incomplete
+    assert await sent(request, Authorization=good.replace("Signature=", "Sig=")) == incomplete
+    assert await sent(request, Authorization=good[:-1]) == incomplete
+    assert await sent(request, Authorization=good.replace("Credential=", "Credential=/")) == incomplete
+    assert await sent(request, **{"X-Amz-Date": None}) == incomplete
+    assert await sent(request, Authorization=good.replace("host;", "")) == incomplete
+    assert await sent(request, Authorization=good.replace("host;", "host;nothing;")) == incomplete
+    assert await sent(request, **{"X-Amz-Target": "AmazonSQS.PurgeQueue"}) == (400, "")
+    assert (
+        await sent(request, **{"X-Amz-Date": date[:-2] + ("0Z" if date[-2] != "0" else "1Z")})
+        == differs
+    )
+    assert await sent(request, **{"X-Amz-Date": "20130524T000000Z"}) == differs
+    assert await sent(request, Authorization=good.replace("/sqs/", "/sns/")) == differs
+    assert await sent(request, Authorization=good.replace(REGION, "us-east-1")) == differs
+    assert await sent(request, **{"X-Amz-Content-SHA256": "0" * 64}) == differs
+    digit = "0" if good[-1] != "0" else "1"
+    assert await sent(request, Authorization=good[:-1] + digit) == differs
+    request.data = b"Action=ListQueues&QueueNamePrefix=x"
+    assert await sent(request) == differs
+
+
+async def test_a_presigned_url_is_served_until_it_expires(server: Server, keys: Keys) -> None:
+    key, secret = issue(keys.path, "admin")
+
+    def presigned(seconds: int, query: str = "Action=ListQueues&QueueNamePrefix=a%20b") -> AWSRequest:
+        request = AWSRequest("GET", f"{server.sqs_url}/?{query}")
+        SigV4QueryAuth(Credentials(key, secret), "sqs", REGION, expires=seconds).add_auth(request)
+        return request
+
+    assert await sent(presigned(60)) == (200, "")
+    assert await sent(presigned(-1)) == (400, "IncompleteSignature")
+    assert await sent(presigned(8 * 24 * 3_600)) == (400, "IncompleteSignature")
+    request = presigned(60)
+    request.url = request.url.replace("ListQueues", "GetQueueUrl")
+    assert await sent(request) == (403, "SignatureDoesNotMatch")
+
+
+async def test_permissions_hold_for_the_identities_of_keys(tmp_path: Path, keys: Keys) -> None:
+    files = Files(tmp_path)
+    security = Security(
+        sqs_keys=keys.path,
+        tokens=files.write_tokens("admin"),
+        permissions=files.write_permissions("admin all *", "writer send q"),
+    )
+    async with serving_sqs(tmp_path / "root", clock=SystemClock(), security=security) as server:
+        url = await keys.client(server, "admin").create(NAME)
+        writer = keys.client(server, "writer")
+        assert (await writer.get_queue_url(QueueName=NAME))["QueueUrl"] == url
+        await writer.send(url, "x")
+        for call in (
+            writer.receive(url),
+            writer.delete_queue(QueueUrl=url),
+            writer.create("other"),
+            writer.attributes(url),
+            writer.send(url.replace("/q", "/none"), "x"),
+            writer.get_queue_url(QueueName="none"),
+            writer.list_queues(),
+        ):
+            refusal = await refused(call)
+            assert (refusal.code, refusal.status) == ("AccessDenied", 403)
+
+
+async def test_a_key_that_is_taken_back_ends_its_long_poll(server: Server, keys: Keys) -> None:
+    admin = keys.client(server, "admin")
+    url = await admin.create(NAME)
+    reader = keys.client(server, "reader")
+    await reader.receive(url)
+    receiving = asyncio.create_task(reader.receive(url, WaitTimeSeconds=20))
+    await until_waiting(server, 1)
+    lines = Path(keys.path).read_text().splitlines()
+    Path(keys.path).write_text("\n".join(line for line in lines if "reader" not in line))
+    await until_ended(server, "ReceiveMessage", "cancelled")
+    with pytest.raises(Exception, match=r"Connection|closed|InvalidClientTokenId"):
+        await receiving
+
+
+async def test_a_server_that_asks_who_calls_serves_no_sqs_without_keys(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    for security, host in (
+        (Security(tokens=files.write_tokens("admin")), "127.0.0.1"),
+        (Security(), "0.0.0.0"),
+    ):
+        with pytest.raises(Exception, match=r"--sqs-keys|--insecure") as found:
+            async with serving_sqs(tmp_path / "root", security=security, settings={"sqs": (host, 0)}):
+                pass
+        assert found.type.__name__ in ("AccessUnusable", "Insecure")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "worker SRAKAAAAAAAAAAAAAAAA\n", "master short\n", "master {m}\na b c\n", "master {m}\na b\n"],
+)
+async def test_a_file_of_keys_that_cant_be_read_is_no_file_of_keys(tmp_path: Path, text: str) -> None:
+    path = Files(tmp_path).write("keys", text.replace("{m}", "x" * 43))
+    with pytest.raises(AccessUnusable):
+        async with serving_sqs(tmp_path / "root", security=Security(sqs_keys=path)):
+            pass
+
+
+async def test_a_file_of_keys_that_others_may_read_is_refused(tmp_path: Path, keys: Keys) -> None:
+    os.chmod(keys.path, 0o644)
+    with pytest.raises(AccessUnusable, match="chmod"):
+        async with serving_sqs(tmp_path / "root", security=Security(sqs_keys=keys.path)):
+            pass
