@@ -10,7 +10,7 @@ import pytest
 from spoolrack import vsqs
 from spoolrack.vsqs import Queue
 from spoolrack.vsqs import _watching as watching
-from spoolrack_store.files.watcher import Watcher
+from spoolrack.vsqs._watcher import Watcher
 
 from tests.vsqs.vsqs_rig import Micros, no_inotify
 

@@ -12,7 +12,7 @@ import pytest
 import spoolrack.vsqs._folder
 from spoolrack.vsqs import Queue
 from spoolrack.vsqs import _watching as watching
-from spoolrack_store.files.watcher import Watcher
+from spoolrack.vsqs._watcher import Watcher
 from spoolrack_store.model.clock import Millis
 
 from tests.vsqs.vsqs_rig import STUCK, Beside

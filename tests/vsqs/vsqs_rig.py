@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spoolrack.vsqs import Queue
-from spoolrack_store.files.watcher import Inotify
+from spoolrack.vsqs._watcher import Inotify
 
 STUCK = 60.0
 """Seconds after which something has gone wrong."""

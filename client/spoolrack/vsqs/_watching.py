@@ -16,10 +16,10 @@ import weakref
 from types import TracebackType
 from typing import Final
 
-from spoolrack_store.files.watcher import Watcher
 from spoolrack_store.model.clock import Millis
 
 from ._content import Content
+from ._watcher import Watcher
 
 HERE: Final = "."
 SLICE: Final = 0.5

@@ -3,6 +3,9 @@
 Such a file says neither its size nor its checksum, so it must first be left alone for two seconds: then
 it is taken for complete, synced, summed, and renamed into its queue, under an id of its arrival. From
 then on it is a message like any other. What isn't a regular file with one link is left alone.
+
+What else is found in the root's folders, and is no name of the store's, goes into quarantine. Names
+change under the lock only, so that it isn't another process's either. It never stops a start.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import zlib
 from typing import Final
 
 from ..files.disk import Facts, Kind
+from ..files.layout import COPY
 from ..files.syncer import SyncFailed, explained
 from ..model.chores import Chores
 from ..model.clock import Millis
@@ -104,3 +108,33 @@ class Adoption(Part):
         moves.take_over(path, name, 0)
         log.info("adopted %s as message %s of the queue %s", path, stem.id, queue)
         return True
+
+
+class Foreign(Part):
+    """Files that are none of ours, as a start has noted them. Not thread-safe."""
+
+    def __init__(self, moves: Moves) -> None:
+        self._moves = moves
+
+    def recover(self) -> None:
+        """Put aside what a start has found."""
+        self.go_on()
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._moves.foreign)
+
+    def go_on(self) -> None:
+        """Put aside what was found; the next commit tries again what the disk refuses."""
+        foreign = self._moves.foreign
+        for path, why in list(foreign.items()):
+            try:
+                if path.startswith("new/") and path.endswith(COPY):
+                    # Of a process that died: copies are made under the lock.
+                    self._moves.unlink_file(path)
+                else:
+                    self._moves.put_aside(path, why)
+            except StoreError as error:
+                log.warning("%a is none of ours and can't be put aside for now: %s", path, error)
+                continue
+            del foreign[path]

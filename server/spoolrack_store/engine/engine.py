@@ -42,11 +42,10 @@ from ..model.redriving import CancelRedrive, StartRedrive
 from ..model.reservations import Reserve
 from ..model.staging import Abort, Publish, Stage
 from ..model.transitions import State
-from .adoption import Adoption
+from .adoption import Adoption, Foreign
 from .archive import Archive
 from .catalog import Catalog
 from .deduplication import Deduplication
-from .foreign import Foreign
 from .leaser import Leaser
 from .letters import Letters
 from .moves import RETRY, Moves, unlink_all

@@ -23,8 +23,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from ..model.clock import DAY, SECOND, Clock, Millis, SystemClock
-from .mounts import is_written_by_other_hosts
+from spoolrack_store.files.mounts import is_written_by_other_hosts
+from spoolrack_store.model.clock import DAY, SECOND, Clock, Millis, SystemClock
 
 log = logging.getLogger(__name__)
 
