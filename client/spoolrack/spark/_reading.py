@@ -62,7 +62,7 @@ class StreamReading:
 
     def only_what_is_there(self) -> None:
         """From now on, no more messages than are ready now."""
-        self._left = self._counts(self._caller).ready
+        self._left = self._counts(self._caller).ready_count
         self._may_be_reserved = True
 
     def latest(self, start: Offset, *, max_messages: int, max_bytes: int) -> Offset:
@@ -200,7 +200,12 @@ class StreamReading:
             # It is only shown: the next reservation finds out whether the server is there.
             return None
         at = offset.as_json() if offset is not None else {}
-        return {**at, "ready": counts.ready, "leased": counts.leased, "delayed": counts.delayed}
+        return {
+            **at,
+            "ready": counts.ready_count,
+            "leased": counts.leased_count,
+            "delayed": counts.delayed_count,
+        }
 
     def _counts(self, caller: Caller) -> Any:
         request = rpc.GetQueueRequest(name=self._options.place.queue)
