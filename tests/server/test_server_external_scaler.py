@@ -68,7 +68,7 @@ async def test_the_metric_counts_ready_and_leased_messages(client: Client) -> No
 async def test_delayed_messages_need_no_replica_yet(client: Client) -> None:
     later = queue_pb2.OutgoingMessage(body=b"1", delay=Duration(seconds=60))
     await client.stub.Send(queue_service_pb2.SendRequest(queue="q", messages=[later]))
-    assert (await client.counts()).delayed == 1
+    assert (await client.counts()).delayed_count == 1
     assert await values(client, trigger()) == {MESSAGES: 0.0}
     assert not (await scaler(client).IsActive(trigger())).result
 
