@@ -154,8 +154,8 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
 
     def CreateQueue(self, request: rpc.CreateQueueRequest, context: grpc.ServicerContext) -> Any:
         with self._call("CreateQueue", context):
-            self.ready.setdefault(request.name, deque())
-            return rpc.CreateQueueResponse(queue=pb.Queue(name=request.name))
+            self.ready.setdefault(request.queue.name, deque())
+            return rpc.CreateQueueResponse(queue=pb.Queue(name=request.queue.name))
 
     def ListMessages(self, request: rpc.ListMessagesRequest, context: grpc.ServicerContext) -> Any:
         with self._call("ListMessages", context):

@@ -169,17 +169,25 @@ def settings(message: pb.QueueSettings) -> QueueSettings:
     return _DEFAULTS.changed(_present(message))
 
 
-def changes(message: pb.QueueSettings, mask: FieldMask) -> dict[str, object]:
+def changes(queue: pb.Queue, mask: FieldMask) -> dict[str, object]:
     """The settings that an update names, by the store's names."""
-    present = _present(message)
+    present = _present(queue.settings)
     if not mask.paths:
         return present
     named: dict[str, object] = {}
     for path in mask.paths:
-        if path not in pb.QueueSettings.DESCRIPTOR.fields_by_name:
-            raise InvalidSetting(name=path, value="", rule="is not a setting of a queue")
-        name = _store_name(path)
-        named[name] = present.get(name, getattr(_DEFAULTS, name))
+        field, _, setting = path.partition(".")
+        if path in ("*", "settings"):
+            names = [_store_name(each.name) for each in pb.QueueSettings.DESCRIPTOR.fields]
+        elif field == "settings" and setting in pb.QueueSettings.DESCRIPTOR.fields_by_name:
+            names = [_store_name(setting)]
+        else:
+            raise InvalidRequest(
+                what="update_mask",
+                value=path,
+                rule='must hold paths such as "settings.visibility_timeout", "settings" or "*"',
+            )
+        named |= {name: present.get(name, getattr(_DEFAULTS, name)) for name in names}
     return named
 
 

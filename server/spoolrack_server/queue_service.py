@@ -114,8 +114,8 @@ class QueueService:
     async def CreateQueue(
         self, request: rpc.CreateQueueRequest, context: Context
     ) -> rpc.CreateQueueResponse:
-        name = convert.queue_name(request.name)
-        settings = convert.settings(request.settings)
+        name = convert.queue_name(request.queue.name)
+        settings = convert.settings(request.queue.settings)
         queue = await self._access.submit(ops.CreateQueue(name=name, settings=settings))
         return rpc.CreateQueueResponse(queue=convert.queue(queue, self._clock.wall()))
 
@@ -148,8 +148,8 @@ class QueueService:
     async def UpdateQueue(
         self, request: rpc.UpdateQueueRequest, context: Context
     ) -> rpc.UpdateQueueResponse:
-        name = convert.queue_name(request.name)
-        changes = convert.changes(request.settings, request.update_mask)
+        name = convert.queue_name(request.queue.name)
+        changes = convert.changes(request.queue, request.update_mask)
         queue = await self._access.submit(ops.UpdateQueue(name=name, changes=changes))
         return rpc.UpdateQueueResponse(queue=convert.queue(queue, self._clock.wall()))
 

@@ -33,10 +33,10 @@ STREAMS = {"StreamSend", "StreamDelete"}
 def requests(queue: str) -> Mapping[str, Message]:
     """A request of each method that would do something to the queue, if there were one."""
     return {
-        "CreateQueue": rpc.CreateQueueRequest(name=queue),
+        "CreateQueue": rpc.CreateQueueRequest(queue=pb.Queue(name=queue)),
         "GetQueue": rpc.GetQueueRequest(name=queue),
         "ListQueues": rpc.ListQueuesRequest(),
-        "UpdateQueue": rpc.UpdateQueueRequest(name=queue),
+        "UpdateQueue": rpc.UpdateQueueRequest(queue=pb.Queue(name=queue)),
         "DeleteQueue": rpc.DeleteQueueRequest(name=queue),
         "PurgeQueue": rpc.PurgeQueueRequest(name=queue),
         "Send": rpc.SendRequest(queue=queue, messages=MESSAGES),
@@ -195,10 +195,14 @@ async def test_dead_letters_need_a_permission_where_they_go(alice: Client, owner
     for queue in ("b1", "a2"):
         await owner.create(queue)
     settings = pb.QueueSettings(max_receives=3, dead_letter_queue="b1")
-    no = await refused(alice.stub.CreateQueue(rpc.CreateQueueRequest(name="a1", settings=settings)))
+    no = await refused(
+        alice.stub.CreateQueue(rpc.CreateQueueRequest(queue=pb.Queue(name="a1", settings=settings)))
+    )
     assert (no.reason, no.metadata["queue"]) == ("PERMISSION_DENIED", "b1")
     await alice.create("a1", max_receives=3, dead_letter_queue="a2")
-    no = await refused(alice.stub.UpdateQueue(rpc.UpdateQueueRequest(name="a1", settings=settings)))
+    no = await refused(
+        alice.stub.UpdateQueue(rpc.UpdateQueueRequest(queue=pb.Queue(name="a1", settings=settings)))
+    )
     assert no.reason == "PERMISSION_DENIED"
     asked = redrive.StartRedriveRequest(queue="a2", destination="b1")
     assert (await refused(alice.stub.StartRedrive(asked))).reason == "PERMISSION_DENIED"

@@ -33,7 +33,9 @@ class Client:
 
     def create(self, name: str, **settings: Any) -> None:
         settings = {"visibility_timeout": PATIENCE, **settings}
-        request = rpc.CreateQueueRequest(name=name, settings=pb.QueueSettings(**settings))
+        request = rpc.CreateQueueRequest(
+            queue=pb.Queue(name=name, settings=pb.QueueSettings(**settings))
+        )
         self._stub.CreateQueue(request)
 
     def create_when_free(self, name: str) -> None:
@@ -47,7 +49,9 @@ class Client:
         raise AssertionError(f"{name} is never free")
 
     def update(self, name: str, **settings: Any) -> None:
-        request = rpc.UpdateQueueRequest(name=name, settings=pb.QueueSettings(**settings))
+        request = rpc.UpdateQueueRequest(
+            queue=pb.Queue(name=name, settings=pb.QueueSettings(**settings))
+        )
         self._stub.UpdateQueue(request)
 
     def delete_queue(self, name: str) -> None:

@@ -90,7 +90,9 @@ class Pipeline:
         self._channels = [grpc.insecure_channel(served.address, options=_OPTIONS) for served in servers]
         stubs = [Stubs(channel) for channel in self._channels]
         self._stubs: Iterator[Any] = itertools.cycle(stubs)
-        self._ask("CreateQueue", queues.CreateQueueRequest(name=QUEUE, settings=_settings()))
+        self._ask(
+            "CreateQueue", queues.CreateQueueRequest(queue=pb.Queue(name=QUEUE, settings=_settings()))
+        )
         self._writers = [
             self._thread(write, name, Random(random.randrange(1 << 32)))
             for write, name in (

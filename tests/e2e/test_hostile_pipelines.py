@@ -90,7 +90,7 @@ def stub(served: Served) -> Iterator[Any]:
     options = (("grpc.max_send_message_length", -1),)
     with grpc.insecure_channel(served.address, options=options) as channel:
         stub = Stubs(channel)
-        stub.CreateQueue(queues.CreateQueueRequest(name="jobs"))
+        stub.CreateQueue(queues.CreateQueueRequest(queue=pb.Queue(name="jobs")))
         yield stub
 
 
@@ -278,6 +278,6 @@ def test_a_foreign_file_in_a_folder_does_not_stop_a_start(crew: Crew, tmp_path: 
     first.restart()
     with grpc.insecure_channel(first.address) as channel:
         stub = Stubs(channel)
-        stub.CreateQueue(queues.CreateQueueRequest(name="jobs"))
+        stub.CreateQueue(queues.CreateQueueRequest(queue=pb.Queue(name="jobs")))
         assert serves(stub)
     assert outside.is_untouched()

@@ -39,14 +39,14 @@ def stub(served: Served) -> Iterator[Any]:
     with grpc.insecure_channel(served.address, options=options) as channel:
         stub = Stubs(channel)
         for name in ("jobs", "other"):
-            stub.CreateQueue(queues.CreateQueueRequest(name=name))
+            stub.CreateQueue(queues.CreateQueueRequest(queue=pb.Queue(name=name)))
         yield stub
 
 
 def serves(stub: Any) -> bool:
     """Whether what is sent now can be redriven."""
     for name in ("from", "to"):
-        stub.CreateQueue(queues.CreateQueueRequest(name=name))
+        stub.CreateQueue(queues.CreateQueueRequest(queue=pb.Queue(name=name)))
     body = b"still there?"
     stub.Send(queues.SendRequest(queue="from", messages=[pb.OutgoingMessage(body=body)]))
     begun = stub.StartRedrive(rpc.StartRedriveRequest(queue="from", destination="to")).redrive

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 import pytest
+from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.server import Server
 
@@ -98,7 +99,7 @@ async def test_the_port_of_grpc_takes_nothing_that_a_page_can_send(http: Http, s
     lost = len(raw_http2.header(b"te", b"trailers"))
     length = int.from_bytes(said[headers_frame : headers_frame + 3]) - lost
     said = said[:headers_frame] + length.to_bytes(3) + said[headers_frame + 3 :]
-    asked = rpc.CreateQueueRequest(name="q").SerializeToString()
+    asked = rpc.CreateQueueRequest(queue=pb.Queue(name="q")).SerializeToString()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.grpc_port)
     writer.write(said + raw_http2.data(raw_http2.message(asked), ends=True))
     reset = (4).to_bytes(3) + b"\x03\x00" + (1).to_bytes(4)  # RST_STREAM of the call's stream

@@ -37,7 +37,9 @@ class Scene:
     queue: str
 
     def create(self, name: str = "", **settings: object) -> None:
-        request = rpc.CreateQueueRequest(name=name or self.queue, settings=pb.QueueSettings(**settings))
+        request = rpc.CreateQueueRequest(
+            queue=pb.Queue(name=name or self.queue, settings=pb.QueueSettings(**settings))
+        )
         self.stub.CreateQueue(request)
 
     def send(self, *bodies: bytes) -> list[str]:
@@ -60,14 +62,14 @@ Provoke = Callable[[Scene], Provoked]
 
 
 def _invalid_queue_name(scene: Scene) -> Provoked:
-    return "CreateQueue", rpc.CreateQueueRequest(name="no/name"), {"name": "no/name"}
+    return "CreateQueue", rpc.CreateQueueRequest(queue=pb.Queue(name="no/name")), {"name": "no/name"}
 
 
 def _invalid_setting(scene: Scene) -> Provoked:
     settings = pb.QueueSettings(visibility_timeout=Duration(seconds=100_000))
     return (
         "CreateQueue",
-        rpc.CreateQueueRequest(name=scene.queue, settings=settings),
+        rpc.CreateQueueRequest(queue=pb.Queue(name=scene.queue, settings=settings)),
         {"name": "visibility_timeout"},
     )
 
@@ -106,7 +108,9 @@ def _reservation_not_found(scene: Scene) -> Provoked:
 
 def _queue_exists(scene: Scene) -> Provoked:
     scene.create()
-    other = rpc.CreateQueueRequest(name=scene.queue, settings=pb.QueueSettings(max_messages=1))
+    other = rpc.CreateQueueRequest(
+        queue=pb.Queue(name=scene.queue, settings=pb.QueueSettings(max_messages=1))
+    )
     return "CreateQueue", other, {"queue": scene.queue, "differing": "max_messages is 0, not 1"}
 
 

@@ -113,12 +113,14 @@ def test_an_unknown_lease_durability_is_refused() -> None:
 
 def test_without_a_mask_an_update_changes_what_is_present() -> None:
     given = pb.QueueSettings(max_messages=5, retention=Duration())
-    assert convert.changes(given, FieldMask()) == {"max_messages": 5, "retention": 0}
+    changes = convert.changes(pb.Queue(settings=given), FieldMask())
+    assert changes == {"max_messages": 5, "retention": 0}
 
 
 def test_what_a_mask_names_and_the_settings_leave_out_gets_its_default() -> None:
-    mask = FieldMask(paths=["visibility_timeout", "max_message_size", "lease_durability"])
-    changes = convert.changes(pb.QueueSettings(max_messages=5), mask)
+    named = ("visibility_timeout", "max_message_size", "lease_durability")
+    mask = FieldMask(paths=[f"settings.{name}" for name in named])
+    changes = convert.changes(pb.Queue(settings=pb.QueueSettings(max_messages=5)), mask)
     assert changes == {
         "visibility_timeout": 30_000,
         "max_message_size": 1024 * 1024,
@@ -126,12 +128,33 @@ def test_what_a_mask_names_and_the_settings_leave_out_gets_its_default() -> None
     }
 
 
+@pytest.mark.parametrize("path", ["*", "settings"])
+def test_a_mask_of_everything_sets_back_what_the_queue_leaves_out(path: str) -> None:
+    queue = pb.Queue(settings=pb.QueueSettings(max_messages=5))
+    assert QueueSettings(**convert.changes(queue, FieldMask(paths=[path]))) == QueueSettings(  # type: ignore[arg-type]
+        max_messages=5
+    )
+    assert len(convert.changes(queue, FieldMask(paths=[path]))) == len(
+        pb.QueueSettings.DESCRIPTOR.fields
+    )
+
+
 @pytest.mark.parametrize(
-    "path", ["relaxed_leases", "settings.max_bytes", "*", "", "name", "max_bytes.x"]
+    "path",
+    [
+        "max_bytes",
+        "settings.relaxed_leases",
+        "settings.*",
+        "settings.",
+        "",
+        "name",
+        "version",
+        "settings.max_bytes.x",
+    ],
 )
-def test_a_mask_that_names_no_setting_is_refused(path: str) -> None:
-    with pytest.raises(InvalidSetting, match="is not a setting"):
-        convert.changes(pb.QueueSettings(), FieldMask(paths=[path]))
+def test_a_mask_that_names_nothing_that_can_be_changed_is_refused(path: str) -> None:
+    with pytest.raises(InvalidRequest, match="update_mask"):
+        convert.changes(pb.Queue(), FieldMask(paths=[path]))
 
 
 @pytest.mark.parametrize(

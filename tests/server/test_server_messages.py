@@ -306,7 +306,7 @@ async def test_no_method_works_on_a_queue_that_is_not_there(client: Client) -> N
     calls = [
         client.stub.GetQueue(rpc.GetQueueRequest(name="q")),
         client.stub.UpdateQueue(
-            rpc.UpdateQueueRequest(name="q", settings=pb.QueueSettings(max_bytes=1))
+            rpc.UpdateQueueRequest(queue=pb.Queue(name="q", settings=pb.QueueSettings(max_bytes=1)))
         ),
         client.stub.DeleteQueue(rpc.DeleteQueueRequest(name="q")),
         client.stub.PurgeQueue(rpc.PurgeQueueRequest(name="q")),

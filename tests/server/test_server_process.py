@@ -62,7 +62,7 @@ def test_a_signal_ends_a_server_with_all_it_was_sent(start: Start, number: signa
     process = start()
     with grpc.insecure_channel(address_of(process)) as channel:
         stub = Stubs(channel)
-        stub.CreateQueue(rpc.CreateQueueRequest(name="q"))
+        stub.CreateQueue(rpc.CreateQueueRequest(queue=pb.Queue(name="q")))
         stub.Send(rpc.SendRequest(queue="q", messages=[pb.OutgoingMessage(body=b"kept")]))
     process.send_signal(number)
     _, log = process.communicate()
@@ -81,7 +81,9 @@ def test_a_second_signal_ends_at_once(start: Start) -> None:
     with grpc.insecure_channel(address_of(process)) as channel:
         stub = Stubs(channel)
         stub.CreateQueue(
-            rpc.CreateQueueRequest(name="q", settings=pb.QueueSettings(max_message_size=1 << 26))
+            rpc.CreateQueueRequest(
+                queue=pb.Queue(name="q", settings=pb.QueueSettings(max_message_size=1 << 26))
+            )
         )
         stub.Send(rpc.SendRequest(queue="q", messages=[pb.OutgoingMessage(body=bytes(1 << 25))]))
         # A frame that nobody reads holds up the first signal's drain.

@@ -39,9 +39,8 @@ async def test_an_update_changes_what_its_mask_names_and_no_more(client: Client)
     await client.create(max_messages=5, max_bytes=6)
     response = await client.stub.UpdateQueue(
         rpc.UpdateQueueRequest(
-            name="q",
-            settings=pb.QueueSettings(max_bytes=7, max_message_size=8),
-            update_mask=FieldMask(paths=["max_bytes", "max_messages"]),
+            queue=pb.Queue(name="q", settings=pb.QueueSettings(max_bytes=7, max_message_size=8)),
+            update_mask=FieldMask(paths=["settings.max_bytes", "settings.max_messages"]),
         )
     )
     settings = response.queue.settings
@@ -55,14 +54,13 @@ async def test_a_mask_with_an_unknown_field_changes_nothing(client: Client) -> N
     no = await refused(
         client.stub.UpdateQueue(
             rpc.UpdateQueueRequest(
-                name="q",
-                settings=pb.QueueSettings(max_bytes=7),
-                update_mask=FieldMask(paths=["max_bytes", "colour"]),
+                queue=pb.Queue(name="q", settings=pb.QueueSettings(max_bytes=7)),
+                update_mask=FieldMask(paths=["settings.max_bytes", "settings.colour"]),
             )
         )
     )
-    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_SETTING")
-    assert no.metadata["name"] == "colour"
+    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
+    assert no.metadata["value"] == "settings.colour"
     assert (await client.stub.GetQueue(rpc.GetQueueRequest(name="q"))).queue == created
 
 
@@ -144,9 +142,9 @@ async def test_counts_tell_the_states_the_bytes_and_the_oldest_age(
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "a\0b", "x" * 81, "x" * 5_000_000])
 async def test_a_bad_queue_name_is_refused_by_every_method(client: Client, name: str) -> None:
     calls = [
-        client.stub.CreateQueue(rpc.CreateQueueRequest(name=name)),
+        client.stub.CreateQueue(rpc.CreateQueueRequest(queue=pb.Queue(name=name))),
         client.stub.GetQueue(rpc.GetQueueRequest(name=name)),
-        client.stub.UpdateQueue(rpc.UpdateQueueRequest(name=name)),
+        client.stub.UpdateQueue(rpc.UpdateQueueRequest(queue=pb.Queue(name=name))),
         client.stub.DeleteQueue(rpc.DeleteQueueRequest(name=name)),
         client.stub.PurgeQueue(rpc.PurgeQueueRequest(name=name)),
         client.stub.Send(rpc.SendRequest(queue=name, messages=[pb.OutgoingMessage()])),

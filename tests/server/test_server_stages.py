@@ -227,7 +227,9 @@ async def test_a_publication_that_a_queue_has_no_room_for_publishes_nothing(clie
     assert no.retry_millis
     assert await bodies(client) == []
     await client.stub.UpdateQueue(
-        queues.UpdateQueueRequest(name="full", settings=pb.QueueSettings(max_messages=2))
+        queues.UpdateQueueRequest(
+            queue=pb.Queue(name="full", settings=pb.QueueSettings(max_messages=2))
+        )
     )
     assert (await publish(client, "s")).message_count == 3
 

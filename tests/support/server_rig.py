@@ -75,7 +75,9 @@ class Client:
         self.stub = Stubs(self.channel)
 
     async def create(self, name: str = "q", **settings: Any) -> pb.Queue:
-        request = rpc.CreateQueueRequest(name=name, settings=pb.QueueSettings(**settings))
+        request = rpc.CreateQueueRequest(
+            queue=pb.Queue(name=name, settings=pb.QueueSettings(**settings))
+        )
         response: rpc.CreateQueueResponse = await self.stub.CreateQueue(request)
         return response.queue
 

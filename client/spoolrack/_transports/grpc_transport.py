@@ -91,7 +91,7 @@ class GrpcTransport:
     async def create_queue(
         self, name: str, settings: Mapping[str, object], *, timeout: float
     ) -> QueueInfo:
-        request = rpc.CreateQueueRequest(name=name, settings=convert.settings(settings))
+        request = rpc.CreateQueueRequest(queue=convert.queue(name, settings))
         response = await self._calls.unary(
             self._stub.CreateQueue, request, rpc.CreateQueueResponse, timeout
         )
@@ -116,7 +116,7 @@ class GrpcTransport:
         self, name: str, changes: Mapping[str, object], *, timeout: float
     ) -> QueueInfo:
         request = rpc.UpdateQueueRequest(
-            name=name, settings=convert.settings(changes), update_mask=convert.mask(changes)
+            queue=convert.queue(name, changes), update_mask=convert.mask(changes)
         )
         response = await self._calls.unary(
             self._stub.UpdateQueue, request, rpc.UpdateQueueResponse, timeout

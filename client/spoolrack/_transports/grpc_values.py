@@ -68,25 +68,26 @@ def millis(moment: Timestamp) -> int:
 # Queues.
 
 
-def settings(named: Mapping[str, object]) -> pb.QueueSettings:
-    """The settings that have a value; None is left out."""
+def queue(name: str, settings: Mapping[str, object]) -> pb.Queue:
+    """A queue with the settings that have a value; None is left out."""
     values: dict[str, object] = {}
-    for name, value in named.items():
+    for setting, value in settings.items():
         if value is None:
             continue
-        if name in _SPANS:
-            values[name] = duration(cast(float, value))
-        elif name == "lease_durability":
-            values[name] = _DURABILITIES[value]
-        elif name == "group_order":
-            values[name] = pb.GROUP_ORDER_STRICT if value == "strict" else pb.GROUP_ORDER_FAIR
+        if setting in _SPANS:
+            values[setting] = duration(cast(float, value))
+        elif setting == "lease_durability":
+            values[setting] = _DURABILITIES[value]
+        elif setting == "group_order":
+            values[setting] = pb.GROUP_ORDER_STRICT if value == "strict" else pb.GROUP_ORDER_FAIR
         else:
-            values[name] = value
-    return pb.QueueSettings(**values)  # type: ignore[arg-type]  # the names are checked by the surface
+            values[setting] = value
+    # The names are checked by the surface.
+    return pb.Queue(name=name, settings=pb.QueueSettings(**values))  # type: ignore[arg-type]
 
 
-def mask(named: Mapping[str, object]) -> FieldMask:
-    return FieldMask(paths=sorted(named))
+def mask(settings: Mapping[str, object]) -> FieldMask:
+    return FieldMask(paths=[f"settings.{name}" for name in sorted(settings)])
 
 
 def queue_info(queue: pb.Queue) -> QueueInfo:

@@ -29,23 +29,21 @@ class CreateQueueRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    NAME_FIELD_NUMBER: _builtins.int
-    SETTINGS_FIELD_NUMBER: _builtins.int
-    name: _builtins.str
-    """The queue's name."""
+    QUEUE_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def settings(self) -> _queue_pb2.QueueSettings:
-        """Its settings. Absent: the defaults."""
+    def queue(self) -> _queue_pb2.Queue:
+        """The queue to create: its name and its settings. Settings that are absent have their defaults; fields
+        that the server sets are ignored.
+        """
 
     def __init__(
         self,
         *,
-        name: _builtins.str = ...,
-        settings: _queue_pb2.QueueSettings | None = ...,
+        queue: _queue_pb2.Queue | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "settings", b"settings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -185,31 +183,28 @@ class UpdateQueueRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    NAME_FIELD_NUMBER: _builtins.int
-    SETTINGS_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
     UPDATE_MASK_FIELD_NUMBER: _builtins.int
-    name: _builtins.str
-    """The queue's name."""
     @_builtins.property
-    def settings(self) -> _queue_pb2.QueueSettings:
-        """The new values."""
+    def queue(self) -> _queue_pb2.Queue:
+        """The queue's name, and the new values. Fields that the server sets are ignored."""
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
-        """The fields of `settings` to change, such as "visibility_timeout"; one that is named but absent
-        in `settings` gets its default. Empty: all fields that are present in `settings`.
+        """The fields of `queue` to change: "settings" for all settings, "settings.visibility_timeout" for one,
+        "*" for everything that can be changed. A field that is named but absent in `queue` gets its default.
+        Empty: all fields that are present in `queue`. Any other path is INVALID_ARGUMENT.
         """
 
     def __init__(
         self,
         *,
-        name: _builtins.str = ...,
-        settings: _queue_pb2.QueueSettings | None = ...,
+        queue: _queue_pb2.Queue | None = ...,
         update_mask: _field_mask_pb2.FieldMask | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings", "update_mask", b"update_mask"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue", "update_mask", b"update_mask"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "settings", b"settings", "update_mask", b"update_mask"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue", "update_mask", b"update_mask"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -146,7 +146,7 @@ class QueueServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateQueue(self, request, context):
-        """Changes the settings that the mask names.
+        """Changes the fields of a queue that the mask names (AIP-134).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -45,7 +45,7 @@ class QueueServiceStub:
     ListQueues: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ListQueuesRequest, _queue_service_pb2.ListQueuesResponse]
     """Returns the queues in the order of their names, a page at a time."""
     UpdateQueue: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.UpdateQueueRequest, _queue_service_pb2.UpdateQueueResponse]
-    """Changes the settings that the mask names."""
+    """Changes the fields of a queue that the mask names (AIP-134)."""
     DeleteQueue: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.DeleteQueueRequest, _queue_service_pb2.DeleteQueueResponse]
     """Deletes a queue and all that is in it. It answers once that is certain; for the moment that the
     removal takes, creating the queue again says UNAVAILABLE with a retry delay.
@@ -103,7 +103,7 @@ class QueueServiceAsyncStub(QueueServiceStub):
     ListQueues: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ListQueuesRequest, _queue_service_pb2.ListQueuesResponse]  # type: ignore[assignment]
     """Returns the queues in the order of their names, a page at a time."""
     UpdateQueue: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.UpdateQueueRequest, _queue_service_pb2.UpdateQueueResponse]  # type: ignore[assignment]
-    """Changes the settings that the mask names."""
+    """Changes the fields of a queue that the mask names (AIP-134)."""
     DeleteQueue: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.DeleteQueueRequest, _queue_service_pb2.DeleteQueueResponse]  # type: ignore[assignment]
     """Deletes a queue and all that is in it. It answers once that is certain; for the moment that the
     removal takes, creating the queue again says UNAVAILABLE with a retry delay.
@@ -182,7 +182,7 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_service_pb2.UpdateQueueRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.UpdateQueueResponse, _abc.Awaitable[_queue_service_pb2.UpdateQueueResponse]]:
-        """Changes the settings that the mask names."""
+        """Changes the fields of a queue that the mask names (AIP-134)."""
 
     @_abc_1.abstractmethod
     def DeleteQueue(

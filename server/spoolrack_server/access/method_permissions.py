@@ -52,9 +52,9 @@ def _where_named(permission: Permission) -> HandlerQueues:
 
 def _settings(request: Any) -> Iterable[Need]:
     """Dead letters are sent to the queue that is named for them."""
-    yield MANAGE, request.name
-    if request.settings.dead_letter_queue:
-        yield SEND, request.settings.dead_letter_queue
+    yield MANAGE, request.queue.name
+    if request.queue.settings.dead_letter_queue:
+        yield SEND, request.queue.settings.dead_letter_queue
 
 
 def _redrive(request: Any) -> Iterable[Need]:
