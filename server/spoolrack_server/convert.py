@@ -174,8 +174,9 @@ def changes(message: pb.QueueSettings, mask: FieldMask) -> dict[str, object]:
     present = _present(message)
     if not mask.paths:
         return present
+    paths = pb.QueueSettings.DESCRIPTOR.fields_by_name if list(mask.paths) == ["*"] else mask.paths
     named: dict[str, object] = {}
-    for path in mask.paths:
+    for path in paths:
         if path not in pb.QueueSettings.DESCRIPTOR.fields_by_name:
             raise InvalidSetting(name=path, value="", rule="is not a setting of a queue")
         name = _store_name(path)

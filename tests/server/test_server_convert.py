@@ -116,6 +116,17 @@ def test_without_a_mask_an_update_changes_what_is_present() -> None:
     assert convert.changes(given, FieldMask()) == {"max_messages": 5, "retention": 0}
 
 
+def test_a_mask_of_a_star_replaces_all_settings() -> None:
+    changes = convert.changes(pb.QueueSettings(max_messages=5), FieldMask(paths=["*"]))
+    assert QueueSettings(retention=Millis(1)).changed(changes) == QueueSettings(max_messages=5)
+
+
+@pytest.mark.parametrize("paths", [["*", "max_messages"], ["*", "*"]])
+def test_a_star_stands_alone_in_a_mask(paths: list[str]) -> None:
+    with pytest.raises(InvalidSetting, match=r"\*"):
+        convert.changes(pb.QueueSettings(), FieldMask(paths=paths))
+
+
 def test_what_a_mask_names_and_the_settings_leave_out_gets_its_default() -> None:
     mask = FieldMask(paths=["visibility_timeout", "max_message_size", "lease_durability"])
     changes = convert.changes(pb.QueueSettings(max_messages=5), mask)
