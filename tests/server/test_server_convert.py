@@ -137,9 +137,7 @@ def test_what_a_mask_names_and_the_settings_leave_out_gets_its_default() -> None
     }
 
 
-@pytest.mark.parametrize(
-    "path", ["relaxed_leases", "settings.max_bytes", "*", "", "name", "max_bytes.x"]
-)
+@pytest.mark.parametrize("path", ["relaxed_leases", "settings.max_bytes", "", "name", "max_bytes.x"])
 def test_a_mask_that_names_no_setting_is_refused(path: str) -> None:
     with pytest.raises(InvalidSetting, match="is not a setting"):
         convert.changes(pb.QueueSettings(), FieldMask(paths=[path]))
