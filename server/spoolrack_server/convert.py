@@ -177,7 +177,7 @@ def changes(queue: pb.Queue, mask: FieldMask) -> dict[str, object]:
     named: dict[str, object] = {}
     for path in mask.paths:
         field, _, setting = path.partition(".")
-        if path in ("*", "settings"):
+        if path == "settings" or list(mask.paths) == ["*"]:
             names = [_store_name(each.name) for each in pb.QueueSettings.DESCRIPTOR.fields]
         elif field == "settings" and setting in pb.QueueSettings.DESCRIPTOR.fields_by_name:
             names = [_store_name(setting)]
@@ -185,7 +185,7 @@ def changes(queue: pb.Queue, mask: FieldMask) -> dict[str, object]:
             raise InvalidRequest(
                 what="update_mask",
                 value=path,
-                rule='must hold paths such as "settings.visibility_timeout", "settings" or "*"',
+                rule='must be paths such as "settings.visibility_timeout", "settings", or "*" alone',
             )
         named |= {name: present.get(name, getattr(_DEFAULTS, name)) for name in names}
     return named

@@ -39,12 +39,13 @@ from .logs import Log
 from .memory import Budget, MemoryLimiter
 from .observability.instrumentation import Instrumentation
 from .observability.trace_context import context_in
+from .pages import PageTokens, page_size
 from .redrive_service import RedriveService
 from .reservation_service import ReservationService
 from .rpc import Context, Requests, outlast
 from .staging_service import StagingService
 from .status import error_of
-from .store_access import FRAME_BYTES, StoreAccess, page_size, page_token
+from .store_access import FRAME_BYTES, StoreAccess
 from .streams import Streams
 
 WRITES_ITSELF: Final = frozenset({"Receive", "Reserve"})
@@ -127,7 +128,8 @@ class QueueService:
         self, request: rpc.ListQueuesRequest, context: Context
     ) -> rpc.ListQueuesResponse:
         size = page_size(request.page_size)
-        after = page_token(convert.queue_name, request.page_token, "")
+        tokens = PageTokens("ListQueues", request.prefix)
+        after = tokens.after(request.page_token, convert.queue_name, "")
         queues = await self._access.read(
             partial(
                 shown,
@@ -142,7 +144,7 @@ class QueueService:
         now = self._clock.wall()
         return rpc.ListQueuesResponse(
             queues=[convert.queue(queue, now) for queue in queues[:size]],
-            next_page_token=queues[size - 1].name if len(queues) > size else "",
+            next_page_token=tokens.token(queues[size - 1].name) if len(queues) > size else "",
         )
 
     async def UpdateQueue(
@@ -318,22 +320,25 @@ class QueueService:
     async def ListMessages(
         self, request: rpc.ListMessagesRequest, context: Context
     ) -> rpc.ListMessagesResponse:
-        messages, token = await self._access.read(
+        queue, states = convert.queue_name(request.queue), convert.states(request.states)
+        tokens = PageTokens("ListMessages", queue, sorted(state.value for state in states))
+        messages, last = await self._access.read(
             self._page,
-            convert.queue_name(request.queue),
-            convert.states(request.states),
-            page_token(convert.message_id, request.page_token, ""),
+            queue,
+            states,
+            tokens.after(request.page_token, convert.message_id, ""),
             page_size(request.page_size),
             request.max_body_bytes if request.max_body_bytes >= 0 else None,
         )
         return rpc.ListMessagesResponse(
-            messages=[convert.message(message) for message in messages], next_page_token=token
+            messages=[convert.message(message) for message in messages],
+            next_page_token=last and tokens.token(last),
         )
 
     def _page(
         self, queue: str, states: frozenset[State], after: str, limit: int, max_body: int | None
     ) -> tuple[list[ops.Message], str]:
-        """A page of at most `FRAME_BYTES`, and the token of the next."""
+        """Return a page of at most `FRAME_BYTES`, and its last id, if there is another page."""
         look = partial(self._store.messages, queue, states=states, after=after)
         # The bodies' sizes first: a thousand bodies of 64 MiB must never be in memory together.
         found = look(limit=limit + 1, max_body_bytes=0)

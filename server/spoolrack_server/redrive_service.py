@@ -21,8 +21,9 @@ from . import convert
 from .access.authorization import queues_for
 from .access.permissions import Permission
 from .access.showing import shown
+from .pages import PageTokens, page_size
 from .rpc import Context
-from .store_access import StoreAccess, page_size, page_token
+from .store_access import StoreAccess
 
 _STATES: Final[Mapping[ops.RedriveState, rpc.RedriveState.ValueType]] = {
     ops.RedriveState.RUNNING: rpc.REDRIVE_STATE_RUNNING,
@@ -59,7 +60,7 @@ class RedriveService:
     async def ListRedrives(
         self, request: rpc.ListRedrivesRequest, context: Context
     ) -> rpc.ListRedrivesResponse:
-        size = page_size(request.page_size)
+        size, tokens = page_size(request.page_size), PageTokens("ListRedrives", request.queue)
         look = partial(
             shown,
             partial(
@@ -69,13 +70,13 @@ class RedriveService:
             lambda redrive: redrive.id,
             lambda redrive: (redrive.queue,),
             queues_for(Permission.MONITOR),
-            after=page_token(_id, request.page_token, ""),
+            after=tokens.after(request.page_token, _id, ""),
             limit=size + 1,
         )
         found = await self._access.read(look)
         return rpc.ListRedrivesResponse(
             redrives=[_told(redrive) for redrive in found[:size]],
-            next_page_token=found[size - 1].id if len(found) > size else "",
+            next_page_token=tokens.token(found[size - 1].id) if len(found) > size else "",
         )
 
     async def CancelRedrive(

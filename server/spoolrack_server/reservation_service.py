@@ -27,8 +27,9 @@ from .access.permissions import Permission
 from .access.showing import shown
 from .frames import FrameWriter
 from .lease_requests import LeaseRequests
+from .pages import PageTokens, page_size
 from .rpc import CallIsOver, Context, write
-from .store_access import FRAME_BYTES, StoreAccess, page_size, page_token
+from .store_access import FRAME_BYTES, StoreAccess
 
 MAX_STREAM_NAME: Final = 80
 _FIRST_PAGE: Final = ("", -1)
@@ -130,6 +131,7 @@ class ReservationService:
         self, request: rpc.ListReservationsRequest, context: Context
     ) -> rpc.ListReservationsResponse:
         size = page_size(request.page_size)
+        tokens = PageTokens("ListReservations", request.queue, request.stream)
         look = partial(
             shown,
             partial(
@@ -140,13 +142,13 @@ class ReservationService:
             lambda reservation: (reservation.stream, reservation.seq),
             lambda reservation: (reservation.queue,),
             queues_for(Permission.MONITOR),
-            after=page_token(_place, request.page_token, _FIRST_PAGE),
+            after=tokens.after(request.page_token, _place, _FIRST_PAGE),
             limit=size + 1,
         )
         found = await self._access.read(look)
         return rpc.ListReservationsResponse(
             reservations=[_told(reservation) for reservation in found[:size]],
-            next_page_token=_token(found[size - 1]) if len(found) > size else "",
+            next_page_token=tokens.token(_name(found[size - 1])) if len(found) > size else "",
         )
 
 
@@ -220,7 +222,7 @@ def _frames(messages: Sequence[Message]) -> Iterator[list[pb.Message]]:
         yield frame
 
 
-def _token(reservation: ops.Reservation) -> str:
+def _name(reservation: ops.Reservation) -> str:
     return f"{reservation.stream}.{reservation.seq}"
 
 

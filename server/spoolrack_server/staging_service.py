@@ -21,9 +21,10 @@ from . import convert
 from .access.authorization import queues_for
 from .access.permissions import Permission
 from .access.showing import shown
+from .pages import PageTokens, page_size
 from .rpc import Context
 from .send_requests import columns
-from .store_access import StoreAccess, page_size, page_token
+from .store_access import StoreAccess
 
 MAX_STAGE_NAME: Final = 64
 MAX_WRITER_NAME: Final = 80
@@ -67,7 +68,8 @@ class StagingService:
         self, request: rpc.ListStagesRequest, context: Context
     ) -> rpc.ListStagesResponse:
         size = page_size(request.page_size)
-        after = page_token(_stage_name, request.page_token, "")
+        tokens = PageTokens("ListStages")
+        after = tokens.after(request.page_token, _stage_name, "")
         look = partial(
             shown,
             self._access.store.stages,
@@ -80,7 +82,7 @@ class StagingService:
         stages = await self._access.read(look)
         return rpc.ListStagesResponse(
             stages=[_told(stage) for stage in stages[:size]],
-            next_page_token=stages[size - 1].name if len(stages) > size else "",
+            next_page_token=tokens.token(stages[size - 1].name) if len(stages) > size else "",
         )
 
 

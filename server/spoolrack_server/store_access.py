@@ -11,11 +11,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from spoolrack_store.model.errors import InvalidRequest, StoreError
 from spoolrack_store.model.operations import Request
 from spoolrack_store.store import Store
 
-from . import convert
 from .answers import answer
 from .concurrency import ConcurrencyLimit
 
@@ -47,20 +45,3 @@ class StoreAccess:
     def close(self) -> None:
         """Nothing may be asked any more."""
         self._readers.shutdown(wait=False)
-
-
-def page_size(size: int) -> int:
-    """How many items a page may have."""
-    return convert.number(size, "page_size", default=convert.DEFAULT_PAGE, most=convert.MAX_COUNT)
-
-
-def page_token(read: Callable[[str], T], token: str, first: T) -> T:
-    """After what the page begins: what `read` finds in the token, or `first` without one."""
-    if not token:
-        return first
-    try:
-        return read(token)
-    except StoreError as error:
-        raise InvalidRequest(
-            what="page_token", value=token, rule="must be the next_page_token of the page before"
-        ) from error

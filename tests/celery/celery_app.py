@@ -1,4 +1,7 @@
-"""The Celery app of these tests: a worker process loads it, and the tests send its tasks."""
+"""The Celery app of these tests: a worker process loads it, and the tests send its tasks.
+
+Tasks are not shared: the tests load this module once for each broker.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,17 @@ app.conf.update(
 )
 
 
-@app.task
+@app.task(shared=False)
 def add(a: int, b: int) -> int:
     return a + b
 
 
-@app.task
+@app.task(shared=False)
 def total(numbers: list[int]) -> int:
     return sum(numbers)
 
 
-@app.task(bind=True, max_retries=3, ignore_result=True)
+@app.task(shared=False, bind=True, max_retries=3, ignore_result=True)
 def third_time(self: Any, log: str) -> None:
     """Fail twice; write the number of retries before to `log` each time.
 
@@ -43,12 +46,12 @@ def third_time(self: Any, log: str) -> None:
         raise self.retry(countdown=0.1)
 
 
-@app.task
+@app.task(shared=False)
 def now() -> float:
     return time.time()
 
 
-@app.task(acks_late=True)
+@app.task(shared=False, acks_late=True)
 def wait_for(gate: str, log: str) -> str:
     """Write a line to `log`, and return when the file `gate` is there."""
     with Path(log).open("a") as file:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from celery import chord
 
-from tests.celery.celery_app import add, app, now, third_time, total, wait_for
-from tests.celery.worker_rig import STUCK, until, worker
+from tests.celery import celery_app
+from tests.celery.worker_rig import STUCK, configure, until, worker
 from tests.support.real_server import RealServer
 
 ALL = range(10)
@@ -37,10 +37,8 @@ def broker(server: RealServer, folder: Path) -> Iterator[str]:
     (folder / "results").mkdir()
     port = until(lambda: re.search(r"sqs=http://127\.0\.0\.1:(\d+)", server.log), "it serves SQS")[1]
     url = f"sqs://any:any@127.0.0.1:{port}"
-    app.close()
-    app.conf.update(broker_url=url, result_backend=f"file://{folder}/results")
-    yield url
-    app.close()
+    with configure(url, folder / "results"):
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -51,35 +49,37 @@ def _running(broker: str, folder: Path) -> Iterator[None]:
 
 @pytest.mark.usefixtures("_running")
 def test_tasks_return_their_results() -> None:
-    results = [add.delay(number, 1) for number in ALL]
+    results = [celery_app.add.delay(number, 1) for number in ALL]
     assert [result.get(timeout=STUCK) for result in results] == [number + 1 for number in ALL]
 
 
 @pytest.mark.usefixtures("_running")
 def test_a_task_that_asks_for_a_retry_runs_again(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    third_time.delay(str(log))
+    celery_app.third_time.delay(str(log))
     until(lambda: log.exists() and log.read_text() == "0\n1\n2\n", "the task has run three times")
 
 
 @pytest.mark.usefixtures("_running")
 def test_a_task_with_a_countdown_or_an_eta_runs_no_earlier() -> None:
     before = time.time()
-    counted = now.apply_async(countdown=1)
-    timed = now.apply_async(eta=datetime.now(UTC) + timedelta(seconds=1))
+    counted = celery_app.now.apply_async(countdown=1)
+    timed = celery_app.now.apply_async(eta=datetime.now(UTC) + timedelta(seconds=1))
     assert counted.get(timeout=STUCK) >= before + 1
     assert timed.get(timeout=STUCK) >= before + 1
 
 
 @pytest.mark.usefixtures("_running")
 def test_a_chord_calls_its_body_with_all_results() -> None:
-    found = chord([add.s(number, 1) for number in ALL])(total.s()).get(timeout=STUCK)
+    found = chord([celery_app.add.s(number, 1) for number in ALL])(celery_app.total.s()).get(
+        timeout=STUCK
+    )
     assert found == sum(number + 1 for number in ALL)
 
 
 @pytest.mark.usefixtures("_running")
 def test_every_task_that_ran_is_deleted(server: RealServer) -> None:
-    add.delay(1, 1).get(timeout=STUCK)
+    celery_app.add.delay(1, 1).get(timeout=STUCK)
     until(lambda: not server.queue("celery").info().counts.leased, "all are acknowledged")
 
 
@@ -88,7 +88,7 @@ def test_a_task_of_a_killed_worker_runs_on_another(
 ) -> None:
     gate, log = tmp_path / "gate", tmp_path / "log"
     with worker("killed", broker, tmp_path, "--queues", "late") as killed:
-        wait_for.apply_async((str(gate), str(log)), queue="late")
+        celery_app.wait_for.apply_async((str(gate), str(log)), queue="late")
         until(log.exists, "the task runs")
         killed.kill()
     gate.touch()

@@ -14,8 +14,8 @@ from celery import chord
 from celery.exceptions import TaskRevokedError
 from spoolrack.testing import RunningServer, running_server
 
-from tests.celery.celery_app import LEASE, add, app, now, third_time, total, wait_for
-from tests.celery.worker_rig import STUCK, Worker, until, worker
+from tests.celery import celery_app
+from tests.celery.worker_rig import STUCK, Worker, configure, until, worker
 
 ALL = range(20)
 
@@ -29,10 +29,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(folder: Path) -> Iterator[RunningServer]:
     """Serve; the app of this process sends to it."""
     (folder / "results").mkdir()
-    with running_server(folder / "data") as server:
-        app.conf.update(broker_url=broker(server), result_backend=f"file://{folder}/results")
+    with running_server(folder / "data") as server, configure(broker(server), folder / "results"):
         yield server
-        app.close()
 
 
 @pytest.fixture(scope="module")
@@ -48,22 +46,22 @@ def broker(server: RunningServer) -> str:
 
 @pytest.mark.usefixtures("running")
 def test_tasks_return_their_results() -> None:
-    results = [add.delay(number, 1) for number in ALL]
+    results = [celery_app.add.delay(number, 1) for number in ALL]
     assert [result.get(timeout=STUCK) for result in results] == [number + 1 for number in ALL]
 
 
 @pytest.mark.usefixtures("running")
 def test_a_task_that_asks_for_a_retry_runs_again(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    third_time.delay(str(log))
+    celery_app.third_time.delay(str(log))
     until(lambda: log.exists() and log.read_text() == "0\n1\n2\n", "the task has run three times")
 
 
 @pytest.mark.usefixtures("running")
 def test_a_task_with_a_countdown_or_an_eta_runs_no_earlier() -> None:
     before = time.time()
-    counted = now.apply_async(countdown=1)
-    timed = now.apply_async(eta=datetime.now(UTC) + timedelta(seconds=1))
+    counted = celery_app.now.apply_async(countdown=1)
+    timed = celery_app.now.apply_async(eta=datetime.now(UTC) + timedelta(seconds=1))
     assert counted.get(timeout=STUCK) >= before + 1
     assert timed.get(timeout=STUCK) >= before + 1
 
@@ -73,38 +71,40 @@ def test_a_task_that_is_due_in_an_hour_waits_at_the_server(server: RunningServer
     with server.client() as client:
         jobs = client.queue("celery")
         before = jobs.info().counts.delayed
-        add.apply_async((1, 1), countdown=3_600)
+        celery_app.add.apply_async((1, 1), countdown=3_600)
         assert jobs.info().counts.delayed == before + 1
 
 
 @pytest.mark.usefixtures("running")
 def test_a_chord_calls_its_body_with_all_results() -> None:
-    found = chord([add.s(number, 1) for number in ALL])(total.s()).get(timeout=STUCK)
+    found = chord([celery_app.add.s(number, 1) for number in ALL])(celery_app.total.s()).get(
+        timeout=STUCK
+    )
     assert found == sum(number + 1 for number in ALL)
 
 
 @pytest.mark.usefixtures("running")
 def test_a_revoked_task_never_runs() -> None:
-    revoked = now.apply_async(countdown=2)
-    app.control.revoke(revoked.id)
+    revoked = celery_app.now.apply_async(countdown=2)
+    celery_app.app.control.revoke(revoked.id)
     with pytest.raises(TaskRevokedError):
         revoked.get(timeout=STUCK)
 
 
 def test_a_ping_is_answered(running: Worker) -> None:
-    assert app.control.ping(timeout=STUCK, limit=1) == [{running.name: {"ok": "pong"}}]
+    assert celery_app.app.control.ping(timeout=STUCK, limit=1) == [{running.name: {"ok": "pong"}}]
 
 
 def test_an_inspection_names_the_queue(running: Worker) -> None:
-    inspect = app.control.inspect([running.name], timeout=STUCK)
+    inspect = celery_app.app.control.inspect([running.name], timeout=STUCK)
     assert [queue["name"] for queue in inspect.active_queues()[running.name]] == ["celery"]
 
 
 @pytest.mark.usefixtures("running")
 def test_a_monitor_sees_the_events_of_a_task() -> None:
     seen: list[Any] = []
-    with app.connection_for_read() as connection:
-        receiver = app.events.Receiver(connection, handlers={"task-succeeded": seen.append})
+    with celery_app.app.connection_for_read() as connection:
+        receiver = celery_app.app.events.Receiver(connection, handlers={"task-succeeded": seen.append})
         capturing = threading.Thread(
             target=lambda: receiver.capture(limit=None, timeout=STUCK, wakeup=False), daemon=True
         )
@@ -112,7 +112,7 @@ def test_a_monitor_sees_the_events_of_a_task() -> None:
 
         def task_is_seen() -> bool:
             # A worker looks for new monitors once a second.
-            found = add.delay(1, 2)
+            found = celery_app.add.delay(1, 2)
             found.get(timeout=STUCK)
             return found.id in {event["uuid"] for event in seen}
 
@@ -126,7 +126,7 @@ def test_a_task_longer_than_its_lease_runs_once(
     server: RunningServer, running: Worker, tmp_path: Path
 ) -> None:
     gate, log = tmp_path / "gate", tmp_path / "log"
-    result = wait_for.delay(str(gate), str(log))
+    result = celery_app.wait_for.delay(str(gate), str(log))
     with server.client() as client:
 
         def expiry() -> datetime | None:
@@ -136,7 +136,8 @@ def test_a_task_longer_than_its_lease_runs_once(
         first = until(expiry, "the task is leased")
         # Extended again and again: at the end the first lease would have been over long ago.
         until(
-            lambda: (expiry() or first) > first + timedelta(seconds=2 * LEASE), "the lease is extended"
+            lambda: (expiry() or first) > first + timedelta(seconds=2 * celery_app.LEASE),
+            "the lease is extended",
         )
     gate.touch()
     assert result.get(timeout=STUCK) == "done"
@@ -148,7 +149,7 @@ def test_a_task_longer_than_its_lease_runs_once(
 def test_a_task_of_a_killed_worker_runs_on_another(server: RunningServer, tmp_path: Path) -> None:
     gate, log = tmp_path / "gate", tmp_path / "log"
     with worker("killed", broker(server), tmp_path, "--queues", "late") as killed:
-        wait_for.apply_async((str(gate), str(log)), queue="late")
+        celery_app.wait_for.apply_async((str(gate), str(log)), queue="late")
         until(log.exists, "the task runs")
         killed.kill()
     gate.touch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import subprocess
@@ -11,6 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
+
+import pytest
+
+from tests.celery import celery_app
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 STUCK: Final = 60.0
@@ -26,6 +31,18 @@ def until(condition: Callable[[], Any], what: str) -> Any:
             return found
         time.sleep(0.02)
     raise AssertionError(f"never: {what}")
+
+
+@contextlib.contextmanager
+def configure(broker: str, results: Path) -> Iterator[None]:
+    """Let the app of this process send to a broker: a new app, because an app keeps the connections and
+    the result backend that it first had."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TEST_BROKER_URL", broker)
+        patch.setenv("TEST_RESULT_BACKEND", f"file://{results}")
+        importlib.reload(celery_app)
+        yield
+        celery_app.app.close()
 
 
 class Worker:

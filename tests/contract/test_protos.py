@@ -104,3 +104,12 @@ def test_a_field_that_changes_its_number_is_called_a_breaking_change(
 
     assert breaking.returncode != 0
     assert "body" in breaking.stdout
+
+
+def test_every_proto_names_its_packages_in_go_and_java() -> None:
+    protos = sorted((CHECKOUT / "protos").rglob("*.proto"))
+    assert protos
+    for proto in protos:
+        text = proto.read_text(encoding="utf-8")
+        assert 'option go_package = "spoolrack/v1;spoolrackpb";' in text, proto
+        assert 'option java_package = "spoolrack.v1";' in text, proto

@@ -131,12 +131,14 @@ def test_what_a_mask_names_and_the_settings_leave_out_gets_its_default() -> None
 @pytest.mark.parametrize("path", ["*", "settings"])
 def test_a_mask_of_everything_sets_back_what_the_queue_leaves_out(path: str) -> None:
     queue = pb.Queue(settings=pb.QueueSettings(max_messages=5))
-    assert QueueSettings(**convert.changes(queue, FieldMask(paths=[path]))) == QueueSettings(  # type: ignore[arg-type]
-        max_messages=5
-    )
-    assert len(convert.changes(queue, FieldMask(paths=[path]))) == len(
-        pb.QueueSettings.DESCRIPTOR.fields
-    )
+    changes = convert.changes(queue, FieldMask(paths=[path]))
+    assert QueueSettings(retention=Millis(1)).changed(changes) == QueueSettings(max_messages=5)
+
+
+@pytest.mark.parametrize("paths", [["*", "settings.max_messages"], ["*", "*"]])
+def test_a_star_stands_alone_in_a_mask(paths: list[str]) -> None:
+    with pytest.raises(InvalidRequest, match="update_mask"):
+        convert.changes(pb.Queue(), FieldMask(paths=paths))
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ BEYOND: list[tuple[str, Any]] = [
     ("ReleaseReservation", rpc.ReleaseReservationRequest(stream="")),
     ("ReleaseReservation", rpc.ReleaseReservationRequest(stream="r", sequence_number=-1)),
     ("ListReservations", rpc.ListReservationsRequest(stream="a b")),
-    ("ListReservations", rpc.ListReservationsRequest(page_size=1_001)),
+    ("ListReservations", rpc.ListReservationsRequest(page_size=-1)),
     *(
         ("ListReservations", rpc.ListReservationsRequest(page_token=token))
         for token in (

@@ -129,9 +129,9 @@ class ListQueuesRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     PREFIX_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """How many queues at most, up to 1,000. 0: 100."""
+    """How many queues at most. 0: 100. Above 1,000: 1,000."""
     page_token: _builtins.str
-    """The next_page_token of the page before. Empty: the first page."""
+    """The next_page_token of the page before, of a request with the same filters. Empty: the first page."""
     prefix: _builtins.str
     """Only queues whose name starts so. Empty: all."""
     def __init__(
@@ -158,7 +158,7 @@ class ListQueuesResponse(_message.Message):
     QUEUES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Asks for the next page. Empty: this is the last."""
+    """Asks for the next page. Opaque. Empty: this is the last."""
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.Queue]:
         """The queues of this page."""
@@ -191,9 +191,9 @@ class UpdateQueueRequest(_message.Message):
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
-        """The fields of `queue` to change: "settings" for all settings, "settings.visibility_timeout" for one,
-        "*" for everything that can be changed. A field that is named but absent in `queue` gets its default.
-        Empty: all fields that are present in `queue`. Any other path is INVALID_ARGUMENT.
+        """The fields of `queue` to change: "settings" for all settings, "settings.visibility_timeout" for
+        one, "*" alone for everything that can be changed. A field that is named but absent in `queue` gets
+        its default. Empty: all fields that are present in `queue`. Any other path is INVALID_ARGUMENT.
         """
 
     def __init__(
@@ -1009,9 +1009,9 @@ class ListMessagesRequest(_message.Message):
     queue: _builtins.str
     """The queue's name."""
     page_size: _builtins.int
-    """How many messages at most, up to 1,000. 0: 100. A page may hold fewer."""
+    """How many messages at most. 0: 100. Above 1,000: 1,000. A page may hold fewer."""
     page_token: _builtins.str
-    """The next_page_token of the page before. Empty: the first page."""
+    """The next_page_token of the page before, of a request with the same filters. Empty: the first page."""
     max_body_bytes: _builtins.int
     """How many bytes of each body at most. 0: none, only the facts about it. Negative: all."""
     @_builtins.property
@@ -1044,7 +1044,7 @@ class ListMessagesResponse(_message.Message):
     MESSAGES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Asks for the next page. Empty: this is the last."""
+    """Asks for the next page. Opaque. Empty: this is the last."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.Message]:
         """The messages of this page, in order, without receipts."""

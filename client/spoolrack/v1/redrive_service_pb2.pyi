@@ -240,9 +240,9 @@ class ListRedrivesRequest(_message.Message):
     queue: _builtins.str
     """Only those of this dead-letter queue. Empty: of all."""
     page_size: _builtins.int
-    """How many at most, up to 1,000. 0: 100."""
+    """How many at most. 0: 100. Above 1,000: 1,000."""
     page_token: _builtins.str
-    """The next_page_token of the page before. Empty: the first page."""
+    """The next_page_token of the page before, of a request with the same filters. Empty: the first page."""
     def __init__(
         self,
         *,
@@ -267,7 +267,7 @@ class ListRedrivesResponse(_message.Message):
     REDRIVES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Asks for the next page. Empty: this is the last."""
+    """Asks for the next page. Opaque. Empty: this is the last."""
     @_builtins.property
     def redrives(self) -> _containers.RepeatedCompositeFieldContainer[Global___Redrive]:
         """The redrives of this page, the oldest first."""

@@ -412,9 +412,9 @@ class ListReservationsRequest(_message.Message):
     stream: _builtins.str
     """Only those of this stream. Empty: of all."""
     page_size: _builtins.int
-    """How many at most, up to 1,000. 0: 100."""
+    """How many at most. 0: 100. Above 1,000: 1,000."""
     page_token: _builtins.str
-    """The next_page_token of the page before. Empty: the first page."""
+    """The next_page_token of the page before, of a request with the same filters. Empty: the first page."""
     def __init__(
         self,
         *,
@@ -440,7 +440,7 @@ class ListReservationsResponse(_message.Message):
     RESERVATIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Asks for the next page. Empty: this is the last."""
+    """Asks for the next page. Opaque. Empty: this is the last."""
     @_builtins.property
     def reservations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reservation]:
         """The reservations of this page, by stream and number."""

@@ -290,9 +290,9 @@ class ListStagesRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """How many stages at most, up to 1,000. 0: 100."""
+    """How many stages at most. 0: 100. Above 1,000: 1,000."""
     page_token: _builtins.str
-    """The next_page_token of the page before. Empty: the first page."""
+    """The next_page_token of the page before, of a request with the same filters. Empty: the first page."""
     def __init__(
         self,
         *,
@@ -316,7 +316,7 @@ class ListStagesResponse(_message.Message):
     STAGES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Asks for the next page. Empty: this is the last."""
+    """Asks for the next page. Opaque. Empty: this is the last."""
     @_builtins.property
     def stages(self) -> _containers.RepeatedCompositeFieldContainer[Global___Stage]:
         """The stages of this page, by name."""
