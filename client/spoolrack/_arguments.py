@@ -137,6 +137,17 @@ def body(name: str, value: bytes | str) -> bytes:
     raise refusal(name, value, "bytes or str: encode it, say as JSON")
 
 
+def labels(value: Mapping[str, Any], *, may_remove: bool = False) -> None:
+    """A queue's labels. `may_remove`: None, which removes one, is a value."""
+    rule = "a mapping of str to str" + (" or None" if may_remove else "")
+    if not isinstance(value, Mapping):
+        raise refusal("labels", value, rule)
+    for name, content in value.items():
+        text("the name of a label", name)
+        if not (content is None and may_remove):
+            text(f"the label {name!r}", content)
+
+
 def attributes(value: Mapping[str, str | bytes]) -> None:
     if not isinstance(value, Mapping):
         raise refusal("attributes", value, "a mapping of str to str or bytes")

@@ -116,7 +116,9 @@ class QueueInfo:
     counts: QueueCounts = field(default_factory=QueueCounts)
     created_at: datetime
     version: int
-    """Rises with each change of the settings."""
+    """Rises with each change of the settings and the labels."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What its owner notes about it; Spoolrack reads none of them."""
     blocking_message: BlockingMessage | None = None
 
 

@@ -26,7 +26,7 @@ from spoolrack_store.model.errors import (
 )
 from spoolrack_store.model.ids import is_id
 from spoolrack_store.model.names import is_queue_name
-from spoolrack_store.model.operations import Message, Queue
+from spoolrack_store.model.operations import CreateQueue, Message, Queue, UpdateQueue
 from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, QueueSettings
 from spoolrack_store.model.transitions import State
 
@@ -65,6 +65,7 @@ _DURATIONS: Final = (
 )
 _GROUP_ORDERS: Final = {"fair": pb.GROUP_ORDER_FAIR, "strict": pb.GROUP_ORDER_STRICT}
 _DEFAULTS: Final = QueueSettings()
+_SETTINGS: Final = frozenset(pb.QueueSettings.DESCRIPTOR.fields_by_name)
 
 
 # Numbers, names and times.
@@ -165,30 +166,48 @@ def check_count(count: int, what: str) -> None:
 # Queues.
 
 
+def creation(queue: pb.Queue) -> CreateQueue:
+    name = queue_name(queue.name)
+    return CreateQueue(name=name, settings=settings(queue.settings), labels=dict(queue.labels))
+
+
 def settings(message: pb.QueueSettings) -> QueueSettings:
     return _DEFAULTS.changed(_present(message))
 
 
-def changes(queue: pb.Queue, mask: FieldMask) -> dict[str, object]:
-    """The settings that an update names, by the store's names."""
+def update(queue: pb.Queue, mask: FieldMask) -> UpdateQueue:
+    """The fields of a queue that an update names; without a mask, those that are present."""
     present = _present(queue.settings)
-    if not mask.paths:
-        return present
-    named: dict[str, object] = {}
-    for path in mask.paths:
-        field, _, setting = path.partition(".")
-        if path == "settings" or list(mask.paths) == ["*"]:
-            names = [_store_name(each.name) for each in pb.QueueSettings.DESCRIPTOR.fields]
-        elif field == "settings" and setting in pb.QueueSettings.DESCRIPTOR.fields_by_name:
-            names = [_store_name(setting)]
+    paths = list(mask.paths)
+    if not paths:
+        paths = [f"settings.{field.name}" for field, _ in queue.settings.ListFields()]
+        paths += ["labels"] if queue.labels else []
+    elif paths == ["*"]:
+        paths = ["settings", "labels"]
+    changes: dict[str, object] = {}
+    labels: dict[str, str | None] = {}
+    for path in paths:
+        field, _, name = path.partition(".")
+        if path == "labels":
+            labels |= queue.labels
+        elif field == "labels" and name:
+            labels[name] = queue.labels.get(name)
+        elif path == "settings" or (field == "settings" and name in _SETTINGS):
+            for each in [name] if name else _SETTINGS:
+                setting = _store_name(each)
+                changes[setting] = present.get(setting, getattr(_DEFAULTS, setting))
         else:
             raise InvalidRequest(
                 what="update_mask",
                 value=path,
-                rule='must be paths such as "settings.visibility_timeout", "settings", or "*" alone',
+                rule='must be paths such as "settings.visibility_timeout", "labels", or "*" alone',
             )
-        named |= {name: present.get(name, getattr(_DEFAULTS, name)) for name in names}
-    return named
+    return UpdateQueue(
+        name=queue_name(queue.name),
+        changes=changes,
+        labels=labels,
+        replaces_labels="labels" in paths,
+    )
 
 
 def _present(message: pb.QueueSettings) -> dict[str, object]:
@@ -254,6 +273,7 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
         ),
         create_time=timestamp(queue.created_at),
         version=queue.version,
+        labels=queue.labels,
         blocking_message=None
         if blocking is None
         else pb.BlockingMessage(

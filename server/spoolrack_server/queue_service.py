@@ -115,9 +115,7 @@ class QueueService:
     async def CreateQueue(
         self, request: rpc.CreateQueueRequest, context: Context
     ) -> rpc.CreateQueueResponse:
-        name = convert.queue_name(request.queue.name)
-        settings = convert.settings(request.queue.settings)
-        queue = await self._access.submit(ops.CreateQueue(name=name, settings=settings))
+        queue = await self._access.submit(convert.creation(request.queue))
         return rpc.CreateQueueResponse(queue=convert.queue(queue, self._clock.wall()))
 
     async def GetQueue(self, request: rpc.GetQueueRequest, context: Context) -> rpc.GetQueueResponse:
@@ -150,9 +148,7 @@ class QueueService:
     async def UpdateQueue(
         self, request: rpc.UpdateQueueRequest, context: Context
     ) -> rpc.UpdateQueueResponse:
-        name = convert.queue_name(request.queue.name)
-        changes = convert.changes(request.queue, request.update_mask)
-        queue = await self._access.submit(ops.UpdateQueue(name=name, changes=changes))
+        queue = await self._access.submit(convert.update(request.queue, request.update_mask))
         return rpc.UpdateQueueResponse(queue=convert.queue(queue, self._clock.wall()))
 
     async def DeleteQueue(

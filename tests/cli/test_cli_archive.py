@@ -38,6 +38,7 @@ def there(tmp_path: Path) -> str:
             max_receives=3,
             dead_letter_queue="dead",
             max_message_size=4_000_000,
+            labels={"team": "checkout"},
         )
         jobs = client.queue("jobs")
         first = [
@@ -93,6 +94,7 @@ def test_messages_and_queues_come_back_as_they_were(
     with connect(f"file://{there}") as old, connect(f"file://{root}") as new:
         for name in ("jobs", "dead"):
             assert old.queue(name).info().settings == new.queue(name).info().settings
+            assert old.queue(name).info().labels == new.queue(name).info().labels
             assert list(old.queue(name).peek()), "an export takes nothing away"
 
 
@@ -222,6 +224,8 @@ def test_a_queue_comes_without_its_dead_letter_queue(
     done = bring(str(path), "--queue", "work")
     assert (done.code, "without a dead-letter queue" in done.err) == (0, True)
     assert len(held(f"file://{root}", "work")) == 8
+    with connect(f"file://{root}") as client:
+        assert client.queue("work").info().labels == {"team": "checkout"}
 
 
 def test_one_name_is_not_for_two_queues(bring: Spoolrack, archive: Path) -> None:

@@ -67,6 +67,20 @@ def test_a_second_apply_changes_nothing_and_a_changed_file_changes_what_differs(
     assert client.queue("jobs").info().counts.ready == 1
 
 
+def test_declared_labels_become_the_queues_labels(
+    spoolrack: Spoolrack, client: Client, declare: Declare
+) -> None:
+    spoolrack("queues", "apply", str(declare({"jobs": {"labels": {"team": "a", "tier": "gold"}}})))
+    assert client.queue("jobs").info().labels == {"team": "a", "tier": "gold"}
+    changed = spoolrack("queues", "apply", str(declare({"jobs": {"labels": {"team": "b"}}})))
+    assert changed.err == "spoolrack: jobs: set label team to 'b', removed label tier\n"
+    kept = spoolrack("queues", "apply", str(declare({"jobs": {}})))
+    assert kept.err == "spoolrack: jobs: is as declared\n"
+    assert client.queue("jobs").info().labels == {"team": "b"}
+    wrong = spoolrack("queues", "apply", str(declare({"jobs": {"labels": {"team": 5}}})))
+    assert (wrong.code, "the labels of 'jobs' are no object of texts" in wrong.err) == (65, True)
+
+
 def test_queues_that_are_not_declared_are_left_alone(
     spoolrack: Spoolrack, client: Client, declare: Declare
 ) -> None:

@@ -61,6 +61,17 @@ def test_set_changes_what_is_named_and_resets_what_is_named(
     assert spoolrack("queues", "set", "jobs").code == 2
 
 
+def test_labels_are_set_shown_and_removed(spoolrack: Spoolrack, client: Client) -> None:
+    assert spoolrack("queues", "create", "jobs", "--label", "team=a", "--label", "url=x=y").code == 0
+    assert client.queue("jobs").info().labels == {"team": "a", "url": "x=y"}
+    changed = spoolrack("queues", "set", "jobs", "--label", "team=b", "--remove-label", "url")
+    assert (changed.code, changed.err) == (0, "")
+    assert "  label               team=b\n" in spoolrack("queues", "show", "jobs").out
+    assert json.loads(spoolrack("queues", "show", "jobs", "--json").out)["labels"] == {"team": "b"}
+    wrong = spoolrack("queues", "set", "jobs", "--label", "team")
+    assert (wrong.code, "is not a label: write team=checkout" in wrong.err) == (2, True)
+
+
 def test_list_shows_the_queues_and_what_is_in_them(spoolrack: Spoolrack, client: Client) -> None:
     assert spoolrack("queues", "list").code == 0
     for name in ("jobs", "jobs.dead", "mail"):

@@ -81,6 +81,7 @@ class Box:
     settings: QueueSettings
     created_ms: int
     version: int = 1
+    labels: dict[str, str] = field(default_factory=dict)
     messages: dict[str, Held] = field(default_factory=dict)
     sent_before: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Id and time of the first message with each deduplication id."""

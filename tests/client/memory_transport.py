@@ -71,10 +71,11 @@ class MemoryTransport:
             ),
             created_at=moment_of(box.created_ms),
             version=box.version,
+            labels=dict(box.labels),
         )
 
     async def create_queue(
-        self, name: str, settings: Mapping[str, object], *, timeout: float
+        self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float
     ) -> QueueInfo:
         with self._memory.lock:
             self._memory.called("create_queue")
@@ -82,6 +83,7 @@ class MemoryTransport:
             box = self._memory.boxes.setdefault(name, Box(wanted, self._memory.now_ms))
             if box.settings != wanted:
                 raise QueueExists(f"The queue {name} exists with other settings.")
+            box.labels.update(labels)
             return self._info(name)
 
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
@@ -102,7 +104,12 @@ class MemoryTransport:
             )
 
     async def update_queue(
-        self, name: str, changes: Mapping[str, object], *, timeout: float
+        self,
+        name: str,
+        changes: Mapping[str, object],
+        labels: Mapping[str, str | None],
+        *,
+        timeout: float,
     ) -> QueueInfo:
         with self._memory.lock:
             self._memory.called("update_queue")
@@ -113,6 +120,8 @@ class MemoryTransport:
                 for key, value in changes.items()
             }
             box.settings = replace(box.settings, **named)
+            changed = {**box.labels, **labels}
+            box.labels = {label: text for label, text in changed.items() if text is not None}
             box.version += 1
             return self._info(name)
 

@@ -97,6 +97,15 @@ async def test_settings_can_be_given_as_json_and_are_shown_in_the_same_words(htt
     assert (again.status, again.reason) == (409, "QUEUE_EXISTS")
 
 
+async def test_labels_are_given_beside_the_settings_and_shown(http: Http) -> None:
+    await http.create("q", max_messages=3, labels={"team": "a"})
+    found = (await http.ask("GET", "/q")).json
+    assert found["labels"] == {"team": "a"}
+    assert found["settings"]["max_messages"] == 3
+    other = await http.ask("PUT", "/q", b'{"max_messages": 3, "labels": {"team": "b"}}', JSON)
+    assert (other.status, other.reason) == (409, "QUEUE_EXISTS")
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -107,6 +116,8 @@ async def test_settings_can_be_given_as_json_and_are_shown_in_the_same_words(htt
         (b"[]", "INVALID_REQUEST"),
         (b"7", "INVALID_REQUEST"),
         (b'{"colour": "red"}', "INVALID_SETTING"),
+        (b'{"labels": ["team"]}', "INVALID_SETTING"),
+        (b'{"labels": {"team": 5}}', "INVALID_SETTING"),
         (b'{"relaxed_leases": true}', "INVALID_SETTING"),
         (b'{"lease_durability": true}', "INVALID_SETTING"),
         (b'{"visibility_timeout": "30"}', "INVALID_SETTING"),

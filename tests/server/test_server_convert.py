@@ -113,15 +113,19 @@ def test_an_unknown_lease_durability_is_refused() -> None:
 
 def test_without_a_mask_an_update_changes_what_is_present() -> None:
     given = pb.QueueSettings(max_messages=5, retention=Duration())
-    changes = convert.changes(pb.Queue(settings=given), FieldMask())
-    assert changes == {"max_messages": 5, "retention": 0}
+    update = convert.update(pb.Queue(name="q", settings=given), FieldMask())
+    assert update.changes == {"max_messages": 5, "retention": 0}
+    assert not update.replaces_labels
+    labelled = convert.update(pb.Queue(name="q", labels={"team": "a"}), FieldMask())
+    assert (labelled.changes, labelled.labels) == ({}, {"team": "a"})
+    assert labelled.replaces_labels
 
 
 def test_what_a_mask_names_and_the_settings_leave_out_gets_its_default() -> None:
     named = ("visibility_timeout", "max_message_size", "lease_durability")
     mask = FieldMask(paths=[f"settings.{name}" for name in named])
-    changes = convert.changes(pb.Queue(settings=pb.QueueSettings(max_messages=5)), mask)
-    assert changes == {
+    queue = pb.Queue(name="q", settings=pb.QueueSettings(max_messages=5))
+    assert convert.update(queue, mask).changes == {
         "visibility_timeout": 30_000,
         "max_message_size": 1024 * 1024,
         "relaxed_leases": False,
@@ -130,15 +134,27 @@ def test_what_a_mask_names_and_the_settings_leave_out_gets_its_default() -> None
 
 @pytest.mark.parametrize("path", ["*", "settings"])
 def test_a_mask_of_everything_sets_back_what_the_queue_leaves_out(path: str) -> None:
-    queue = pb.Queue(settings=pb.QueueSettings(max_messages=5))
-    changes = convert.changes(queue, FieldMask(paths=[path]))
-    assert QueueSettings(retention=Millis(1)).changed(changes) == QueueSettings(max_messages=5)
+    queue = pb.Queue(name="q", settings=pb.QueueSettings(max_messages=5), labels={"team": "a"})
+    update = convert.update(queue, FieldMask(paths=[path]))
+    assert QueueSettings(retention=Millis(1)).changed(update.changes) == QueueSettings(max_messages=5)
+    assert update.replaces_labels == (path == "*")
+    assert update.labels == ({"team": "a"} if path == "*" else {})
+
+
+def test_a_mask_names_all_labels_or_one_by_its_name() -> None:
+    queue = pb.Queue(name="q", labels={"team": "a", "a.b": "c", "not": "named"})
+    update = convert.update(queue, FieldMask(paths=["labels.team", "labels.a.b", "labels.gone"]))
+    assert update.labels == {"team": "a", "a.b": "c", "gone": None}
+    assert not update.replaces_labels
+    update = convert.update(queue, FieldMask(paths=["labels"]))
+    assert update.labels == {"team": "a", "a.b": "c", "not": "named"}
+    assert update.replaces_labels
 
 
 @pytest.mark.parametrize("paths", [["*", "settings.max_messages"], ["*", "*"]])
 def test_a_star_stands_alone_in_a_mask(paths: list[str]) -> None:
     with pytest.raises(InvalidRequest, match="update_mask"):
-        convert.changes(pb.Queue(), FieldMask(paths=paths))
+        convert.update(pb.Queue(name="q"), FieldMask(paths=paths))
 
 
 @pytest.mark.parametrize(
@@ -148,6 +164,7 @@ def test_a_star_stands_alone_in_a_mask(paths: list[str]) -> None:
         "settings.relaxed_leases",
         "settings.*",
         "settings.",
+        "labels.",
         "",
         "name",
         "version",
@@ -156,7 +173,7 @@ def test_a_star_stands_alone_in_a_mask(paths: list[str]) -> None:
 )
 def test_a_mask_that_names_nothing_that_can_be_changed_is_refused(path: str) -> None:
     with pytest.raises(InvalidRequest, match="update_mask"):
-        convert.changes(pb.Queue(), FieldMask(paths=[path]))
+        convert.update(pb.Queue(name="q"), FieldMask(paths=[path]))
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,20 @@ async def test_a_mask_with_an_unknown_field_changes_nothing(client: Client) -> N
     assert (await client.stub.GetQueue(rpc.GetQueueRequest(name="q"))).queue == created
 
 
+async def test_an_update_names_labels_in_its_mask(client: Client) -> None:
+    queue = pb.Queue(name="q", labels={"team": "a", "tier": "gold"})
+    created = await client.stub.CreateQueue(rpc.CreateQueueRequest(queue=queue))
+    assert created.queue.labels == queue.labels
+    change = rpc.UpdateQueueRequest(
+        queue=pb.Queue(name="q", labels={"team": "b"}),
+        update_mask=FieldMask(paths=["labels.team", "labels.tier"]),
+    )
+    assert (await client.stub.UpdateQueue(change)).queue.labels == {"team": "b"}
+    wrong = rpc.UpdateQueueRequest(queue=pb.Queue(name="q", labels={"x" * 129: ""}))
+    no = await refused(client.stub.UpdateQueue(wrong))
+    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_SETTING")
+
+
 async def test_queues_are_listed_in_order_a_page_at_a_time_and_none_twice(client: Client) -> None:
     names = ["a", "b1", "b2", "b3", "c"]
     for name in reversed(names):

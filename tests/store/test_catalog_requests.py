@@ -126,6 +126,38 @@ def test_an_update_is_a_new_file_and_outlives_a_restart(rig: Rig) -> None:
     assert rig.engine.catalog.records["q"].settings.max_messages == 7
 
 
+def test_labels_outlive_a_restart_and_are_changed_one_by_one(rig: Rig) -> None:
+    rig.do(CreateQueue(name="q", settings=QueueSettings(), labels={"team": "a", "tier": "gold"}))
+    changed = rig.do(UpdateQueue(name="q", changes={}, labels={"team": "b", "tier": None, "cost": ""}))
+    assert (changed.version, changed.labels) == (2, {"team": "b", "cost": ""})
+    rig.do()
+    rig.restart()
+    assert rig.engine.catalog.records["q"].labels == {"team": "b", "cost": ""}
+
+
+def test_labels_are_replaced_where_the_update_says_so(rig: Rig) -> None:
+    rig.do(CreateQueue(name="q", settings=QueueSettings(), labels={"team": "a", "tier": "gold"}))
+    replaced = rig.do(UpdateQueue(name="q", changes={}, labels={"team": "b"}, replaces_labels=True))
+    assert replaced.labels == {"team": "b"}
+
+
+def test_a_queue_with_other_labels_is_another_queue(rig: Rig) -> None:
+    rig.do(CreateQueue(name="q", settings=QueueSettings(), labels={"team": "a", "tier": "gold"}))
+    assert rig.do(CreateQueue(name="q", settings=QueueSettings(), labels={"team": "a"})).version == 1
+    other = rig.do(CreateQueue(name="q", settings=QueueSettings(), labels={"team": "b"}))
+    assert isinstance(other, QueueExists)
+    assert "label team" in str(other)
+
+
+def test_an_update_that_gives_a_queue_too_many_labels_changes_nothing(rig: Rig) -> None:
+    labels = {str(number): "" for number in range(64)}
+    rig.do(CreateQueue(name="q", settings=QueueSettings(), labels=labels))
+    assert isinstance(
+        rig.do(UpdateQueue(name="q", changes={}, labels={"one more": ""})), InvalidSetting
+    )
+    assert rig.engine.catalog.records["q"].labels == labels
+
+
 def test_a_deleted_queue_takes_its_messages_with_it(rig: Rig) -> None:
     rig.create()
     rig.send(b"a", b"b", b"c")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Self, Unpack
 from weakref import WeakSet
@@ -79,20 +79,32 @@ class Client:
         return Queue(self._core.queue(name))
 
     def create_queue(
-        self, name: str, *, timeout: Seconds | None = None, **settings: Unpack[Settings]
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        timeout: Seconds | None = None,
+        **settings: Unpack[Settings],
     ) -> QueueInfo:
-        """Create a queue. With equal settings it may be there already; with others: `QueueExists`."""
-        return run(self._core.create_queue(name, timeout=timeout, **settings))
+        """Create a queue. With equal settings, and these labels among its own, it may be there already;
+        with others: `QueueExists`."""
+        return run(self._core.create_queue(name, labels=labels, timeout=timeout, **settings))
 
     def list_queues(self, prefix: str = "", *, timeout: Seconds | None = None) -> Iterator[QueueInfo]:
         """Return all queues whose names begin so, by name. `timeout` is for each page of them."""
         return blocking_iterator(self._core.list_queues(prefix, timeout=timeout))
 
     def update_queue(
-        self, name: str, *, timeout: Seconds | None = None, **settings: Unpack[Settings]
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        timeout: Seconds | None = None,
+        **settings: Unpack[Settings],
     ) -> QueueInfo:
-        """Change the settings that are named, and no others; None sets one back to its default."""
-        return run(self._core.update_queue(name, timeout=timeout, **settings))
+        """Change the settings and labels that are named, and no others; None sets a setting back to its
+        default, and removes a label."""
+        return run(self._core.update_queue(name, labels=labels, timeout=timeout, **settings))
 
     def delete_queue(self, name: str, *, timeout: Seconds | None = None) -> None:
         """Delete a queue with all its messages, for good; raises `QueueNotFound`."""

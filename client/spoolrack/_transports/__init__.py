@@ -149,10 +149,10 @@ class Transport(Protocol):
         """Where this leads, as a URL."""
 
     async def create_queue(
-        self, name: str, settings: Mapping[str, object], *, timeout: float
+        self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float
     ) -> QueueInfo:
-        """Create a queue, or find it with equal settings. Settings as in `values.QueueSettings`,
-        only those that differ from the default or were named."""
+        """Create a queue, or find it with equal settings and these labels. Settings as in
+        `values.QueueSettings`, only those that differ from the default or were named."""
 
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo: ...
 
@@ -160,9 +160,15 @@ class Transport(Protocol):
         """By name; `limit` 0 leaves the page's size to the other side."""
 
     async def update_queue(
-        self, name: str, changes: Mapping[str, object], *, timeout: float
+        self,
+        name: str,
+        changes: Mapping[str, object],
+        labels: Mapping[str, str | None],
+        *,
+        timeout: float,
     ) -> QueueInfo:
-        """Change the settings that are named; None sets one back to its default."""
+        """Change the settings and labels that are named; None sets a setting back to its default, and
+        removes a label."""
 
     async def delete_queue(self, name: str, *, timeout: float) -> None: ...
 

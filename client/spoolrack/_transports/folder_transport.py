@@ -93,10 +93,10 @@ class FolderTransport:
         return self._calls.target
 
     async def create_queue(
-        self, name: str, settings: Mapping[str, object], *, timeout: float
+        self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float
     ) -> QueueInfo:
         with convert.errors():
-            request = ops.CreateQueue(name=name, settings=convert.settings(settings))
+            request = ops.CreateQueue(name=name, settings=convert.settings(settings), labels=labels)
         return self._info(await self._calls.ask(request, timeout, make=True))
 
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
@@ -114,9 +114,14 @@ class FolderTransport:
         )
 
     async def update_queue(
-        self, name: str, changes: Mapping[str, object], *, timeout: float
+        self,
+        name: str,
+        changes: Mapping[str, object],
+        labels: Mapping[str, str | None],
+        *,
+        timeout: float,
     ) -> QueueInfo:
-        request = ops.UpdateQueue(name=name, changes=convert.changes(changes))
+        request = ops.UpdateQueue(name=name, changes=convert.changes(changes), labels=labels)
         return self._info(await self._calls.ask(request, timeout))
 
     async def delete_queue(self, name: str, *, timeout: float) -> None:

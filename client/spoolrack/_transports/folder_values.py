@@ -190,6 +190,7 @@ def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
         ),
         created_at=moment_of(queue.created_at),
         version=queue.version,
+        labels=dict(queue.labels),
         blocking_message=None
         if blocking is None
         else BlockingMessage(id=blocking.id, receive_count=blocking.receives, explanation=blocking.why),

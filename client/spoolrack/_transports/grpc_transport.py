@@ -89,9 +89,9 @@ class GrpcTransport:
         return f"grpc{'s' if self._credentials.is_secure else ''}://{self._address}"
 
     async def create_queue(
-        self, name: str, settings: Mapping[str, object], *, timeout: float
+        self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float
     ) -> QueueInfo:
-        request = rpc.CreateQueueRequest(queue=convert.queue(name, settings))
+        request = rpc.CreateQueueRequest(queue=convert.queue(name, settings, labels))
         response = await self._calls.unary(
             self._stub.CreateQueue, request, rpc.CreateQueueResponse, timeout
         )
@@ -113,10 +113,15 @@ class GrpcTransport:
         )
 
     async def update_queue(
-        self, name: str, changes: Mapping[str, object], *, timeout: float
+        self,
+        name: str,
+        changes: Mapping[str, object],
+        labels: Mapping[str, str | None],
+        *,
+        timeout: float,
     ) -> QueueInfo:
         request = rpc.UpdateQueueRequest(
-            queue=convert.queue(name, changes), update_mask=convert.mask(changes)
+            queue=convert.queue(name, changes, labels), update_mask=convert.mask(changes, labels)
         )
         response = await self._calls.unary(
             self._stub.UpdateQueue, request, rpc.UpdateQueueResponse, timeout

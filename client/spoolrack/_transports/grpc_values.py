@@ -68,8 +68,8 @@ def millis(moment: Timestamp) -> int:
 # Queues.
 
 
-def queue(name: str, settings: Mapping[str, object]) -> pb.Queue:
-    """A queue with the settings that have a value; None is left out."""
+def queue(name: str, settings: Mapping[str, object], labels: Mapping[str, str | None]) -> pb.Queue:
+    """A queue with the settings and labels that have a value; None is left out."""
     values: dict[str, object] = {}
     for setting, value in settings.items():
         if value is None:
@@ -82,12 +82,17 @@ def queue(name: str, settings: Mapping[str, object]) -> pb.Queue:
             values[setting] = pb.GROUP_ORDER_STRICT if value == "strict" else pb.GROUP_ORDER_FAIR
         else:
             values[setting] = value
-    # The names are checked by the surface.
-    return pb.Queue(name=name, settings=pb.QueueSettings(**values))  # type: ignore[arg-type]
+    return pb.Queue(
+        name=name,
+        # The names are checked by the surface.
+        settings=pb.QueueSettings(**values),  # type: ignore[arg-type]
+        labels={label: text for label, text in labels.items() if text is not None},
+    )
 
 
-def mask(settings: Mapping[str, object]) -> FieldMask:
-    return FieldMask(paths=[f"settings.{name}" for name in sorted(settings)])
+def mask(settings: Mapping[str, object], labels: Mapping[str, str | None]) -> FieldMask:
+    named = {"settings": settings, "labels": labels}
+    return FieldMask(paths=[f"{field}.{name}" for field in named for name in sorted(named[field])])
 
 
 def queue_info(queue: pb.Queue) -> QueueInfo:
@@ -123,6 +128,7 @@ def queue_info(queue: pb.Queue) -> QueueInfo:
         ),
         created_at=moment_of(millis(queue.create_time)),
         version=queue.version,
+        labels=dict(queue.labels),
         blocking_message=BlockingMessage(
             id=blocking.id, receive_count=blocking.receive_count, explanation=blocking.explanation
         )

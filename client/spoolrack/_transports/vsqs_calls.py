@@ -154,22 +154,26 @@ class VsqsCalls:
                 f"{self._place.path} can't be made durable: a loss of power may undo this. ({error})"
             ) from error
 
-    def create(self, queue: str, settings: Mapping[str, object]) -> QueueInfo:
+    def create(
+        self, queue: str, settings: Mapping[str, object], labels: Mapping[str, str]
+    ) -> QueueInfo:
         if queue != self._place.queue:
             raise Unsupported(
                 f"{self.target} is the folder of the queue {self._place.queue}: to make {queue}, "
                 "connect to a folder of that name."
             )
-        check_settings(settings, self._place.settings)
+        check_settings(settings, labels, self._place.settings)
         try:
             self._folder.make()
         except OSError as error:
             raise self._explained(error) from error
         return self.info(queue)
 
-    def update(self, queue: str, changes: Mapping[str, object]) -> QueueInfo:
+    def update(
+        self, queue: str, changes: Mapping[str, object], labels: Mapping[str, str | None]
+    ) -> QueueInfo:
         info = self.info(queue)
-        check_settings(changes, self._place.settings)
+        check_settings(changes, labels, self._place.settings)
         return info
 
     def remove(self, queue: str) -> None:

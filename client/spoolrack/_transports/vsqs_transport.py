@@ -92,9 +92,9 @@ class VsqsTransport:
         return self._calls.target
 
     async def create_queue(
-        self, name: str, settings: Mapping[str, object], *, timeout: float
+        self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float
     ) -> QueueInfo:
-        return await self._threads.run(lambda: self._calls.create(name, settings))
+        return await self._threads.run(lambda: self._calls.create(name, settings, labels))
 
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
         return await self._threads.run(lambda: self._calls.info(name))
@@ -104,9 +104,14 @@ class VsqsTransport:
         return QueuePage(queues=[info for info in queues if info.name > token])
 
     async def update_queue(
-        self, name: str, changes: Mapping[str, object], *, timeout: float
+        self,
+        name: str,
+        changes: Mapping[str, object],
+        labels: Mapping[str, str | None],
+        *,
+        timeout: float,
     ) -> QueueInfo:
-        return await self._threads.run(lambda: self._calls.update(name, changes))
+        return await self._threads.run(lambda: self._calls.update(name, changes, labels))
 
     async def delete_queue(self, name: str, *, timeout: float) -> None:
         await self._threads.run(lambda: self._calls.remove(name))

@@ -60,8 +60,12 @@ def _seconds(text: str) -> float | None:
     return seconds if math.isfinite(seconds) and seconds > 0 else None
 
 
-def check_settings(named: Mapping[str, object], settings: QueueSettings) -> None:
-    """Raise `Unsupported` for settings that differ from those the URL gave."""
+def check_settings(
+    named: Mapping[str, object], labels: Mapping[str, str | None], settings: QueueSettings
+) -> None:
+    """Raise `Unsupported` for labels, and for settings that differ from those the URL gave."""
+    if labels:
+        raise Unsupported("A vsqs folder keeps no labels: leave them out.")
     for name, value in named.items():
         if getattr(settings, name) != value:
             raise Unsupported(

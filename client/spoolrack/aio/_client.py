@@ -75,14 +75,22 @@ class Client:
         return found or self._queues.setdefault(name, Queue(self._calling, name))
 
     async def create_queue(
-        self, name: str, *, timeout: Seconds | None = None, **settings: Unpack[Settings]
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        timeout: Seconds | None = None,
+        **settings: Unpack[Settings],
     ) -> QueueInfo:
-        """Create a queue. With equal settings it may be there already; with others: `QueueExists`."""
+        """Create a queue. With equal settings, and these labels among its own, it may be there already;
+        with others: `QueueExists`."""
         arguments.text("name", name)
+        given = {} if labels is None else labels
+        arguments.labels(given)
         named = {name: value for name, value in _checked(settings).items() if value is not None}
         transport = self._calling.transport
         return await self._calling.ask(
-            lambda left: transport.create_queue(name, named, timeout=left), timeout
+            lambda left: transport.create_queue(name, named, given, timeout=left), timeout
         )
 
     def list_queues(
@@ -102,16 +110,24 @@ class Client:
                 yield queue
 
     async def update_queue(
-        self, name: str, *, timeout: Seconds | None = None, **settings: Unpack[Settings]
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        timeout: Seconds | None = None,
+        **settings: Unpack[Settings],
     ) -> QueueInfo:
-        """Change the settings that are named, and no others; None sets one back to its default."""
+        """Change the settings and labels that are named, and no others; None sets a setting back to its
+        default, and removes a label."""
         arguments.text("name", name)
+        given = {} if labels is None else labels
+        arguments.labels(given, may_remove=True)
         changes = _checked(settings)
-        if not changes:
+        if not changes and not given:
             return await self.queue(name).info(timeout=timeout)
         transport = self._calling.transport
         return await self._calling.ask(
-            lambda left: transport.update_queue(name, changes, timeout=left), timeout
+            lambda left: transport.update_queue(name, changes, given, timeout=left), timeout
         )
 
     async def delete_queue(self, name: str, *, timeout: Seconds | None = None) -> None:

@@ -111,16 +111,37 @@ class Queue(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     SETTINGS_FIELD_NUMBER: _builtins.int
     COUNTS_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     BLOCKING_MESSAGE_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The queue's name: 1 to 80 letters, digits, '_', '.' and '-', the first a letter or a digit."""
     version: _builtins.int
-    """Rises with each change of the settings. Set by the server."""
+    """Rises with each change of the settings and the labels. Set by the server."""
     @_builtins.property
     def settings(self) -> Global___QueueSettings:
         """What the owner has set. Absent settings have their defaults."""
@@ -137,6 +158,12 @@ class Queue(_message.Message):
     def blocking_message(self) -> Global___BlockingMessage:
         """The message that blocks the queue, where one does. Set by the server."""
 
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """What the owner notes about the queue, such as its team: up to 64 texts by name. A name has 1 to 128
+        characters, a text up to 1,024. The server keeps them, and reads none of them.
+        """
+
     def __init__(
         self,
         *,
@@ -146,10 +173,11 @@ class Queue(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         version: _builtins.int = ...,
         blocking_message: Global___BlockingMessage | None = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["blocking_message", b"blocking_message", "counts", b"counts", "create_time", b"create_time", "settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocking_message", b"blocking_message", "counts", b"counts", "create_time", b"create_time", "name", b"name", "settings", b"settings", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocking_message", b"blocking_message", "counts", b"counts", "create_time", b"create_time", "labels", b"labels", "name", b"name", "settings", b"settings", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

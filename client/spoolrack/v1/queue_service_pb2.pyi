@@ -32,8 +32,8 @@ class CreateQueueRequest(_message.Message):
     QUEUE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def queue(self) -> _queue_pb2.Queue:
-        """The queue to create: its name and its settings. Settings that are absent have their defaults; fields
-        that the server sets are ignored.
+        """The queue to create: its name, settings and labels. Settings that are absent have their defaults;
+        fields that the server sets are ignored.
         """
 
     def __init__(
@@ -192,8 +192,9 @@ class UpdateQueueRequest(_message.Message):
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
         """The fields of `queue` to change: "settings" for all settings, "settings.visibility_timeout" for
-        one, "*" alone for everything that can be changed. A field that is named but absent in `queue` gets
-        its default. Empty: all fields that are present in `queue`. Any other path is INVALID_ARGUMENT.
+        one, "labels" for all labels, "labels.team" for the label `team`, "*" alone for everything that can
+        be changed. A setting that is named but absent in `queue` gets its default, and such a label is
+        removed. Empty: all fields that are present in `queue`. Any other path is INVALID_ARGUMENT.
         """
 
     def __init__(

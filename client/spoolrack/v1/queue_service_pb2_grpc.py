@@ -125,7 +125,8 @@ class QueueServiceServicer(object):
     """
 
     def CreateQueue(self, request, context):
-        """Creates a queue. With equal settings it is there already: success. With others: ALREADY_EXISTS.
+        """Creates a queue. With equal settings, and these labels among its own, it is there already: success.
+        With others: ALREADY_EXISTS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -39,7 +39,9 @@ class QueueServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> QueueServiceAsyncStub: ...
     CreateQueue: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.CreateQueueRequest, _queue_service_pb2.CreateQueueResponse]
-    """Creates a queue. With equal settings it is there already: success. With others: ALREADY_EXISTS."""
+    """Creates a queue. With equal settings, and these labels among its own, it is there already: success.
+    With others: ALREADY_EXISTS.
+    """
     GetQueue: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.GetQueueRequest, _queue_service_pb2.GetQueueResponse]
     """Returns a queue with its settings and counts."""
     ListQueues: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ListQueuesRequest, _queue_service_pb2.ListQueuesResponse]
@@ -97,7 +99,9 @@ class QueueServiceAsyncStub(QueueServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateQueue: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.CreateQueueRequest, _queue_service_pb2.CreateQueueResponse]  # type: ignore[assignment]
-    """Creates a queue. With equal settings it is there already: success. With others: ALREADY_EXISTS."""
+    """Creates a queue. With equal settings, and these labels among its own, it is there already: success.
+    With others: ALREADY_EXISTS.
+    """
     GetQueue: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.GetQueueRequest, _queue_service_pb2.GetQueueResponse]  # type: ignore[assignment]
     """Returns a queue with its settings and counts."""
     ListQueues: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ListQueuesRequest, _queue_service_pb2.ListQueuesResponse]  # type: ignore[assignment]
@@ -158,7 +162,9 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_service_pb2.CreateQueueRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.CreateQueueResponse, _abc.Awaitable[_queue_service_pb2.CreateQueueResponse]]:
-        """Creates a queue. With equal settings it is there already: success. With others: ALREADY_EXISTS."""
+        """Creates a queue. With equal settings, and these labels among its own, it is there already: success.
+        With others: ALREADY_EXISTS.
+        """
 
     @_abc_1.abstractmethod
     def GetQueue(

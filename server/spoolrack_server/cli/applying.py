@@ -1,7 +1,8 @@
 """`spoolrack queues apply`: makes queues be as a file declares them.
 
-It owns the file: JSON, a queue's settings under each name. It may be repeated, and stops at the first
-queue that the server refuses, which leaves those before it as declared. It never deletes a queue.
+It owns the file: JSON, a queue's settings and labels under each name. It may be repeated, and stops
+at the first queue that the server refuses, which leaves those before it as declared. It never deletes
+a queue.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, NoReturn
 
@@ -61,18 +62,28 @@ def command(reach: Reach, file: Any) -> None:
     """Make queues be as FILE declares them: JSON, such as {"jobs": {"visibility_timeout": "5m"}}.
 
     A queue that isn't there is created; of one that is there, the settings become the declared ones,
-    and those that are not declared the defaults. Other queues are left alone, and none is deleted. A
-    server that isn't there yet is waited for, as long as --timeout says. "-" reads standard input.
+    and those that are not declared the defaults. Its labels become those that it declares as "labels",
+    if it does. Other queues are left alone, and none is deleted. A server that isn't there yet is
+    waited for, as long as --timeout says. "-" reads standard input.
     """
     if file.name == "<stdin>":
         tell_if_typed("JSON")
     declared = declared_in(file.read(), file.name)
     with reach.patient() as client:
-        for name, settings in declared.items():
-            tell(f"{name}: {_apply(client, name, settings)}")
+        for name, queue in declared.items():
+            tell(f"{name}: {_apply(client, name, queue)}")
 
 
-def declared_in(text: bytes, source: str) -> dict[str, QueueSettings]:
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A queue as a file declares it."""
+
+    settings: QueueSettings
+    labels: Mapping[str, str] | None = None
+    """None: the file doesn't say, and the queue keeps those that it has."""
+
+
+def declared_in(text: bytes, source: str) -> dict[str, Declared]:
     """The queues that a file declares, dead-letter queues before those that lead to them."""
     try:
         declared = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_number)
@@ -83,8 +94,8 @@ def declared_in(text: bytes, source: str) -> dict[str, QueueSettings]:
             f"{source} declares no queues: write an object, with a queue's name for each key",
             BAD_CONTENT,
         )
-    queues = {name: _settings(name, each, source) for name, each in declared.items()}
-    leads_to = {name: {each.dead_letter_queue} - {""} for name, each in queues.items()}
+    queues = {name: _declared(name, each, source) for name, each in declared.items()}
+    leads_to = {name: {each.settings.dead_letter_queue} - {""} for name, each in queues.items()}
     try:
         order = list(TopologicalSorter(leads_to).static_order())
     except CycleError as error:
@@ -108,7 +119,7 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _settings(queue: str, declared: Any, source: str) -> QueueSettings:
+def _declared(queue: str, declared: Any, source: str) -> Declared:
     if not is_utf8(queue):
         raise Failed(f"{source}: {quoted(queue)} is no queue's name: it is not UTF-8", BAD_CONTENT)
     if declared is not None and not isinstance(declared, Mapping):
@@ -116,8 +127,18 @@ def _settings(queue: str, declared: Any, source: str) -> QueueSettings:
     settings = {
         name: _value(f"{source}: {name} of {queue!r}", name, value)
         for name, value in (declared or {}).items()
+        if name != "labels"
     }
-    return QueueSettings(**settings)
+    labels = (declared or {}).get("labels")
+    if labels is not None and not _are_texts(labels):
+        raise Failed(f"{source}: the labels of {queue!r} are no object of texts", BAD_CONTENT)
+    return Declared(QueueSettings(**settings), labels)
+
+
+def _are_texts(labels: Any) -> bool:
+    return isinstance(labels, Mapping) and all(
+        isinstance(text, str) and is_utf8(name + text) for name, text in labels.items()
+    )
 
 
 def _value(where: str, name: str, value: Any) -> Any:
@@ -151,26 +172,38 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
 
 
-def _apply(client: Client, name: str, declared: QueueSettings) -> str:
+def _apply(client: Client, name: str, declared: Declared) -> str:
     """Make the queue so; returns what was done."""
-    wanted = asdict(declared)
+    wanted = asdict(declared.settings)
     try:
-        found = asdict(client.queue(name).info().settings)
+        info = client.queue(name).info()
     except errors.QueueNotFound:
         try:
-            client.create_queue(name, **wanted)
+            client.create_queue(name, labels=declared.labels, **wanted)
         except errors.QueueExists:  # Another caller was faster, with other settings.
-            found = asdict(client.queue(name).info().settings)
+            info = client.queue(name).info()
         else:
             return "created"
+    found = asdict(info.settings)
     changes = {setting: value for setting, value in wanted.items() if value != found[setting]}
-    if not changes:
+    labels = _label_changes(info.labels, declared.labels)
+    if not changes and not labels:
         return "is as declared"
-    client.update_queue(name, **changes)
-    return "set " + ", ".join(
+    client.update_queue(name, labels=labels, **changes)
+    told = [
         f"{setting} from {_told(setting, found[setting])} to {_told(setting, new)}"
         for setting, new in changes.items()
-    )
+    ]
+    told += [f"label {label} to {text!r}" for label, text in labels.items() if text is not None]
+    removed = [f"removed label {label}" for label, text in labels.items() if text is None]
+    return ", ".join([*([f"set {told[0]}", *told[1:]] if told else []), *removed])
+
+
+def _label_changes(found: Mapping[str, str], wanted: Mapping[str, str] | None) -> dict[str, str | None]:
+    if wanted is None:
+        return {}
+    changed = {label: text for label, text in wanted.items() if found.get(label) != text}
+    return {**changed, **{label: None for label in found if label not in wanted}}
 
 
 def _told(setting: str, value: Any) -> str:

@@ -139,6 +139,7 @@ def queue_json(info: QueueInfo, indent: int | None = None) -> str:
         "created": _moment(info.created_at),
         "version": info.version,
         "settings": asdict(info.settings),
+        "labels": dict(info.labels),
         "counts": asdict(info.counts),
         "blocking_message": None
         if blocking is None

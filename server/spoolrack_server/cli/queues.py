@@ -23,6 +23,7 @@ from .units import (
     RETENTION,
     VISIBILITY,
     WINDOW,
+    Label,
     Size,
     Text,
     moment_text,
@@ -127,11 +128,12 @@ def _given(settings: dict[str, Any]) -> dict[str, Any]:
 @command.command()
 @argument("name")
 @_has_settings
+@option("--label", "labels", type=Label(), multiple=True, help="A note on the queue; repeatable.")
 @reaches_queues
-def create(reach: Reach, name: str, **settings: Any) -> None:
-    """Create the queue NAME. If it is there with equal settings, nothing happens."""
+def create(reach: Reach, name: str, labels: tuple[tuple[str, str], ...], **settings: Any) -> None:
+    """Create the queue NAME. If it is there with equal settings and these labels, nothing happens."""
     with reach.quick() as client:
-        client.create_queue(name, **_given(settings))
+        client.create_queue(name, labels=dict(labels), **_given(settings))
 
 
 @command.command(name="list")
@@ -212,6 +214,8 @@ def show(reach: Reach, name: str, json: bool) -> None:
     say(info.name)
     for title, value in shown.items():
         say(f"  {title:<20}{value}".rstrip())
+    for label, text in sorted(info.labels.items()):
+        say(f"  {'label':<20}{label}={text}")
     if info.blocking_message is not None:
         blocking = info.blocking_message
         say("")
@@ -224,14 +228,24 @@ def show(reach: Reach, name: str, json: bool) -> None:
 @argument("name")
 @_has_settings
 @option("--reset", type=Setting(), multiple=True, help="Set back to the default.")
+@option("--label", "labels", type=Label(), multiple=True, help="Set a label; repeatable.")
+@option("--remove-label", "removed", type=Text(), metavar="NAME", multiple=True, help="Repeatable.")
 @reaches_queues
-def set_(reach: Reach, name: str, reset: tuple[str, ...], **settings: Any) -> None:
-    """Change settings of the queue NAME; those that are not named stay as they are."""
+def set_(
+    reach: Reach,
+    name: str,
+    reset: tuple[str, ...],
+    labels: tuple[tuple[str, str], ...],
+    removed: tuple[str, ...],
+    **settings: Any,
+) -> None:
+    """Change settings and labels of the queue NAME; those that are not named stay as they are."""
     changes: dict[str, Any] = {**_given(settings), **dict.fromkeys(reset)}
-    if not changes:
-        raise click.UsageError("Name at least one setting.")
+    named: dict[str, str | None] = {**dict(labels), **dict.fromkeys(removed)}
+    if not changes and not named:
+        raise click.UsageError("Name at least one setting or label.")
     with reach.quick() as client:
-        client.update_queue(name, **changes)
+        client.update_queue(name, labels=named, **changes)
 
 
 @command.command()

@@ -43,7 +43,7 @@ def command(
 
     All of it appears at one moment, or nothing does. The messages have new ids, the same bodies,
     attributes and groups, and no delay. What was replayed before is sent again. A queue keeps what has
-    left it if it has an archive retention: spoolrack queues update QUEUE --archive-retention 7d.
+    left it if it has an archive retention: spoolrack queues set QUEUE --archive-retention 7d.
 
     TIME is an ISO 8601 time, such as 2026-11-23T10:00Z, or a span such as 2h: two hours ago. Exits
     with 1 if there was nothing to send, and says of each file that can't be read why.

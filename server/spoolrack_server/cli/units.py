@@ -165,6 +165,22 @@ class Text(_ParamType):
         return text
 
 
+class Label(_ParamType):
+    """A name and a text, with "=" between them."""
+
+    name = "name=text"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = str(Text().convert(value, parameter, context)).partition("=")
+        if not name or not equals:
+            self.fail(f"{quoted(value)} is not a label: write team=checkout", parameter)
+        return name, text
+
+
 class Word(_ParamType):
     """A name that becomes part of a file's: letters, digits, '_' and '-'."""
 

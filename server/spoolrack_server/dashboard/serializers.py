@@ -53,6 +53,7 @@ def page(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any
     return {
         **row(queue, now, permissions),
         "settings": found["settings"],
+        "labels": found["labels"],
         "create_time": queue.created_at,
         "version": queue.version,
         "blocking_id": None if blocking is None else blocking.id,

@@ -45,16 +45,17 @@ class QueueEndpoints:
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         name = name_of(request)
-        settings = await self._settings(request, name)
-        if settings is not None and settings.dead_letter_queue:
+        asked = await self._asked(request, name)
+        wanted = creation(name, asked)
+        if wanted.settings.dead_letter_queue:
             # Dead letters are sent there.
             identity = request[IDENTITY]
-            self._context.guard.require(identity, Permission.SEND, settings.dead_letter_queue)
+            self._context.guard.require(identity, Permission.SEND, wanted.settings.dead_letter_queue)
         try:
-            await self._context.submit(CreateQueue(name=name, settings=settings or _DEFAULTS))
+            await self._context.submit(wanted)
         except QueueExists:
-            # Who doesn't say which settings is content with any, as with softlayer/mq.
-            if settings is not None:
+            # A request that names no settings takes the queue as it is, as with softlayer/mq.
+            if asked:
                 raise
         return web.Response(status=201)
 
@@ -66,10 +67,10 @@ class QueueEndpoints:
             return web.Response()
         return web.Response()
 
-    async def _settings(self, request: web.Request, name: str) -> QueueSettings | None:
-        """The settings that the body asks for; None if it says nothing, or isn't JSON at all."""
+    async def _asked(self, request: web.Request, name: str) -> dict[str, Any]:
+        """Return the object in the body; an empty one if there is none, or it isn't JSON at all."""
         if request.content_type != "application/json" or not request.can_read_body:
-            return None
+            return {}
         try:
             with self._context.room.share() as share:
                 raw = await bodies.read(
@@ -81,23 +82,31 @@ class QueueEndpoints:
                 )
         except MessageTooLarge as error:
             raise SettingsTooLarge(LARGEST_SETTINGS) from error
-        return settings_in(raw) if raw.strip() else None
+        return object_in(raw) if raw.strip() else {}
 
 
 def name_of(request: web.Request) -> str:
     return convert.queue_name(request.match_info["queue"])
 
 
-def settings_in(raw: bytes) -> QueueSettings | None:
-    """The settings in a JSON object, with spans in seconds; None if it is empty."""
+def object_in(raw: bytes) -> dict[str, Any]:
+    """Return the JSON object in a body; raise `InvalidRequest` for anything else."""
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(what="the body", value=str(error), rule="must be JSON") from error
     if not isinstance(found, dict):
         raise InvalidRequest(what="the body", value=type(found).__name__, rule="must be a JSON object")
-    changes = changes_in(found)
-    return _DEFAULTS.changed(changes) if changes else None
+    return found
+
+
+def creation(name: str, asked: Mapping[str, Any]) -> CreateQueue:
+    """The queue that a body asks for: settings by their names, with spans in seconds, and `labels`."""
+    labels = asked.get("labels", {})
+    if not isinstance(labels, dict):
+        raise InvalidSetting(name="labels", value=labels, rule="must be an object")
+    changes = changes_in({name: value for name, value in asked.items() if name != "labels"})
+    return CreateQueue(name=name, settings=_DEFAULTS.changed(changes), labels=labels)
 
 
 def changes_in(found: Mapping[str, Any]) -> dict[str, object]:
@@ -142,6 +151,7 @@ def described(queue: Queue, now: Millis) -> dict[str, Any]:
     return {
         "name": queue.name,
         "settings": written(queue.settings),
+        "labels": dict(queue.labels),
         "counts": {
             "ready": counts.ready,
             "leased": counts.leased,

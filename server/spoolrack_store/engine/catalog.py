@@ -142,7 +142,8 @@ class Catalog(Part):
     def update(self, request: UpdateQueue) -> QueueRecord:
         there = self.require(request.name)
         settings = there.settings.changed(request.changes)
-        changed: dict[str, str | None] = {**there.labels, **request.labels}
+        kept = {} if request.replaces_labels else there.labels
+        changed: dict[str, str | None] = {**kept, **request.labels}
         labels = {name: value for name, value in changed.items() if value is not None}
         if settings == there.settings and labels == there.labels:
             return there

@@ -274,6 +274,8 @@ class UpdateQueue(Request[Queue]):
     """Settings by name, as in `QueueSettings`."""
     labels: Mapping[str, str | None] = field(default_factory=dict)
     """Labels by name; None removes one."""
+    replaces_labels: bool = False
+    """Whether all other labels are removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,7 +84,11 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
     ("id", lambda c, v: c.redrives.get(v), NO_TEXT),
     ("queue", lambda c, v: c.redrives.list(v), NO_TEXT),
     ("id", lambda c, v: c.redrives.cancel(v), NO_TEXT),
-    # A queue's settings.
+    # A queue's labels and settings.
+    ("labels", lambda c, v: c.create_queue("new", labels=v), [5, "team=a", []]),
+    ("the name of a label", lambda c, v: c.create_queue("new", labels={v: ""}), [5, b"a", "\ud800"]),
+    ("the label 'team'", lambda c, v: c.create_queue("new", labels={"team": v}), NO_TEXT),
+    ("the label 'team'", lambda c, v: c.update_queue("jobs", labels={"team": v}), [5, "\ud800"]),
     *(
         (
             setting,

@@ -62,6 +62,18 @@ def test_an_update_changes_what_it_names(client: Client) -> None:
     assert client.queue("jobs").info().settings == after.settings
 
 
+@pytest.mark.needs("settings")
+def test_a_queue_keeps_the_labels_of_its_owner(client: Client) -> None:
+    created = client.create_queue("jobs", labels={"team": "checkout", "a.b/c": "größer"})
+    assert created.labels == {"team": "checkout", "a.b/c": "größer"}
+    changed = client.update_queue("jobs", labels={"team": "billing", "a.b/c": None, "tier": ""})
+    assert changed.labels == {"team": "billing", "tier": ""}
+    assert changed.settings == created.settings
+    assert client.update_queue("jobs", max_messages=5).labels == changed.labels
+    assert client.queue("jobs").info().labels == changed.labels
+    assert [info.labels for info in client.list_queues()] == [changed.labels]
+
+
 @pytest.mark.needs("several queues")
 def test_queues_are_listed_by_name_and_prefix_over_any_number_of_pages(client: Client) -> None:
     names = [f"queue-{number:03}" for number in range(120)]

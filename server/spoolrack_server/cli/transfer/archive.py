@@ -1,7 +1,7 @@
 """The portable archive: queues and their messages as lines of JSON, written and read as a stream.
 
     {"type":"archive","format":"spoolrack archive 1","id":UUID,"time":MOMENT,"crc32":SUM}
-    {"type":"queue","name":NAME,"settings":{...},"crc32":SUM}            all queues first
+    {"type":"queue","name":NAME,"settings":{...},"crc32":SUM}            all queues first, labels too
     {"type":"message","number":1,"queue":NAME,...,"crc32":SUM}           numbered from 1
     {"type":"end","messages":COUNT,"crc32":SUM}
 
@@ -51,7 +51,8 @@ def sealed(fields: Mapping[str, object]) -> bytes:
 def beginning(id: str, time: str, queues: Sequence[QueueInfo]) -> Iterator[bytes]:
     yield sealed({"type": "archive", "format": FORMAT, "id": id, "time": time})
     for info in queues:
-        yield sealed({"type": "queue", "name": info.name, "settings": asdict(info.settings)})
+        labels = {"labels": dict(info.labels)} if info.labels else {}
+        yield sealed({"type": "queue", "name": info.name, "settings": asdict(info.settings), **labels})
 
 
 def message_line(number: int, message: Message) -> bytes:
@@ -116,9 +117,12 @@ class Archive:
             # It becomes a file's name, and a part of every message's origin.
             self.name = f"archive:{UUID(first['id'])}"
             self.queues: dict[str, Settings] = {}
+            self.labels: dict[str, dict[str, str]] = {}
             self._first = self._next()
             while self._first is not None and self._first.get("type") == "queue":
-                self.queues[_text(self._first["name"])] = _settings(self._first["settings"])
+                name = _text(self._first["name"])
+                self.queues[name] = _settings(self._first["settings"])
+                self.labels[name] = _texts(self._first.get("labels", {}))
                 self._first = self._next()
         except _MISMATCHES as error:
             raise self._mismatch() from error
@@ -156,6 +160,7 @@ class Archive:
             raise self._broken(f"has {len(self.queues)} queues, and --queue is for one")
         (old,) = self.queues
         self.queues = {queue: self.queues[old]}
+        self.labels = {queue: self.labels[old]}
         return {old: queue}
 
     def _next(self) -> dict[str, Any] | None:
@@ -189,9 +194,7 @@ class Archive:
         if queue not in self.queues:
             raise ValueError(queue)
         body = fields["body"].encode() if "body" in fields else _bytes(fields["body_base64"])
-        attributes: dict[str, str | bytes] = {
-            name: _text(value) for name, value in fields.get("attributes", {}).items()
-        }
+        attributes: dict[str, str | bytes] = {**_texts(fields.get("attributes", {}))}
         for name, value in fields.get("binary_attributes", {}).items():
             attributes[name] = _bytes(value)
         visible_at = fields.get("visible_at")
@@ -232,6 +235,10 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
     return value
+
+
+def _texts(fields: dict[str, object]) -> dict[str, str]:
+    return {name: _text(value) for name, value in fields.items()}
 
 
 def _bytes(text: str) -> bytes:

@@ -49,6 +49,7 @@ class Folders:
             else Settings(max_message_size=min(size, LARGEST))
             for queue, size in largest.items()
         }
+        self.labels: Mapping[str, Mapping[str, str]] = {}
 
     def items(self) -> Iterator[Item]:
         return iter(self._items)

@@ -95,7 +95,8 @@ class Importer:
                 tell(f"{name} is made without a dead-letter queue: there is no {target}")
                 settings = {**settings, "dead_letter_queue": None, "max_receives": None}
             try:
-                info = self._client.create_queue(name, **settings)
+                labels = self._source.labels.get(name, {})
+                info = self._client.create_queue(name, labels=labels, **settings)
             except QueueExists:  # Another caller was quicker.
                 info = self._client.queue(name).info()
         else:

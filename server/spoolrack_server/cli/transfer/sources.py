@@ -46,6 +46,10 @@ class Source(Protocol):
     def queues(self) -> Mapping[str, Settings]:
         """The queues that its messages go to, with settings for those that are not there."""
 
+    @property
+    def labels(self) -> Mapping[str, Mapping[str, str]]:
+        """The labels of its queues, by the queue's name; a queue may be missing."""
+
     def items(self) -> Iterator[Item]:
         """All messages, whichever were imported before. Ends, and doesn't raise, where the source is
         broken: `check` does."""

@@ -38,6 +38,7 @@ export function Settings({ queue, onEdit }) {
       ${SETTINGS.map(([key, label, write]) => html`<div key=${key}><dt>${label}</dt><dd>${write(queue.settings[key])}</dd></div>`)}
       <div><dt>Dead letters to</dt><dd>${queue.dead_letter_queue ? linked(queue.dead_letter_queue) : "nowhere"}</dd></div>
       ${queue.is_dead_letter_queue && html`<div><dt>Dead letters of</dt><dd>${queue.sources.length === 0 ? "queues that are not yours to see" : queue.sources.map((source, at) => html`${at > 0 && ", "}${linked(source)}`)}</dd></div>`}
+      ${Object.entries(queue.labels).sort().map(([label, text]) => html`<div key=${`label ${label}`}><dt>Label ${label}</dt><dd>${text}</dd></div>`)}
       <div><dt>Created</dt><dd>${format.moment(queue.create_time)}</dd></div>
     </dl>
   </section>`;
