@@ -72,7 +72,7 @@ def test_a_damaged_file_is_named_and_the_others_are_sent(offline: Spoolrack, roo
 
 def test_a_queue_without_an_archive_is_named(offline: Spoolrack, root: Path) -> None:
     refused = offline("replay", "other", "--root", str(root))
-    assert refused.code == 2
+    assert refused.code == 66
     assert "there is no archive of this queue" in refused.err
     assert offline("replay", "jobs", "--url", "127.0.0.1:1").code == 2
 

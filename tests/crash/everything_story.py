@@ -19,7 +19,7 @@ from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.moves import RETRY
 from spoolrack_store.files.disk import Kind
 from spoolrack_store.model.batch import resolve
-from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.content import Damaged, body, decode
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.members import indexes
@@ -57,7 +57,7 @@ from tests.support.linked_disk import Died, Memory, made
 from tests.support.power_disk import Model
 
 SETTINGS: Final = {
-    "s": QueueSettings(),
+    "s": QueueSettings(archive_retention=Millis(HOUR)),
     "q": QueueSettings(deduplication_window=Millis(20_000)),
     "r": QueueSettings(max_receives=2, dead_letter_queue="s"),
 }

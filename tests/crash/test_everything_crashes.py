@@ -33,3 +33,18 @@ def test_all_features_together_keep_what_was_answered_and_come_to_rest(
         ended += story.ended
     assert min(crashes, refused) > SEEDS
     assert ended == SEEDS
+
+
+@pytest.mark.parametrize("model", [Model.ORDERED, Model.ANY_SUBSET], ids=lambda model: model.value)
+@pytest.mark.parametrize(
+    ("seed", "processes"),
+    [(37, 3)],  # Two records ended one life of a stage: its end was forgotten twice.
+)
+def test_histories_that_have_found_faults_are_told_again(
+    model: Model, seed: int, processes: int
+) -> None:
+    story = EverythingStory(
+        seed, model, processes=processes, can_sync_all=True, cache_bytes=10_000 * (seed % 2)
+    )
+    story.run(100)
+    assert story.ended

@@ -140,7 +140,7 @@ class Pipeline:
         self._reader.join(SILENCE)
         self._check()
         counts = self._ask("GetQueue", queues.GetQueueRequest(name=QUEUE)).queue.counts
-        if counts.ready or counts.leased or counts.delayed:
+        if counts.ready_count or counts.leased_count or counts.delayed_count:
             self.tally.wrong(f"left in the queue: {counts}")
         stages = self._ask("ListStages", staging_service_pb2.ListStagesRequest()).stages
         if stages:

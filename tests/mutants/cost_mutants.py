@@ -55,6 +55,10 @@ COST_MUTANTS: Final = (
         ),
         caught_by=_BUDGET,
     ),
+)
+"""The budget of system calls finds them."""
+
+STEP_MUTANTS: Final = (
     Mutant(
         name="a-change-offers-every-group",
         breaks="a receive costs no more with more groups",
@@ -89,3 +93,4 @@ COST_MUTANTS: Final = (
         caught_by=_GROUPS,
     ),
 )
+"""The count of executed lines finds them."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.files.disk import Kind
 from spoolrack_store.model.batch import resolve
-from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.content import body, decode
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.members import indexes
@@ -38,8 +38,8 @@ from tests.support.power_disk import Model
 
 SETTINGS: Final = {
     "q": QueueSettings(),
-    "r": QueueSettings(max_receives=2, dead_letter_queue="s"),
-    "s": QueueSettings(),
+    "r": QueueSettings(max_receives=2, dead_letter_queue="s", archive_retention=Millis(DAY)),
+    "s": QueueSettings(archive_retention=Millis(HOUR)),
 }
 QUEUES: Final = tuple(SETTINGS)
 DEAD: Final = "s"

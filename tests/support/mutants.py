@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.cost_mutants import COST_MUTANTS
+from tests.mutants.cost_mutants import COST_MUTANTS, STEP_MUTANTS
 from tests.mutants.spark_mutants import SPARK_MUTANTS
 from tests.mutants.store_mutants import STORE_MUTANTS
 from tests.support.mutant import Mutant
 
-MUTANTS: Final[tuple[Mutant, ...]] = (*STORE_MUTANTS, *COST_MUTANTS, *SPARK_MUTANTS)
+MUTANTS: Final[tuple[Mutant, ...]] = (*STORE_MUTANTS, *COST_MUTANTS, *STEP_MUTANTS, *SPARK_MUTANTS)
 
 
 def mutant_called(name: str) -> Mutant:

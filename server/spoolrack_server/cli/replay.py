@@ -11,7 +11,7 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import is_queue_name
 
 from .connecting import Reach, reaches_queues
-from .exits import BAD_CONTENT, NOTHING, OK, USAGE, Failed
+from .exits import BAD_CONTENT, NO_INPUT, NOTHING, OK, Failed
 from .output import say, tell
 from .plain import argument, option
 from .units import Folder, Moment, plural, quoted
@@ -78,7 +78,7 @@ def command(
                     )
                     count += 1
     except FileNotFoundError as error:
-        raise Failed(f"{error.filename}: there is no archive of this queue", USAGE) from error
+        raise Failed(f"{error.filename}: there is no archive of this queue", NO_INPUT) from error
     say(f"{plural(count, 'message')} {'would be sent' if dry_run else 'sent'} to {target}.")
     if unreadable:
         return BAD_CONTENT

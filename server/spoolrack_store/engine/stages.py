@@ -354,7 +354,10 @@ class Stages(Part):
         """A record is there no more."""
         del self._ends[end.path]
         self._unfinished.pop(end.path, None)
-        self._unlinked.update(dict.fromkeys(end.lives, self._moves.commit))
+        for life in end.lives:
+            # Another record may end the same life, or the life may have begun anew.
+            if self._ended.get(life) is end:
+                self._unlinked[life] = self._moves.commit
         if end.by is not None:
             self._writers[end.by.writer].remove(end)
             if not self._writers[end.by.writer]:
