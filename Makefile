@@ -90,9 +90,10 @@ format: ## Format the code and the protos.
 	@.venv/bin/ruff format
 	@.venv/bin/buf format --write
 
-stubs: ## Generate client/spoolrack/v1 from protos/.
+stubs: ## Generate client/spoolrack/v1 from protos/, and what is made from the schema of settings.
 	@scripts/set-up dev
 	@.venv/bin/python scripts/generate-stubs
+	@.venv/bin/python scripts/generate-settings
 
 clean: ## Remove what was set up and cached; ./data stays.
 	@rm -rf .venv .venv-bench .toolchains client/examples/*/build client/examples/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -34,6 +34,7 @@ from ._message import MessageFacts
 from ._redrives import Redrive, RedriveState
 from ._reservations import CommitResult, Reservation, ReservationState
 from ._retry import Backoff, Retry, RetryPolicy
+from ._settings import QueueSettings, Settings
 from ._stages import BatchOptions, PublishResult, StageInfo, StageResult
 from ._values import (
     Attributes,
@@ -46,10 +47,8 @@ from ._values import (
     Outgoing,
     QueueCounts,
     QueueInfo,
-    QueueSettings,
     Seconds,
     SendResult,
-    Settings,
 )
 from .errors import SpoolrackError
 

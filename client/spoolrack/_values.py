@@ -10,16 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final, Literal, TypedDict
+from typing import Final
 
+from ._settings import QueueSettings
 from .errors import SpoolrackError
 
 Seconds = float | timedelta
 """A span of time that a caller hands in: seconds, or a `timedelta`."""
 Attributes = Mapping[str, str | bytes]
 """Named values beside a body: names of 1 to 256 bytes, 64 KiB together at most."""
-LeaseDurability = Literal["strict", "relaxed"]
-GroupOrder = Literal["fair", "strict"]
 
 MAX_BATCH: Final = 1_000
 """Messages in one call."""
@@ -33,56 +32,6 @@ class MessageState(StrEnum):
     READY = "ready"
     LEASED = "leased"
     DELAYED = "delayed"
-
-
-class Settings(TypedDict, total=False):
-    """The settings of a queue as keyword arguments. What is left out keeps its default or its value;
-    None sets it back to its default."""
-
-    visibility_timeout: Seconds | None
-    delivery_delay: Seconds | None
-    max_receives: int | None
-    dead_letter_queue: str | None
-    retention: Seconds | None
-    max_messages: int | None
-    max_bytes: int | None
-    max_message_size: int | None
-    lease_durability: LeaseDurability | None
-    deduplication_window: Seconds | None
-    messages_per_file: int | None
-    group_order: GroupOrder | None
-    archive_retention: Seconds | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSettings:
-    """The settings of a queue. Zero means "no limit" wherever a limit is meant."""
-
-    visibility_timeout: float = 30.0
-    """Seconds that a receive hides a message from other consumers, if the receive doesn't say."""
-    delivery_delay: float = 0.0
-    """Seconds that a message is hidden after its send, if the send doesn't say."""
-    max_receives: int = 0
-    """After so many receives without a delete a message goes to the dead-letter queue. 0: never."""
-    dead_letter_queue: str = ""
-    retention: float = 0.0
-    """Messages older than so many seconds are removed undelivered. 0: they are kept."""
-    max_messages: int = 0
-    max_bytes: int = 0
-    max_message_size: int = 1024 * 1024
-    """The largest body, in bytes."""
-    lease_durability: LeaseDurability = "strict"
-    deduplication_window: float = 300.0
-    """A deduplication id is remembered for so many seconds after the send that first carried it."""
-    messages_per_file: int = 0
-    """The most messages that a send stores as one file, up to 1,000. 1: each message is a file of
-    its own. 0: no limit but 1,000."""
-    group_order: GroupOrder = "fair"
-    """"fair": groups of messages take turns. "strict": besides, one receive at a time has messages of a
-    group."""
-    archive_retention: float = 0.0
-    """Seconds that the files of messages which have left the queue are kept in the root's archive. 0:
-    they are removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +67,7 @@ class QueueInfo:
     version: int
     """Rises with each change of the settings and the labels."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """What its owner notes about it; Spoolrack reads none of them."""
+    """Notes of its owner; Spoolrack reads none of them."""
     blocking_message: BlockingMessage | None = None
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, cast
 
+from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -27,7 +28,7 @@ from spoolrack_store.model.errors import (
 from spoolrack_store.model.ids import is_id
 from spoolrack_store.model.names import is_queue_name
 from spoolrack_store.model.operations import CreateQueue, Message, Queue, UpdateQueue
-from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, QueueSettings
+from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, SCHEMA, Kind, QueueSettings
 from spoolrack_store.model.transitions import State
 
 MAX_COUNT: Final = 1_000
@@ -56,16 +57,27 @@ STATES: Final[Mapping[State, pb.MessageState.ValueType]] = {
 }
 _STATES_BACK: Final = {number: state for state, number in STATES.items()}
 
-_DURATIONS: Final = (
-    "visibility_timeout",
-    "delivery_delay",
-    "retention",
-    "deduplication_window",
-    "archive_retention",
-)
-_GROUP_ORDERS: Final = {"fair": pb.GROUP_ORDER_FAIR, "strict": pb.GROUP_ORDER_STRICT}
 _DEFAULTS: Final = QueueSettings()
-_SETTINGS: Final = frozenset(pb.QueueSettings.DESCRIPTOR.fields_by_name)
+
+
+def _choices(setting: str) -> dict[str, int]:
+    """The numbers of a setting's choices in its enum: the one of "strict" is `..._STRICT`."""
+    kind = cast(EnumDescriptor, pb.QueueSettings.DESCRIPTOR.fields_by_name[setting].enum_type)
+    prefix = kind.values_by_number[0].name.removesuffix("UNSPECIFIED")
+    return {
+        name.removeprefix(prefix).lower(): value.number
+        for name, value in kind.values_by_name.items()
+        if value.number
+    }
+
+
+_CHOICES: Final = {
+    setting.name: _choices(setting.name) for setting in SCHEMA.values() if setting.kind is Kind.CHOICE
+}
+_CHOICES_BACK: Final = {
+    setting: {number: choice for choice, number in choices.items()}
+    for setting, choices in _CHOICES.items()
+}
 
 
 # Numbers, names and times.
@@ -192,9 +204,8 @@ def update(queue: pb.Queue, mask: FieldMask) -> UpdateQueue:
             labels |= queue.labels
         elif field == "labels" and name:
             labels[name] = queue.labels.get(name)
-        elif path == "settings" or (field == "settings" and name in _SETTINGS):
-            for each in [name] if name else _SETTINGS:
-                setting = _store_name(each)
+        elif path == "settings" or (field == "settings" and name in SCHEMA):
+            for setting in [name] if name else SCHEMA:
                 changes[setting] = present.get(setting, getattr(_DEFAULTS, setting))
         else:
             raise InvalidRequest(
@@ -211,58 +222,45 @@ def update(queue: pb.Queue, mask: FieldMask) -> UpdateQueue:
 
 
 def _present(message: pb.QueueSettings) -> dict[str, object]:
+    """The settings that have a value in the message."""
     found: dict[str, object] = {}
     for field, value in message.ListFields():
-        if field.name in _DURATIONS:
-            try:
-                found[field.name] = _span(value)
-            except ValueError as error:
-                raise InvalidSetting(
-                    name=field.name, value=str(error), rule="must be a valid duration"
-                ) from error
-        elif field.name == "lease_durability":
-            if value not in pb.LeaseDurability.values():
-                raise InvalidSetting(
-                    name=field.name, value=value, rule="must be a LeaseDurability: strict or relaxed"
-                )
-            found[_store_name(field.name)] = value == pb.LEASE_DURABILITY_RELAXED
-        elif field.name == "group_order":
-            if value not in pb.GroupOrder.values():
-                raise InvalidSetting(
-                    name=field.name, value=value, rule="must be a GroupOrder: fair or strict"
-                )
-            found[field.name] = "strict" if value == pb.GROUP_ORDER_STRICT else "fair"
-        else:
-            found[field.name] = value
+        match SCHEMA[field.name].kind:
+            case Kind.SPAN:
+                try:
+                    found[field.name] = _span(value)
+                except ValueError as error:
+                    raise InvalidSetting(
+                        name=field.name, value=str(error), rule="must be a valid duration"
+                    ) from error
+            case Kind.CHOICE:
+                # A number of a later version is none of ours: the store says what there is.
+                found[field.name] = _CHOICES_BACK[field.name].get(value, value)
+            case _:
+                found[field.name] = value
     return found
 
 
-def _store_name(field: str) -> str:
-    return "relaxed_leases" if field == "lease_durability" else field
+def _settings(held: QueueSettings) -> pb.QueueSettings:
+    made = pb.QueueSettings()
+    for setting in SCHEMA.values():
+        value = getattr(held, setting.name)
+        match setting.kind:
+            case Kind.SPAN:
+                getattr(made, setting.name).CopyFrom(duration(value))
+            case Kind.CHOICE:
+                setattr(made, setting.name, _CHOICES[setting.name][value])
+            case _:
+                setattr(made, setting.name, value)
+    return made
 
 
 def queue(queue: Queue, now: Millis) -> pb.Queue:
     """A queue as a client sees it at the Unix time `now`."""
-    held, counts, blocking = queue.settings, queue.counts, queue.blocking
+    counts, blocking = queue.counts, queue.blocking
     return pb.Queue(
         name=queue.name,
-        settings=pb.QueueSettings(
-            visibility_timeout=duration(held.visibility_timeout),
-            delivery_delay=duration(held.delivery_delay),
-            max_receives=held.max_receives,
-            dead_letter_queue=held.dead_letter_queue,
-            retention=duration(held.retention),
-            max_messages=held.max_messages,
-            max_bytes=held.max_bytes,
-            max_message_size=held.max_message_size,
-            lease_durability=pb.LEASE_DURABILITY_RELAXED
-            if held.relaxed_leases
-            else pb.LEASE_DURABILITY_STRICT,
-            deduplication_window=duration(held.deduplication_window),
-            messages_per_file=held.messages_per_file,
-            group_order=_GROUP_ORDERS[held.group_order],
-            archive_retention=duration(held.archive_retention),
-        ),
+        settings=_settings(queue.settings),
         counts=pb.QueueCounts(
             ready_count=counts.ready,
             leased_count=counts.leased,

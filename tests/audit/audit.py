@@ -224,7 +224,7 @@ class _Auditor:
 
     def _take_settings(self, file: File, path: str) -> None:
         queue = queue_of(path)
-        if re.search(rb'"relaxed_leases": *true', file.content):
+        if re.search(rb'"lease_durability": *"relaxed"', file.content):
             self._relaxed.add(queue)
         else:
             self._relaxed.discard(queue)

@@ -182,7 +182,7 @@ def test_an_answer_that_the_socket_takes_in_two_pieces_leaves_with_its_end(trace
 
 
 def test_a_lease_of_a_relaxed_queue_is_answered_before_it_is_durable(trace: TraceText) -> None:
-    trace.make("config/q.2.json", b'{"relaxed_leases": true}')
+    trace.make("config/q.2.json", b'{"lease_durability": "relaxed"}')
     trace.sync("config")
     trace.send(1)
     trace.lease(settled=False)

@@ -18,9 +18,11 @@ def test_a_queue_is_created_with_settings_in_units(
     desk.page.get_by_label("Name").fill("orders")
     desk.page.get_by_label("Visibility timeout").first.fill("1.5")
     desk.page.get_by_label("Unit of: Visibility timeout").select_option("min")
-    desk.page.get_by_label("Most bytes").first.fill("3")
-    desk.page.get_by_label("Unit of: Most bytes").select_option("GiB")
+    desk.page.get_by_label("Max bytes").first.fill("3")
+    desk.page.get_by_label("Unit of: Max bytes").select_option("GiB")
     desk.page.get_by_label("Lease durability").select_option("relaxed")
+    orders = desk.page.get_by_label("Group order")
+    assert orders.locator("option").all_inner_texts() == ["fair", "strict"]
     desk.page.get_by_label("Retention").first.fill("a week")
     desk.text("Not a number: Retention.")
     assert desk.button("Create").is_disabled()
@@ -35,7 +37,7 @@ def test_a_queue_is_created_with_settings_in_units(
         {
             "visibility_timeout": 90_000,
             "max_bytes": 3 * 1024**3,
-            "relaxed_leases": True,
+            "lease_durability": "relaxed",
             "retention": 7 * 86_400_000,
         }
     )
@@ -52,7 +54,7 @@ def test_what_the_server_says_of_a_wrong_queue_is_shown_in_the_form(
     alert = desk.page.locator("dialog [role=alert]")
     alert.get_by_text("no/queue").wait_for()
     desk.page.get_by_label("Name").fill("q")
-    desk.page.get_by_label("Receives before it is a dead letter").fill("3")
+    desk.page.get_by_label("Max receives").fill("3")
     desk.button("Create").click()
     alert.get_by_text("goes with a dead_letter_queue: set both or neither").wait_for()
     assert server.server.store.queues() == []
@@ -68,7 +70,7 @@ def test_only_the_settings_that_were_changed_are_saved(
     assert desk.page.get_by_label("Retention").first.input_value() == "1"
     assert desk.page.get_by_label("Unit of: Retention").input_value() == "h"
     assert desk.button("Save").is_disabled()
-    desk.page.get_by_label("Receives before it is a dead letter").fill("4")
+    desk.page.get_by_label("Max receives").fill("4")
     desk.page.get_by_label("Dead letters to").fill("dead")
     # Another program changes a setting meanwhile.
     with desk.page.expect_response(lambda response: response.url.endswith("/queues/q")):

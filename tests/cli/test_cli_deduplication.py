@@ -19,6 +19,6 @@ def test_a_message_with_a_deduplication_id_is_sent_once(spoolrack: Spoolrack, cl
 def test_the_window_is_a_setting(spoolrack: Spoolrack, client: Client) -> None:
     assert spoolrack("queues", "create", "jobs", "--deduplication-window", "2h").code == 0
     assert client.queue("jobs").info().settings.deduplication_window == 7_200.0
-    assert "deduplication       2h" in spoolrack("queues", "show", "jobs").out
+    assert "deduplication window  2h" in spoolrack("queues", "show", "jobs").out
     assert spoolrack("queues", "set", "jobs", "--reset", "deduplication_window").code == 0
     assert client.queue("jobs").info().settings.deduplication_window == 300.0

@@ -66,7 +66,7 @@ def test_labels_are_set_shown_and_removed(spoolrack: Spoolrack, client: Client) 
     assert client.queue("jobs").info().labels == {"team": "a", "url": "x=y"}
     changed = spoolrack("queues", "set", "jobs", "--label", "team=b", "--remove-label", "url")
     assert (changed.code, changed.err) == (0, "")
-    assert "  label               team=b\n" in spoolrack("queues", "show", "jobs").out
+    assert "  label                 team=b\n" in spoolrack("queues", "show", "jobs").out
     assert json.loads(spoolrack("queues", "show", "jobs", "--json").out)["labels"] == {"team": "b"}
     wrong = spoolrack("queues", "set", "jobs", "--label", "team")
     assert (wrong.code, "is not a label: write team=checkout" in wrong.err) == (2, True)
@@ -91,11 +91,11 @@ def test_show_shows_settings_and_counts(spoolrack: Spoolrack, client: Client) ->
     client.create_queue("jobs", visibility_timeout=90, max_bytes=1 << 20)
     client.queue("jobs").send("x")
     shown = spoolrack("queues", "show", "jobs").out
-    lines = {line[:22].strip(): line[22:].strip() for line in shown.splitlines()}
+    lines = {line[:24].strip(): line[24:].strip() for line in shown.splitlines()}
     assert lines["ready"] == "1"
     assert lines["visibility timeout"] == "1m 30s"
     assert lines["max bytes"] == "1.0 MiB"
-    assert lines["max messages"] == "no"
+    assert lines["max messages"] == "no limit"
     assert json.loads(spoolrack("queues", "show", "jobs", "--json").out)["name"] == "jobs"
 
 

@@ -1,4 +1,5 @@
-"""The committed stubs are what the contract says, so that reading either is reading both."""
+"""The committed stubs are as the contract has them, and what is made from the schema of settings as the
+schema has it, so that reading either is reading both."""
 
 from __future__ import annotations
 
@@ -32,6 +33,16 @@ def test_the_committed_stubs_equal_a_fresh_generation(tmp_path: Path) -> None:
         assert fresh, f"nothing was generated in {package}"
         differing = sorted(name for name in fresh | committed if fresh.get(name) != committed.get(name))
         assert not differing, f"run `make stubs` and commit what it changes: {', '.join(differing)}"
+
+
+def test_the_committed_schemas_of_settings_equal_a_fresh_generation() -> None:
+    checked = subprocess.run(
+        [sys.executable, CHECKOUT / "scripts" / "generate-settings", "--check"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert checked.returncode == 0, checked.stderr
 
 
 def test_generating_removes_the_stub_of_a_proto_that_is_gone_and_keeps_what_it_did_not_write(

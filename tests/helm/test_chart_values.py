@@ -174,8 +174,6 @@ def test_the_settings_of_queues_are_those_of_the_program() -> None:
     ours = {field.name for field in fields(QueueSettings)}
     named = SCHEMA["definitions"]["queue"]["properties"]
     assert {re.sub("([A-Z])", r"_\1", name).lower() for name in named} == ours | {"labels"}
-    readme = (CHART / "README.md").read_text()
-    assert all(f"`{name}`" in readme for name in named)
 
 
 def test_the_version_of_the_chart_s_application_is_ours() -> None:

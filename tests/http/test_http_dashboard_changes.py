@@ -16,7 +16,7 @@ async def test_a_queue_is_created_with_its_settings_and_the_rest_as_they_are_by_
     asked = {"visibility_timeout": 1.5, "max_bytes": 1 << 30, "lease_durability": "relaxed"}
     answer = await change(http, "queues/create", {"queue": "q", "settings": asked})
     assert (answer.status, answer.json) == (200, {})
-    wanted = {"visibility_timeout": 1_500, "max_bytes": 1 << 30, "relaxed_leases": True}
+    wanted = {"visibility_timeout": 1_500, "max_bytes": 1 << 30, "lease_durability": "relaxed"}
     assert server.store.queue("q").settings == QueueSettings().changed(wanted)
     assert (await change(http, "queues/create", {"queue": "plain"})).status == 200
     defaults = (await api(http, "queues"))["defaults"]

@@ -14,7 +14,7 @@ from spoolrack_server.send_requests import columns
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import InvalidQueueName, InvalidRequest, InvalidSetting
 from spoolrack_store.model.operations import Blocking, Counts, Message, Queue
-from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.settings import SCHEMA, QueueSettings
 from spoolrack_store.model.transitions import State
 
 ID = "0199a000-0000-7000-8000-000000000000"
@@ -73,10 +73,10 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
         messages_per_file=9,
         group_order=pb.GROUP_ORDER_STRICT,
         archive_retention=Duration(seconds=10),
+        dead_letter_at=pb.DEAD_LETTER_MOMENT_RECEIVE,
     )
-    assert {field.name for field, _ in given.ListFields()} == {
-        field.name for field in pb.QueueSettings.DESCRIPTOR.fields
-    }
+    assert {field.name for field, _ in given.ListFields()} == set(SCHEMA)
+    assert {field.name for field in pb.QueueSettings.DESCRIPTOR.fields} == set(SCHEMA)
     held = convert.settings(given)
     assert held == QueueSettings(
         visibility_timeout=Millis(1_000),
@@ -87,11 +87,12 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
         max_messages=5,
         max_bytes=6,
         max_message_size=7,
-        relaxed_leases=True,
+        lease_durability="relaxed",
         deduplication_window=Millis(8_000),
         messages_per_file=9,
         group_order="strict",
         archive_retention=Millis(10_000),
+        dead_letter_at="receive",
     )
     assert convert.queue(queue_with(held), Millis(0)).settings == given
 
@@ -128,7 +129,7 @@ def test_what_a_mask_names_and_the_settings_leave_out_gets_its_default() -> None
     assert convert.update(queue, mask).changes == {
         "visibility_timeout": 30_000,
         "max_message_size": 1024 * 1024,
-        "relaxed_leases": False,
+        "lease_durability": "strict",
     }
 
 

@@ -103,7 +103,7 @@ def opened(path: Path, clock: Clock | None = None, chores: Chores = ALL_CHORES) 
         rig = FrontRig(path, disk, clock, store)
         for name in ("q", "in-turn"):
             rig.ask(CreateQueue(name=name, settings=QueueSettings()))
-        rig.ask(CreateQueue(name="relaxed", settings=QueueSettings(relaxed_leases=True)))
+        rig.ask(CreateQueue(name="relaxed", settings=QueueSettings(lease_durability="relaxed")))
         yield rig
     finally:
         store.close()

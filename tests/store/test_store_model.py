@@ -77,7 +77,7 @@ def all_settings(draw: Any, name: str) -> QueueSettings:
         max_messages=draw(st.sampled_from([0, 0, 7])),
         max_bytes=draw(st.sampled_from([0, 0, 60])),
         max_message_size=draw(st.sampled_from([20, 1_000])),
-        relaxed_leases=draw(st.booleans()),
+        lease_durability=draw(st.sampled_from(["strict", "relaxed"])),
     )
 
 

@@ -12,7 +12,8 @@ from spoolrack_store.model import settings as module
 from spoolrack_store.model.clock import DAY, HOUR, Millis, span_text
 from spoolrack_store.model.errors import DamagedSettings, InvalidSetting
 from spoolrack_store.model.settings import (
-    SPANS,
+    SCHEMA,
+    Kind,
     QueueSettings,
     Record,
     check_labels,
@@ -40,12 +41,17 @@ queues = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}", fullmatch=True)
 numbers = {
     name: st.integers(least, most) for name, (least, most) in BOUNDS.items() if name != "max_receives"
 }
+choices = {
+    setting.name: st.sampled_from(setting.choices)
+    for setting in SCHEMA.values()
+    if setting.kind is Kind.CHOICE
+}
 dead_letters: st.SearchStrategy[dict[str, object]] = st.just({}) | st.fixed_dictionaries(
     {"max_receives": st.integers(1, BOUNDS["max_receives"][1]), "dead_letter_queue": queues}
 )
 changes = st.builds(
     lambda some, dead: {**some, **dead},
-    st.fixed_dictionaries({}, optional={**numbers, "relaxed_leases": st.booleans()}),
+    st.fixed_dictionaries({}, optional=numbers | choices),
     dead_letters,
 )
 json_values = st.recursive(
@@ -65,7 +71,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "max_messages": 0,
         "max_bytes": 0,
         "max_message_size": 1024 * 1024,
-        "relaxed_leases": False,
+        "lease_durability": "strict",
         "deduplication_window": 300_000,
         "archive_retention": 0,
         "messages_per_file": 0,
@@ -106,7 +112,7 @@ def test_each_number_keeps_to_its_bounds(name: str, bounds: tuple[int, int]) -> 
         with pytest.raises(InvalidSetting, match=name) as caught:
             QueueSettings().changed({**together, name: bad})
         assert caught.value.facts["name"] == name
-        most = span_text(bounds[1]) if name in SPANS else str(bounds[1])
+        most = span_text(bounds[1]) if SCHEMA[name].kind is Kind.SPAN else str(bounds[1])
         assert most in str(caught.value)
 
 
@@ -117,10 +123,11 @@ def test_a_number_is_an_integer_and_nothing_that_looks_like_one(name: str, value
         QueueSettings().changed({name: value})
 
 
-@pytest.mark.parametrize("value", [None, 0, 1, "", "yes", "false", []], ids=repr)
-def test_relaxed_leases_are_true_or_false(value: object) -> None:
-    with pytest.raises(InvalidSetting, match="relaxed_leases"):
-        QueueSettings().changed({"relaxed_leases": value})
+@pytest.mark.parametrize("name", choices)
+@pytest.mark.parametrize("value", [None, 0, True, "", "lax", "STRICT", []], ids=repr)
+def test_a_choice_is_one_of_its_words(name: str, value: object) -> None:
+    with pytest.raises(InvalidSetting, match=f"{name}.*must be one of"):
+        QueueSettings().changed({name: value})
 
 
 @pytest.mark.parametrize(

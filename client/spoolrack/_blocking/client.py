@@ -13,9 +13,10 @@ from .._calling import Calling
 from .._credentials import CredentialOptions
 from .._retry import RetryPolicy
 from .._runtime import Threads, run
+from .._settings import Settings
 from .._stages import BatchOptions
 from .._transports.url import open_transport
-from .._values import QueueInfo, Seconds, Settings
+from .._values import QueueInfo, Seconds
 from .batch import Batch
 from .iterating import blocking_iterator
 from .queue import Queue

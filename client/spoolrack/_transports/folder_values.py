@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Final, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -21,10 +21,11 @@ from spoolrack_store.model.deaths import Death as StoreDeath
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
 from spoolrack_store.model.ids import sent_at
 from spoolrack_store.model.operations import Delete, Delivery, Send, Stored
-from spoolrack_store.model.settings import MIB, SPANS
+from spoolrack_store.model.settings import MIB, SCHEMA, Kind
 from spoolrack_store.model.staging import Stage
 from spoolrack_store.model.transitions import State as StoreState
 
+from .._settings import QueueSettings
 from .._values import (
     MAX_BATCH,
     BlockingMessage,
@@ -37,7 +38,6 @@ from .._values import (
     Outgoing,
     QueueCounts,
     QueueInfo,
-    QueueSettings,
     SendResult,
     Target,
     moment_of,
@@ -145,11 +145,9 @@ def changes(named: Mapping[str, object]) -> dict[str, object]:
     """Settings by the store's names; None is its default."""
     found: dict[str, object] = {}
     for name, value in named.items():
-        if name == "lease_durability":
-            found["relaxed_leases"] = value == "relaxed"
-        elif value is None:
-            found[name] = getattr(_DEFAULTS, name)
-        elif name in SPANS:
+        if value is None:
+            found[name] = SCHEMA[name].default
+        elif SCHEMA[name].kind is Kind.SPAN:
             found[name] = millis(cast(float, value))
         else:
             found[name] = value
@@ -160,26 +158,20 @@ def settings(named: Mapping[str, object]) -> store_settings.QueueSettings:
     return _DEFAULTS.changed(changes(named))
 
 
+def _settings(held: store_settings.QueueSettings) -> QueueSettings:
+    values = {
+        name: value / 1_000 if SCHEMA[name].kind is Kind.SPAN else value
+        for name, value in asdict(held).items()
+    }
+    return QueueSettings(**values)
+
+
 def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
     """A queue as it is at the Unix time `now`."""
-    held, counts, blocking = queue.settings, queue.counts, queue.blocking
+    counts, blocking = queue.counts, queue.blocking
     return QueueInfo(
         name=queue.name,
-        settings=QueueSettings(
-            visibility_timeout=held.visibility_timeout / 1_000,
-            delivery_delay=held.delivery_delay / 1_000,
-            max_receives=held.max_receives,
-            dead_letter_queue=held.dead_letter_queue,
-            retention=held.retention / 1_000,
-            max_messages=held.max_messages,
-            max_bytes=held.max_bytes,
-            max_message_size=held.max_message_size,
-            lease_durability="relaxed" if held.relaxed_leases else "strict",
-            deduplication_window=held.deduplication_window / 1_000,
-            messages_per_file=held.messages_per_file,
-            group_order="strict" if held.group_order == "strict" else "fair",
-            archive_retention=held.archive_retention / 1_000,
-        ),
+        settings=_settings(queue.settings),
         counts=QueueCounts(
             ready=counts.ready,
             leased=counts.leased,

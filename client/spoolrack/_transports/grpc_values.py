@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import fields
 from datetime import timedelta
 from typing import Final, cast
 
+from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from .._settings import CHOICES, QueueSettings
 from .._values import (
     BlockingMessage,
     ById,
     DeadLetterRecord,
     DeleteResult,
     Envelope,
-    LeaseDurability,
     LeaseResult,
     MessageState,
     Outgoing,
     QueueCounts,
     QueueInfo,
-    QueueSettings,
     SendResult,
     Target,
     VisibilityChange,
@@ -32,13 +33,19 @@ from ..errors import SpoolrackError, error_of
 from ..v1 import queue_pb2 as pb
 from ..v1 import queue_service_pb2 as rpc
 
-_SPANS: Final = frozenset(
-    {"visibility_timeout", "delivery_delay", "retention", "deduplication_window", "archive_retention"}
-)
-_DURABILITIES: Final[Mapping[object, pb.LeaseDurability.ValueType]] = {
-    "strict": pb.LEASE_DURABILITY_STRICT,
-    "relaxed": pb.LEASE_DURABILITY_RELAXED,
-}
+_SETTINGS: Final = pb.QueueSettings.DESCRIPTOR.fields_by_name
+
+
+def _numbers(setting: str) -> dict[str, int]:
+    """The numbers of a setting's choices in its enum: the one of "strict" is `..._STRICT`."""
+    kind = cast(EnumDescriptor, _SETTINGS[setting].enum_type)
+    prefix = kind.values_by_number[0].name.removesuffix("UNSPECIFIED")
+    return {
+        choice: kind.values_by_name[f"{prefix}{choice.upper()}"].number for choice in CHOICES[setting]
+    }
+
+
+_NUMBERS: Final = {setting: _numbers(setting) for setting in CHOICES}
 _STATES: Final = {
     MessageState.READY: pb.MESSAGE_STATE_READY,
     MessageState.LEASED: pb.MESSAGE_STATE_LEASED,
@@ -74,14 +81,12 @@ def queue(name: str, settings: Mapping[str, object], labels: Mapping[str, str | 
     for setting, value in settings.items():
         if value is None:
             continue
-        if setting in _SPANS:
-            values[setting] = duration(cast(float, value))
-        elif setting == "lease_durability":
-            values[setting] = _DURABILITIES[value]
-        elif setting == "group_order":
-            values[setting] = pb.GROUP_ORDER_STRICT if value == "strict" else pb.GROUP_ORDER_FAIR
-        else:
+        if setting in CHOICES:
+            values[setting] = _NUMBERS[setting][cast(str, value)]
+        elif _SETTINGS[setting].message_type is None:
             values[setting] = value
+        else:
+            values[setting] = duration(cast(float, value))
     return pb.Queue(
         name=name,
         # The names are checked by the surface.
@@ -95,30 +100,26 @@ def mask(settings: Mapping[str, object], labels: Mapping[str, str | None]) -> Fi
     return FieldMask(paths=[f"{field}.{name}" for field in named for name in sorted(named[field])])
 
 
+def _settings(held: pb.QueueSettings) -> QueueSettings:
+    values: dict[str, object] = {}
+    for field in fields(QueueSettings):
+        value = getattr(held, field.name)
+        if field.name in CHOICES:
+            names = {number: choice for choice, number in _NUMBERS[field.name].items()}
+            # An older server says nothing of it, a later one may say what this client doesn't know.
+            value = names.get(value, field.default)
+        elif _SETTINGS[field.name].message_type is not None:
+            value = _seconds(value)
+        values[field.name] = value
+    return QueueSettings(**values)  # type: ignore[arg-type]
+
+
 def queue_info(queue: pb.Queue) -> QueueInfo:
-    held, counts = queue.settings, queue.counts
-    durability: LeaseDurability = (
-        "relaxed" if held.lease_durability == pb.LEASE_DURABILITY_RELAXED else "strict"
-    )
+    counts = queue.counts
     blocking = queue.blocking_message
     return QueueInfo(
         name=queue.name,
-        settings=QueueSettings(
-            visibility_timeout=_seconds(held.visibility_timeout),
-            delivery_delay=_seconds(held.delivery_delay),
-            max_receives=held.max_receives,
-            dead_letter_queue=held.dead_letter_queue,
-            retention=_seconds(held.retention),
-            max_messages=held.max_messages,
-            max_bytes=held.max_bytes,
-            max_message_size=held.max_message_size,
-            lease_durability=durability,
-            # 0 of an older server, which has none.
-            deduplication_window=_seconds(held.deduplication_window),
-            messages_per_file=held.messages_per_file,
-            group_order="strict" if held.group_order == pb.GROUP_ORDER_STRICT else "fair",
-            archive_retention=_seconds(held.archive_retention),
-        ),
+        settings=_settings(queue.settings),
         counts=QueueCounts(
             ready=counts.ready_count,
             leased=counts.leased_count,

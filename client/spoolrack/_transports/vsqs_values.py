@@ -10,7 +10,8 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from .. import tracing
-from .._values import Envelope, MessageState, Outgoing, QueueSettings, seconds_of
+from .._settings import QueueSettings
+from .._values import Envelope, MessageState, Outgoing, seconds_of
 from ..errors import InvalidReceipt, InvalidUrl, MessageNotFound, SpoolrackError, Unsupported
 from ..vsqs import _names as names
 from ..vsqs._names import Name

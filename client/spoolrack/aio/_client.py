@@ -14,15 +14,14 @@ from .._calling import Calling
 from .._credentials import CredentialOptions
 from .._retry import RetryPolicy
 from .._runtime import Runtime, Tasks
+from .._settings import CHOICES, MOST, QueueSettings, Settings
 from .._stages import BatchOptions
 from .._transports import Transport
 from .._transports.url import open_transport
 from .._values import (
     QueueInfo,
     QueuePage,
-    QueueSettings,
     Seconds,
-    Settings,
 )
 from ..errors import InvalidRequest, InvalidSetting, QueueNotFound
 from ._batch import Batch
@@ -178,10 +177,9 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, object]:
         kinds = (int, float) if isinstance(default, float) else type(default)
         if value is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
             raise InvalidSetting(f"The setting {name} can't be {value!r}: it is like {default!r}.")
-        if name == "lease_durability" and value not in ("strict", "relaxed", None):
-            raise InvalidSetting(f"lease_durability can't be {value!r}: it is 'strict' or 'relaxed'.")
-        if name == "group_order" and value not in ("fair", "strict", None):
-            raise InvalidSetting(f"group_order can't be {value!r}: it is 'fair' or 'strict'.")
+        if name in CHOICES and value not in (*CHOICES[name], None):
+            choices = " or ".join(map(repr, CHOICES[name]))
+            raise InvalidSetting(f"{name} can't be {value!r}: it is {choices}.")
         try:
             _check(name, value)
         except InvalidRequest as error:
@@ -196,7 +194,6 @@ def _check(name: str, value: object) -> None:
         case str():
             arguments.text(name, value)
         case int() if not isinstance(_KNOWN[name], float):
-            most = arguments.INT32 if name == "max_receives" else arguments.INT64
-            arguments.integer(name, value, 0, most)
+            arguments.integer(name, value, 0, MOST[name])
         case int() | float():
             arguments.span(name, value)

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from .._blocking import Client, Queue
-from .._values import QueueInfo, Settings
+from .._settings import Settings
+from .._values import QueueInfo
 from ..errors import MessageNotFound, QueueBeingDeleted, QueueExists, QueueNotFound
 
 BINDINGS: Final = "kombu.bindings"

@@ -21,6 +21,30 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _DeadLetterMoment:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DeadLetterMomentEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DeadLetterMoment.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DEAD_LETTER_MOMENT_UNSPECIFIED: _DeadLetterMoment.ValueType  # 0
+    """The default: at the lease's end."""
+    DEAD_LETTER_MOMENT_LEASE_END: _DeadLetterMoment.ValueType  # 1
+    """When its last lease ends."""
+    DEAD_LETTER_MOMENT_RECEIVE: _DeadLetterMoment.ValueType  # 2
+    """When the next receive would lease it; until then it is ready, as with Amazon SQS."""
+
+class DeadLetterMoment(_DeadLetterMoment, metaclass=_DeadLetterMomentEnumTypeWrapper):
+    """When a message that was received often enough moves to the dead-letter queue."""
+
+DEAD_LETTER_MOMENT_UNSPECIFIED: DeadLetterMoment.ValueType  # 0
+"""The default: at the lease's end."""
+DEAD_LETTER_MOMENT_LEASE_END: DeadLetterMoment.ValueType  # 1
+"""When its last lease ends."""
+DEAD_LETTER_MOMENT_RECEIVE: DeadLetterMoment.ValueType  # 2
+"""When the next receive would lease it; until then it is ready, as with Amazon SQS."""
+Global___DeadLetterMoment: _TypeAlias = DeadLetterMoment  # noqa: Y015
+
 class _GroupOrder:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -160,8 +184,8 @@ class Queue(_message.Message):
 
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """What the owner notes about the queue, such as its team: up to 64 texts by name. A name has 1 to 128
-        characters, a text up to 1,024. The server keeps them, and reads none of them.
+        """Notes of the owner, such as its team: up to 64 texts by name. A name has 1 to 128 characters, a
+        text up to 1,024. The server keeps them, and reads none of them.
         """
 
     def __init__(
@@ -202,6 +226,7 @@ class QueueSettings(_message.Message):
     MESSAGES_PER_FILE_FIELD_NUMBER: _builtins.int
     GROUP_ORDER_FIELD_NUMBER: _builtins.int
     ARCHIVE_RETENTION_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_AT_FIELD_NUMBER: _builtins.int
     max_receives: _builtins.int
     """A message whose leases have ended so many times without a delete moves to the dead-letter queue.
     0: never. Goes with dead_letter_queue: both or neither.
@@ -225,6 +250,8 @@ class QueueSettings(_message.Message):
     """
     group_order: Global___GroupOrder.ValueType
     """How receives treat groups of messages."""
+    dead_letter_at: Global___DeadLetterMoment.ValueType
+    """When a message that was received max_receives times moves to the dead-letter queue."""
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
         """How long a receive hides a message from other consumers, if the receive doesn't say.
@@ -271,10 +298,11 @@ class QueueSettings(_message.Message):
         messages_per_file: _builtins.int = ...,
         group_order: Global___GroupOrder.ValueType = ...,
         archive_retention: _duration_pb2.Duration | None = ...,
+        dead_letter_at: Global___DeadLetterMoment.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["archive_retention", b"archive_retention", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive_retention", b"archive_retention", "dead_letter_queue", b"dead_letter_queue", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "group_order", b"group_order", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "messages_per_file", b"messages_per_file", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive_retention", b"archive_retention", "dead_letter_at", b"dead_letter_at", "dead_letter_queue", b"dead_letter_queue", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "group_order", b"group_order", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "messages_per_file", b"messages_per_file", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

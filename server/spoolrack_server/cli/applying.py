@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, NoReturn
 
@@ -22,37 +22,16 @@ from .exits import BAD_CONTENT, Failed
 from .output import tell, tell_if_typed
 from .plain import argument
 from .units import (
-    COUNT,
-    DELAY,
-    MESSAGE_SIZE,
-    MESSAGES_PER_FILE,
-    RETENTION,
-    VISIBILITY,
-    WINDOW,
+    SETTING_TYPES,
     Size,
     Span,
-    Text,
     is_utf8,
     quoted,
     size_text,
     span_text,
 )
 
-_TEXT: Final = Text(may_be_empty=True)
-_KINDS: Final[Mapping[str, click.ParamType[Any]]] = {
-    "visibility_timeout": VISIBILITY,
-    "delivery_delay": DELAY,
-    "retention": RETENTION,
-    "deduplication_window": WINDOW,
-    "archive_retention": RETENTION,
-    "max_bytes": Size(),
-    "max_message_size": MESSAGE_SIZE,
-    "max_receives": COUNT,
-    "max_messages": COUNT,
-    "messages_per_file": MESSAGES_PER_FILE,
-}
 _LONGEST_SHOWN: Final = 60
-_KNOWN: Final = tuple(field.name for field in fields(QueueSettings))
 
 
 @click.command()
@@ -142,16 +121,17 @@ def _are_texts(labels: Any) -> bool:
 
 
 def _value(where: str, name: str, value: Any) -> Any:
-    if name not in _KNOWN:
-        raise Failed(f"{where} is no setting; there are {', '.join(_KNOWN)}", BAD_CONTENT)
-    kind = _KINDS.get(name, _TEXT)
+    if name not in SETTING_TYPES:
+        raise Failed(f"{where} is no setting; there are {', '.join(SETTING_TYPES)}", BAD_CONTENT)
+    kind = SETTING_TYPES[name]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if isinstance(value, str) or (is_number and kind is not _TEXT):
+    if isinstance(value, str) or (is_number and isinstance(kind, Span | Size | click.IntRange)):
+        is_count = isinstance(kind, click.IntRange)
         is_whole = isinstance(value, float) and value.is_integer()
         # Templates make 100000.0 of a large number.
-        written = int(value) if is_whole and kind is COUNT else value
+        written = int(value) if is_whole and is_count else value
         with suppress(click.BadParameter):
-            return kind.convert(str(written) if kind is COUNT else written, None, None)
+            return kind.convert(str(written) if is_count else written, None, None)
     raise Failed(f"{where} is {_shown(value)}, and should be {_wanted(kind)}", BAD_CONTENT)
 
 
@@ -164,6 +144,8 @@ def _wanted(kind: object) -> str:
             return f"a size from {size_text(kind.least)} to {size_text(kind.most)}, such as 64k"
         case click.IntRange():
             return f"a whole number from {kind.min} to {kind.max}"
+        case click.Choice():
+            return " or ".join(kind.choices)
     return "text"
 
 
@@ -207,4 +189,4 @@ def _label_changes(found: Mapping[str, str], wanted: Mapping[str, str] | None) -
 
 
 def _told(setting: str, value: Any) -> str:
-    return span_text(value) if isinstance(_KINDS.get(setting), Span) else str(value)
+    return span_text(value) if isinstance(SETTING_TYPES[setting], Span) else str(value)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any, Final
 
 import click
-from spoolrack import QueueInfo, QueueSettings
+from spoolrack import QueueInfo
+from spoolrack_store.model.settings import SCHEMA, Kind, Setting
 
 from . import applying
 from .connecting import Reach, looks_at_queues, reaches_queues
@@ -16,15 +16,8 @@ from .exits import NOTHING, OK, Failed
 from .output import columns, queue_json, say, tell
 from .plain import argument, option
 from .units import (
-    COUNT,
-    DELAY,
-    MESSAGE_SIZE,
-    MESSAGES_PER_FILE,
-    RETENTION,
-    VISIBILITY,
-    WINDOW,
+    SETTING_TYPES,
     Label,
-    Size,
     Text,
     moment_text,
     plural,
@@ -32,11 +25,12 @@ from .units import (
     span_text,
 )
 
-SETTINGS: Final = tuple(field.name.replace("_", "-") for field in fields(QueueSettings))
-_NEVER: Final = "no"
+SETTINGS: Final = tuple(setting.option for setting in SCHEMA.values())
+_LONG: Final = 18
+"""Characters of an option's name."""
 
 
-class Setting(click.Choice[str]):
+class SettingName(click.Choice[str]):
     """A setting by the name of its option, or by the one that JSON has."""
 
     def __init__(self) -> None:
@@ -58,67 +52,25 @@ command.add_command(applying.command, "apply")
 
 def _has_settings(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command an option for each setting; those not given are None."""
-    options = (
-        option(
-            "--visibility-timeout",
-            type=VISIBILITY,
-            help="How long a receive hides a message.",
-        ),
-        option(
-            "--delivery-delay",
-            type=DELAY,
-            help="How long a message is hidden after its send.",
-        ),
-        option(
-            "--max-receives",
-            type=COUNT,
-            help="After so many receives a message goes to the dead-letter queue; 0: never.",
-        ),
-        option(
-            "--dead-letter-queue",
-            metavar="QUEUE",
-            type=Text(may_be_empty=True),
-            help='Where to; "" for nowhere.',
-        ),
-        option(
-            "--retention",
-            type=RETENTION,
-            help="Remove older messages undelivered; 0: keep them.",
-        ),
-        option("--max-messages", type=COUNT, help="Refuse sends beyond; 0: no limit."),
-        option("--max-bytes", type=Size(), help="The same in bytes, such as 10M; 0: no limit."),
-        option("--max-message-size", type=MESSAGE_SIZE, help="The largest body, up to 64M."),
-        option(
-            "--lease-durability",
-            type=click.Choice(["strict", "relaxed"]),
-            help="Whether a receive is answered only once it is on stable media.",
-        ),
-        option(
-            "--deduplication-window",
-            # The usual name would be cut in two in the help.
-            envvar="SPOOLRACK_QUEUES_DEDUPLICATION_WINDOW",
-            type=WINDOW,
-            help="How long a deduplication id is remembered after its send.",
-        ),
-        option(
-            "--messages-per-file",
-            type=MESSAGES_PER_FILE,
-            help="The most messages that a send stores as one file; 0: up to 1,000.",
-        ),
-        option(
-            "--group-order",
-            type=click.Choice(["fair", "strict"]),
-            help="Whether a group of messages has one receive's leases at a time.",
-        ),
-        option(
-            "--archive-retention",
-            type=RETENTION,
-            help="Keep the files of what has left the queue for so long; 0: remove them.",
-        ),
-    )
-    for each in reversed(options):
-        function = each(function)
+    for setting in reversed([*SCHEMA.values()]):
+        # A long name of a variable is cut in two in the help: that one is shared by the commands.
+        is_long = len(setting.option) > _LONG
+        more = {"envvar": f"SPOOLRACK_QUEUES_{setting.name.upper()}"} if is_long else {}
+        if setting.kind is Kind.QUEUE:
+            more["metavar"] = "QUEUE"
+        function = option(
+            f"--{setting.option}",
+            type=SETTING_TYPES[setting.name],
+            help=f"{setting.help}{zero_text(setting)}",
+            **more,
+        )(function)
     return function
+
+
+def zero_text(setting: Setting) -> str:
+    if not setting.zero:
+        return ""
+    return f""" {'""' if setting.kind is Kind.QUEUE else "0"}: {setting.zero}."""
 
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:
@@ -150,6 +102,19 @@ def list_(reach: Reach, prefix: str, json: bool) -> int:
     elif found:
         say(*table_of(found))
     return OK
+
+
+def value_text(setting: Setting, value: Any) -> str:
+    if not value and setting.zero:
+        return setting.zero
+    match setting.kind:
+        case Kind.SPAN:
+            return span_text(value)
+        case Kind.SIZE:
+            return size_text(value)
+        case Kind.COUNT:
+            return f"{value:,}"
+    return str(value)
 
 
 def table_of(found: list[QueueInfo]) -> list[str]:
@@ -184,7 +149,7 @@ def show(reach: Reach, name: str, json: bool) -> None:
     if json:
         say(*queue_json(info, indent=2).splitlines())
         return
-    counts, settings = info.counts, info.settings
+    counts = info.counts
     shown = {
         "ready": f"{counts.ready:,}",
         "leased": f"{counts.leased:,}",
@@ -193,29 +158,16 @@ def show(reach: Reach, name: str, json: bool) -> None:
         "oldest": oldest_text(info),
         "": "",
         "created": moment_text(info.created_at),
-        "visibility timeout": span_text(settings.visibility_timeout),
-        "delivery delay": span_text(settings.delivery_delay),
-        "max receives": f"{settings.max_receives:,}" if settings.max_receives else _NEVER,
-        "dead-letter queue": settings.dead_letter_queue or _NEVER,
-        "retention": span_text(settings.retention) if settings.retention else _NEVER,
-        "max messages": f"{settings.max_messages:,}" if settings.max_messages else _NEVER,
-        "max bytes": size_text(settings.max_bytes) if settings.max_bytes else _NEVER,
-        "max message size": size_text(settings.max_message_size),
-        "lease durability": settings.lease_durability,
-        "deduplication": span_text(settings.deduplication_window),
-        "group order": settings.group_order,
-        "archive retention": span_text(settings.archive_retention)
-        if settings.archive_retention
-        else _NEVER,
-        "messages per file": f"{settings.messages_per_file:,}"
-        if settings.messages_per_file
-        else _NEVER,
+        **{
+            setting.title: value_text(setting, getattr(info.settings, setting.name))
+            for setting in SCHEMA.values()
+        },
     }
     say(info.name)
     for title, value in shown.items():
-        say(f"  {title:<20}{value}".rstrip())
+        say(f"  {title:<22}{value}".rstrip())
     for label, text in sorted(info.labels.items()):
-        say(f"  {'label':<20}{label}={text}")
+        say(f"  {'label':<22}{label}={text}")
     if info.blocking_message is not None:
         blocking = info.blocking_message
         say("")
@@ -227,7 +179,7 @@ def show(reach: Reach, name: str, json: bool) -> None:
 @command.command(name="set")
 @argument("name")
 @_has_settings
-@option("--reset", type=Setting(), multiple=True, help="Set back to the default.")
+@option("--reset", type=SettingName(), multiple=True, help="Set back to the default.")
 @option("--label", "labels", type=Label(), multiple=True, help="Set a label; repeatable.")
 @option("--remove-label", "removed", type=Text(), metavar="NAME", multiple=True, help="Repeatable.")
 @reaches_queues

@@ -12,16 +12,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from spoolrack_store.model.members import MOST
 from spoolrack_store.model.settings import (
     MAX_BYTES,
     MAX_COUNT,
     MAX_DELAY,
-    MAX_MESSAGE_SIZE,
-    MAX_RETENTION,
     MAX_VISIBILITY,
-    MAX_WINDOW,
-    MIN_WINDOW,
+    SCHEMA,
+    Kind,
+    Setting,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +45,6 @@ _SHOWN: Final = 60
 
 COUNT: Final = click.IntRange(0, MAX_COUNT)
 """A number of messages, or of receives."""
-MESSAGES_PER_FILE: Final = click.IntRange(0, MOST)
 
 
 class Span(_ParamType):
@@ -267,12 +264,27 @@ class Folder(Text):
 
 VISIBILITY: Final = Span(0.001, MAX_VISIBILITY / 1_000)
 DELAY: Final = Span(0, MAX_DELAY / 1_000)
-RETENTION: Final = Span(0, MAX_RETENTION / 1_000)
-WINDOW: Final = Span(MIN_WINDOW / 1_000, MAX_WINDOW / 1_000)
-MESSAGE_SIZE: Final = Size(1, MAX_MESSAGE_SIZE)
 STAGE: Final = Word(64)
 STREAM: Final = Word(80)
 WRITER: Final = Word(80)
+
+
+def setting_type(setting: Setting) -> click.ParamType[Any]:
+    """The type of the values of a queue's setting."""
+    match setting.kind:
+        case Kind.SPAN:
+            return Span(setting.least / 1_000, setting.most / 1_000)
+        case Kind.COUNT:
+            return click.IntRange(setting.least, setting.most)
+        case Kind.SIZE:
+            return Size(setting.least, setting.most)
+        case Kind.CHOICE:
+            return click.Choice(setting.choices)
+        case Kind.QUEUE:
+            return Text(may_be_empty=True)
+
+
+SETTING_TYPES: Final = {setting.name: setting_type(setting) for setting in SCHEMA.values()}
 
 
 def is_utf8(text: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict
 from typing import Any, Final
 
 from aiohttp import web
@@ -17,7 +17,7 @@ from spoolrack_store.model.errors import (
     QueueNotFound,
 )
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Queue
-from spoolrack_store.model.settings import SPANS, QueueSettings
+from spoolrack_store.model.settings import SCHEMA, Kind, QueueSettings
 
 from .. import convert
 from ..access.permissions import Permission
@@ -111,19 +111,10 @@ def creation(name: str, asked: Mapping[str, Any]) -> CreateQueue:
 
 def changes_in(found: Mapping[str, Any]) -> dict[str, object]:
     """The settings in an object of JSON by the store's names, with spans in milliseconds."""
-    changes: dict[str, object] = {}
-    for name, value in found.items():
-        if name in SPANS:
-            changes[name] = _millis(name, value)
-        elif name == "lease_durability":
-            if value not in ("strict", "relaxed"):
-                raise InvalidSetting(name=name, value=value, rule='must be "strict" or "relaxed"')
-            changes["relaxed_leases"] = value == "relaxed"
-        elif name == "relaxed_leases":
-            raise InvalidSetting(name=name, value=value, rule="is not a setting of a queue")
-        else:
-            changes[name] = value
-    return changes
+    return {
+        name: _millis(name, value) if name in SCHEMA and SCHEMA[name].kind is Kind.SPAN else value
+        for name, value in found.items()
+    }
 
 
 def _millis(name: str, seconds: object) -> Millis:
@@ -135,14 +126,10 @@ def _millis(name: str, seconds: object) -> Millis:
 
 def written(settings: QueueSettings) -> dict[str, Any]:
     """Settings as JSON has them, with spans in seconds."""
-    found: dict[str, Any] = {}
-    for field in fields(settings):
-        value = getattr(settings, field.name)
-        if field.name == "relaxed_leases":
-            found["lease_durability"] = "relaxed" if value else "strict"
-        else:
-            found[field.name] = value / 1_000 if field.name in SPANS else value
-    return found
+    return {
+        name: value / 1_000 if SCHEMA[name].kind is Kind.SPAN else value
+        for name, value in asdict(settings).items()
+    }
 
 
 def described(queue: Queue, now: Millis) -> dict[str, Any]:

@@ -224,7 +224,11 @@ class Engine:
             if not isinstance(request, Receive | ChangeVisibility | GiveBack):
                 return True
             record = self.catalog.records.get(request.queue)
-            if record is None or not record.settings.relaxed_leases or self.sharing.rests_on_others:
+            if (
+                record is None
+                or record.settings.lease_durability == "strict"
+                or self.sharing.rests_on_others
+            ):
                 return True
         return False
 

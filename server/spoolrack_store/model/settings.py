@@ -1,15 +1,23 @@
-"""A queue's settings: their defaults, their bounds, their form in a file.
+"""A queue's settings: their schema, and their form in a file.
+
+`QueueSettings` is the schema: each field has its default, its bounds and its help beside it. The
+options of the command line and the conversions to and from the contract and JSON are made from it.
+`make stubs` writes from it what is a file: the client's classes, docs/settings.md, the dashboard's
+list, the schemas of HTTP and of the chart. So a new setting is a field here, a field of the contract,
+and the code that uses it.
 
 Pure: what is valid by itself is decided here, what depends on other queues in `catalog`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Final
+from dataclasses import asdict, dataclass, fields, replace
+from enum import Enum
+from typing import Any, Final
 
 from .clock import DAY, HOUR, LAST_MOMENT, SECOND, Millis, span_text
 from .errors import DamagedSettings, InvalidSetting
@@ -20,6 +28,7 @@ MIB: Final = 1024 * 1024
 MAX_VISIBILITY: Final = Millis(12 * HOUR)
 MAX_DELAY: Final = Millis(365 * DAY)
 MAX_RETENTION: Final = Millis(10 * 365 * DAY)
+MAX_WINDOW: Final = Millis(14 * DAY)
 MAX_MESSAGE_SIZE: Final = 64 * MIB
 MAX_ATTRIBUTES: Final = 1_000
 """Attributes of a message."""
@@ -32,82 +41,169 @@ MAX_LABEL_NAME: Final = 128
 MAX_LABEL_VALUE: Final = 1_024
 """Characters."""
 _SALT: Final = re.compile(r"[0-9a-z]{0,16}")
-MIN_WINDOW: Final = Millis(SECOND)
-MAX_WINDOW: Final = Millis(14 * DAY)
-GROUP_ORDERS: Final = ("fair", "strict")
-DEAD_LETTER_MOMENTS: Final = ("lease_end", "receive")
-SPANS: Final = frozenset(
-    {"visibility_timeout", "delivery_delay", "retention", "deduplication_window", "archive_retention"}
-)
-"""The settings that are spans of time, in milliseconds."""
+
+
+class Kind(Enum):
+    """The type of a setting, and its unit."""
+
+    SPAN = "span"
+    """Milliseconds in the store, seconds in JSON and in the client."""
+    COUNT = "count"
+    SIZE = "size"
+    """Bytes."""
+    QUEUE = "queue"
+    """The name of a queue; empty for none."""
+    CHOICE = "choice"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A row of the schema."""
+
+    name: str
+    kind: Kind
+    default: int | str
+    help: str
+    """One sentence, for the help of the command line, the docs and the client."""
+    least: int = 0
+    most: int = 0
+    choices: tuple[str, ...] = ()
+    """Of a CHOICE; the first is the default."""
+    zero: str = ""
+    """The meaning of 0, or of an empty name. Empty: it is like any other."""
+
+    @property
+    def option(self) -> str:
+        """Its name on the command line, without the dashes before it."""
+        return self.name.replace("_", "-")
+
+    @property
+    def title(self) -> str:
+        """Its name for people."""
+        return self.name.replace("_", " ").replace("dead letter", "dead-letter")
+
+    def check(self, value: object) -> None:
+        """Raise `InvalidSetting` for a value that it can't have."""
+        match self.kind:
+            case Kind.CHOICE:
+                if value not in self.choices:
+                    rule = f"must be one of {', '.join(self.choices)}"
+                    raise InvalidSetting(name=self.name, value=value, rule=rule)
+            case Kind.QUEUE:
+                # The types of the fields bind programs that are checked; a file may hold anything.
+                if not isinstance(value, str) or (value and not is_queue_name(value)):
+                    raise InvalidSetting(name=self.name, value=value, rule="must be a queue name")
+            case _:
+                _within(self.name, value, self.least, self.most, is_span=self.kind is Kind.SPAN)
+
+    def text(self, value: object) -> str:
+        """A value as an error shows it."""
+        return span_text(value) if self.kind is Kind.SPAN and isinstance(value, int) else repr(value)
+
+
+def _row(kind: Kind, default: int | str, help: str, **more: Any) -> Any:
+    metadata = {"kind": kind, "default": default, "help": help, **more}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def _span(default: int, help: str, **more: Any) -> Any:
+    return _row(Kind.SPAN, default, help, **more)
+
+
+def _count(help: str, *, most: int = MAX_COUNT, **more: Any) -> Any:
+    return _row(Kind.COUNT, 0, help, most=most, **more)
+
+
+def _size(default: int, help: str, **more: Any) -> Any:
+    return _row(Kind.SIZE, default, help, **more)
+
+
+def _choice(*choices: str, help: str) -> Any:
+    return _row(Kind.CHOICE, choices[0], help, choices=choices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """The settings of a queue. Zero means "no limit" wherever a limit is meant."""
+    """The settings of a queue."""
 
-    visibility_timeout: Millis = Millis(30 * SECOND)
-    """How long a lease lasts, if the receive doesn't say; 1 ms to 12 hours."""
-    delivery_delay: Millis = Millis(0)
-    """How long a message is hidden after its send, if the send doesn't say; up to 365 days."""
-    max_receives: int = 0
-    """After so many receives without a delete a message goes to the dead-letter queue."""
-    dead_letter_queue: str = ""
-    retention: Millis = Millis(0)
-    """Messages older than this are removed undelivered; counted from the send."""
-    max_messages: int = 0
-    """A send that would hold more messages than this in the queue, in any state, is refused."""
-    max_bytes: int = 0
-    """The same in bytes of bodies and attributes."""
-    max_message_size: int = MIB
-    """The largest body, in bytes; up to 64 MiB."""
-    relaxed_leases: bool = False
-    """Answer a receive, an extension or a release before it is on stable media: faster, and after a
-    power loss such messages are ready again at once."""
-    deduplication_window: Millis = Millis(300 * SECOND)
-    """A deduplication id is remembered for so long after the send that first carried it; 1 second to
-    14 days."""
-    archive_retention: Millis = Millis(0)
-    """How long the files of messages that have left the queue are kept in `archive/`; 0: not at all."""
-    messages_per_file: int = 0
-    """The most messages that a send writes as one file, up to 1,000; 0: no limit but that."""
-
-    group_order: str = "fair"
-    """"fair": groups of messages take turns, and each is received in the order of its sends. "strict":
-    besides, a group has only one receive's messages leased at a time."""
-    dead_letter_at: str = "lease_end"
-    """"lease_end": a message goes to the dead-letter queue when its last lease ends. "receive": it
-    stays in the queue until the next receive would lease it, as with Amazon SQS."""
+    visibility_timeout: Millis = _span(
+        30 * SECOND,
+        "How long a receive hides a message from other consumers, if the receive doesn't say.",
+        least=1,
+        most=MAX_VISIBILITY,
+    )
+    delivery_delay: Millis = _span(
+        0,
+        "How long a message is hidden after its send, if the send doesn't say.",
+        most=MAX_DELAY,
+        zero="none",
+    )
+    max_receives: int = _count(
+        "After so many receives without a delete a message moves to the dead-letter queue.",
+        zero="never",
+    )
+    dead_letter_queue: str = _row(
+        Kind.QUEUE,
+        "",
+        "The queue that takes messages which were received max_receives times.",
+        zero="none",
+    )
+    dead_letter_at: str = _choice(
+        "lease_end",
+        "receive",
+        help="Whether a message moves to the dead-letter queue when its last lease ends, or at the "
+        "next receive.",
+    )
+    retention: Millis = _span(
+        0,
+        "Messages older than this are removed undelivered; counted from the send.",
+        most=MAX_RETENTION,
+        zero="no limit",
+    )
+    max_messages: int = _count(
+        "A send that would hold more messages in the queue, in any state, is refused.",
+        zero="no limit",
+    )
+    max_bytes: int = _size(
+        0,
+        "A send that would hold more bytes of bodies and attributes in the queue is refused.",
+        most=MAX_BYTES,
+        zero="no limit",
+    )
+    max_message_size: int = _size(MIB, "The largest body.", least=1, most=MAX_MESSAGE_SIZE)
+    lease_durability: str = _choice(
+        "strict",
+        "relaxed",
+        help="Whether a receive, an extension or a release is answered once it is on stable media, or "
+        "before: faster, and after a power loss such messages are ready again.",
+    )
+    deduplication_window: Millis = _span(
+        300 * SECOND,
+        "How long a deduplication id is remembered after the send that first carried it.",
+        least=SECOND,
+        most=MAX_WINDOW,
+    )
+    messages_per_file: int = _count(
+        "The most messages that a send stores as one file. 1: each message is a file of its own.",
+        most=MOST,
+        zero=f"up to {MOST:,}",
+    )
+    group_order: str = _choice(
+        "fair",
+        "strict",
+        help="Whether groups of messages only take turns, or besides one receive at a time has "
+        "messages of a group.",
+    )
+    archive_retention: Millis = _span(
+        0,
+        "How long the files of messages that have left the queue are kept in the root's archive.",
+        most=MAX_RETENTION,
+        zero="no archive",
+    )
 
     def __post_init__(self) -> None:
-        if self.group_order not in GROUP_ORDERS:
-            raise InvalidSetting(
-                name="group_order",
-                value=self.group_order,
-                rule=f"must be one of {', '.join(GROUP_ORDERS)}",
-            )
-        if self.dead_letter_at not in DEAD_LETTER_MOMENTS:
-            raise InvalidSetting(
-                name="dead_letter_at",
-                value=self.dead_letter_at,
-                rule=f"must be one of {', '.join(DEAD_LETTER_MOMENTS)}",
-            )
-        _within("visibility_timeout", self.visibility_timeout, 1, MAX_VISIBILITY)
-        _within("delivery_delay", self.delivery_delay, 0, MAX_DELAY)
-        _within("max_receives", self.max_receives, 0, MAX_COUNT)
-        _within("retention", self.retention, 0, MAX_RETENTION)
-        _within("archive_retention", self.archive_retention, 0, MAX_RETENTION)
-        _within("max_messages", self.max_messages, 0, MAX_COUNT)
-        _within("max_bytes", self.max_bytes, 0, MAX_BYTES)
-        _within("max_message_size", self.max_message_size, 1, MAX_MESSAGE_SIZE)
-        _within("messages_per_file", self.messages_per_file, 0, MOST)
-        _within("deduplication_window", self.deduplication_window, MIN_WINDOW, MAX_WINDOW)
-        _of_type("relaxed_leases", self.relaxed_leases, bool, "must be true or false")
-        _of_type("dead_letter_queue", self.dead_letter_queue, str, "must be a queue name")
-        if self.dead_letter_queue and not is_queue_name(self.dead_letter_queue):
-            raise InvalidSetting(
-                name="dead_letter_queue", value=self.dead_letter_queue, rule="must be a queue name"
-            )
+        for setting in SCHEMA.values():
+            setting.check(getattr(self, setting.name))
         if bool(self.dead_letter_queue) != bool(self.max_receives):
             raise InvalidSetting(
                 name="max_receives",
@@ -117,9 +213,8 @@ class QueueSettings:
 
     def changed(self, changes: Mapping[str, object]) -> QueueSettings:
         """These settings with some replaced; raises `InvalidSetting` for an unknown one."""
-        known = {field.name for field in fields(self)}
         for name, value in changes.items():
-            if name not in known:
+            if name not in SCHEMA:
                 raise InvalidSetting(name=name, value=value, rule="is not a setting of a queue")
         return replace(self, **changes)  # type: ignore[arg-type]  # checked in __post_init__
 
@@ -127,24 +222,25 @@ class QueueSettings:
         """In words, what of these settings is not as in `other`."""
         mine, theirs = asdict(self), asdict(other)
         return ", ".join(
-            f"{key} is {_shown(key, mine[key])}, not {_shown(key, theirs[key])}"
+            f"{key} is {SCHEMA[key].text(mine[key])}, not {SCHEMA[key].text(theirs[key])}"
             for key in mine
             if mine[key] != theirs[key]
         )
 
 
-def _shown(name: str, value: object) -> str:
-    return span_text(value) if name in SPANS and isinstance(value, int) else repr(value)
+SCHEMA: Final[Mapping[str, Setting]] = {
+    field.name: Setting(name=field.name, **field.metadata) for field in fields(QueueSettings)
+}
+"""The settings by name, in their order."""
 
 
-def _within(name: str, value: object, least: int, most: int) -> None:
-    told = value
+def _within(name: str, value: object, least: int, most: int, *, is_span: bool = False) -> None:
     if isinstance(value, int) and not isinstance(value, bool):
         if least <= value <= most:
             return
-        told = span_text(value) if name in SPANS else value
-    rule = f"must be from {_shown(name, least)} to {_shown(name, most)}"
-    raise InvalidSetting(name=name, value=told, rule=rule)
+        value = span_text(value) if is_span else value
+    bounds = [span_text(bound) if is_span else repr(bound) for bound in (least, most)]
+    raise InvalidSetting(name=name, value=value, rule=f"must be from {bounds[0]} to {bounds[1]}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +252,7 @@ class Record:
     salt: str = ""
     """Tells the queue from another one that was made under the same name: its deduplication ids don't
     count for the other."""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def check_labels(labels: Mapping[str, object]) -> None:
@@ -219,12 +315,11 @@ def decode(content: bytes, name: str) -> Record:
         raise DamagedSettings(file=name, why="its salt is not up to 16 letters and digits")
     if values.get("deleted") is True:
         return Record(settings=None, created_at=created_at, salt=salt)
-    known = {field.name for field in fields(QueueSettings)}
     labels = values.get("labels", {})
     try:
         _of_type("labels", labels, dict, "must be an object")
         check_labels(labels)
-        settings = QueueSettings(**{key: value for key, value in values.items() if key in known})
+        settings = QueueSettings(**{key: value for key, value in values.items() if key in SCHEMA})
     except InvalidSetting as error:
         raise DamagedSettings(file=name, why=str(error)) from error
     return Record(settings=settings, created_at=created_at, salt=salt, labels=labels)

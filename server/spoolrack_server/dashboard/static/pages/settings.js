@@ -5,26 +5,16 @@ import { html, useState } from "../vendor/htm/standalone.module.js";
 import { change } from "../api.js";
 import * as format from "../format.js";
 import { Dialog, Failed, tell } from "../parts.js";
+import { SETTINGS } from "../schema.js";
 import { COUNTS, SIZES, SPANS, meant, written } from "../units.js";
 
 const seconds = (value) => format.span(value * 1000);
-const none = (write) => (value) => (value === 0 ? "no limit" : write(value));
-
-// [setting, what it is called, how it is written, its units, what zero means]
-const SETTINGS = [
-  ["visibility_timeout", "Visibility timeout", seconds, SPANS],
-  ["delivery_delay", "Delivery delay", (value) => (value === 0 ? "none" : seconds(value)), SPANS, "0: none"],
-  ["retention", "Retention", none(seconds), SPANS, "0: no limit"],
-  ["max_receives", "Receives before it is a dead letter", none(format.number), COUNTS, "0: no limit"],
-  ["max_messages", "Most messages", none(format.number), COUNTS, "0: no limit"],
-  ["max_bytes", "Most bytes", none(format.bytes), SIZES, "0: no limit"],
-  ["max_message_size", "Largest message", format.bytes, SIZES],
-  ["lease_durability", "Lease durability", String],
-  ["deduplication_window", "Deduplication window", seconds, SPANS],
-  ["group_order", "Group order", String],
-  ["archive_retention", "Archive retention", none(seconds), SPANS, "0: no archive"],
-  ["messages_per_file", "Messages per file", none(format.number), COUNTS, "0: no limit"],
-];
+// How the values of a kind are written, and their units.
+const KINDS = { span: [seconds, SPANS], count: [format.number, COUNTS], size: [format.bytes, SIZES], choice: [String] };
+const FIELDS = SETTINGS.filter(({ kind }) => kind !== "queue").map((setting) => {
+  const [write, units] = KINDS[setting.kind];
+  return { ...setting, units, write: (value) => (value === 0 && setting.zero ? setting.zero : write(value)) };
+});
 
 const linked = (queue) => html`<a href="#/queue/${encodeURIComponent(queue)}">${queue}</a>`;
 
@@ -35,7 +25,7 @@ export function Settings({ queue, onEdit }) {
       ${onEdit && html`<button type="button" onClick=${onEdit}>Edit…<span class="hidden"> the settings</span></button>`}
     </div>
     <dl class="settings">
-      ${SETTINGS.map(([key, label, write]) => html`<div key=${key}><dt>${label}</dt><dd>${write(queue.settings[key])}</dd></div>`)}
+      ${FIELDS.map(({ name, title, write }) => html`<div key=${name}><dt>${title}</dt><dd>${write(queue.settings[name])}</dd></div>`)}
       <div><dt>Dead letters to</dt><dd>${queue.dead_letter_queue ? linked(queue.dead_letter_queue) : "nowhere"}</dd></div>
       ${queue.is_dead_letter_queue && html`<div><dt>Dead letters of</dt><dd>${queue.sources.length === 0 ? "queues that are not yours to see" : queue.sources.map((source, at) => html`${at > 0 && ", "}${linked(source)}`)}</dd></div>`}
       ${Object.entries(queue.labels).sort().map(([label, text]) => html`<div key=${`label ${label}`}><dt>Label ${label}</dt><dd>${text}</dd></div>`)}
@@ -59,15 +49,15 @@ export function SettingsForm({ queue, defaults, onClose, onDone }) {
   const [before] = useState(queue === undefined ? defaults : queue.settings);
   const [name, setName] = useState("");
   const [values, setValues] = useState(() => Object.fromEntries([["dead_letter_queue", before.dead_letter_queue],
-    ...SETTINGS.map(([key, , , units]) => [key, units ? written(before[key], units) : before[key]])]));
+    ...FIELDS.map(({ name: key, units }) => [key, units ? written(before[key], units) : before[key]])]));
   const [error, setError] = useState(null);
   const [isBusy, setBusy] = useState(false);
   const set = (key) => (value) => setValues((now) => ({ ...now, [key]: value }));
   const asked = { dead_letter_queue: values.dead_letter_queue.trim() };
   const wrong = [];
-  for (const [key, label, , units] of SETTINGS) {
+  for (const { name: key, title, units } of FIELDS) {
     asked[key] = units ? meant(values[key], units) : values[key];
-    if (asked[key] === null) wrong.push(label);
+    if (asked[key] === null) wrong.push(title);
   }
   const changed = Object.fromEntries(Object.entries(asked).filter(([key, value]) => value !== before[key]));
   const isComplete = queue === undefined ? name.trim() !== "" : Object.keys(changed).length > 0;
@@ -93,11 +83,11 @@ export function SettingsForm({ queue, defaults, onClose, onDone }) {
       ${queue === undefined && html`<label class="stacked">Name
         <input autocomplete="off" spellcheck=${false} maxlength="80" autofocus value=${name} onInput=${(event) => setName(event.target.value)} /></label>`}
       <div class="fields">
-        ${SETTINGS.map(([key, label, , units, hint]) => (units
-          ? html`<${Measure} key=${key} label=${label} hint=${hint} units=${units} value=${values[key]} onChange=${set(key)} />`
-          : html`<label key=${key} class="stacked">${label}
+        ${FIELDS.map(({ name: key, title, units, zero, choices }) => (units
+          ? html`<${Measure} key=${key} label=${title} hint=${zero && `0: ${zero}`} units=${units} value=${values[key]} onChange=${set(key)} />`
+          : html`<label key=${key} class="stacked">${title}
             <select value=${values[key]} onChange=${(event) => set(key)(event.target.value)}>
-              <option value="strict">strict: a lease survives power loss</option><option value="relaxed">relaxed: faster receives</option></select></label>`))}
+              ${choices.map((choice) => html`<option key=${choice} value=${choice}>${choice}</option>`)}</select></label>`))}
         <label class="stacked">Dead letters to <span class="quiet">empty: nowhere</span>
           <input autocomplete="off" spellcheck=${false} maxlength="80" value=${values.dead_letter_queue} onInput=${(event) => set("dead_letter_queue")(event.target.value)} /></label>
       </div>
